@@ -174,14 +174,14 @@ def _run(file: Path) -> ModuleType:
 
 
 def _failure(name: str, error: BaseException) -> str:
-    said = " ".join(str(error).split())
+    message = " ".join(str(error).split())
     if isinstance(error, SyntaxError):
         return f"The plugin {name} cannot be read: {error.filename}, line {error.lineno}: {error.msg}."
     trace = traceback.extract_tb(error.__traceback__)
-    frames = [one for one in trace if one.filename != __file__ and "importlib" not in one.filename]
+    frames = [frame for frame in trace if frame.filename != __file__ and "importlib" not in frame.filename]
     last = [frame for frame in frames if frame.filename == frames[0].filename][-1]
-    what = said.rstrip(".") if isinstance(error, UserError) else f"{type(error).__name__}: {said}"
-    return f"The plugin {name} fails at {last.filename}, line {last.lineno}: {what}."
+    cause = message.rstrip(".") if isinstance(error, UserError) else f"{type(error).__name__}: {message}"
+    return f"The plugin {name} fails at {last.filename}, line {last.lineno}: {cause}."
 
 
 def _module_at_hand(name: str) -> ModuleType | None:

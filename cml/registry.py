@@ -185,8 +185,8 @@ class Registry(Generic[T]):
         except (ImportError, AttributeError) as error:
             if not self.origin(name):
                 raise
-            said = f"The {self.kind} {name!r} of an installed package cannot be imported from {entry!r}: {error}."
-            raise UserError(f"{said} Mend or uninstall that package.") from error
+            fault = f"The {self.kind} {name!r} of an installed package cannot be imported from {entry!r}: {error}."
+            raise UserError(f"{fault} Mend or uninstall that package.") from error
         finally:
             loading.reset(before)
 
@@ -199,8 +199,8 @@ class Registry(Generic[T]):
                 self._origins[point.name] = "" if _is_own(point.module) else point.module
             elif not _is_same(point.value, taken):
                 package, other = point.dist.name if point.dist else point.module, self.origin(point.name) or "cml"
-                said = f"The installed package {package!r} registers a {self.kind} {point.name!r}"
-                raise UserError(f"{said}, a name that {other} has taken: uninstall one, or rename it.")
+                conflict = f"The installed package {package!r} registers a {self.kind} {point.name!r}"
+                raise UserError(f"{conflict}, a name that {other} has taken: uninstall one, or rename it.")
         self._unread_group = ""
 
     def describe(self, name: str) -> str:
@@ -220,12 +220,12 @@ class Registry(Generic[T]):
         about = (inspect.getdoc(entry) or "").replace("``", "`")
         return f"{name}({', '.join(words)})\n\n{about}".rstrip()
 
-    def get(self, choice: str | Choice, /, **settings: Any) -> T:  # noqa: ANN401 - settings of any entry
+    def get(self, choice: str | Choice, /, **settings: object) -> T:
         """Make what a choice names: ``get("log-ratio(weights=rank)")``, or ``get("log-ratio", weights="rank")``.
 
         Args:
             choice: The choice, or its text.
-            **settings: Further settings.
+            **settings: Further settings, as the signature of the entry has them.
 
         Returns:
             The object.
@@ -240,20 +240,20 @@ class Registry(Generic[T]):
         name, settings = choice.name, {**choice.settings, **settings}
         entry = self.entry(name)
         known = inspect.signature(entry).parameters
-        what = f"The {self.kind} {name!r}"
+        subject = f"The {self.kind} {name!r}"
         if unknown := [key for key in settings if key not in known]:
-            raise UserError(f"{what} has no setting {unknown[0]!r}. It has: {', '.join(known) or 'none'}.")
+            raise UserError(f"{subject} has no setting {unknown[0]!r}. It has: {', '.join(known) or 'none'}.")
         for key, parameter in known.items():
             required = parameter.default is parameter.empty and not str(parameter).startswith("*")
             if required and key not in settings:
-                raise UserError(f"{what} needs the setting {key!r}: write {name}({key}=..).")
+                raise UserError(f"{subject} needs the setting {key!r}: write {name}({key}=..).")
         try:
             return entry(**settings)
         except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
             if not settings:
                 raise
-            given = str(Choice(name, settings))
-            raise UserError(f"The {self.kind} {reprlib.repr(given)} cannot be made: {error}.") from error
+            text = str(Choice(name, settings))
+            raise UserError(f"The {self.kind} {reprlib.repr(text)} cannot be made: {error}.") from error
 
     make = get
 
@@ -301,8 +301,8 @@ def _value(node: ast.expr, text: str) -> Any:  # noqa: ANN401 - any literal
             return value
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         pass
-    said = f"In {text!r} the value {ast.unparse(node)!r} is not a number, a word, a list or a quoted text."
-    raise UserError(said) from None
+    fault = f"In {text!r} the value {ast.unparse(node)!r} is not a number, a word, a list or a quoted text."
+    raise UserError(fault) from None
 
 
 def _is_plain(value: object) -> bool:
@@ -310,5 +310,5 @@ def _is_plain(value: object) -> bool:
     if isinstance(value, list | tuple):
         return all(map(_is_plain, value))
     if isinstance(value, dict):
-        return all(isinstance(key, str) and _is_plain(one) for key, one in value.items())
+        return all(isinstance(key, str) and _is_plain(part) for key, part in value.items())
     return value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))

@@ -85,7 +85,8 @@ class Folder(DatasetSource):
     """Columns with the label; when not given: value, angle, x y z w of a quaternion, latitude longitude, class x0 y0 x1
     y1, caption, class or keypoints, and for masks none."""
     label_distance: str = ""
-    """Label distance of numbers, angles, rotations and places if not the kind's, as in "rotation(form=rotvec)"."""
+    """Label distance of numbers, angles, rotations and places, as in "rotation(form=rotvec)"; by default that of the
+    kind. Any registered one that reads no file and no network."""
     split_column: str | None = None
     """Column that says train, query, gallery, test or val. Without it images are dealt at random, in exact shares."""
     group_column: str | None = None

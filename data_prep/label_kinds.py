@@ -38,19 +38,39 @@ KINDS: Mapping[KindName, Kind] = {
 
 
 def distance_of(kind: KindName, label: Any, where: str) -> str:  # noqa: ANN401 - one of the kind's forms
-    """The label distance of a kind of numbers."""
+    """Choose the label distance of a kind of numbers by the length of its labels.
+
+    Args:
+        kind: The kind of label.
+        label: A number, or a list of numbers.
+        where: The place of the label, for errors: "FILE:LINE".
+
+    Returns:
+        The label distance as a text, such as "rotation(form=euler)".
+
+    Raises:
+        DataError: A label of this kind has another number of numbers.
+    """
     choices, numbers = KINDS[kind].distances, len(label) if isinstance(label, list) else 1
-    found = choices.get(numbers, choices.get(0, ""))
-    if not found:
-        wanted = " or ".join(map(str, sorted(choices)))
-        raise DataError(f"{where}: a label of kind {kind!r} should have {wanted} numbers. It has {numbers}.")
-    return found
+    distance = choices.get(numbers, choices.get(0, ""))
+    if not distance:
+        lengths = " or ".join(map(str, sorted(choices)))
+        raise DataError(f"{where}: a label of kind {kind!r} should have {lengths} numbers. It has {numbers}.")
+    return distance
 
 
 def check_distance(kind: KindName, text: str) -> None:
-    """Refuse a label distance that a kind of label cannot have."""
-    known = {Choice.parse(one).name for each in KINDS.values() for one in each.distances.values()} - {"boxes"}
+    """Check that labels of a kind can be compared by a label distance of the user's choice.
+
+    Which label distances there are is checked by ``cml.runs.prepare``: sources do not import them.
+
+    Args:
+        kind: The kind of label.
+        text: The label distance with its settings, as in "circular(period=24)".
+
+    Raises:
+        UserError: Labels of this kind have a label distance of their own, or ``text`` cannot be parsed.
+    """
     if kind == "boxes" or not KINDS[kind].distances:
         raise UserError(f"Labels of kind {kind!r} have a label distance already: leave label_distance={text!r} out.")
-    if Choice.parse(text).name not in known:
-        raise UserError(f"The 'label_distance' should be one of {', '.join(sorted(known))}. Got {text!r} instead.")
+    Choice.parse(text)

@@ -18,17 +18,26 @@ from cml.command_line.pick_name import pick
 from cml.command_line.print_result import print_json
 from cml.command_line.shared_options import AsJson
 from cml.errors import UserError
+from cml.runs.prepare import prepare_source
 
 if TYPE_CHECKING:
     from cml.data.prepared import PreparedDataset
 
-_SMALL = 1000  # training images; with fewer a whole network is learnt by heart, and its head takes seconds
-_LABELS = 20_000  # so many are looked at in a moment
+_SMALL = 1000  # training images; with fewer, a whole network overfits, and training its head takes seconds
+_LABELS = 20_000  # of so many labels, all are checked: it takes a moment
 SKIP_BAD = "Skip and count items whose image or label is invalid. By default, the first one is an error."
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Prepare a dataset and print what it holds."""
+    """Prepare a dataset; print its size and the commands that check it and train on it.
+
+    Args:
+        arguments: The arguments after ``cml prepare``: the name of a source, or ``hf:USER/NAME``, and its options.
+
+    Raises:
+        UserError: The source or an option is unknown, or as of ``prepare_source``.
+        DataError: As of ``prepare_source``.
+    """
     if arguments and arguments[0].startswith("hf:"):
         arguments = ["hf", "--dataset", arguments[0][3:], *arguments[1:]]
     name, rest = pick(arguments, "source", data_prep.names(), summary, "cml prepare")
@@ -42,9 +51,9 @@ def run(arguments: Sequence[str]) -> None:
     command: Any = make_dataclass("Prepare", own, namespace={"__doc__": source.__doc__})
     options = parse(command, rest, prog=f"cml prepare {name}", description="")
     if isinstance(raw := getattr(options.source, "source", None), Path) and not raw.exists():
-        raise UserError(f"There is no {raw}: give the place of the raw files with --source.")
+        raise UserError(f"There is no {raw}. Give the folder or file of the raw data with --source.")
     try:
-        dataset = options.source.prepare(options.out, skip_bad=options.skip_bad)
+        dataset = prepare_source(options.source, options.out, skip_bad=options.skip_bad)
     except KeyboardInterrupt as stop:
         raise KeyboardInterrupt(str(stop) or "no item was finished yet") from None
     skipped = dataset.info.details.get("skipped", {"count": 0, "first": []})
@@ -56,12 +65,19 @@ def run(arguments: Sequence[str]) -> None:
     for reason, count in dataset.info.details.get("left_out", {}).items():
         print(f"left out: {count} ({reason})")
     if skipped["count"]:
-        print(f"skipped as bad: {skipped['count']}, the first ones by name in {dataset.folder}/dataset.json")
+        print(f"skipped as bad: {skipped['count']}. {dataset.folder}/dataset.json names the first ones.")
     print(*next_steps(dataset), sep="\n")
 
 
 def next_steps(dataset: PreparedDataset) -> list[str]:
-    """The commands that check a dataset and train on it, which run as they stand; before them what it lacks here."""
+    """Write the commands that check a dataset and train on it.
+
+    Args:
+        dataset: The dataset.
+
+    Returns:
+        Lines to print: what has to be mended or installed first, if anything, and the commands, which run as they are.
+    """
     from cml import tasks
     from cml.distances import LabelError
     from cml.distances import registry as distances
@@ -71,30 +87,37 @@ def next_steps(dataset: PreparedDataset) -> list[str]:
 
     name, items = dataset.info.task, dataset.info.counts["train"]
     command = ["cml", "train", name, "--data", str(dataset.folder), "--out", _free(Path("runs") / dataset.folder.name)]
-    lacking = []
-    if name in tasks.names():  # not a task of somebody who has not installed it here
+    obstacles = []
+    if name in tasks.names():  # a task of another package may not be installed here
         task, labels = tasks.get(name), dataset.split("train").labels
         try:
             some = labels if len(labels) <= _LABELS else labels[:1]
-            with warnings.catch_warnings(action="ignore"):  # what is left out is said where it is trained on
+            with warnings.catch_warnings(action="ignore"):  # training warns of labels that are left out
                 distances.make(task.label_distance(task.recipe, dataset.info)).fit(labels).encode(some)
         except LabelError:
-            lacking.append(f"first: {shlex.join(['cml', 'check', str(dataset.folder)])} lists labels to mend")
+            obstacles.append(f"first: {shlex.join(['cml', 'check', str(dataset.folder)])} lists labels to mend")
         except UserError as error:
-            lacking.append(f"first: {error}")
+            obstacles.append(f"first: {error}")
         if items < _SMALL and has_published_weights(task.recipe.backbone):
             command += ["--freeze-backbone", "--steps", "300"]
         if 2 <= items < samplers.make(task.recipe.sampler).batch_size:
             command += ["--sampler", f"random(batch_size={suggest_batch_size(items)})"]
     check = shlex.join(["cml", "check", str(dataset.folder)])
-    return [*lacking, f"next: {check}{plugins.flags()} && {shlex.join(command)}{plugins.flags()}"]
+    return [*obstacles, f"next: {check}{plugins.flags()} && {shlex.join(command)}{plugins.flags()}"]
 
 
 def _free(run: Path) -> str:
     numbered = (run.with_name(f"{run.name}-{number}") for number in itertools.count(2))
-    return str(next(one for one in itertools.chain([run], numbered) if not one.exists()))
+    return str(next(folder for folder in itertools.chain([run], numbered) if not folder.exists()))
 
 
 def summary(name: str) -> str:
-    """First line of a source's docstring."""
+    """Return the line of a source in the list of all sources.
+
+    Args:
+        name: The name of the source.
+
+    Returns:
+        The first line of its docstring.
+    """
     return (data_prep.registry.entry(name).__doc__ or "").strip().partition("\n")[0]

@@ -8,25 +8,28 @@ from typing import Any
 
 from cml import data_prep
 from cml.data.prepared import PreparedDataset
+from cml.data_prep.dataset_source import DatasetSource
+from cml.errors import UserError
 
 Setting = str | float | Path | Sequence[str | float] | None
 """A value of a source's setting: the types that options of the command line have."""
 
 
 def prepare(name: str, /, out: Path | str, *, skip_bad: bool = False, **settings: Setting) -> PreparedDataset:
-    """Turn raw files into a prepared dataset; a killed call is continued by the same call.
+    """Turn raw files into a prepared dataset. After an interruption, the same call resumes.
 
     Args:
-        name: Name of the source: "folder", "people", "lspet", ..; ``cml prepare`` lists them.
-        out: Folder of the dataset to make.
-        skip_bad: Leave out items whose image or label is bad, and count them; otherwise the first one is the error.
+        name: Name of the source, such as "folder", "people" or "lspet"; ``cml prepare`` lists them.
+        out: Folder of the dataset to create.
+        skip_bad: Whether to leave out and count items with a bad image or label. By default, the first one is an error.
         **settings: The source's settings by name: the options of ``cml prepare SOURCE``.
 
     Returns:
         The prepared dataset.
 
     Raises:
-        UserError: The source or a setting is unknown, or an item is bad.
+        UserError: The source or a setting is unknown, or a setting is out of its range.
+        DataError: The input is not as the source expects it, or an item is bad.
 
     Example:
         >>> import tempfile
@@ -41,4 +44,30 @@ def prepare(name: str, /, out: Path | str, *, skip_bad: bool = False, **settings
     for key, value in settings.items():
         if key in files and isinstance(value, str | os.PathLike):
             converted[key] = Path(value)
-    return data_prep.get(name, **converted).prepare(Path(out), skip_bad=skip_bad)
+    return prepare_source(data_prep.get(name, **converted), Path(out), skip_bad=skip_bad)
+
+
+def prepare_source(source: DatasetSource, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
+    """Prepare the dataset of a source, after a check of the label distance that its settings name.
+
+    Args:
+        source: The data source with its settings.
+        out: Folder of the dataset to create.
+        skip_bad: Whether to leave out and count items with a bad image or label.
+
+    Returns:
+        The dataset, opened.
+
+    Raises:
+        UserError: The setting ``label_distance`` names no registered label distance, or one that reads files outside
+            the dataset or the network, which a dataset.json may not name; or as of ``DatasetSource.prepare``.
+        DataError: As of ``DatasetSource.prepare``.
+    """
+    label_distance = getattr(source, "label_distance", "")
+    if label_distance:
+        from cml.distances.self_contained import is_self_contained
+
+        if not is_self_contained(label_distance):
+            rule = "should be a label distance that reads nothing outside the dataset"
+            raise UserError(f"The 'label_distance' {rule}. Got {label_distance!r} instead.")
+    return source.prepare(out, skip_bad=skip_bad)

@@ -149,7 +149,9 @@ def test_users_mistakes_are_one_line_and_code_2(
     assert "'steps' must be 1 or more" in failure(capsys, *train, "--steps", "0")
     assert "holds a finished run" in failure(capsys, "train", "pose", "--data", people, "--out", run, *SMALL, *LISTS)
     gone = ("prepare", "cub", "--source", tmp_path / "gone", "--out", tmp_path / "set")
-    assert f"There is no {tmp_path / 'gone'}: give the place of the raw files with --source." in failure(capsys, *gone)
+    assert f"There is no {tmp_path / 'gone'}. Give the folder or file of the raw data with --source." in failure(
+        capsys, *gone
+    )
     assert "dataset.json cannot be read" in failure(
         capsys, "train", "pose", "--data", tmp_path, "--out", tmp_path / "r"
     )

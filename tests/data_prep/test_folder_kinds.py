@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import cml
 import cml.cli
 from cml import distances, tasks
 from cml.data.check_dataset import check_dataset
@@ -325,6 +326,40 @@ def test_angles_of_another_period(photos: Path, tmp_path: Path) -> None:
     assert (dataset.info.label_unit, dataset.info.details["label_distance"]) == ("h", "circular(period=24)")
 
 
+@pytest.mark.parametrize("choice", ["circular(period=24)", "cosine", "of-a-plugin"])
+def test_any_label_distance_that_reads_nothing_else_may_be_named(photos: Path, tmp_path: Path, choice: str) -> None:
+    try:
+        distances.registry.register("of-a-plugin")(lambda a, b: abs(a[0] - b[0]))
+        labels = written(tmp_path, "file_name,a,b", lambda n: f"{name_of(n)},{n + 1},2")
+        settings: dict[str, Any] = {"label_columns": ("a", "b"), "label_distance": choice}
+        dataset = cml.prepare("folder", tmp_path / "set", images=photos, labels=labels, **settings)
+        task = tasks.get(dataset.info.task)
+        assert task.label_distance(task.recipe, dataset.info) == choice
+    finally:
+        distances.registry._entries.pop("of-a-plugin", None)
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ("circle", "Unknown label distance 'circle'"),
+        ("precomputed(path='/etc/passwd')", "should be a label distance that reads nothing outside the dataset"),
+        ("captions(vectors='/tmp/own.txt')", "captions(vectors='/tmp/own.txt')"),
+    ],
+)
+def test_a_label_distance_that_dataset_json_may_not_name_is_refused(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], choice: str, message: str
+) -> None:
+    labels = written(tmp_path, "file_name,angle", lambda n: f"{name_of(n)},{n}")
+    settings: dict[str, Any] = {"images": photos, "labels": labels, "kind": "angle", "label_distance": choice}
+    with pytest.raises(UserError, match=re.escape(message)):
+        cml.prepare("folder", tmp_path / "set", **settings)
+    command = ["prepare", "folder", "--out", str(tmp_path / "set"), "--images", str(photos), "--labels", str(labels)]
+    assert cml.cli.main([*command, "--kind", "angle", "--label-distance", choice]) != 0
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "set").exists()
+
+
 @pytest.mark.parametrize(
     ("kind", "header", "row", "message"),
     [
@@ -350,8 +385,7 @@ def test_settings_of_numbers_that_do_not_fit(photos: Path, tmp_path: Path) -> No
     settings = {"images": photos, "labels": labels}
     for kind, changes, message in (
         ("captions", {"label_distance": "circular"}, "Labels of kind 'captions' have a label distance already"),
-        ("angle", {"label_distance": "classes"}, "'label_distance' should be one of circular, euclidean, haversine"),
-        ("angle", {"label_distance": "circle"}, "Got 'circle' instead"),
+        ("angle", {"label_distance": "circular(period"}, "should read 'name' or 'name\\(setting=value"),
         ("boxes", {"label_columns": ("a", "b")}, "label_columns of boxes should name five columns"),
         ("place", {"label_columns": ("a",)}, "of kind 'place' should have 2 or 3 numbers. It has 1"),
         ("rotation", {"unit": "degrees"}, "A unit belongs to numbers and angles"),
