@@ -38,7 +38,7 @@ _SPLITS = {one: one for one in ("train", "query", "gallery", "test")} | {"val": 
 
 @dataclass(frozen=True)
 class Folder(DatasetSource):
-    """Your own images with labels of your own: numbers, angles, rotations, places, boxes, captions, classes, masks ..
+    """Your own images with labels of your own: numbers, angles, rotations, places, boxes, captions, classes, masks ...
 
     Command: cml prepare folder --images DIR --labels labels.csv --kind captions --out DIR
 

@@ -34,10 +34,12 @@ def parse(
     """
     import tyro
 
+    from cml.command_line.option_help import help_registry
+
     about = inspect.cleandoc(kind.__doc__ or "") if description is None else description
     about = f"{about}\n{PLUGIN}: {PLUGIN_HELP}.".lstrip()
     flat = (tyro.conf.AvoidSubcommands, tyro.conf.OmitArgPrefixes)
-    with explain_wrong_options(kind, arguments, prog):
+    with explain_wrong_options(kind, arguments, prog), help_registry():
         args = _move_positional_flag(kind, arguments, prog)
         return cast("T", tyro.cli(kind, args=args, prog=prog, description=about, default=default, config=flat))
 

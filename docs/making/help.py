@@ -19,7 +19,7 @@ SUBCOMMANDS = {
 WIDTH = 2000  # columns: every option on a line of its own
 LISTED = re.compile(r"^  (?P<name>[a-z][\w-]*) +(?P<about>\S.*)$", re.MULTILINE)
 BOX = re.compile(r"^[│|] (?P<inside>.*?) *[│|]$")
-OPTION = re.compile(r"(?P<flags>-\S.*?|\[?[A-Z]+\]?)(?: {2,}(?P<text>.*))?")
+OPTION = re.compile(r"(?P<flags>-\S.*?|\[?[A-Z_]+\]?(?: \.\.\.)?)(?: {2,}(?P<text>.*))?")
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def page(about: str, subcommands: list[Command]) -> str:
 
 def definition_list(options: dict[str, str]) -> list[str]:
     """Write options as the lines of a definition list."""
-    return [f"`{flags.replace('{None}|', '')}`\n: {escape(text)}\n" for flags, text in options.items() if flags != HELP]
+    return [f"`{flags}`\n: {escape(text)}\n" for flags, text in options.items() if flags != HELP]
 
 
 def escape(text: str) -> str:

@@ -1,0 +1,108 @@
+"""The help of every command and subcommand: how values and defaults of options are shown, alike everywhere."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import pytest
+from tyro.conf import Positional, UseAppendAction, arg
+
+from cml.cli import COMMANDS, main
+from cml.command_line.parse_options import parse
+
+BENCH = ("check", "table", "page", "submit", "embedding")
+WRONG = {
+    r"\(default: (None|''|\"\")?\)": "an option that is not given by default is shown without a default",
+    r"\{None\}": "a value that may be left out is shown by the name of its type",
+    r"\[[A-Z]+ \[[A-Z]+ \.\.\.\]\]|\} \.\.\.\]": "several values are shown as INT ...",
+    r"``": "a help text has no marks of docstrings",
+    r"\d\.\d{8,}": "a default has few digits",
+    r"(?<= )\.\.(?!\.)": "an ellipsis has three points",
+}
+
+
+@dataclass(frozen=True)
+class Group:
+    """What belongs together.
+
+    A note for programmers.
+    """
+
+    share: float = 1 / 3
+    """A number."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Do something."""
+
+    items: Annotated[tuple[str, ...], Positional, arg(metavar="ITEM")]
+    """Items."""
+    group: Group
+    sizes: tuple[int, ...] = ()
+    """Sizes of 10,000
+    pixels, by default all."""
+    sides: tuple[Literal["left", "right"], ...] = ("left",)
+    """Sides."""
+    limit: int | None = None
+    """A limit; by default none."""
+    floor: int | None = 3
+    """A floor."""
+    rule: Annotated[tuple[str, ...], UseAppendAction] = ()
+    """A rule, as often as you like."""
+
+
+@pytest.fixture(autouse=True)
+def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every option stand on one line."""
+    monkeypatch.setenv("COLUMNS", "2000")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
+def help_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    with contextlib.suppress(SystemExit):
+        main([*words, "--help"])
+    text: str = capsys.readouterr().out
+    return text
+
+
+def help_texts(capsys: pytest.CaptureFixture[str], command: str) -> Iterator[tuple[str, str]]:
+    """The help of a command and of each of its subcommands."""
+    text = help_of(capsys, command)
+    yield command, text
+    is_list = re.search(r"usage: .* [A-Z]+ \[options\]$", text, re.MULTILINE)
+    listed = re.findall(r"^  ([a-z][\w-]*) +\S", text, re.MULTILINE) if is_list else []
+    for name in BENCH if command == "bench" else listed:
+        yield f"{command} {name}", help_of(capsys, command, name)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_values_and_defaults_plainly(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    faults = []
+    for name, text in help_texts(capsys, command):
+        assert text.startswith("usage: cml"), name
+        for pattern, rule in WRONG.items():
+            faults += [f"cml {name}: {rule}: {line.strip()}" for line in text.splitlines() if re.search(pattern, line)]
+    assert not faults, "\n".join(faults)
+
+
+def test_every_kind_of_option_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(Options, ["--help"], prog="cml do")
+    shown = [" ".join(line.strip("│ ").split()) for line in capsys.readouterr().out.splitlines()]
+    assert "ITEM ... Items. (required)" in shown
+    assert "--sizes INT ... Sizes of 10000 pixels, by default all." in shown
+    assert "--sides {left,right} ... Sides. (default: left)" in shown
+    assert "--limit INT A limit; by default none." in shown
+    assert "--floor INT|None A floor. (default: 3)" in shown
+    assert "--rule STR A rule, as often as you like." in shown
+    assert "--share FLOAT A number. (default: 0.3333)" in shown
+    assert "What belongs together." in shown
+    assert not any("programmers" in line for line in shown)
+    words = ["a", "--sizes", "1", "2", "--limit", "4", "--floor", "None", "--rule", "x", "--rule", "y"]
+    options = parse(Options, words, prog="cml do")
+    assert options == Options(("a",), Group(), (1, 2), ("left",), 4, None, ("x", "y"))
