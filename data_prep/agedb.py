@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cml.data_prep.listed_source import Listed, ListedSource
-from cml.data_prep.published_table import read_published_rows, within
+from cml.data_prep.published_table import read_published_rows, read_within
 from cml.data_prep.row_errors import read_each
 from cml.data_prep.table import Row
 from cml.errors import DataError
@@ -42,4 +42,4 @@ class Agedb(ListedSource):
     def _line(self, where: str, row: Row) -> Listed:
         if row["split"] not in _ROLES:
             raise DataError(f"{where}: split should be one of {', '.join(_ROLES)}. Got {row['split']!r}.")
-        return Listed(where, row["path"], within(row["age"], "age", where, 0, _OLDEST), _ROLES[row["split"]])
+        return Listed(where, row["path"], read_within(row["age"], "age", where, 0, _OLDEST), _ROLES[row["split"]])

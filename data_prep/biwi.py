@@ -10,7 +10,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from cml.data.encode_image import Picture
-from cml.data_prep.group_split import group_split
+from cml.data_prep.group_split import split_by_group
 from cml.data_prep.listed_source import Listed, ListedSource
 from cml.data_prep.person_crop import Box, Float64, box_around, crop_file
 from cml.data_prep.row_errors import read_each
@@ -65,7 +65,7 @@ class Biwi(ListedSource):
 
     def _read_lists(self, lists: list[Path]) -> Iterator[Listed | DataError]:
         people = {str(path): _AGAIN.get(path.parent.name, path.parent.name) for path in lists}
-        held = group_split(people, self.test_fraction, seed=self.split_seed, salt="test")
+        held = split_by_group(people, self.test_fraction, seed=self.split_seed, salt="test")
         cameras: dict[Path, Float64] = {}
 
         def frame(where: str, path: Path) -> Listed:
@@ -85,7 +85,18 @@ class Biwi(ListedSource):
 
 
 def read_numbers(path: Path, wanted: Sequence[int]) -> Float64:
-    """Those lines of a text that are ``wanted``, empty ones not counted, each of three finite numbers: (L, 3)."""
+    """Read some lines of a text file, each of three finite numbers.
+
+    Args:
+        path: The file.
+        wanted: The L lines to read, from 0; blank lines do not count.
+
+    Returns:
+        The numbers, (L, 3).
+
+    Raises:
+        DataError: A line is missing, or does not hold three finite numbers.
+    """
     lines, rows = read_lines(path), []
     for place in wanted:
         where, text = lines[place] if place < len(lines) else (str(path), "")
@@ -96,7 +107,21 @@ def read_numbers(path: Path, wanted: Sequence[int]) -> Float64:
 
 
 def head_box(camera: Float64, centre: Float64, millimetres: float, where: Path) -> Box:
-    """The square in the colour frame around a head's centre (3,) in mm; ``camera`` (7, 3) is what rgb.cal has."""
+    """Find the square in the colour frame around a head.
+
+    Args:
+        camera: What rgb.cal holds: the intrinsic matrix, the rotation and the translation in mm from the depth camera
+            to the colour camera, (7, 3).
+        centre: Centre of the head in the depth camera's frame, in mm, (3,).
+        millimetres: Side of the square at the head, in mm.
+        where: File of the head's pose, for errors.
+
+    Returns:
+        The square, in pixels of the colour frame.
+
+    Raises:
+        DataError: The head does not lie before the camera, or rgb.cal holds no rotation.
+    """
     turn = _rotation(camera[3:6], where.with_name("rgb.cal")).as_matrix()
     x, y, depth = camera[:3] @ (turn @ centre + camera[6])
     side = camera[0, 0] * millimetres / depth if depth > 0 else 0.0

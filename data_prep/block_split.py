@@ -7,7 +7,18 @@ ROLE_LETTERS = {"T": "train", "Q": "query", "G": "gallery"}
 
 
 def deal_roles(frames: int, *, deal: str, blocks: int, gap: int) -> list[str | None]:
-    """The role of each frame of a video, block by block; None within ``gap`` frames of one of a stricter role."""
+    """Give each frame of a video a role, block by block.
+
+    Args:
+        frames: Number of frames.
+        deal: Letters of the blocks in order, T (train), Q (query) or G (gallery); repeated if there are more blocks.
+        blocks: Number of blocks of equal length.
+        gap: Frames within this many frames of a stricter role get no role. A query is stricter than a gallery frame,
+            both are stricter than a training frame.
+
+    Returns:
+        The role of each frame; None for a frame that is left out.
+    """
     letters = np.array([deal[frame * blocks // frames % len(deal)] for frame in range(frames)])
     query, gallery = letters == "Q", letters == "G"
     gallery &= ~_within(query, gap)

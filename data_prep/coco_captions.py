@@ -96,7 +96,19 @@ class CocoCaptions(CaptionedSource):
 
 
 def read_captions(path: Path, folder: Path, year: int) -> dict[int, Photo]:
-    """The photographs of a caption file, by COCO id, what is wrong with one noted in it; all else is an error."""
+    """Read a caption file of COCO.
+
+    Args:
+        path: The file, captions_*.json.
+        folder: Folder of the photographs.
+        year: Year of the file, which decides the names of photographs.
+
+    Returns:
+        COCO's image ids to photographs; a bad caption is noted in its photograph.
+
+    Raises:
+        DataError: The file is bad as a whole: it is incomplete, of another kind or year, or repeats an id.
+    """
     coco = load_coco(path)
     annotations, images = coco.dataset["annotations"], coco.dataset["images"]
     if not all("caption" in annotation for annotation in annotations):

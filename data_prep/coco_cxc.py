@@ -10,7 +10,7 @@ from cml.console.messages import say
 from cml.data.prepared import PreparedDataset
 from cml.data.prepared_writer import bad_item_error
 from cml.data_prep.coco_captions import CocoCaptions
-from cml.data_prep.published_table import read_published_rows, within
+from cml.data_prep.published_table import read_published_rows, read_within
 from cml.data_prep.row_errors import read_each
 from cml.data_prep.table import Row
 from cml.errors import DataError
@@ -79,4 +79,4 @@ def _pair(where: str, row: Row) -> tuple[str, str, float]:
     if not first or not second or first == second:
         names = " and ".join(repr(row[column]) for column in _COLUMNS[:2])
         raise DataError(f"{where}: should name two photographs of COCO 2014. Got {names} instead.")
-    return first, second, within(row["agg_score"], "agg_score", where, 0, 5)
+    return first, second, read_within(row["agg_score"], "agg_score", where, 0, 5)

@@ -13,7 +13,7 @@ from cml.data.prepared_writer import Item
 from cml.data_prep.coco_annotations import annotation_files, load_coco
 from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.hash_split import split_by_hash
-from cml.data_prep.joint_checks import check_joints_inside, finite
+from cml.data_prep.joint_checks import check_joints_inside, read_finite
 from cml.data_prep.person_crop import FRAME, Box, Float64, box_around
 from cml.data_prep.person_items import person_item, pose_content
 from cml.data_prep.provenance import record_provenance
@@ -113,7 +113,17 @@ class CocoKeypoints(DatasetSource):
 
 
 def read_coco(path: Path) -> tuple[dict[Any, dict[str, Any]], list[dict[str, Any]]]:
-    """The images of an annotation file by their id, and its annotations of people, in the file's order."""
+    """Read an annotation file of person keypoints.
+
+    Args:
+        path: The file, person_keypoints_*.json.
+
+    Returns:
+        COCO's image ids to the entries of images, and the annotations of people in the file's order.
+
+    Raises:
+        DataError: The file is incomplete, or has no category with COCO's 17 keypoints.
+    """
     coco = load_coco(path)
     try:
         categories, photos, people = coco.dataset["categories"], coco.imgs, coco.dataset["annotations"]
@@ -127,8 +137,20 @@ def read_coco(path: Path) -> tuple[dict[Any, dict[str, Any]], list[dict[str, Any
 
 
 def read_joints(person: dict[str, Any], where: str) -> Float64:
-    """The joints of an annotation: (17, 3) x, y, and 1 or all 0; 0 is the outer edge of the first pixel."""
-    numbers = finite(person.get("keypoints"), (3 * len(JOINTS),), f"{where}: keypoints")
+    """Read the joints of an annotation.
+
+    Args:
+        person: The annotation, whose keypoints are 17 times x, y and a flag: 0 not labelled, 1 hidden, 2 visible.
+        where: The annotation's place, for errors.
+
+    Returns:
+        (17, 3): x and y in pixels, 0 at the outer edge of the first pixel, and 1; all 0 for a joint that is not
+        labelled.
+
+    Raises:
+        DataError: The keypoints are not 51 finite numbers, or a flag is another number.
+    """
+    numbers = read_finite(person.get("keypoints"), (3 * len(JOINTS),), f"{where}: keypoints")
     joints = numbers.reshape(len(JOINTS), 3)
     flags = joints[:, 2]
     if not np.isin(flags, (0, 1, 2)).all():
@@ -140,8 +162,20 @@ def read_joints(person: dict[str, Any], where: str) -> Float64:
 
 
 def person_square(person: dict[str, Any], margin: float, where: str) -> Box:
-    """The square around the person's box with ``margin`` times its longer side added on each side."""
-    x, y, width, height = finite(person.get("bbox"), (4,), f"{where}: bbox")
+    """Return the square around a person.
+
+    Args:
+        person: The annotation, whose bbox is [x, y, width, height] in pixels.
+        margin: Room that is added on each side, as a share of the bbox's longer side.
+        where: The annotation's place, for errors.
+
+    Returns:
+        The square, in pixels of the photograph.
+
+    Raises:
+        DataError: The bbox is not four finite numbers, or it is empty.
+    """
+    x, y, width, height = read_finite(person.get("bbox"), (4,), f"{where}: bbox")
     if min(width, height) <= 0:
         raise DataError(f"{where}: the bbox should have a width and a height above 0. Got {width:g} and {height:g}.")
     return box_around(x + width / 2, y + height / 2, max(width, height, 1) * (1 + 2 * margin))

@@ -17,7 +17,7 @@ from PIL import Image
 from cml.data.images import read_image
 from cml.data.prepared_writer import Item
 from cml.data_prep.dataset_source import Content, DatasetSource
-from cml.data_prep.group_split import group_split
+from cml.data_prep.group_split import split_by_group
 from cml.data_prep.provenance import record_provenance
 from cml.errors import DataError, UserError, require_extra
 from cml.storage.regular_file import open_regular
@@ -112,7 +112,7 @@ class Earth(DatasetSource):
             least = self.least_land
             raise UserError(f"No tile has a share of land of {least}. Lower least_land, or take smaller ones.")
         regions = {tile.name: self._region(tile) for tile in chosen}
-        held = group_split(regions, self.test_fraction, seed=self.split_seed, salt="")
+        held = split_by_group(regions, self.test_fraction, seed=self.split_seed, salt="")
         earth = Image.fromarray(read_image(picture))
         items = []
         for tile, share in chosen.items():

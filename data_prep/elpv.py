@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cml.data_prep.hash_split import split_by_hash
 from cml.data_prep.listed_source import Listed, ListedSource
-from cml.data_prep.published_table import within
+from cml.data_prep.published_table import read_within
 from cml.data_prep.row_errors import read_each
 from cml.data_prep.text_lines import read_words
 from cml.errors import DataError, require_extra
@@ -55,5 +55,5 @@ class Elpv(ListedSource):
         if len(words) != 3 or words[2] not in _CELLS:
             got = " ".join(words)
             raise DataError(f"{where}: should be a path, a probability and {' or '.join(_CELLS)}. Got {got!r}.")
-        value = within(words[1], "the probability", where, 0, 1)
+        value = read_within(words[1], "the probability", where, 0, 1)
         return Listed(where, words[0], value, split_by_hash(words[0], self.test_fraction, 1.0), {"cell": words[2]})

@@ -79,7 +79,20 @@ class Flickr8k(CaptionedSource):
 
 
 def read_tokens(path: Path, folder: Path, left_out: Counter[str]) -> tuple[dict[str, Photo], list[DataError]]:
-    """The photographs of a caption file by name, what is wrong with one noted in it; and lines that are none."""
+    """Read the caption file of Flickr8k or Flickr30k.
+
+    Args:
+        path: The file; a line reads ``NAME.jpg#NUMBER<TAB>CAPTION``.
+        folder: Folder of the photographs.
+        left_out: Counts the captions of a photograph that was never published.
+
+    Returns:
+        Names of photographs to photographs, in which a bad caption is noted; and an error for each line that has
+        another form.
+
+    Raises:
+        DataError: The file holds no caption.
+    """
     photos: dict[str, Photo] = {}
     numbers: dict[tuple[str, str], str] = {}
     bad: list[DataError] = []

@@ -17,11 +17,10 @@ from cml.data.prepared_writer import Item, bad_item_error
 from cml.data_prep import label_cells
 from cml.data_prep.class_protocol import protocol
 from cml.data_prep.dataset_source import Content, DatasetSource, InfoTexts
-from cml.data_prep.folder_split import Labelled
-from cml.data_prep.folder_split import roles as assign_roles
+from cml.data_prep.folder_split import Labelled, assign_roles
 from cml.data_prep.joint_checks import check_joints_inside
 from cml.data_prep.label_kinds import KINDS, SHARES, KindName, check_distance, distance_of
-from cml.data_prep.layout_masks import MASK_FRAME, mask_image
+from cml.data_prep.layout_masks import MASK_FRAME, prepare_mask
 from cml.data_prep.mask_ids import found_ids, named_ids
 from cml.data_prep.person_crop import FRAME, crop_file, into_crop, person_box
 from cml.data_prep.provenance import record_provenance
@@ -174,7 +173,7 @@ class Folder(DatasetSource):
             ids = named_ids(self.mask_names) or found_ids((one.label for one in images), self.ignore_id)
             details |= {"ids": ids, "ignore_id": self.ignore_id}
         if self.kind == "keypoints":
-            joints = label_cells.joint_names(self.joint_names, len(images[0].label) if images else 0)
+            joints = label_cells.name_joints(self.joint_names, len(images[0].label) if images else 0)
             details |= {"joints": joints, "image_size": [self.image_size or _CROP_SIDE] * 2}
         texts: InfoTexts = {
             "name": self.images.resolve().name,
@@ -252,15 +251,15 @@ class Folder(DatasetSource):
         if self.kind in ("captions", "classes"):
             return label_cells.READ[self.kind](row, columns, where)
         if self.kind == "boxes":
-            return [label_cells.box_of(row, columns, native_size(self.images / name), where)]
+            return [label_cells.read_box(row, columns, native_size(self.images / name), where)]
         if self.kind == "keypoints":
-            joints = label_cells.joints_of(row, columns, self.joint_names, where)
-            names = label_cells.joint_names(self.joint_names, len(joints))
+            joints = label_cells.read_joints(row, columns, self.joint_names, where)
+            names = label_cells.name_joints(self.joint_names, len(joints))
             check_joints_inside(joints, names, native_size(self.images / name), where)
             return joints
         if self.kind == "masks":
-            return label_cells.mask_of(row, columns, self.masks or self.images, name, where)
-        return label_cells.checked_numbers(self.kind, row, columns, self.label_distance, where)
+            return label_cells.find_mask(row, columns, self.masks or self.images, name, where)
+        return label_cells.read_checked_numbers(self.kind, row, columns, self.label_distance, where)
 
     def _split(self, row: Row, where: str, said: set[str]) -> str | None:
         if self.split_column is None:
@@ -277,7 +276,7 @@ class Folder(DatasetSource):
     def _item(self, one: Labelled, role: str, details: dict[str, Any]) -> Item:
         image, label = self.images / one.name, one.label
         if self.kind == "masks":
-            label = functools.partial(mask_image, one.label, image, details["ids"], self.ignore_id, self.image_size)
+            label = functools.partial(prepare_mask, one.label, image, details["ids"], self.ignore_id, self.image_size)
         if self.kind == "keypoints":
             box, side = person_box(label, self.margin), self.image_size or _CROP_SIDE
             picture: Picture = functools.partial(crop_file, image, box, side)

@@ -5,8 +5,19 @@ from collections import Counter
 from collections.abc import Mapping
 
 
-def group_split(groups: Mapping[str, str], share: float, *, seed: int, salt: str) -> set[str]:
-    """A random share of the items, given with their groups, as nearly as whole groups allow: never none, nor all."""
+def split_by_group(groups: Mapping[str, str], share: float, *, seed: int, salt: str) -> set[str]:
+    """Choose a random share of items, whole groups at a time.
+
+    Args:
+        groups: Names of items to their groups.
+        share: Share of the items to choose, which is met as nearly as whole groups allow. Neither none nor all groups
+            are chosen.
+        seed: Seed of the random order of groups.
+        salt: Text that makes several splits with one seed independent.
+
+    Returns:
+        The names of the chosen items.
+    """
     sizes = Counter(groups.values())
     order = sorted(sizes, key=lambda group: hashlib.sha256(f"{salt}:{seed}:{group}".encode()).digest())
     wanted, total = round(share * len(groups)), 0

@@ -144,7 +144,7 @@ class HuggingFace(DatasetSource):
 
     def _picture(self, stored: Mapping[str, Any] | None, place: Path | str, where: str) -> Image.Image | bytes:
         content = _image_bytes(stored or {}, place, where)
-        return content if self.image_size is None else Shrink(self.image_size).shrunk(content)
+        return content if self.image_size is None else Shrink(self.image_size).shrink(content)
 
 
 def _image_bytes(stored: Mapping[str, Any], place: Path | str, where: str) -> bytes:

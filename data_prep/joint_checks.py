@@ -12,7 +12,15 @@ from cml.errors import DataError
 
 
 def outside_photo(joints: Float64, photo: Size) -> NDArray[np.bool_]:
-    """Which visible joints lie outside a photograph of (height, width): (J,)."""
+    """Find the visible joints outside a photograph by more than 2 % of its longer side.
+
+    Args:
+        joints: Joints in pixels: x, y, and 1 if visible, (J, 3).
+        photo: Height and width of the photograph, in pixels.
+
+    Returns:
+        Whether each joint lies outside, (J,).
+    """
     height, width = photo
     slack = 0.02 * max(height, width)  # a click just beside the border means the border
     places = joints[:, :2]
@@ -22,7 +30,17 @@ def outside_photo(joints: Float64, photo: Size) -> NDArray[np.bool_]:
 
 
 def check_joints_inside(joints: Float64, names: Sequence[str], photo: Size, where: str) -> None:
-    """Raise ``DataError`` if a visible joint lies outside a photograph of (height, width)."""
+    """Check that all visible joints lie in a photograph.
+
+    Args:
+        joints: Joints in pixels: x, y, and 1 if visible, (J, 3).
+        names: The J names of the joints, for errors.
+        photo: Height and width of the photograph, in pixels.
+        where: The person's place in the annotations, for errors.
+
+    Raises:
+        DataError: A visible joint lies outside the photograph.
+    """
     beyond = np.flatnonzero(outside_photo(joints, photo))
     if len(beyond):
         x, y, _ = joints[beyond[0]]
@@ -30,13 +48,25 @@ def check_joints_inside(joints: Float64, names: Sequence[str], photo: Size, wher
         raise DataError(f"{where}: {names[beyond[0]]} at ({x:.1f}, {y:.1f}) lies outside the image of {size} pixels.")
 
 
-def finite(value: object, shape: tuple[int, ...], what: str) -> Float64:
-    """A list of a JSON file as an array of ``shape``."""
+def read_finite(value: object, shape: tuple[int, ...], subject: str) -> Float64:
+    """Convert a list of a JSON file to an array of finite numbers.
+
+    Args:
+        value: What the file holds.
+        shape: The shape that it should have.
+        subject: What it is, for errors: "FILE: annotation 3: keypoints".
+
+    Returns:
+        The numbers, of ``shape``.
+
+    Raises:
+        DataError: ``value`` has another shape, or holds something other than finite numbers.
+    """
     try:
         array = np.array(value, np.float64)
     except (ValueError, TypeError, OverflowError):
         array = np.empty(0)
     if array.shape != shape or not np.isfinite(array).all():
         size = " x ".join(map(str, shape))
-        raise DataError(f"{what} should be {size} finite numbers. Got {reprlib.repr(value)} instead.")
+        raise DataError(f"{subject} should be {size} finite numbers. Got {reprlib.repr(value)} instead.")
     return array

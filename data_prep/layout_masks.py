@@ -31,7 +31,18 @@ DETAILS: dict[str, Any] = {"ids": IDS, "ignore_id": 0}  # for dataset.json
 def check_mask(
     mask: NDArray[np.uint8], path: Path, image: Path, ids: Mapping[str, str] = IDS, ignore_id: int | None = 0
 ) -> None:
-    """Raise ``DataError`` unless a mask (H, W) is as large as its image and holds known ids besides the ignored one."""
+    """Check a mask of a room layout.
+
+    Args:
+        mask: The ids, (H, W).
+        path: The mask's file, for errors.
+        image: The image, which should be as large.
+        ids: What the ids mean; others are refused.
+        ignore_id: The id that does not count, which is allowed too; None if there is none.
+
+    Raises:
+        DataError: The mask has another size than its image, or an unknown id.
+    """
     try:
         check_size((mask.shape[0], mask.shape[1]), image)
         check_ids(mask, ids, ignore_id)
@@ -39,20 +50,42 @@ def check_mask(
         raise DataError(f"The mask {path} {fault}.") from None
 
 
-def mask_image(
+def prepare_mask(
     path: Path, image: Path, ids: Mapping[str, str] = IDS, ignore_id: int | None = 0, size: int | None = None
 ) -> Image.Image:
-    """A mask's file as it shall be stored: checked as ``check_mask`` does, and shrunk to ``size`` like its image."""
+    """Read, check and shrink a mask.
+
+    Args:
+        path: The mask's file, an 8-bit PNG.
+        image: The image that it belongs to.
+        ids: What the ids mean; others are refused.
+        ignore_id: The id that does not count; None if there is none.
+        size: Length of the image's shorter side after shrinking, in pixels; None if it is not shrunk.
+
+    Returns:
+        The mask as it is stored.
+
+    Raises:
+        DataError: The mask cannot be read, or as of ``check_mask``.
+    """
     try:
         mask = read_mask(path)
     except MaskFault as fault:
         raise DataError(f"The mask {path} {fault}.") from None
     check_mask(mask, path, image, ids, ignore_id)
-    return shrunk_mask(mask, size)
+    return shrink_mask(mask, size)
 
 
-def shrunk_mask(mask: NDArray[np.uint8], length: int | None) -> Image.Image:
-    """A mask (H, W) shrunk like an image whose shorter side gets ``length`` pixels: each takes the nearest id."""
+def shrink_mask(mask: NDArray[np.uint8], length: int | None) -> Image.Image:
+    """Shrink a mask as ``Shrink`` shrinks its image. Each pixel takes the nearest id.
+
+    Args:
+        mask: The ids, (H, W).
+        length: Length of the image's shorter side after shrinking, in pixels; None if it is not shrunk.
+
+    Returns:
+        The mask.
+    """
     height, width = Shrink(length).size((mask.shape[0], mask.shape[1]))
     sides = zip((height, width), mask.shape, strict=True)
     rows, columns = ((2 * np.arange(new) + 1) * old // (2 * new) for new, old in sides)

@@ -16,7 +16,7 @@ from cml.data.images import native_size
 from cml.data.prepared_writer import Item
 from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.hash_split import split_by_hash
-from cml.data_prep.layout_masks import DETAILS, IDS, MASK_FRAME, check_mask, shrunk_mask
+from cml.data_prep.layout_masks import DETAILS, IDS, MASK_FRAME, check_mask, shrink_mask
 from cml.data_prep.layout_types import LAYOUT_TYPES
 from cml.data_prep.mat_file import read_variable
 from cml.data_prep.provenance import record_provenance
@@ -165,7 +165,7 @@ def _mask(path: Path, image: Path, image_size: int, order: list[bool]) -> Image.
     mask = read_layout(path)
     check_mask(mask, path, image)
     order.append(_out_of_order(mask))
-    return shrunk_mask(mask, image_size)
+    return shrink_mask(mask, image_size)
 
 
 def _out_of_order(mask: NDArray[np.uint8]) -> bool:

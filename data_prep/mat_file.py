@@ -41,18 +41,43 @@ class _Array(NamedTuple):
 
 
 def read_variable(path: Path, name: str, **options: bool | int) -> Any:  # noqa: ANN401 - whatever the file holds
-    """One variable of a file; ``options`` as for ``read_variables``."""
-    found = read_variables(path, (name,), **options)
-    if name not in found:
-        others = f", but has {', '.join(found['__others__'])}" if found["__others__"] else ""
+    """Read one variable of a .mat file.
+
+    Args:
+        path: The file, of version 5 to 7.
+        name: Name of the variable.
+        **options: Options of ``read_variables``.
+
+    Returns:
+        The variable's content.
+
+    Raises:
+        DataError: The file has no such variable, or as of ``read_variables``.
+    """
+    variables = read_variables(path, (name,), **options)
+    if name not in variables:
+        others = f", but has {', '.join(variables['__others__'])}" if variables["__others__"] else ""
         raise DataError(f"{path} should hold a variable {name!r}{others}.")
-    return found[name]
+    return variables[name]
 
 
 def read_variables(
     path: Path, names: Collection[str], *, most_bytes: int = MOST_BYTES, **options: bool | int
 ) -> dict[str, Any]:
-    """Those of some variables of a file that are there; under ``__others__`` other names. Options: ``loadmat``'s."""
+    """Read some variables of a .mat file.
+
+    Args:
+        path: The file, of version 5 to 7.
+        names: Names of the variables.
+        most_bytes: Most bytes that the file may have.
+        **options: Options of ``scipy.io.loadmat``.
+
+    Returns:
+        Names to contents of the variables that the file has; under ``__others__``, the names of its other variables.
+
+    Raises:
+        DataError: The file cannot be read, is damaged, or is larger than the limits.
+    """
     from scipy.io import loadmat
 
     try:
@@ -61,14 +86,14 @@ def read_variables(
         if len(raw) > most_bytes:
             raise DataError(f"{path} has over {most_bytes:,} bytes, more than such a file has.")
         kept, others = _select_variables(raw, {name.encode() for name in names})
-        found: dict[str, Any] = loadmat(io.BytesIO(kept), **options)
+        variables: dict[str, Any] = loadmat(io.BytesIO(kept), **options)
     except OSError as error:
         raise DataError(f"{path} cannot be read as a .mat file: {error.strerror}.") from None
     except DataError:
         raise
     except Exception as error:  # on broken bytes scipy raises whatever they lead it to
         raise DataError(f"{path} cannot be read as a .mat file: {error}. Fetch it again.") from None
-    return {name: found[name] for name in names if name in found} | {"__others__": others}
+    return {name: variables[name] for name in names if name in variables} | {"__others__": others}
 
 
 def _select_variables(raw: bytes, names: Collection[bytes]) -> tuple[bytes, list[str]]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cml.data_prep.joint_checks import finite
+from cml.data_prep.joint_checks import read_finite
 from cml.data_prep.mat_file import read_variable
 from cml.data_prep.person_crop import Float64
 from cml.errors import DataError
@@ -127,8 +127,8 @@ def _from_json(path: Path) -> Iterator[tuple[str, int, Person | DataError]]:
 def _json_person(entry: dict[str, Any], name: str, number: int, where: str) -> Person:
     joints = np.zeros((len(JOINTS), 3))
     if "joints" in entry:  # the file of the test images has none
-        places = finite(entry["joints"], (len(JOINTS), 2), f"{where}: joints")
-        flags = finite(entry.get("joints_vis"), (len(JOINTS),), f"{where}: joints_vis")
+        places = read_finite(entry["joints"], (len(JOINTS), 2), f"{where}: joints")
+        flags = read_finite(entry.get("joints_vis"), (len(JOINTS),), f"{where}: joints_vis")
         if not np.isin(flags, (0, 1)).all():
             raise DataError(f"{where}: joints_vis should be 0 or 1. Got {entry['joints_vis']} instead.")
         placed = ~((places == -1).all(axis=1) | ((flags == 0) & (places <= 0).all(axis=1)))
@@ -136,5 +136,5 @@ def _json_person(entry: dict[str, Any], name: str, number: int, where: str) -> P
     scale = entry.get("scale")
     if isinstance(scale, bool) or not isinstance(scale, int | float):
         raise DataError(f"{where}: the scale should be a number above 0. Got {scale!r} instead.")
-    center = finite(entry.get("center"), (2,), f"{where}: center") - 0.5
+    center = read_finite(entry.get("center"), (2,), f"{where}: center") - 0.5
     return Person(name, number, name, center, _height(scale, where), joints, where)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from cml.data_prep.listed_source import Listed, ListedSource
-from cml.data_prep.published_table import read_published_rows, within
+from cml.data_prep.published_table import read_published_rows, read_within
 from cml.data_prep.row_errors import read_each
 from cml.data_prep.table import Row
 from cml.errors import DataError
@@ -57,7 +57,7 @@ class Msls(ListedSource):
             yield from read_each(read_published_rows(path, ("key", *_BOUNDS, "pano")), read)
 
     def _line(self, city: str, part: str, where: str, row: Row) -> Listed:
-        view = [within(row[column], column, where, *bounds) for column, bounds in _BOUNDS.items()]
+        view = [read_within(row[column], column, where, *bounds) for column, bounds in _BOUNDS.items()]
         role = _PARTS[part] if city in _HELD else "train"
         pano = row["pano"].strip().lower() == "true"
         return Listed(where, f"{city}/{part}/images/{row['key']}.jpg", view, "" if pano else role)

@@ -31,7 +31,15 @@ class Box(NamedTuple):
 
 
 def person_box(joints: Float64, margin: float) -> Box:
-    """The square around the visible joints, with ``margin`` times its side added on each side."""
+    """Return the square around a person's visible joints.
+
+    Args:
+        joints: Joints in pixels: x, y, and 1 if visible, (J, 3).
+        margin: Room that is added on each side, as a share of the longer side of the joints' bounding box.
+
+    Returns:
+        The square, in pixels of the photograph.
+    """
     places = joints[joints[:, 2] > 0, :2]
     low, high = places.min(axis=0), places.max(axis=0)
     x, y = (low + high) / 2
@@ -39,12 +47,30 @@ def person_box(joints: Float64, margin: float) -> Box:
 
 
 def box_around(x: float, y: float, side: float) -> Box:
-    """The square with its middle at (x, y)."""
+    """Return a square by its centre.
+
+    Args:
+        x: Centre from the left, in pixels.
+        y: Centre from the top, in pixels.
+        side: Side, in pixels.
+
+    Returns:
+        The square.
+    """
     return Box(float(x - side / 2), float(y - side / 2), float(side))
 
 
 def into_crop(joints: Float64, box: Box, size: int) -> Float64:
-    """Move joints from the photograph into the crop of ``size`` pixels."""
+    """Move joints from the photograph's frame into the crop's.
+
+    Args:
+        joints: Joints in pixels of the photograph: x, y, and 1 if visible, (J, 3).
+        box: The square that is cut out of the photograph.
+        size: Side of the crop, in pixels.
+
+    Returns:
+        Joints in pixels of the crop, (J, 3); hidden ones are all 0.
+    """
     moved = joints.copy()
     moved[:, :2] = (joints[:, :2] - (box.left, box.top)) * (size / box.side)
     moved[joints[:, 2] == 0] = 0
@@ -52,7 +78,19 @@ def into_crop(joints: Float64, box: Box, size: int) -> Float64:
 
 
 def crop_file(photo: Path, box: Box, size: int) -> Image.Image:
-    """Cut ``box`` out of a photograph; a large JPEG is decoded smaller, still at least at twice the crop's scale."""
+    """Cut a square out of a photograph's file. A large JPEG is decoded at a smaller scale, at least twice the crop's.
+
+    Args:
+        photo: The file.
+        box: The square, in pixels of the upright photograph.
+        size: Side of the crop, in pixels.
+
+    Returns:
+        The crop in RGB, (size, size).
+
+    Raises:
+        DataError: The photograph cannot be read.
+    """
     with open_named_image(photo) as image:
         reduction = draft_decode(image, box.side, size)
         box = Box(box.left / reduction, box.top / reduction, box.side / reduction)
@@ -60,7 +98,16 @@ def crop_file(photo: Path, box: Box, size: int) -> Image.Image:
 
 
 def crop(image: Image.Image, box: Box, size: int) -> Image.Image:
-    """Cut ``box`` out of an RGB image, whose border pixels are repeated outside, and resize it with antialiasing."""
+    """Cut a square out of an image and resize it with antialiasing. Outside the image, its border pixels are repeated.
+
+    Args:
+        image: An RGB image.
+        box: The square, in pixels of the image.
+        size: Side of the crop, in pixels.
+
+    Returns:
+        The crop, (size, size).
+    """
     x, y = math.floor(box.left), math.floor(box.top)
     right, bottom = math.ceil(box.left + box.side), math.ceil(box.top + box.side)
     inner = (

@@ -12,16 +12,39 @@ from cml.errors import DataError
 
 
 def person_item(item_id: str, role: str, photo: Path, joints: Float64, box: Box, size: int, where: str) -> Item:
-    """The crop of a person of a photograph with its joints, which are in pixels of the photograph."""
+    """Make the item of one person of a photograph.
+
+    Args:
+        item_id: Id of the item.
+        role: "train", "query" or "gallery".
+        photo: File of the photograph.
+        joints: Joints in pixels of the photograph: x, y, and 1 if visible, (J, 3).
+        box: The square to cut out of the photograph.
+        size: Side of the crop, in pixels.
+        where: The person's place in the annotations, for errors.
+
+    Returns:
+        The item: the crop, the joints in its frame, and the square as the column "crop".
+    """
     picture, label = functools.partial(crop_file, photo, box, size), into_crop(joints, box, size).round(2)
     extra = {"crop": [round(value, 2) for value in box]}
     return Item(item_id, role, picture, label, extra=extra, where=where)
 
 
 def pose_content(
-    made: Sequence[Item | str | DataError], joints: Sequence[str], size: int, texts: InfoTexts | None = None
+    people: Sequence[Item | str | DataError], joints: Sequence[str], size: int, texts: InfoTexts | None = None
 ) -> Content:
-    """People in crops of ``size`` pixels; a text in place of an item is why somebody is left out, to be counted."""
-    left_out = Counter(one for one in made if isinstance(one, str))
+    """Make the content of a dataset of people.
+
+    Args:
+        people: For each person an item, an error, or the reason why it is left out; reasons are counted.
+        joints: Names of the joints.
+        size: Side of the crops, in pixels.
+        texts: Texts of dataset.json that depend on the settings.
+
+    Returns:
+        The content.
+    """
+    left_out = Counter(person for person in people if isinstance(person, str))
     details = {"joints": list(joints), "image_size": [size, size], "left_out": dict(left_out)}
-    return Content([one for one in made if not isinstance(one, str)], details, texts or {})
+    return Content([person for person in people if not isinstance(person, str)], details, texts or {})

@@ -26,7 +26,7 @@ class Shrink:
 
     def picture(self, path: Path) -> Picture:
         """The photograph as it shall be stored, made when its turn comes."""
-        return path if self.short_side is None else functools.partial(self.shrunk, path)
+        return path if self.short_side is None else functools.partial(self.shrink, path)
 
     def size(self, native: Size) -> Size:
         """The stored (height, width) of a photograph of ``native`` (height, width)."""
@@ -34,7 +34,7 @@ class Shrink:
         scale = 1.0 if self.short_side is None else min(1.0, self.short_side / short, self.long_side / long)
         return max(1, round(native[0] * scale)), max(1, round(native[1] * scale))
 
-    def shrunk(self, photo: Path | bytes) -> Image.Image | bytes:
+    def shrink(self, photo: Path | bytes) -> Image.Image | bytes:
         """A photograph, or its file's content, as it shall be stored."""
         native = native_size(photo)
         if (size := self.size(native)) != native:

@@ -19,7 +19,18 @@ _EXACT = 1 << 53  # whole numbers beyond are not all floats
 
 
 def read_rows(path: Path) -> Iterator[tuple[str, Row | DataError]]:
-    """The rows of a CSV or JSONL file, or what is wrong with one, each with "FILE:LINE"."""
+    """Read the rows of a CSV or JSONL file.
+
+    Args:
+        path: The file; its name ends in .csv or .jsonl.
+
+    Yields:
+        Each row with "FILE:LINE", or what is wrong with it.
+
+    Raises:
+        UserError: The file's name ends otherwise.
+        DataError: The file is empty, or not UTF-8 or UTF-16, or not CSV.
+    """
     if path.suffix.lower() not in (".csv", ".jsonl"):
         raise UserError(f"The labels should be a .csv or .jsonl file. Got {path} instead.")
     empty = True
@@ -41,7 +52,20 @@ class MissingColumn(DataError):
 
 
 def cell(row: Row, column: str, where: str, *, option: str = "--label-columns") -> Any:  # noqa: ANN401 - what is there
-    """What stands in a column of a row; an error names the ``option`` that says which column it is."""
+    """Return a cell of a row.
+
+    Args:
+        row: The row, by its columns.
+        column: Name of the column.
+        where: "FILE:LINE", for errors.
+        option: The option that names the column, for errors.
+
+    Returns:
+        The cell: a text of a CSV file, any value of a JSONL file.
+
+    Raises:
+        MissingColumn: The row has no such column.
+    """
     if column not in row:
         there = ", ".join(map(str, row))
         raise MissingColumn(f"{where}: there is no column {column!r}. There are: {there}. Name yours with {option}.")
@@ -49,19 +73,33 @@ def cell(row: Row, column: str, where: str, *, option: str = "--label-columns") 
 
 
 def number(value: object, column: str, where: str, *, own: bool = True) -> float:
-    """A cell's content as a finite number; ``own``: of a user's own file, who may have meant another kind of label."""
+    """Read a cell as a finite number.
+
+    Args:
+        value: Content of the cell.
+        column: Name of the column, for errors.
+        where: "FILE:LINE", for errors.
+        own: Whether the file is the user's own, in which another kind of label may have been meant; errors then name
+            the options.
+
+    Returns:
+        The number.
+
+    Raises:
+        DataError: The cell holds no finite number, or a whole number that float64 cannot hold exactly.
+    """
     odd = isinstance(value, bool) or (isinstance(value, str) and "_" in value)  # Python reads 1_0 as 10
-    found = math.nan if odd else _float(value)
-    if not math.isfinite(found):
+    result = math.nan if odd else _float(value)
+    if not math.isfinite(result):
         comma = isinstance(value, str) and value.count(",") == 1 and math.isfinite(_float(value.replace(",", ".")))
         mend = "write a point for the decimal comma" if comma else "for texts take --kind captions or --kind classes"
         mend = f"; {mend}" if own else ""
         raise DataError(f"{where}: {column} should be a finite number. Got {value!r} instead{mend}.")
-    digits = str(value).strip().lstrip("+-") if abs(found) >= _EXACT else ""
-    if digits.isdecimal() and int(digits) != abs(int(found)):
-        what = "a number that float64 holds exactly; above 2**53 it may round"
-        raise DataError(f"{where}: {column} should be {what}. Got {value!r} instead; for ids take --kind classes.")
-    return found
+    digits = str(value).strip().lstrip("+-") if abs(result) >= _EXACT else ""
+    if digits.isdecimal() and int(digits) != abs(int(result)):
+        rule = "should be a number that float64 holds exactly; above 2**53 it may round"
+        raise DataError(f"{where}: {column} {rule}. Got {value!r} instead; for ids take --kind classes.")
+    return result
 
 
 def _float(value: Any) -> float:  # noqa: ANN401 - a cell's content
@@ -72,10 +110,15 @@ def _float(value: Any) -> float:  # noqa: ANN401 - a cell's content
         return math.nan
 
 
-def say_once(said: set[str], guess: str) -> None:
-    """Print how something was understood, unless ``said`` has it."""
-    if guess not in said:
-        said.add(guess)
+def say_once(printed: set[str], guess: str) -> None:
+    """Print how something in the file was understood, if it was not printed before.
+
+    Args:
+        printed: The texts that were printed; ``guess`` is added.
+        guess: The text.
+    """
+    if guess not in printed:
+        printed.add(guess)
         say(guess)
 
 

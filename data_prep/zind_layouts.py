@@ -10,7 +10,7 @@ from typing import Any
 from cml.data.prepared import ROLES
 from cml.data.prepared_writer import Item
 from cml.data_prep.dataset_source import Content, DatasetSource
-from cml.data_prep.layout_masks import DETAILS, MASK_FRAME, mask_image
+from cml.data_prep.layout_masks import DETAILS, MASK_FRAME, prepare_mask
 from cml.data_prep.provenance import record_provenance
 from cml.data_prep.row_errors import read_each
 from cml.errors import DataError, UserError
@@ -103,4 +103,4 @@ class ZindLayouts(DatasetSource):
         if role is None or roles.get(f"pano {view['pano']}") != role:
             raise DataError(f"{where}: groups.json does not list its panorama {view['pano']!r} in {view['room']!r}.")
         extra = {"room": view["room"], "pano": view["pano"]}
-        return Item(image.stem, role, image, functools.partial(mask_image, mask, image), extra=extra, where=where)
+        return Item(image.stem, role, image, functools.partial(prepare_mask, mask, image), extra=extra, where=where)

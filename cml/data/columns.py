@@ -121,7 +121,15 @@ class ItemCollector:
         self._labels: list[RawLabels] = []
 
     def extend(self, lines: ArrayLike, roles: ArrayLike, ids: list[str], names: list[str], labels: RawLabels) -> None:
-        """Add N items."""
+        """Add N items.
+
+        Args:
+            lines: Line numbers in metadata.jsonl, from 1, (N,).
+            roles: Roles as numbers, (N,).
+            ids: The N ids.
+            names: Paths of the N images below the folder, "" for a missing image.
+            labels: The N labels: an array, or a list as in the JSON.
+        """
         texts = ids, names
         columns: list[NDArray[Any]] = [np.array(lines, np.int64), np.array(roles, np.int8), *map(_pack, texts)]
         columns += [np.fromiter(map(hash, column), np.int64, len(column)) for column in texts]
@@ -130,17 +138,32 @@ class ItemCollector:
         self._labels.append(labels)
 
     def hashes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Hashes of the ids and of the names of the N items so far, (N,) each; unequal hashes mean unequal texts."""
+        """Return hashes of the N items added so far; unequal hashes mean unequal texts.
+
+        Returns:
+            The hashes of the ids and of the names, (N,) each.
+        """
         return np.concatenate(self._parts[4]), np.concatenate(self._parts[5])
 
     def items(self) -> Items:
-        """All items; to be asked for once, at the end."""
+        """Return all items. It can be called once, at the end, because it releases the parts.
+
+        Returns:
+            The items.
+        """
         lines, roles, ids, names = map(_join, self._parts[:4])
         return Items(self._folder, lines, roles, ids, names, _join_labels(self._labels))
 
 
 def may_repeat(parts: Sequence[ItemCollector]) -> bool:
-    """Whether an id in all ``parts`` or a name in one of them may be a duplicate: False if all hashes differ."""
+    """Tell whether an id or the name of an image may occur twice.
+
+    Args:
+        parts: Collectors of the folders of one dataset. An id is unique in all, a name in its folder.
+
+    Returns:
+        False if all hashes differ, so that nothing is repeated; otherwise True.
+    """
     hashes = [gathered.hashes() for gathered in parts]
     columns = [np.concatenate([ids for ids, _ in hashes]), *(names for _, names in hashes)]
     return any((np.diff(np.sort(column)) == 0).any() for column in columns)

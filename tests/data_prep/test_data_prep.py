@@ -619,19 +619,19 @@ def test_folder_with_csv(photos: Path, tmp_path: Path) -> None:
 def test_shares_are_exact_and_few_test_items_are_queries_that_search_each_other(count: int) -> None:
     items = [SimpleNamespace(name=f"{n}.jpg", split=None, group=f"{n}.jpg", label=0.0) for n in range(count)]
     rest = {"classes": False, "grouped": False}
-    found = folder_split.roles(items, 0.3, 0.3, seed=0, **rest)
+    found = folder_split.assign_roles(items, 0.3, 0.3, seed=0, **rest)
     test = round(0.3 * count)
     expected = {"query": test} if test < 200 else {"query": round(0.3 * test), "gallery": test - round(0.3 * test)}
     assert Counter(found.values()) == {"train": count - test, **expected}
-    assert folder_split.roles(items[::-1], 0.3, 0.3, seed=0, **rest) == found
-    other = folder_split.roles(items, 0.3, 0.3, seed=1, **rest)
+    assert folder_split.assign_roles(items[::-1], 0.3, 0.3, seed=0, **rest) == found
+    other = folder_split.assign_roles(items, 0.3, 0.3, seed=1, **rest)
     assert Counter(other.values()) == Counter(found.values())
     assert other != found
 
 
 def test_groups_stay_whole_and_meet_the_share_as_nearly_as_they_can(photos: Path, tmp_path: Path) -> None:
     items = [SimpleNamespace(name=str(n), split=None, group=str(n // 7), label=0.0) for n in range(700)]
-    found = folder_split.roles(items, 0.3, 0.3, seed=0, classes=False, grouped=True)
+    found = folder_split.assign_roles(items, 0.3, 0.3, seed=0, classes=False, grouped=True)
     assert len({(one.group, found[one.name]) for one in items}) == 100
     counts = Counter(found.values())
     assert counts["train"] == 490
