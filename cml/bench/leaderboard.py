@@ -19,7 +19,7 @@ from cml.reporting.retrieval_report import write_retrieval_page
 from cml.reporting.visible_text import visible_text
 from cml.retrieval.oracle_row import ORACLE
 from cml.retrieval.ranking_ties import rank_columns
-from cml.runs.retrieved import BEHIND, Retrieved, build_gallery_row
+from cml.runs.retrieved import BEHIND, Retrieved, build_retrieval_row
 
 _FIRST = 5  # pictures of a method in a retrieval report
 _THUMBNAIL = 72
@@ -55,10 +55,10 @@ def write_leaderboard(results: Path, page: Path, queries: int = 0) -> list[str]:
             except UserError as error:
                 missing[head["name"]] = f"{head['name']} has no retrieval report: {error}"
                 continue
-            gallery = page.with_name(f"{page.stem}-reports") / one.version / one.track / f"{head['name']}.html"
-            gallery.parent.mkdir(parents=True, exist_ok=True)
-            _write_retrieval_page(one, data, results, gallery, queries)
-            head["gallery"] = _link(gallery, page.parent)
+            report = page.with_name(f"{page.stem}-reports") / one.version / one.track / f"{head['name']}.html"
+            report.parent.mkdir(parents=True, exist_ok=True)
+            _write_retrieval_page(one, data, results, report, queries)
+            head["report"] = _link(report, page.parent)
     title = "Continuous metric learning: leaderboard"
     write_html(page, "cml.reporting", "leaderboard.html.j2", rules=["\n".join(rules)], title=title, boards=shown)
     return list(missing.values())
@@ -86,7 +86,7 @@ def _view(one: Board, results: Path, folder: Path) -> dict[str, Any]:
             cells.append({"text": text.removesuffix(BEST), "best": text.endswith(BEST), "file": link})
         rows.append({"method": visible_text(method), "cells": cells, "rest": texts[len(one.sets) :]})
     notes = one.notes().replace(f" {BEST} marks", " Bold marks")
-    sets = [{"name": name, "gallery": ""} for name in one.sets]
+    sets = [{"name": name, "report": ""} for name in one.sets]
     return {"title": f"{one.version}, {one.track}", "sets": sets, "rows": rows, "notes": notes}
 
 
@@ -130,7 +130,7 @@ def _write_retrieval_page(one: Board, data: BenchSet, results: Path, page: Path,
     write_retrieval_page(
         page,
         [
-            build_gallery_row(
+            build_retrieval_row(
                 task, dataset, retrieved, int(row), list(tops), size=2 * _THUMBNAIL, score=float(behind[row])
             )
             for row in asked[:queries]  # hashes have put them in a random order

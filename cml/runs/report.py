@@ -15,7 +15,7 @@ from cml.reporting.sheet import write_sheet
 from cml.reporting.visible_text import visible_text
 from cml.retrieval.comparison import CUT, Comparison
 from cml.retrieval.oracle_row import ORACLE
-from cml.runs.retrieved import RETRIEVAL_REPORT, build_gallery_row, retrieve
+from cml.runs.retrieved import RETRIEVAL_REPORT, build_retrieval_row, retrieve
 from cml.runs.trained_run import TrainedRun
 
 REPORT = "report.html"
@@ -85,7 +85,7 @@ def _write_run_sheet(path: Path, opened: Mapping[str, TrainedRun]) -> None:
     shown = order[np.unique(np.linspace(0, len(order) - 1, min(_QUERIES, len(order))).round().astype(int))]
     task, dataset = trained.task, trained.dataset
     every = [*methods, ORACLE]
-    rows = [build_gallery_row(task, dataset, retrieved, row, every, size=_SIDE, ids=False) for row in shown.tolist()]
+    rows = [build_retrieval_row(task, dataset, retrieved, row, every, size=_SIDE, ids=False) for row in shown.tolist()]
     write_sheet(path, rows, unit=trained.report[1], side=_SIDE, legend=task.legend(dataset.info))
 
 

@@ -85,7 +85,7 @@ def retrieve(trained: TrainedRun, methods: Mapping[str, Embeddings], k: int) -> 
     return Retrieved(items, distances)
 
 
-def build_gallery_row(
+def build_retrieval_row(
     task: Task,
     dataset: PreparedDataset,
     retrieved: Retrieved,
@@ -155,7 +155,7 @@ class Drawn:
             return self.task.describe(self.split.labels[self.item], self.dataset.info)
 
     def picture(self, distance: float | None, *, ids: bool) -> Picture:
-        """For a page or a sheet; see ``build_gallery_row``."""
+        """For a page or a sheet; see ``build_retrieval_row``."""
         if ids:
             return Picture(self, self.words(), distance, self.split.item_ids[self.item])
         plain, image = self.plain(), self()
@@ -221,7 +221,9 @@ def write_retrieval_report(
     scores, gains = excess.tolist(), (baseline_mean - retrieved.mean(name)).tolist()
     task, dataset = trained.task, trained.dataset
     page = [
-        build_gallery_row(task, dataset, retrieved, row, titles, size=2 * thumbnail, score=scores[row], gain=gains[row])
+        build_retrieval_row(
+            task, dataset, retrieved, row, titles, size=2 * thumbnail, score=scores[row], gain=gains[row]
+        )
         for row in shown.tolist()
     ]
     info, path = dataset.info, path or trained.folder / RETRIEVAL_REPORT

@@ -1,4 +1,4 @@
-"""The gallery page, curves and drawing: order, escaping, embedded pictures, refusals. No browser here."""
+"""The retrieval report, curves and drawing: order, escaping, embedded pictures, refusals. No browser here."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def embedded(text: str) -> list[Image.Image]:
     ]
 
 
-# ---- gallery
+# ---- retrieval report
 
 
 def test_rows_come_at_random_and_sort_at_the_readers_wish(tmp_path: Path) -> None:
