@@ -10,7 +10,17 @@ from cml.data_prep.synthetic.random_choice import Rng
 
 
 def relight(rng: Rng, scene: Image.Image) -> NDArray[np.uint8]:
-    """Exposure, contrast, a gradient of light, a colour cast, and the camera's noise."""
+    """Change the light of a drawn picture at random.
+
+    Exposure, contrast, a gradient, a colour cast and the camera's noise.
+
+    Args:
+        rng: The random generator.
+        scene: The picture in RGB, (size, size).
+
+    Returns:
+        The pixels, (size, size, 3).
+    """
     pixels = np.asarray(scene, np.float32)  # (size, size, 3)
     angle, steepness = rng.uniform(0.0, 2 * math.pi), rng.uniform(0.0, 0.5)
     ramp = np.linspace(-0.5 * steepness, 0.5 * steepness, len(pixels), dtype=np.float32)

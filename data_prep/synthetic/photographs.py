@@ -19,7 +19,16 @@ def sample_photos() -> Photos:
 
 
 def sample_background(rng: Rng, photos: Photos, size: int) -> Image.Image:
-    """A random crop of a photograph, (size, size), turned or mirrored, with other colours."""
+    """Cut a random square out of a photograph, mirror or transpose it at random, and change its colours.
+
+    Args:
+        rng: The random generator.
+        photos: The photographs to choose from.
+        size: Side of the square, in pixels.
+
+    Returns:
+        The square in RGB, (size, size).
+    """
     photo = pick(rng, photos)
     side = min(photo.size) * rng.uniform(0.12, 1.0)
     left, top = (photo.width - side) * rng.random(), (photo.height - side) * rng.random()

@@ -12,5 +12,13 @@ Rng = np.random.Generator
 
 
 def pick(rng: Rng, choices: Sequence[T]) -> T:
-    """One of some choices, each as likely."""
+    """Choose at random, each with the same probability.
+
+    Args:
+        rng: The random generator.
+        choices: What to choose from.
+
+    Returns:
+        One of ``choices``.
+    """
     return choices[int(rng.integers(len(choices)))]

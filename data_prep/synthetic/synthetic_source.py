@@ -50,8 +50,8 @@ class SyntheticSource(DatasetSource):
         if self.count < 12:
             raise UserError(f"The count should be at least 12, so that every role has items. Got {self.count} instead.")
         if self.train is not None and not 1 <= self.train <= self.count - 4:
-            what = f"at least 4 of the {self.count} pictures for testing"
-            raise UserError(f"'train' should leave {what}. Got {self.train} instead.")
+            rule = f"at least 4 of the {self.count} pictures for testing"
+            raise UserError(f"'train' should leave {rule}. Got {self.train} instead.")
 
     def origin(self) -> dict[str, Any]:
         """See ``DatasetSource.origin``."""

@@ -20,9 +20,9 @@ from cml.data_prep.synthetic.rooms import rooms as drawing
 from cml.data_prep.synthetic.rooms.furniture import ROOMS, furnish
 from cml.data_prep.synthetic.rooms.materials import (
     Material,
-    cloudy,
     hash_cell,
     sample_cloth,
+    sample_noise,
     sample_paint,
     sample_tiles,
     sample_wood,
@@ -311,9 +311,9 @@ def test_noise_is_spread_evenly_and_smooth_noise_is_smooth() -> None:
     grid = values.reshape(80, 80)
     assert abs(np.corrcoef(grid[1:].ravel(), grid[:-1].ravel())[0, 1]) < 0.06
     line = np.linspace(-3, 3, 601, dtype=np.float32)
-    soft = cloudy(line, np.full_like(line, 0.3), 7)
+    soft = sample_noise(line, np.full_like(line, 0.3), 7)
     assert np.abs(np.diff(soft)).max() < 0.03
-    np.testing.assert_allclose(soft[[0, 100, 600]], cloudy(line[[0, 100, 600]], np.full(3, 0.3, np.float32), 7))
+    np.testing.assert_allclose(soft[[0, 100, 600]], sample_noise(line[[0, 100, 600]], np.full(3, 0.3, np.float32), 7))
 
 
 def test_patches_cover_what_is_below_them() -> None:

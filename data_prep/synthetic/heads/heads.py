@@ -40,10 +40,20 @@ class _Looks(NamedTuple):
 
 
 def draw_heads(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) -> tuple[NDArray[np.uint8], Float64]:
-    """Draw heads: any yaw, pitch and roll as people hold their heads. Arguments and errors: those of ``draw_items``.
+    """Draw heads with any yaw, and with pitch and roll as people hold their heads.
 
-    Images are (N, size, size, 3), RGB; rotations (N, 4) unit quaternions [x, y, z, w], w >= 0, from the head to the
-    camera, whose x is to the right, y down and z away from it: [0, 0, 0, 1] looks into the camera.
+    Args:
+        count: Number of heads, N.
+        size: Side of the pictures, in pixels.
+        seed: Random seed.
+        workers: Number of processes.
+
+    Returns:
+        Pictures in RGB, (N, size, size, 3), and rotations, (N, 4): unit quaternions [x, y, z, w] with w >= 0 from the
+        head to the camera, whose x is to the right, y down and z away from it. [0, 0, 0, 1] looks into the camera.
+
+    Raises:
+        UserError: As of ``draw_items``.
     """
     draw = functools.partial(_draw_head, photos=sample_photos())
     images, rotations = draw_items("draw_heads", draw, count, size=size, seed=seed, workers=workers)
@@ -119,14 +129,15 @@ def _face(point: Float64, looks: _Looks) -> Float64:
     x, y, front = np.abs(point[..., 0]), point[..., 1], point[..., 2] < 0
     colour = np.tile(looks.skin, (*x.shape, 1))
 
-    def inside(right: float, below: float, wide: float, high: float) -> NDArray[np.bool_]:
+    def _inside(right: float, below: float, wide: float, high: float) -> NDArray[np.bool_]:
+        """An ellipse on the front and its mirror image on the other side."""
         return front & (((x - right) / wide) ** 2 + ((y - below) / high) ** 2 < 1)
 
     if looks.glasses:
-        colour[inside(0.4, -0.12, 0.29, 0.22) & ~inside(0.4, -0.12, 0.24, 0.17)] = 25
+        colour[_inside(0.4, -0.12, 0.29, 0.22) & ~_inside(0.4, -0.12, 0.24, 0.17)] = 25
         colour[front & (x < 0.13) & (np.abs(y + 0.14) < 0.03)] = 25
-    colour[inside(0.4, -0.12, 0.19, 0.1)] = 240
-    colour[inside(0.4, -0.12, 0.085, 0.1)] = looks.eyes
-    colour[inside(0.4, -0.34, 0.23, 0.05)] = 0.7 * looks.hair
-    colour[inside(0.0, 0.56, 0.28, 0.08)] = (170, 70, 70)
+    colour[_inside(0.4, -0.12, 0.19, 0.1)] = 240
+    colour[_inside(0.4, -0.12, 0.085, 0.1)] = looks.eyes
+    colour[_inside(0.4, -0.34, 0.23, 0.05)] = 0.7 * looks.hair
+    colour[_inside(0.0, 0.56, 0.28, 0.08)] = (170, 70, 70)
     return colour

@@ -35,10 +35,14 @@ class Part(NamedTuple):
 
 
 def paint(canvas: ImageDraw.ImageDraw, parts: list[Part], project: Vector, distance: float, light: Vector) -> None:
-    """Paint parts in camera coordinates from far to near.
+    """Paint shapes from far to near.
 
-    ``project`` (2, 3) maps perspective coordinates (x, y, 1) to pixels, equally in x and y; ``distance`` is from the
-    camera to the origin, in torso lengths; light falls from the direction ``light`` (2,), of length up to 1.
+    Args:
+        canvas: The canvas.
+        parts: The shapes in camera coordinates, in any order.
+        project: Affine map of perspective coordinates (x, y, 1) to pixels, which scales x and y equally, (2, 3).
+        distance: From the camera to the origin, in torso lengths.
+        light: Direction that light falls from, of length 1 at most, (2,).
     """
     parts = sorted(parts, key=lambda part: part.depth)
     most = max(len(part.spheres) for part in parts)

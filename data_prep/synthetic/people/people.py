@@ -30,7 +30,20 @@ class People(NamedTuple):
 
 
 def draw_people(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) -> People:
-    """Draw people in random poses, as ``draw_items`` does; several workers are worth it from some 2,000 images on."""
+    """Draw people in random poses. Several workers are worth it from some 2,000 pictures on.
+
+    Args:
+        count: Number of people, N.
+        size: Side of the pictures, in pixels.
+        seed: Random seed.
+        workers: Number of processes.
+
+    Returns:
+        The pictures and the joints.
+
+    Raises:
+        UserError: As of ``draw_items``.
+    """
     draw = functools.partial(_draw_person, photos=sample_photos())
     return People(*draw_items("draw_people", draw, count, size=size, seed=seed, workers=workers))
 

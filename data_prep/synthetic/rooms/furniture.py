@@ -20,10 +20,10 @@ from cml.data_prep.synthetic.rooms.materials import (
 from cml.data_prep.synthetic.rooms.trace import Part, Piece
 from cml.data_prep.synthetic.rooms.view import Float64
 
-Made = tuple[float, float, list[Part]]  # width, depth, and what it is made of
+Furniture = tuple[float, float, list[Part]]  # width, depth, and what it is made of
 
 
-Make = Callable[[Rng, float], Made]  # (rng, height of the room) to a piece
+Make = Callable[[Rng, float], Furniture]  # (rng, height of the room) to a piece
 
 
 def _box(left: float, right: float, low: float, high: float, back: float, front: float, material: Material) -> Part:
@@ -34,7 +34,7 @@ def _box(left: float, right: float, low: float, high: float, back: float, front:
     return Part(centre, half, material)  # type: ignore[arg-type]
 
 
-def _sofa(rng: Rng, height: float) -> Made:
+def _sofa(rng: Rng, height: float) -> Furniture:
     w, d, back = rng.uniform(0.8, 2.3), rng.uniform(0.8, 1.0), rng.uniform(0.65, 0.95)
     cloth, seat, arm = sample_cloth(rng), rng.uniform(0.36, 0.46), rng.uniform(0.1, 0.22)
     parts = [
@@ -49,7 +49,7 @@ def _sofa(rng: Rng, height: float) -> Made:
     return w, d, parts
 
 
-def _bed(rng: Rng, height: float) -> Made:
+def _bed(rng: Rng, height: float) -> Furniture:
     w, d, top = rng.uniform(0.9, 1.9), 2.05, rng.uniform(0.4, 0.6)
     wood, sheet, cover = sample_wood(rng), Material(tint(rng, light=(0.8, 1), vivid=(0, 0.1))), sample_cloth(rng)
     parts = [
@@ -65,7 +65,7 @@ def _bed(rng: Rng, height: float) -> Made:
     return w, d, parts
 
 
-def _table(rng: Rng, height: float) -> Made:
+def _table(rng: Rng, height: float) -> Furniture:
     low = rng.random() < 0.35
     w, d, top = rng.uniform(0.7, 1.7), rng.uniform(0.55, 0.95), rng.uniform(0.35, 0.5) if low else rng.uniform(0.7, 0.8)
     wood = sample_wood(rng)
@@ -77,7 +77,7 @@ def _table(rng: Rng, height: float) -> Made:
     return w, d, parts
 
 
-def _chair(rng: Rng, height: float) -> Made:
+def _chair(rng: Rng, height: float) -> Furniture:
     w, d, seat, back = 0.44, 0.46, 0.45, rng.uniform(0.8, 1.05)
     wood = sample_wood(rng) if rng.random() < 0.6 else sample_cloth(rng)
     board = _box(-w / 2, w / 2, seat - 0.05, seat, -d / 2, d / 2, wood)
@@ -85,7 +85,7 @@ def _chair(rng: Rng, height: float) -> Made:
     return w, d, [board, rest, *_legs(w, d, seat - 0.05, 0.04, wood)]
 
 
-def _cabinet(rng: Rng, height: float) -> Made:
+def _cabinet(rng: Rng, height: float) -> Furniture:
     w, d = rng.uniform(0.45, 2.0), rng.uniform(0.38, 0.62)
     h = min(height - 0.05, rng.choice([rng.uniform(0.5, 1.1), rng.uniform(1.7, 2.5)]))
     plain = replace(sample_wood(rng), pattern="plain")
@@ -102,7 +102,7 @@ def _cabinet(rng: Rng, height: float) -> Made:
     return w, d, parts
 
 
-def _shelf(rng: Rng, height: float) -> Made:
+def _shelf(rng: Rng, height: float) -> Furniture:
     w, h, d = rng.uniform(0.5, 1.6), min(height - 0.1, rng.uniform(1.0, 2.3)), rng.uniform(0.25, 0.35)
     wood = replace(sample_wood(rng), pattern="plain")
     rows = max(2, round(h / 0.38))
@@ -116,14 +116,14 @@ def _shelf(rng: Rng, height: float) -> Made:
         parts.append(_box(-w / 2, w / 2, board, h * row / rows + 0.015, -d / 2, d / 2, wood))
         if row < rows and rng.random() < 0.8:
             left, right = np.sort(rng.uniform(-w / 2 + 0.04, w / 2 - 0.04, 2))
-            one, other = (tint(rng, light=(dark, 0.9), vivid=(0.1, 0.8)) for dark in (0.2, 0.1))
-            books = Material(one, "bricks", other, (rng.uniform(0.05, 0.12), 4.0), 0.4, 0.4, sample_key(rng))
+            spines, gaps = (tint(rng, light=(dark, 0.9), vivid=(0.1, 0.8)) for dark in (0.2, 0.1))
+            books = Material(spines, "bricks", gaps, (rng.uniform(0.05, 0.12), 4.0), 0.4, 0.4, sample_key(rng))
             top = h * row / rows + rng.uniform(0.5, 0.85) * h / rows
             parts.append(_box(left, right, h * row / rows + 0.015, top, -d / 2 + 0.03, d / 2 - 0.05, books))
     return w, d, parts
 
 
-def _plant(rng: Rng, height: float) -> Made:
+def _plant(rng: Rng, height: float) -> Furniture:
     pot, top = rng.uniform(0.12, 0.2), rng.uniform(0.6, min(1.9, height - 0.2))
     clay = Material(tint(rng, light=(0.3, 0.9), vivid=(0, 0.6)))
     green = linear(rng.uniform(0.1, 0.35), rng.uniform(0.3, 0.55), rng.uniform(0.08, 0.25))
@@ -139,7 +139,7 @@ def _plant(rng: Rng, height: float) -> Made:
     return 0.5, 0.5, parts
 
 
-def _lamp(rng: Rng, height: float) -> Made:
+def _lamp(rng: Rng, height: float) -> Furniture:
     top = rng.uniform(1.3, 1.7)
     metal, shade = Material(darker((1, 1, 1), rng.choice([0.02, 0.4]))), Material(linear(0.95, 0.88, 0.7))
     foot, pole = _box(-0.13, 0.13, 0, 0.03, -0.13, 0.13, metal), _box(-0.015, 0.015, 0, top - 0.2, -0.015, 0.015, metal)
@@ -147,7 +147,7 @@ def _lamp(rng: Rng, height: float) -> Made:
     return 0.35, 0.35, [foot, pole, bulb]
 
 
-def _kitchen(rng: Rng, height: float) -> Made:
+def _kitchen(rng: Rng, height: float) -> Furniture:
     w, d, top = rng.uniform(1.2, 3.2), 0.62, 0.9
     face = replace(sample_wood(rng), pattern="plain")
     work = Material(tint(rng, light=(0.1, 0.9), vivid=(0, 0.3)), uneven=0.1)
@@ -168,7 +168,7 @@ def _kitchen(rng: Rng, height: float) -> Made:
     return w, d, parts
 
 
-def _bath(rng: Rng, height: float) -> Made:
+def _bath(rng: Rng, height: float) -> Furniture:
     w, d, h = rng.uniform(1.4, 1.8), rng.uniform(0.7, 0.8), rng.uniform(0.5, 0.62)
     white = Material(linear(0.95, 0.95, 0.94), uneven=0.01)
     tub = _box(-w / 2, w / 2, 0, h, -d / 2, d / 2, white)
@@ -176,7 +176,7 @@ def _bath(rng: Rng, height: float) -> Made:
     return w, d, [tub, _box(*inner, Material(linear(0.7, 0.75, 0.77)))]
 
 
-def _crate(rng: Rng, height: float) -> Made:
+def _crate(rng: Rng, height: float) -> Furniture:
     w, h, d = rng.uniform(0.25, 0.7, 3)
     material = sample_cloth(rng) if rng.random() < 0.5 else sample_wood(rng)
     return w, d, [_box(-w / 2, w / 2, 0, h, -d / 2, d / 2, material)]
@@ -207,7 +207,17 @@ WET = ("kitchen", "bath")
 
 
 def furnish(rng: Rng, kind: str, room: Float64, eye: Float64) -> list[Piece]:
-    """Draw the furniture of a kind of room; nothing stands in the camera or in another piece."""
+    """Draw the furniture of a room at random. No piece stands in the camera or in another piece.
+
+    Args:
+        rng: The random generator.
+        kind: Kind of room, a key of ``ROOMS``.
+        room: Width, height and depth of the room in metres, (3,).
+        eye: Place of the camera in metres, (3,).
+
+    Returns:
+        The pieces.
+    """
     pieces: list[Piece] = []
     taken = [(eye[0] - 0.35, eye[0] + 0.35, eye[2] - 0.35, eye[2] + 0.35)]
     for piece, chance, *wall in map(str.split, ROOMS[kind].split(", ")):

@@ -43,7 +43,16 @@ class Material:
     key: int = 0  # decides where
 
     def at(self, u: Float32, v: Float32, blur: Float32) -> Float32:
-        """Colours (3, N) at the places (N,) ``u`` and ``v``, where a pixel is ``blur`` (N,) metres wide."""
+        """Return the material's colours.
+
+        Args:
+            u: Places along the surface in metres, (N,).
+            v: Places up the surface in metres, (N,).
+            blur: Width of a pixel at each place in metres, (N,).
+
+        Returns:
+            Linear colours, (3, N).
+        """
         a, b = u / np.float32(self.size[0]), v / np.float32(self.size[1])
         if self.pattern == "bricks":
             a = a + hash_cell(np.floor(b), np.zeros_like(b), self.key)
@@ -55,7 +64,7 @@ class Material:
         if self.pattern in ("tiles", "bricks", "checks"):
             tone = (hash_cell(np.floor(a), np.floor(b), self.key) - 0.5) * fade
         else:
-            tone = cloudy(u * 1.7, v * 1.7, self.key) - 0.5
+            tone = sample_noise(u * 1.7, v * 1.7, self.key) - 0.5
             if self.pattern == "cloth":  # threads and fibres
                 grain = np.clip(1.2 - 20 * blur, 0, 1)
                 tone = tone + grain * (hash_cell(np.floor(u * 60), np.floor(v * 60), self.key) - 0.5)
@@ -87,12 +96,30 @@ class Material:
 
 
 def hash_cell(a: Float32, b: Float32, key: int) -> Float32:
-    """A number from 0 to 1 for each pair of whole numbers, without visible order; it repeats after some 60 of them."""
+    """Hash pairs of whole numbers to random ones. They show no order, and repeat after some 60 whole numbers.
+
+    Args:
+        a: First whole numbers, (N,).
+        b: Second whole numbers, (N,).
+        key: Selects one of many such functions.
+
+    Returns:
+        Numbers from 0 to 1, (N,).
+    """
     return _NOISE[_cell(a, b, key)]
 
 
-def cloudy(a: Float32, b: Float32, key: int) -> Float32:
-    """Smooth noise from 0 to 1 with bumps about 1 wide."""
+def sample_noise(a: Float32, b: Float32, key: int) -> Float32:
+    """Return smooth noise with bumps about 1 wide.
+
+    Args:
+        a: Places across, of any shape.
+        b: Places down, of the same shape.
+        key: Selects one of many such functions.
+
+    Returns:
+        Numbers from 0 to 1, of the same shape.
+    """
     low_a, low_b = np.floor(a), np.floor(b)
     cell = _cell(low_a, low_b, key)
     part_a, part_b = a - low_a, b - low_b
@@ -110,18 +137,44 @@ def _cell(a: Float32, b: Float32, key: int) -> NDArray[np.int32]:
 
 
 def linear(red: float, green: float, blue: float) -> Colour:
-    """A linear colour from one as screens show it, 0 to 1."""
+    """Convert a colour as screens show it to a linear one.
+
+    Args:
+        red: Red, 0 to 1.
+        green: Green, 0 to 1.
+        blue: Blue, 0 to 1.
+
+    Returns:
+        The linear colour.
+    """
     return red**_GAMMA, green**_GAMMA, blue**_GAMMA
 
 
 def tint(rng: Rng, *, light: tuple[float, float], vivid: tuple[float, float]) -> Colour:
-    """A colour of any hue between two brightnesses and two saturations, as screens show them."""
+    """Draw a random colour of any hue.
+
+    Args:
+        rng: The random generator.
+        light: Lowest and highest brightness, as screens show it, 0 to 1.
+        vivid: Lowest and highest saturation, 0 to 1.
+
+    Returns:
+        The linear colour.
+    """
     hue = rng.choice([rng.random(), rng.uniform(0.05, 0.15), rng.uniform(0.5, 0.65)], p=[0.4, 0.35, 0.25])
     return linear(*colorsys.hsv_to_rgb(float(hue), rng.uniform(*vivid), rng.uniform(*light)))
 
 
 def darker(colour: Colour, by: float) -> Colour:
-    """A colour times a factor, at most white."""
+    """Multiply a colour by a factor; the result is white at most.
+
+    Args:
+        colour: The linear colour.
+        by: The factor.
+
+    Returns:
+        The linear colour.
+    """
     return tuple(min(1.0, by * part) for part in colour)  # type: ignore[return-value]
 
 

@@ -27,7 +27,20 @@ class Rooms(NamedTuple):
 
 
 def draw_rooms(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) -> Rooms:
-    """Draw furnished rooms, as ``draw_items`` does; several workers are worth it from some 500 rooms on."""
+    """Draw furnished rooms. Several workers are worth it from some 500 rooms on.
+
+    Args:
+        count: Number of rooms, N.
+        size: Side of the pictures, in pixels.
+        seed: Random seed.
+        workers: Number of processes.
+
+    Returns:
+        The pictures and the masks of the layouts.
+
+    Raises:
+        UserError: As of ``draw_items``.
+    """
     return Rooms(*draw_items("draw_rooms", _draw_room, count, size=size, seed=seed, workers=workers))
 
 
@@ -82,7 +95,7 @@ def _develop(rng: Rng, colours: Float32) -> UInt8:
 def _photos() -> tuple[Photo, ...]:
     size = (_PHOTO_SIDE * 3 // 2, _PHOTO_SIDE)
     shown = (np.asarray(photo.resize(size, Image.Resampling.BOX), np.float32) for photo in sample_photos())
-    return tuple((one / np.float32(255)) ** np.float32(2.2) for one in shown)
+    return tuple((photo / np.float32(255)) ** np.float32(2.2) for photo in shown)
 
 
 _KINDS = np.array([{"empty": 0.08, "bath": 0.12}.get(kind, 0.16) for kind in ROOMS])

@@ -34,7 +34,16 @@ class Surface:
     patches: tuple[Patch, ...] = ()  # what is on it; later ones cover earlier ones
 
     def at(self, u: Float32, v: Float32, blur: Float32) -> tuple[Float32, Float32 | None]:
-        """Colours (3, N) at places (N,) and how much of them glows by itself (N,), None if nothing does."""
+        """Return the surface's colours with its bands and patches.
+
+        Args:
+            u: Places along the surface in metres, (N,).
+            v: Places up the surface in metres, (N,).
+            blur: Width of a pixel at each place in metres, (N,).
+
+        Returns:
+            Linear colours, (3, N), and how much of them glows by itself, (N,); None if nothing does.
+        """
         colours = self.material.at(u, v, blur)
         glow = np.zeros_like(u) if any(patch.glow > 0 for patch in self.patches) else None
         for material, low, high in self.bands:

@@ -40,7 +40,15 @@ class Piece:
     shadow: tuple[float, float] = (0.0, 0.0)  # half width and half depth of its shadow on the floor, (0, 0) for none
 
     def rotate(self, vectors: Float32, way: int = 1) -> Float32:
-        """Vectors (3, ..) of the room in the piece's frame; the other way round by -1."""
+        """Rotate vectors between the room's frame and the piece's.
+
+        Args:
+            vectors: The vectors, (3, ...).
+            way: 1 from the room's frame to the piece's, -1 back.
+
+        Returns:
+            The rotated vectors, (3, ...).
+        """
         c, s = np.float32(math.cos(self.angle)), np.float32(way * math.sin(self.angle))
         return np.stack([c * vectors[0] - s * vectors[2], vectors[1], s * vectors[0] + c * vectors[2]])
 
@@ -74,10 +82,21 @@ class Light:
 
 
 def trace(view: View, rays: Float32, surfaces: Sequence[Surface], pieces: Sequence[Piece], light: Light) -> Float32:
-    """The picture (3, n, n) of linear colours that rays (3, n, n) see."""
+    """Trace the rays of a picture to the furniture and walls of a room, and light them.
+
+    Args:
+        view: The camera in its room.
+        rays: Direction of the ray of each pixel in the room, (3, n, n).
+        surfaces: The six surfaces of the room, in the order of its faces.
+        pieces: The furniture.
+        light: The light.
+
+    Returns:
+        Linear colours, (3, n, n).
+    """
     side = rays.shape[1]
     parts = [(piece, part) for piece in pieces for part in piece.parts]
-    depth, owner, normals = _met(view, rays, parts)
+    depth, owner, normals = _find_nearest(view, rays, parts)
     order = np.argsort(owner, axis=None, kind="stable")
     sorted_owner = owner.reshape(-1)[order]
     starts = np.flatnonzero(np.diff(sorted_owner, prepend=-1)).tolist()
@@ -85,22 +104,24 @@ def trace(view: View, rays: Float32, surfaces: Sequence[Surface], pieces: Sequen
     ahead = rays.reshape(3, -1).take(order, axis=1)
     far = depth.reshape(-1)[order]
     points = view.eye.astype(np.float32)[:, None] + far * ahead
-    slanted, turned = normals.reshape(3, -1).take(order, axis=1), far * fine
+    slanted, widths = normals.reshape(3, -1).take(order, axis=1), far * fine
     shown = np.empty_like(points)
     for first, last in zip(starts, [*starts[1:], len(order)], strict=True):
         span, number = slice(first, last), int(sorted_owner[first])
         if number < FACES:
-            blur = turned[span] * np.sqrt(_dot(ahead[:, span], ahead[:, span]))
+            blur = widths[span] * np.sqrt(_dot(ahead[:, span], ahead[:, span]))
             shown[:, span] = _surface(view, number, surfaces[number], points[:, span], blur, light, pieces)
         else:
             piece, part = parts[number - FACES]
-            shown[:, span] = _part(piece, part, points[:, span], slanted[:, span], 1.5 * turned[span], light)
+            shown[:, span] = _part(piece, part, points[:, span], slanted[:, span], 1.5 * widths[span], light)
     places = np.empty_like(order)
     places[order] = np.arange(len(order))
     return shown.take(places, axis=1).reshape(3, side, side)
 
 
-def _met(view: View, rays: Float32, parts: Sequence[tuple[Piece, Part]]) -> tuple[Float32, NDArray[np.int32], Float32]:
+def _find_nearest(
+    view: View, rays: Float32, parts: Sequence[tuple[Piece, Part]]
+) -> tuple[Float32, NDArray[np.int32], Float32]:
     """What each pixel sees (n, n): how far it is, its face, or FACES and a part's number, and that part's normal."""
     side = rays.shape[1]
     depth, faces = view.leave(rays)
@@ -129,11 +150,11 @@ def _met(view: View, rays: Float32, parts: Sequence[tuple[Piece, Part]]) -> tupl
         if not met.any():
             continue
         if part.shape == "box":
-            found = np.where(enter == near, -np.sign(ahead), np.float32(0))
+            part_normals = np.where(enter == near, -np.sign(ahead), np.float32(0))
         else:
-            found = (origin + near * scaled) / half
-            found /= np.sqrt(_dot(found, found))
-        np.copyto(normals[:, *window], found, where=met)
+            part_normals = (origin + near * scaled) / half
+            part_normals /= np.sqrt(_dot(part_normals, part_normals))
+        np.copyto(normals[:, *window], part_normals, where=met)
         np.copyto(before, near, where=met)
         np.copyto(owner[window], np.int32(number), where=met)
     return depth, owner, normals

@@ -24,7 +24,17 @@ class _Style(NamedTuple):
 
 
 def sample_surfaces(rng: Rng, room: Float64, photos: Photos, wet: bool) -> list[Surface]:
-    """Draw the six surfaces of a room (3,), in the order of its faces; one that is ``wet`` has tiles."""
+    """Draw the walls, the floor and the ceiling of a room at random.
+
+    Args:
+        rng: The random generator.
+        room: Width, height and depth of the room in metres, (3,).
+        photos: Photographs for pictures and windows.
+        wet: Whether it is a kitchen or a bathroom, which has tiles more often.
+
+    Returns:
+        The six surfaces, in the order of the room's faces.
+    """
     trim = tint(rng, light=(0.85, 0.98), vivid=(0, 0.08)) if rng.random() < 0.6 else materials.sample_wood(rng).colour
     paint = materials.sample_tiles(rng) if wet and rng.random() < 0.5 else materials.sample_paint(rng)
     accent = materials.sample_paint(rng) if rng.random() < 0.3 else paint
@@ -55,12 +65,15 @@ def _wall(rng: Rng, style: _Style, paint: Material, length: float, height: float
     taken: list[tuple[float, float]] = []
     for make, chance in ((_window, 0.5), (_door, 0.3), (_window, 0.2), (_picture, 0.5), (_picture, 0.3)):
         if rng.random() < chance:
-            width, made = make(rng, style, height, photos)
+            width, added = make(rng, style, height, photos)
             for _ in range(3):
                 left = rng.uniform(0.05, max(0.06, length - width - 0.05))
                 if left + width < length and all(left > end or left + width < start for start, end in taken):
                     taken.append((left, left + width))
-                    patches += [replace(one, box=(one.box[0] + left, one.box[1] + left, *one.box[2:])) for one in made]
+                    patches += [
+                        replace(patch, box=(patch.box[0] + left, patch.box[1] + left, *patch.box[2:]))
+                        for patch in added
+                    ]
                     break
     return Surface(paint, tuple(bands), tuple(patches))
 
@@ -170,7 +183,7 @@ def _outside(rng: Rng, photos: Photos) -> Photo:
     line = np.arange(48, dtype=np.float32)
     height = line[:, None] / 48
     across, down = np.meshgrid(line / np.float32(5), line / np.float32(5))
-    bumps = materials.cloudy(across, down, materials.sample_key(rng))
+    bumps = materials.sample_noise(across, down, materials.sample_key(rng))
     ground = (height + 0.35 * bumps > rng.uniform(0.5, 1.2))[..., None]
     return np.where(ground, green * (0.5 + bumps[..., None]), sky + (haze - sky) * height[..., None])
 

@@ -20,7 +20,15 @@ STRAY = 0.1  # share of things that come from anywhere
 
 
 def sample_things(rng: Rng, place: float) -> tuple[Thing, ...]:
-    """Draw 2 to 5 things of 2 kinds or more near a place of the ring; in a third of the scenes one is on another."""
+    """Draw two to five things at random, of at least two kinds. In a third of the scenes, one is on top of another.
+
+    Args:
+        rng: The random generator.
+        place: Place on the ring of kinds, which decides what is often together.
+
+    Returns:
+        The things.
+    """
     apart = np.abs(np.arange(len(RING)) - place)
     usual = np.exp(-0.5 * (np.minimum(apart, len(RING) - apart) / SPREAD) ** 2)
     shares = dict(zip(RING, (1 - STRAY) * usual / usual.sum() + STRAY / len(RING), strict=True))
@@ -40,7 +48,7 @@ def sample_things(rng: Rng, place: float) -> tuple[Thing, ...]:
                 )
             elif stacked and all(thing.on < 0 for thing in things):
                 kinds = {name: share for name, share in left.items() if KINDS[name].rides}
-                things += _placed_on(rng, _sample_thing(rng, kinds, "small"), things)
+                things += _place_on_top(rng, _sample_thing(rng, kinds, "small"), things)
             else:
                 many = min(room, int(rng.choice([1, 2, 3], p=[0.78, 0.15, 0.07])))
                 sizes = [0.25, 0.45, 0.3] if many == 1 else [0.5, 0.5, 0.0]
@@ -61,7 +69,7 @@ def _draw_key(rng: Rng, shares: Mapping[str, float]) -> str:
     return str(rng.choice(list(shares), p=weights / weights.sum()))
 
 
-def _placed_on(rng: Rng, thing: Thing, things: Sequence[Thing]) -> list[Thing]:
+def _place_on_top(rng: Rng, thing: Thing, things: Sequence[Thing]) -> list[Thing]:
     """The thing on top of another one; nothing if no other has room for it."""
     for number, below in enumerate(things):
         if KINDS[below.kind].flat_top and thing.half_width <= 0.9 * below.half_width:
@@ -82,9 +90,9 @@ def _place_things(rng: Rng, thing: Thing, many: int, things: Sequence[Thing]) ->
         return []
     for _ in range(25):
         left, foot = rng.uniform(0.02, 0.98 - width), rng.uniform(0.02 + height, 0.98)
-        placed = [replace(thing, x=left + half + step * number, y=foot) for number in range(many)]
-        if all(_free(one, things) for one in placed):
-            return placed
+        copies = [replace(thing, x=left + half + step * number, y=foot) for number in range(many)]
+        if all(_free(copy, things) for copy in copies):
+            return copies
     return []
 
 

@@ -116,22 +116,38 @@ Groups = Sequence[_Group]
 
 
 def describe(things: Sequence[Thing], rng: Rng) -> tuple[str, ...]:
-    """Five different sentences about a scene; the first names everything in it."""
+    """Describe a scene in five different sentences; the first names everything in it.
+
+    Args:
+        things: The things of the scene.
+        rng: The random generator.
+
+    Returns:
+        The sentences.
+    """
     kinds = dict.fromkeys(thing.kind for thing in things)
     numbered = [[number for number, thing in enumerate(things) if thing.kind == kind] for kind in kinds]
     groups = [_Group(tuple(things[number] for number in numbers), tuple(numbers)) for numbers in numbered]
-    found: dict[str, None] = {}
+    sentences: dict[str, None] = {}
     weights = np.array([weight for _, weight, _ in _FORMS])
-    while len(found) < CAPTIONS:
-        form, _, least = _FORMS[int(rng.choice(len(_FORMS), p=weights / weights.sum())) if found else 0]
+    while len(sentences) < CAPTIONS:
+        form, _, least = _FORMS[int(rng.choice(len(_FORMS), p=weights / weights.sum())) if sentences else 0]
         text = form([groups[place] for place in rng.permutation(len(groups))], rng) if len(groups) >= least else None
         if text is not None:
-            found.setdefault(text[0].upper() + text[1:] + ("." if rng.random() < 0.8 else ""))
-    return tuple(found)
+            sentences.setdefault(text[0].upper() + text[1:] + ("." if rng.random() < 0.8 else ""))
+    return tuple(sentences)
 
 
 def relation(a: _Group, b: _Group) -> list[str]:
-    """Where group ``a`` is as seen from group ``b``: keys of ``RELATIONS``; clear cases only."""
+    """Tell where one group is as seen from another, in clear cases.
+
+    Args:
+        a: The group.
+        b: The other group.
+
+    Returns:
+        Keys of ``RELATIONS``; none in an unclear case.
+    """
     if any(thing.on in b.numbers for thing in a.things):
         return ["on", "on", "above"]
     if any(thing.on in a.numbers for thing in b.things):

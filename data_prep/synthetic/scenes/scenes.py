@@ -24,7 +24,20 @@ class Scenes(NamedTuple):
 
 
 def draw_scenes(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) -> Scenes:
-    """Draw scenes; things and captions do not depend on the size. Arguments and errors: those of ``draw_items``."""
+    """Draw scenes of two to five things with captions. Things and captions do not depend on the size.
+
+    Args:
+        count: Number of scenes, N.
+        size: Side of the pictures, in pixels.
+        seed: Random seed.
+        workers: Number of processes.
+
+    Returns:
+        The pictures, captions and things.
+
+    Raises:
+        UserError: As of ``draw_items``.
+    """
     draw = functools.partial(_draw_scene, photos=sample_photos())
     return Scenes(*draw_items("draw_scenes", draw, count, size=size, seed=seed, workers=workers))
 

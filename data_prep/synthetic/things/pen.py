@@ -40,24 +40,56 @@ class Pen:
         self.light *= mirror
 
     def shape(self, points: Sequence[Place], colour: Rgb | None = None, tone: float = 1.0, alpha: int = 255) -> None:
-        """A filled polygon; ``tone`` darkens (below 1) or lightens (above 1) the colour."""
+        """Draw a filled polygon.
+
+        Args:
+            points: The corners, in the thing's frame.
+            colour: The colour; by default, that of the thing.
+            tone: Below 1, the colour is darkened; above 1, it is moved towards white.
+            alpha: Opacity, 0 to 255.
+        """
         self.canvas.polygon(self._to_canvas(points), fill=(*_change_tone(colour or self.colour, tone), alpha))
 
     def oval(
         self, x: float, y: float, rx: float, ry: float, colour: Rgb | None = None, tone: float = 1.0, alpha: int = 255
     ) -> None:
-        """A filled ellipse."""
+        """Draw a filled ellipse.
+
+        Args:
+            x: Centre across, in half widths of the thing.
+            y: Centre upwards, in half widths.
+            rx: Semi-axis across, in half widths.
+            ry: Semi-axis upwards, in half widths.
+            colour: As of ``shape``.
+            tone: As of ``shape``.
+            alpha: As of ``shape``.
+        """
         self.shape([(x + rx * math.cos(t), y + ry * math.sin(t)) for t in TURN], colour, tone, alpha)
 
     def globe(self, x: float, y: float, rx: float, ry: float, colour: Rgb | None = None) -> None:
-        """An ellipse shaded as a round body."""
+        """Draw an ellipse that is shaded as a round body.
+
+        Args:
+            x: Centre across, in half widths of the thing.
+            y: Centre upwards, in half widths.
+            rx: Semi-axis across, in half widths.
+            ry: Semi-axis upwards, in half widths.
+            colour: As of ``shape``.
+        """
         for step in range(6):
             part, shift, tone = 1 - 0.16 * step, 0.075 * step, 0.62 + 0.105 * step
             self.oval(x + self.light * shift * rx, y + shift * ry, part * rx, part * ry, colour, tone)
         self.oval(x + self.light * 0.42 * rx, y + 0.45 * ry, 0.16 * rx, 0.13 * ry, PALE, alpha=170)
 
     def line(self, points: Sequence[Place], width: float, colour: Rgb | None = None, tone: float = 1.0) -> None:
-        """A polyline of ``width`` half widths, with round ends."""
+        """Draw a polyline with round ends.
+
+        Args:
+            points: The corners, in the thing's frame.
+            width: Width, in half widths of the thing.
+            colour: As of ``shape``.
+            tone: As of ``shape``.
+        """
         fill, thick = (*_change_tone(colour or self.colour, tone), 255), max(1, round(width * self.half_width))
         places = self._to_canvas(points)
         self.canvas.line(places, fill=fill, width=thick, joint="curve")
@@ -72,5 +104,5 @@ class Pen:
 def _change_tone(colour: Rgb, tone: float) -> Rgb:
     """The colour darkened (tone below 1) or moved towards white (above 1)."""
     lighter = min(1.0, tone - 1)
-    red, green, blue = (int(one * tone if tone <= 1 else one + (255 - one) * lighter) for one in colour)
+    red, green, blue = (int(part * tone if tone <= 1 else part + (255 - part) * lighter) for part in colour)
     return red, green, blue
