@@ -124,7 +124,8 @@ def required_plugins(*choices: str) -> tuple[tuple[str, str], ...]:
         The name and the SHA-256 of each; none for cml's own parts.
     """
     words = {word for choice in choices for word in re.findall(r"[\w.-]+", choice)}
-    names = {registry.origins().get(word, "") for registry in registries for word in words} - {""}
+    origins = [registry.origins() for registry in registries]
+    names = {by_name[word] for by_name in origins for word in words & by_name.keys()} - {""}
     return tuple((name, _hash_at_hand(name)) for name in sorted(names))
 
 

@@ -1,5 +1,6 @@
 """The items of a metadata.jsonl as columns: an id takes 16 bytes and a number 8, as Python objects 60 to 5,000."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,8 +39,8 @@ class Column(Sequence[Any]):
         return self._make(slice(position, position + 1))[0]
 
     def __iter__(self) -> Iterator[Any]:
-        for start in range(0, len(self), _BLOCK):
-            yield from self._make(slice(start, start + _BLOCK))
+        starts = range(0, len(self), _BLOCK)
+        return itertools.chain.from_iterable(self._make(slice(start, start + _BLOCK)) for start in starts)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence) or isinstance(other, str):

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from PIL import Image, ImageOps
 
-from cml.data.open_image import ImageFault, open_image
+from cml.data.image_fault import ImageFault
+from cml.data.open_image import open_image
 from cml.data.rgb import as_rgb
 from cml.errors import DataError
 from cml.storage.regular_file import open_regular

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from cml.data.exif_orientation import swaps_sides, upright_rgb
-from cml.data.open_image import ImageFault, open_named_image
+from cml.data.image_fault import ImageFault
+from cml.data.open_image import open_named_image, read_upright
 from cml.errors import DataError, UserError
 
 UInt8 = NDArray[np.uint8]
@@ -37,10 +38,9 @@ def read_image(path: Path | bytes, size: Size | None = None) -> UInt8:
     Raises:
         DataError: the file is missing, no image, damaged or too large.
     """
-    with open_named_image(path) as image:
-        upright = upright_rgb(image)
-        # no draft mode: JPEGs decoded at a smaller scale would differ from images that were already decoded
-        return np.asarray(upright if size is None else resize_image(upright, size))
+    # no draft mode: JPEGs decoded at a smaller scale would differ from images that were already decoded
+    upright = read_upright(path)
+    return np.asarray(upright if size is None else resize_image(upright, size))
 
 
 def resize_image(image: Image.Image, size: Size, box: tuple[float, float, float, float] | None = None) -> Image.Image:

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from cml.data.image_fault import ImageFault
 from cml.data.images import Size, UInt8, native_size
-from cml.data.open_image import ImageFault, open_image
+from cml.data.open_image import open_image
 from cml.errors import DataError
 
 _SCALED = {"L;2": 85, "L;4": 17}  # Pillow stretches grey of 2 and 4 bits to 0..255: divide to get the ids

@@ -8,16 +8,14 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageFile, UnidentifiedImageError
 
+from cml.data.exif_orientation import upright_rgb
+from cml.data.image_fault import ImageFault
 from cml.errors import DataError, UserError
 from cml.storage.regular_file import open_regular
 
 MAX_PIXELS = 89_478_485  # an untrusted file may claim any size; beyond this Pillow warns of a bomb, cml refuses it
 # Formats of photographs and masks (MPO is a kind of JPEG): Pillow runs programs for others, such as Ghostscript for EPS
 FORMATS = ("AVIF", "BMP", "DIB", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
-
-
-class ImageFault(ValueError):
-    """What is wrong with an image file, to follow its name: "cannot be read: ..", without a full stop."""
 
 
 @contextlib.contextmanager
@@ -86,3 +84,20 @@ def open_named_image(path: Path | bytes) -> Iterator[ImageFile.ImageFile]:
     except ImageFault as fault:
         name = f"The image {path}" if isinstance(path, Path) else "The image"
         raise DataError(f"{name} {fault}. Replace it or remove it from the data.") from None
+
+
+def read_upright(path: Path | bytes) -> Image.Image:
+    """Read an image file, or its content, as RGB, turned upright by its EXIF orientation.
+
+    Args:
+        path: A file or its content.
+
+    Returns:
+        The decoded image, 8 bits per channel.
+
+    Raises:
+        DataError: the file is missing, no image, damaged or too large.
+        MemoryError: there is no memory to decode it.
+    """
+    with open_named_image(path) as image:
+        return upright_rgb(image)

@@ -3,7 +3,7 @@
 import numpy as np
 from PIL import Image
 
-from cml.data.open_image import ImageFault
+from cml.data.image_fault import ImageFault
 
 
 def as_rgb(image: Image.Image) -> Image.Image:

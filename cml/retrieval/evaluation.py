@@ -20,7 +20,7 @@ from cml.retrieval.array_types import Float64
 from cml.retrieval.bootstrap import mean_intervals
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.metric_result import MetricResult
-from cml.retrieval.metrics import BUILT_IN, Metric, describe, family, make_metrics
+from cml.retrieval.metrics import Metric, MetricInfo, make_metrics
 from cml.retrieval.metrics.all_queries import SCORE_K, AllQueriesMetric, QueryTable
 from cml.retrieval.metrics.hit import choose_hit_neighbors
 from cml.retrieval.metrics.label_distance import compute_label_distance
@@ -270,6 +270,7 @@ def _summarize(
     metrics: Sequence[Metric], table: QueryTable, names: Sequence[str], options: EvaluateOptions
 ) -> dict[str, dict[str, MetricResult]]:
     """Means and intervals: ranker name -> column -> result, the columns in the order of the metrics."""
+    infos = {column: metric.info for metric in metrics for column in metric.columns}
     columns: dict[str, Float64] = {}  # (names, Q) each
     intervals: dict[str, Float64] = {}  # (names, 2) each
     for metric in metrics:
@@ -287,13 +288,12 @@ def _summarize(
     results: dict[str, dict[str, MetricResult]] = {ranker: {} for ranker in names}
     for column, rows in columns.items():
         for ranker, per_query, interval in zip(names, rows, intervals[column], strict=True):
-            results[ranker][column] = _metric_result(column, per_query, interval)
+            results[ranker][column] = _metric_result(column, per_query, interval, infos[column])
     return results
 
 
-def _metric_result(column: str, per_query: Float64, interval: Float64) -> MetricResult:
+def _metric_result(column: str, per_query: Float64, interval: Float64, info: MetricInfo) -> MetricResult:
     present = per_query[~np.isnan(per_query)]
     mean = float(present.mean()) if len(present) else float("nan")
     low, high = interval.tolist()
-    info = None if family(column) in BUILT_IN else describe(column)
     return MetricResult(column, per_query.copy(), mean, low, high, len(per_query) - len(present), info)

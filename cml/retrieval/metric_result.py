@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from cml.retrieval.array_types import Float64
 from cml.retrieval.metrics import LABEL_DISTANCE, MetricInfo, describe
@@ -20,7 +21,7 @@ class MetricResult:
         low: Lower end of the 95 % bootstrap interval of the mean over queries.
         high: Upper end.
         undefined: Number of queries left out.
-        own_info: Direction, unit and note of a metric that is not cml's own; None for what is registered.
+        own_info: Direction, unit and note, as the evaluation had them; None for what is registered under the name.
     """
 
     name: str
@@ -45,6 +46,40 @@ class MetricResult:
     def is_label_distance(self) -> bool:
         """Whether it is in the unit of the label distance."""
         return self.info.unit == LABEL_DISTANCE
+
+    def scaled(self, factor: float) -> MetricResult:
+        """Express a label distance in another unit.
+
+        Args:
+            factor: What label distances are multiplied by.
+
+        Returns:
+            The result in that unit; itself if it is no label distance.
+        """
+        if not self.is_label_distance:
+            return self
+        return replace(
+            self,
+            per_query=factor * self.per_query,
+            mean=factor * self.mean,
+            low=factor * self.low,
+            high=factor * self.high,
+        )
+
+    def to_json(self, *, per_query: bool = False) -> dict[str, Any]:
+        """Give the figures as JSON can hold them, NaN as null.
+
+        Args:
+            per_query: Add the values of all queries.
+
+        Returns:
+            Mean, interval and number of queries left out, by name.
+        """
+        values: dict[str, Any] = {key: none_if_nan(float(getattr(self, key))) for key in ("mean", "low", "high")}
+        values["undefined"] = self.undefined
+        if per_query:
+            values["per_query"] = list(map(none_if_nan, self.per_query.tolist()))
+        return values
 
 
 def none_if_nan(value: float) -> float | None:

@@ -12,7 +12,7 @@ from cml.errors import DataError
 from cml.renamed_options import with_current_names
 from cml.retrieval import text_table
 from cml.retrieval.evaluation_table import format_table
-from cml.retrieval.metric_result import MetricResult, nan_if_none, none_if_nan
+from cml.retrieval.metric_result import MetricResult, nan_if_none
 from cml.retrieval.metrics import MetricInfo, family
 from cml.storage.saved_options import Count, record
 
@@ -99,9 +99,11 @@ class Evaluation:
         Returns:
             The evaluation in that unit.
         """
-        rows = {
-            ranker: {name: _scale(result, factor) for name, result in row.items()} for ranker, row in self.rows.items()
-        }
+        rows = self.rows
+        if factor != 1:
+            rows = {
+                ranker: {name: result.scaled(factor) for name, result in row.items()} for ranker, row in rows.items()
+            }
         reported_unit = "" if factor == 1 and unit == self.unit else unit
         return replace(self, rows=rows, reported_unit=reported_unit, recall_within=factor * self.recall_within)
 
@@ -120,7 +122,7 @@ class Evaluation:
         keys = _SavedInfo.__annotations__
         metrics = {kind: {key: getattr(info, key) for key in keys} for kind, info in infos.items()}
         rows = {
-            ranker: {name: _result_to_json(result, per_query) for name, result in row.items()}
+            ranker: {name: result.to_json(per_query=per_query) for name, result in row.items()}
             for ranker, row in self.rows.items()
         }
         return {**values, "ties": dict(self.ties), "metrics": metrics, "rows": rows}
@@ -185,26 +187,6 @@ class Evaluation:
 
     def __str__(self) -> str:
         return self.table()
-
-
-def _scale(result: MetricResult, factor: float) -> MetricResult:
-    if not result.is_label_distance:
-        return result
-    return replace(
-        result,
-        per_query=factor * result.per_query,
-        mean=factor * result.mean,
-        low=factor * result.low,
-        high=factor * result.high,
-    )
-
-
-def _result_to_json(result: MetricResult, per_query: bool) -> dict[str, Any]:
-    values: dict[str, Any] = {key: none_if_nan(float(getattr(result, key))) for key in ("mean", "low", "high")}
-    values["undefined"] = result.undefined
-    if per_query:
-        values["per_query"] = list(map(none_if_nan, result.per_query.tolist()))
-    return values
 
 
 def _result_from_json(name: str, saved: _SavedResult, infos: Mapping[str, MetricInfo]) -> MetricResult:

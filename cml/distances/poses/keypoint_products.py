@@ -45,10 +45,10 @@ class PoseProducts:
         x, y, seen, squares, error = _parts(b, self._middle)
         terms = np.hstack([seen, squares, -2 * x, -2 * y])
         sums = [np.hstack([seen, -p]) for p in (x, y)] if self._centered else []
-        places = []
+        places, count_b = [], len(b)
         for start in range(0, len(self._seen), TILE_ROWS):
             rows = slice(start, min(start + TILE_ROWS, len(self._seen)))
-            size = rows.stop - start, len(b)
+            size = rows.stop - start, count_b
             shared, total, *centers = (part[: size[0] * size[1]].reshape(size) for part in self._room)
             np.matmul(self._seen[rows], seen.T, out=shared)  # whole numbers
             np.matmul(self._terms[rows], terms.T, out=total)
@@ -64,8 +64,8 @@ class PoseProducts:
                 out,
                 self._places,
             )
-            places.append(start * len(b) + self._places[:count].astype(np.intp))
-        rows_open, columns_open = np.divmod(np.concatenate(places), len(b))
+            places.append(start * count_b + self._places[:count].astype(np.intp))
+        rows_open, columns_open = np.divmod(np.concatenate(places), count_b)
         return rows_open, columns_open
 
 
