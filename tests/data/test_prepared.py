@@ -378,6 +378,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "a word": (_edit("train", 2, keypoints=[[1, 1, "1"], [1, 1, 1]]), f"{TRAIN}:2: .*has '1'"),
     "null": (_edit("test", 2, keypoints=None), f"{TEST}:2: .*has None"),
     "true": (_edit("test", 2, keypoints=[[True, 1, 1], [1, 1, 1]]), f"{TEST}:2: .*has True"),
+    "role twice": (_text("train", 2, '{"role": "train", ' + NUMBERS[1:] % 1), f"{TRAIN}:2: names the key 'role' twice"),
     "no label": (_text("train", 2, NUMBERS.replace("keypoints", "kp") % 1), f"{TRAIN}:2: has no column 'keypoints'"),
     "role of the other folder": (_edit("train", 2, role="query"), f"{TRAIN}:2: role should be train .*'query'"),
     "unknown role": (_edit("test", 2, role="val"), f"{TEST}:2: role should be query or gallery"),
