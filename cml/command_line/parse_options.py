@@ -86,16 +86,3 @@ def parse_known(kind: type[T], arguments: Sequence[str], *, prog: str, default: 
             config=(tyro.conf.UseAppendAction,),
         )
     return cast("T", options), other_arguments
-
-
-def others(options: object, *left_out: str) -> dict[str, Any]:
-    """Collect a command's options to pass on by their names.
-
-    Args:
-        options: The dataclass of the options.
-        *left_out: The names of options that the command uses itself.
-
-    Returns:
-        The other options by name.
-    """
-    return {name: value for name, value in vars(options).items() if name not in left_out}

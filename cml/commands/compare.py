@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from cml import tasks
-from cml.command_line.parse_options import others, parse
+from cml.command_line.parse_options import parse
 from cml.command_line.pick_name import pick
 from cml.command_line.print_result import print_json
 from cml.command_line.shared_options import AsJson, AsMarkdown
@@ -79,7 +79,22 @@ def run(arguments: Sequence[str]) -> None:
     if options.training.loss != task.recipe.loss:
         advice = "leave --loss out and choose with --variants and --losses"
         raise UserError(f"In a comparison the rows set the loss: {advice}.")
-    comparison = compare(task, config=options.training, **others(options, "training", "config", "markdown", "json"))
+    comparison = compare(
+        task,
+        options.data,
+        options.out,
+        config=options.training,
+        variants=options.variants,
+        losses=options.losses,
+        seeds=options.seeds,
+        dimensions=options.dimensions,
+        cut=options.cut,
+        recall_within=options.recall_within,
+        search_space=options.search_space,
+        trials=options.trials,
+        study=options.study,
+        tracker=options.tracker,
+    )
     if options.json:
         print_json(comparison.to_json())
         return

@@ -6,7 +6,7 @@ from pathlib import Path
 from time import perf_counter
 
 from cml import tasks
-from cml.command_line.parse_options import others, parse
+from cml.command_line.parse_options import parse
 from cml.command_line.pick_name import pick
 from cml.command_line.print_result import print_json
 from cml.command_line.shared_options import AsJson, AsMarkdown
@@ -51,7 +51,17 @@ def run(arguments: Sequence[str]) -> None:
     description += f"Variants: {quoted_list(tasks.get(name).variants)}."
     options = parse(Demo, rest, prog=f"cml demo {name}", description=description)
     began = perf_counter()
-    result = demonstrate(name, **others(options, "markdown", "json"))
+    result = demonstrate(
+        name,
+        options.out,
+        steps=options.steps,
+        count=options.count,
+        train=options.train,
+        seeds=options.seeds,
+        precision=options.precision,
+        backbone=options.backbone,
+        variants=options.variants,
+    )
     comparison, seconds = result.comparison, perf_counter() - began
     if options.json:
         print_json({**comparison.to_json(), "retrieval_report": str(result.retrieval_report), "seconds": seconds})

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from cml.command_line.parse_options import others, parse
+from cml.command_line.parse_options import parse
 from cml.command_line.pick_name import pick
 from cml.command_line.print_result import show
 from cml.command_line.shared_options import AsJson, Data, Run
@@ -85,8 +85,10 @@ def _hub(arguments: Sequence[str]) -> None:
         hub_client(options.push)  # before anything is written
     elif options.private:
         raise UserError("--private is about a repository of the hub: say which with --push user/name.")
-    about = others(options, "run", "out", "push", "private", "json")
-    for gap in (gaps := export_hub(options.run, options.out, repository=options.push, **about)):
+    gaps = export_hub(
+        options.run, options.out, name=options.name, licence=options.licence, data=options.data, repository=options.push
+    )
+    for gap in gaps:
         say(f"not on the card: {gap}")
     result: dict[str, Any] = {"folder": str(options.out), "not_on_the_card": gaps}
     line = f"{options.out}: model.safetensors, config.json and README.md, its card; read the card before you share it"

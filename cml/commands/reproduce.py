@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from cml.command_line.parse_options import others, parse
+from cml.command_line.parse_options import parse
 from cml.command_line.pick_name import pick
 from cml.command_line.print_result import print_json
 from cml.command_line.shared_options import AsJson, AsMarkdown
@@ -41,7 +41,9 @@ def run(arguments: Sequence[str]) -> None:
     about = f"{experiment.paper}: {name}. {experiment.prepare}. An option that you set holds for all methods."
     default = Reproduce(experiment.config, Path("runs") / paper / name)
     options = parse(Reproduce, rest, prog=prog, description=about, default=default)
-    reproduction = reproduce(experiment, options.training, **others(options, "training", "markdown", "json"))
+    reproduction = reproduce(
+        experiment, options.training, options.data, options.out, seeds=options.seeds, dimensions=options.dimensions
+    )
     if options.json:
         print_json(asdict(reproduction))
         return

@@ -2,7 +2,7 @@
 
 Broken connections of gloo do not name a process, one that hangs breaks none, and a time limit of collectives would end
 a run in which one reads a large data set. So a thread of each leaves signs of life in their shared store. Without it,
-the tests of killed, hanging and failing processes in tests/training/test_distributed.py fail.
+``test_without_torchrun_the_others_stop_too_and_say_whose_fault_it_was`` in tests/training/test_distributed.py fails.
 """
 
 import contextlib

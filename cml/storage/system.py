@@ -1,4 +1,8 @@
-"""File operations in which operating systems differ: locks, flags, names, reading and writing at an offset."""
+"""File operations in which operating systems differ: locks, flags, names, reading and writing at an offset.
+
+Without any one of the branches for Windows, ``test_training_locks_and_jobs_do_without_what_windows_lacks`` in
+tests/platforms/test_platforms.py fails.
+"""
 
 import contextlib
 import importlib
