@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from cml import plugins
-from cml.bench.result import BenchTrial, Result, choose, config_digest, made_on
+from cml.bench.result import BenchTrial, Result, choose, config_digest, describe_machine
 from cml.bench.scores import FIRST, Ranks
-from cml.bench.sets import BenchSet, Part, features_of, open_set
+from cml.bench.sets import BenchSet, Part, compute_features, open_set
 from cml.data.augmentation import stored_size
 from cml.data.images import Images, Size
 from cml.distances.label_distance import Float32
@@ -51,24 +51,24 @@ def fit(track: str, data: BenchSet, configs: Sequence[TrainConfig], kept: Path |
     from cml.bench.heads import Head, train_heads
 
     def embed(head: Head, part: Part) -> Float32:
-        return head.embed(features_of(configs[0], part))
+        return head.embed(compute_features(configs[0], part))
 
-    heads = train_heads(configs, features_of(configs[0], data.train), data.train_distances, data.vectors, kept)
+    heads = train_heads(configs, compute_features(configs[0], data.train), data.train_distances, data.vectors, kept)
     return [Fitted(functools.partial(embed, head), head.seconds, head.failed) for head in heads]
 
 
-def frozen(data: BenchSet, config: TrainConfig) -> Fitted:
+def fit_nothing(data: BenchSet, config: TrainConfig) -> Fitted:
     """The features as they are."""
-    return Fitted(functools.partial(features_of, config))
+    return Fitted(functools.partial(compute_features, config))
 
 
-def label_mds(data: BenchSet, config: TrainConfig) -> Fitted:
+def fit_label_mds(data: BenchSet, config: TrainConfig) -> Fitted:
     """Classical scaling of the training labels' distances (Torgerson, 1952), and ridge regression of it on features."""
     from sklearn.linear_model import RidgeCV
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    features, before = features_of(config, data.train), time.perf_counter()
+    features, before = compute_features(config, data.train), time.perf_counter()
     distances = data.train_distances
     known = np.isfinite(distances)
     squared = np.square(np.where(known, distances, distances[known].max()), dtype=np.float64)
@@ -79,7 +79,7 @@ def label_mds(data: BenchSet, config: TrainConfig) -> Fitted:
     ridge.fit(features, vectors[:, -kept:] * np.sqrt(values[-kept:]))
 
     def embed(part: Part) -> Float32:
-        return np.asarray(ridge.predict(features_of(config, part)), np.float32).reshape(len(part), -1)
+        return np.asarray(ridge.predict(compute_features(config, part)), np.float32).reshape(len(part), -1)
 
     return Fitted(embed, time.perf_counter() - before)
 
@@ -92,22 +92,22 @@ def _network(data: BenchSet, config: TrainConfig) -> Fitted:
     try:
         model = train(TrainingData(images, data.train.labels, data.distance), config, quiet=True).model
     except (UserError, FloatingPointError) as error:
-        return Fitted(functools.partial(features_of, config), time.perf_counter() - before, str(error))
+        return Fitted(functools.partial(compute_features, config), time.perf_counter() - before, str(error))
     return Fitted(lambda part: model.embed(_images(tuple(part.paths), config)), time.perf_counter() - before)
 
 
 def _images(paths: tuple[Path, ...], config: TrainConfig) -> Images:
-    return _decoded(paths, stored_size(config.image_size, config.crop), config.cache_bytes)
+    return _decode_images(paths, stored_size(config.image_size, config.crop), config.cache_bytes)
 
 
 @functools.lru_cache(maxsize=8)  # once for all trials
-def _decoded(paths: tuple[Path, ...], size: Size, cache_bytes: int) -> Images:
+def _decode_images(paths: tuple[Path, ...], size: Size, cache_bytes: int) -> Images:
     images = Images(paths, size, cache_bytes=cache_bytes)
     images.load()
     return images
 
 
-class Tried(NamedTuple):
+class ScoredTrial(NamedTuple):
     """A trial: its score on the validation items, None where it failed, its seconds, and why it failed or ""."""
 
     score: float | None
@@ -125,32 +125,32 @@ class Final(NamedTuple):
     made_on: dict[str, Any]
 
 
-class Here:
+class LocalComputing:
     """Calls are computed one after the other in this process."""
 
-    def each(
+    def call_each(
         self, data: BenchSet, call: Callable[..., R], arguments: Sequence[tuple[Any, ...]], parts: str
     ) -> Iterator[tuple[int, R]]:
         """Make a named call with each of some arguments; ``parts`` may be of plugins. Yields results as they come."""
         for number, some in enumerate(arguments):
             yield number, call(data, *some)
 
-    def every(self, work: Callable[[T], bool], pieces: Sequence[T]) -> list[bool]:
+    def do_all(self, work: Callable[[T], bool], pieces: Sequence[T]) -> list[bool]:
         """Do pieces of work whose calls may be computed side by side."""
         return [work(piece) for piece in pieces]
 
-    def kept(self, path: Path) -> Path | None:
+    def state_path(self, path: Path) -> Path | None:
         """Where a call keeps its state for one that comes after a kill; None where that may be on another machine."""
         return path
 
 
-class There(Here):
+class DaskComputing(LocalComputing):
     """Calls are computed by the workers of a cluster, each of which opens the sets of this version of the suite."""
 
     def __init__(self, workers: Workers, version: str) -> None:
         self._workers, self._version = workers, version
 
-    def each(
+    def call_each(
         self, data: BenchSet, call: Callable[..., R], arguments: Sequence[tuple[Any, ...]], parts: str
     ) -> Iterator[tuple[int, R]]:
         """Send the calls to workers."""
@@ -158,7 +158,7 @@ class There(Here):
         calls = [(_in_worker, recipe, call, some) for some in arguments]
         yield from self._workers.each(calls, lambda number: f"A run of {parts} on {data.name}")
 
-    def every(self, work: Callable[[T], bool], pieces: Sequence[T]) -> list[bool]:
+    def do_all(self, work: Callable[[T], bool], pieces: Sequence[T]) -> list[bool]:
         """Do as many at a time as the workers have threads: each waits for its own calls."""
         with ThreadPoolExecutor(self._workers.threads) as pool:
             try:
@@ -168,30 +168,32 @@ class There(Here):
                 self._workers.client.close()
                 raise
 
-    def kept(self, path: Path) -> None:
+    def state_path(self, path: Path) -> None:
         """Nowhere."""
 
 
-def tried(data: BenchSet, track: str, configs: Sequence[TrainConfig], kept: Path | None = None) -> list[Tried]:
+def run_trials(
+    data: BenchSet, track: str, configs: Sequence[TrainConfig], kept: Path | None = None
+) -> list[ScoredTrial]:
     """Train with each of the options of trials, and score them on the validation items."""
     done = []
     for one in fit(track, data, configs, kept):
-        score = None if one.failed else validated(one.embed(data.validation), data.validation_distances)
-        done.append(Tried(score, round(one.seconds, 3), one.failed))
+        score = None if one.failed else score_validation(one.embed(data.validation), data.validation_distances)
+        done.append(ScoredTrial(score, round(one.seconds, 3), one.failed))
     return done
 
 
-def final(data: BenchSet, track: str, config: TrainConfig, trials: int, wanted: int) -> Final:
+def run_final(data: BenchSet, track: str, config: TrainConfig, trials: int, wanted: int) -> Final:
     """Train with the chosen options, and rank the test items; an error if trials are missing."""
     query, gallery = data.test(trials, wanted)
     (one,) = fit(track, data, [config])
     ranks = None
     if not one.failed:
-        ranks = Ranks.of([embedding_ranker(one.embed(query), one.embed(gallery))], len(query), len(gallery))
-    return Final(ranks, one.seconds, one.failed, memory_mb(), made_on())
+        ranks = Ranks.from_rankers([embedding_ranker(one.embed(query), one.embed(gallery))], len(query), len(gallery))
+    return Final(ranks, one.seconds, one.failed, measure_peak_memory(), describe_machine())
 
 
-def result_of(
+def build_result(
     data: BenchSet,
     version: str,
     track: str,
@@ -217,14 +219,14 @@ def result_of(
         trials=list(trials),
         chosen=getattr(choose(trials), "number", None),
         seconds={"run": round(seconds, 3), "trials": round(sum(one.seconds for one in trials), 3)},
-        memory_mb=max((one.memory_mb for one in finals), default=memory_mb()),
+        memory_mb=max((one.memory_mb for one in finals), default=measure_peak_memory()),
         unit=data.report[1],
         plugins=plugins.required_plugins(config.get("loss", ""), config.get("backbone", "")),
-        **(finals[-1].made_on if finals else made_on()),
+        **(finals[-1].made_on if finals else describe_machine()),
     )
 
 
-def validated(embeddings: Float32, distances: Float32) -> float:
+def score_validation(embeddings: Float32, distances: Float32) -> float:
     """The normalised score of items (V, D), each searched among all others, of label distances (V, V)."""
     found = embedding_ranker(embeddings, embeddings)(slice(0, len(distances)))
     np.fill_diagonal(found, np.inf)
@@ -233,7 +235,7 @@ def validated(embeddings: Float32, distances: Float32) -> float:
     return round((chance - ours) / (chance - best), 6)
 
 
-def memory_mb() -> int:
+def measure_peak_memory() -> int:
     """The most memory that this process had, in MiB; 0 where the system does not tell."""
     try:
         import resource

@@ -9,9 +9,9 @@ from urllib.parse import quote
 import numpy as np
 
 from cml import tasks
-from cml.bench.result import Result, place, read_ranks, read_result, results_in
+from cml.bench.result import Result, read_ranks, read_result, result_path, results_in
 from cml.bench.sets import BenchSet, open_set
-from cml.bench.table import BEST, Board, board, score_of
+from cml.bench.table import BEST, Board, read_board, score_of
 from cml.data.prepared import open_dataset
 from cml.errors import DataError, UserError
 from cml.reporting.html_escaping import write_html
@@ -43,10 +43,10 @@ def write_leaderboard(results: Path, page: Path, queries: int = 0) -> list[str]:
     if queries < 0:
         raise UserError(f"A retrieval report shows 0 queries or more. Got {queries}.")
     kinds = sorted({(found.suite, found.track) for found in map(read_result, results_in(results))})
-    boards = [board(results, *kind) for kind in kinds]
+    boards = [read_board(results, *kind) for kind in kinds]
     rules = [_RULES]
     for number, one in enumerate(boards):
-        rules += [f"body:has(#t{number}:checked) .board:not(.b{number}){{display:none}}", *_sorted(number, one)]
+        rules += [f"body:has(#t{number}:checked) .board:not(.b{number}){{display:none}}", *_sort_rules(number, one)]
     shown, missing = [_view(one, results, page.parent) for one in boards], {}
     for one, view in zip(boards, shown, strict=True):
         for head in view["sets"] if queries else ():
@@ -64,7 +64,7 @@ def write_leaderboard(results: Path, page: Path, queries: int = 0) -> list[str]:
     return list(missing.values())
 
 
-def _sorted(number: int, one: Board) -> list[str]:
+def _sort_rules(number: int, one: Board) -> list[str]:
     """Rules that order the lines of a board by the set that is chosen, and show its column alone."""
     rules = []
     for column, name in enumerate(one.sets):
@@ -91,7 +91,7 @@ def _view(one: Board, results: Path, folder: Path) -> dict[str, Any]:
 
 
 def _file(results: Path, found: Result) -> Path:
-    return place(results, found.suite, found.set, found.track, found.method)
+    return result_path(results, found.suite, found.set, found.track, found.method)
 
 
 def _link(file: Path, folder: Path) -> str:

@@ -20,7 +20,7 @@ from cml import plugins
 from cml.bench import scores
 from cml.bench.scores import Ranks
 from cml.bench.sets import BenchSet, open_set
-from cml.bench.suite import SUITES, TRACKS, Method, Suite, known, method
+from cml.bench.suite import SUITES, TRACKS, Method, Suite, look_up, method
 from cml.errors import DataError, UserError
 from cml.renamed_options import with_current_names
 from cml.runs.search_space import with_settings
@@ -89,7 +89,7 @@ def choose(trials: Sequence[BenchTrial]) -> BenchTrial | None:
     return max(scored, key=lambda one: (one.score, -one.number)) if scored else None
 
 
-def place(out: Path, version: str, name: str, track: str, method: str) -> Path:
+def result_path(out: Path, version: str, name: str, track: str, method: str) -> Path:
     """Where the JSON file of a result lies."""
     return out / version / name / track / f"{quote(method, safe='(),= ')}.json"
 
@@ -101,21 +101,21 @@ def write_result(path: Path, result: Result, ranks: Ranks | None, data: BenchSet
         with atomic_file(path.with_suffix(".npz")) as temporary:
             np.savez_compressed(temporary, top=ranks.top, probe=ranks.probe)
             digest = hashlib.sha256(temporary.read_bytes()).hexdigest()
-        found, values = recomputed(ranks, data)
+        found, values = compute_scores(ranks, data)
         result = replace(result, ranks_sha256=digest, scores=found, values=values)
     write_json(path, asdict(result))
     return result
 
 
-def recomputed(ranks: Ranks, data: BenchSet) -> tuple[dict[str, Score], list[list[float | None]]]:
+def compute_scores(ranks: Ranks, data: BenchSet) -> tuple[dict[str, Score], list[list[float | None]]]:
     """The scores of ranks, and the primary one of each query, as a result holds them."""
-    each = scores.per_query(ranks, data.test_distances)
+    each = scores.score_queries(ranks, data.test_distances)
     each["label_distance"] *= data.report[0]
     values = [[None if math.isnan(one) else round(one, 4) for one in row] for row in each[scores.PRIMARY].tolist()]
-    return {name: Score(**one) for name, one in scores.summary(each).items()}, values
+    return {name: Score(**one) for name, one in scores.summarize(each).items()}, values
 
 
-def made_on() -> dict[str, Any]:
+def describe_machine() -> dict[str, Any]:
     """Versions and processor of this machine."""
     versions, processor = {"python": platform.python_version()}, platform.machine()
     for name in ("torch", "numpy", "optuna"):
@@ -135,7 +135,7 @@ def config_digest(config: Mapping[str, Any]) -> str:
 def read_result(path: Path) -> Result:
     """Read a file of results; an error if it is none, or lies where another one belongs."""
     found = read_record(path, Result, "a result of the benchmark", "It is not as cml bench wrote it.")
-    said = place(Path(), found.suite, found.set, found.track, found.method)
+    said = result_path(Path(), found.suite, found.set, found.track, found.method)
     if path.resolve().parts[-4:] != said.parts:
         raise DataError(f"{path} says that it is {said}, which is not where it lies.")
     return found
@@ -166,7 +166,7 @@ def check(path: Path) -> Result:
     found = read_result(path)
     if mend := plugins.explain_missing(found.plugins):
         raise UserError(f"{path}: {mend}")
-    rules, data = known("suite", found.suite, SUITES), open_set(found.set, found.suite)
+    rules, data = look_up("suite", found.suite, SUITES), open_set(found.set, found.suite)
 
     def refuse(wrong: object, why: str) -> None:
         if wrong:
@@ -194,12 +194,12 @@ def check(path: Path) -> Result:
     ranks = read_ranks(path, found)
     fault = ranks.fault(1 if how is None else rules.seeds, data.test_distances)
     refuse(fault, f"its ranks: {fault}")
-    again, values = recomputed(ranks, data)
+    again, values = compute_scores(ranks, data)
     for name, score in again.items():
         for entry, is_so in vars(score).items():
             said = getattr(found.scores.get(name), entry, None)
-            refuse(not _same(said, is_so), f"the {entry} of {name} is {said}, but the ranks give {is_so}")
-    agree = found.scores.keys() == again.keys() and _same(found.values, values, 2e-4)
+            refuse(not _are_close(said, is_so), f"the {entry} of {name} is {said}, but the ranks give {is_so}")
+    agree = found.scores.keys() == again.keys() and _are_close(found.values, values, 2e-4)
     refuse(not agree, "the scores of its queries are not those that the ranks give")
     return found
 
@@ -223,9 +223,9 @@ def _check_method(
         refuse(said != value, f"it was trained with {name} {said}, where the suite gives {value}")
 
 
-def _same(said: Any, is_so: Any, close: float = _CLOSE) -> bool:  # noqa: ANN401 - figures, or lists of them
+def _are_close(said: Any, is_so: Any, close: float = _CLOSE) -> bool:  # noqa: ANN401 - figures, or lists of them
     if isinstance(said, list):
-        return len(said) == len(is_so) and all(map(_same, said, is_so, itertools.repeat(close)))
+        return len(said) == len(is_so) and all(map(_are_close, said, is_so, itertools.repeat(close)))
     if said is None or is_so is None:
         return said is is_so
     return math.isclose(said, is_so, rel_tol=close, abs_tol=close)

@@ -35,7 +35,7 @@ class Ranks:
     probe: NDArray[np.uint8]  # (S, Q, P) the order of the gallery's first 32 items, which hashes have put there
 
     @classmethod
-    def of(cls, runs: list[Ranker], queries: int, gallery: int) -> Self:
+    def from_rankers(cls, runs: list[Ranker], queries: int, gallery: int) -> Self:
         """Rank the gallery by each of the rankers; equal scores in random order."""
         blocks, probes = [ranker(slice(0, queries)) for ranker in runs], min(PROBES, gallery)
         top = [rank_columns(block, depth(gallery))[0] for block in blocks]
@@ -43,7 +43,7 @@ class Ranks:
         return cls(np.stack(top).astype(np.uint16), np.stack(probe).astype(np.uint8))
 
     @classmethod
-    def joined(cls, runs: Iterable[Self]) -> Self:
+    def concatenate(cls, runs: Iterable[Self]) -> Self:
         """Those of several runs as one."""
         every = list(runs)
         return cls(np.concatenate([one.top for one in every]), np.concatenate([one.probe for one in every]))
@@ -69,7 +69,7 @@ def depth(gallery: int) -> int:
     return min(DEPTH, max(FIRST, gallery // 4))
 
 
-def per_query(ranks: Ranks, distances: Float32) -> dict[str, Float64]:
+def score_queries(ranks: Ranks, distances: Float32) -> dict[str, Float64]:
     """Each score of each query, (S, Q); its mean over both is the score.
 
     score: 1 - (d@10 - oracle) / (random - oracle) of mean label distances, 0 for chance and 1 for the order of the
@@ -106,7 +106,7 @@ def per_query(ranks: Ranks, distances: Float32) -> dict[str, Float64]:
     return {name: np.stack([run[name] for run in runs]) for name in runs[0]}
 
 
-def summary(values: Mapping[str, Float64]) -> dict[str, dict[str, Any]]:
+def summarize(values: Mapping[str, Float64]) -> dict[str, dict[str, Any]]:
     """Mean, 95 % interval over seeds and queries, and the mean of each seed, of every score."""
     found = {}
     for name, each in values.items():

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from cml import data_prep, distances, tasks
-from cml.bench.suite import SETS, SPLITS, SUITES, SetSpec, Suite, known
+from cml.bench.suite import SETS, SPLITS, SUITES, SetSpec, Suite, look_up
 from cml.data.dataset_info import FOLDERS, INFO, METADATA
 from cml.data.prepared import PreparedDataset
 from cml.distances.dataset_labels import encode
@@ -67,26 +67,26 @@ class BenchSet:
     @functools.cached_property
     def train_distances(self) -> Float32:
         """Label distances among training items (N, N)."""
-        return self._kept("train", self.train, self.train)
+        return self._load_distances("train", self.train, self.train)
 
     @functools.cached_property
     def validation_distances(self) -> Float32:
         """Label distances among validation items (V, V), infinite from an item to itself."""
-        found = np.array(self._kept("validation", self.validation, self.validation))
+        found = np.array(self._load_distances("validation", self.validation, self.validation))
         np.fill_diagonal(found, np.inf)
         return found
 
     @functools.cached_property
     def test_distances(self) -> Float32:
         """Label distances of queries and gallery (Q, G), which ranks are scored with."""
-        return self._kept("test", *self._test)
+        return self._load_distances("test", *self._test)
 
     @functools.cached_property
     def vectors(self) -> Float32 | None:
         """Training labels as vectors (N, V), None where they are none."""
         return self.distance.label_vectors(self.train.labels)
 
-    def _kept(self, name: str, rows: Part, columns: Part) -> Float32:
+    def _load_distances(self, name: str, rows: Part, columns: Part) -> Float32:
         path = self.cache / f"distances-{self.split[:16]}-{name}.npy"
         if not path.exists():
             self.cache.mkdir(parents=True, exist_ok=True)
@@ -98,15 +98,15 @@ class BenchSet:
 @functools.lru_cache(maxsize=2)
 def open_set(name: str, version: str) -> BenchSet:
     """Prepare a set in the cache if it is not there yet, and deal its items to the parts; an error says what lacks."""
-    spec, suite = known("set", name, SETS), known("suite", version, SUITES)
-    given, drawn = spec.given(), f"-{suite.count}" if "{count}" in spec.source else ""
+    spec, suite = look_up("set", name, SETS), look_up("suite", version, SUITES)
+    given, drawn = spec.source_settings(), f"-{suite.count}" if "{count}" in spec.source else ""
     folder = cache_folder() / "bench" / f"{name}{drawn}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(folder.parent / f".{name}.lock", f"the set {name}", wait=True):
         told = io.StringIO() if (folder / INFO).is_file() else sys.stderr  # that it is prepared is no news
         with contextlib.redirect_stderr(told):
             dataset = data_prep.registry.get(spec.source.format(count=suite.count), **given).prepare(folder)
-    made = deal(name, spec, suite, dataset, folder.with_name(f"{name}-cache"))
+    made = deal_items(name, spec, suite, dataset, folder.with_name(f"{name}-cache"))
     fixed = SPLITS.get(version, {}).get(name, made.split)
     if made.split != fixed:
         raise UserError(
@@ -116,7 +116,7 @@ def open_set(name: str, version: str) -> BenchSet:
     return made
 
 
-def deal(name: str, spec: SetSpec, suite: Suite, dataset: PreparedDataset, cache: Path) -> BenchSet:
+def deal_items(name: str, spec: SetSpec, suite: Suite, dataset: PreparedDataset, cache: Path) -> BenchSet:
     """Deal the items of a prepared dataset to the parts of a suite."""
     task = tasks.get(dataset.info.task)
     text = task.label_distance(task.recipe, dataset.info)
@@ -147,7 +147,7 @@ def deal(name: str, spec: SetSpec, suite: Suite, dataset: PreparedDataset, cache
     return BenchSet(name, spec, distance, text, report, train, validation, *where, (test[0], test[1]))
 
 
-def features_of(config: TrainConfig, part: Part) -> Float32:
+def compute_features(config: TrainConfig, part: Part) -> Float32:
     """Features (N, F) of the frozen backbone, from the cache if they are there."""
     return _features(config.backbone, config.weights, config.image_size, tuple(part.paths))
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from cml import plugins
-from cml.bench.computing import Final, result_of
-from cml.bench.result import check, made_on, place, read_result, results_in, write_result
+from cml.bench.computing import Final, build_result
+from cml.bench.result import check, describe_machine, read_result, result_path, results_in, write_result
 from cml.bench.scores import Ranks
 from cml.bench.sets import Part, open_set
 from cml.bench.suite import LATEST
@@ -30,7 +30,7 @@ def submit(results: Path, into: Path, methods: Collection[str] = ()) -> str:
         raise UserError(f"{small} is of a small version, whose figures say little: submit results of {LATEST}.")
     lines = []
     for path, found in [(path, check(path)) for path in paths]:
-        target = place(into, found.suite, found.set, found.track, found.method)
+        target = result_path(into, found.suite, found.set, found.track, found.method)
         copies = {path: target, path.with_suffix(".npz"): target.with_suffix(".npz")}
         files = filter(None, (plugins.plugin_file(name) for name, _ in found.plugins))
         copies |= {file: into / "plugins" / file.name for file in files}
@@ -89,9 +89,11 @@ def score_embedding(
         found: Float32 = np.asarray(rows[[at[item] for item in part.item_ids]], np.float32)
         return found
 
-    ranks = Ranks.of([embedding_ranker(of(query), of(gallery))], len(query), len(gallery))
+    ranks = Ranks.from_rankers([embedding_ranker(of(query), of(gallery))], len(query), len(gallery))
     config = {"embeddings": embeddings.name, "dimension": rows.shape[1]}
-    result = result_of(data, version, "C", method, pretraining, config, [Final(ranks, 0.0, "", 0, made_on())])
-    path = place(out, version, name, "C", method)
+    result = build_result(
+        data, version, "C", method, pretraining, config, [Final(ranks, 0.0, "", 0, describe_machine())]
+    )
+    path = result_path(out, version, name, "C", method)
     write_result(path, result, ranks, data)
     return path

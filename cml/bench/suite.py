@@ -34,7 +34,7 @@ class SetSpec:
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the source, beside
     tier: str = "offline"  # or download
 
-    def given(self) -> dict[str, Any]:
+    def source_settings(self) -> dict[str, Any]:
         """The settings of the source that its text does not have; an error if the raw files are missing."""
         if not self.variable:
             return dict(self.settings)
@@ -227,7 +227,7 @@ def method(name: str) -> Method | None:
     return Method(name, ranges, loss.labels == "vectors")
 
 
-def known(kind: str, name: str, there: Mapping[str, T]) -> T:
+def look_up(kind: str, name: str, there: Mapping[str, T]) -> T:
     """What a table has under a name."""
     if name not in there:
         raise UserError(f"Unknown {kind} {name!r}.{did_you_mean(name, there)} Known: {', '.join(there)}.")

@@ -153,7 +153,7 @@ class Board:
         return f"{text_table.markdown(self.grid())}\n\n{self.notes()}\n"
 
     def __str__(self) -> str:
-        return f"{text_table.aligned(self.grid())}\n{self.notes()}"
+        return f"{text_table.align_columns(self.grid())}\n{self.notes()}"
 
     def to_json(self) -> dict[str, Any]:
         """The figures for machines."""
@@ -182,7 +182,7 @@ def score_of(found: Result) -> float:
     return -math.inf if value is None else value
 
 
-def board(out: Path, version: str = "", track: str = "") -> Board:
+def read_board(out: Path, version: str = "", track: str = "") -> Board:
     """The results of a version, by default the latest, and a track, or its letter, beside those of track C."""
     found = [read_result(path) for path in results_in(out)]
     version = version or next(name for name in SUITES if any(one.suite == name for one in found))
@@ -192,10 +192,10 @@ def board(out: Path, version: str = "", track: str = "") -> Board:
     if track not in there:
         others = f" There are those of {', '.join(there)}." if there else " Run cml bench."
         raise UserError(f"There are no results of {version} {track} in {out}.{others}")
-    return of_results(version, track, [one for one in found if one.track in (track, "C")])
+    return build_board(version, track, [one for one in found if one.track in (track, "C")])
 
 
-def of_results(version: str, track: str, found: list[Result]) -> Board:
+def build_board(version: str, track: str, found: list[Result]) -> Board:
     """The board of some results of one version and track."""
     sets = [name for name in SETS if any(one.set == name and one.track == track for one in found)]
     results: dict[str, dict[str, Result]] = {}

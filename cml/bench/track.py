@@ -10,8 +10,19 @@ from pathlib import Path
 import msgspec
 
 from cml import plugins
-from cml.bench.computing import AT_ONCE, Final, Here, There, final, frozen, label_mds, memory_mb, result_of, tried
-from cml.bench.result import BenchTrial, Result, choose, made_on, place, read_result, write_result
+from cml.bench.computing import (
+    AT_ONCE,
+    DaskComputing,
+    Final,
+    LocalComputing,
+    build_result,
+    fit_label_mds,
+    fit_nothing,
+    measure_peak_memory,
+    run_final,
+    run_trials,
+)
+from cml.bench.result import BenchTrial, Result, choose, describe_machine, read_result, result_path, write_result
 from cml.bench.scores import Ranks
 from cml.bench.sets import BenchSet, open_set
 from cml.bench.suite import UNTRAINED, Method, Suite
@@ -46,7 +57,7 @@ class Plan:
         return self.suite.config(self.track, self.backbone)
 
     @property
-    def place(self) -> str:
+    def track_folder(self) -> str:
         """The track as folders are called."""
         return f"{self.track}-{self.config.backbone.replace('/', '-')}"
 
@@ -55,16 +66,16 @@ def run(plan: Plan, scheduler: str = "") -> list[str]:
     """Run what is missing of a plan, here or by a Dask scheduler; returns why sets are left out."""
     hows = {one: method_of(one) for one in plan.methods}
     for name, method in itertools.product(plan.sets, hows):
-        path = place(plan.out, plan.suite.version, name, plan.place, method)
+        path = result_path(plan.out, plan.suite.version, name, plan.track_folder, method)
         if path.exists() and (changed := plugins.explain_changes(read_result(path).plugins)):
             raise UserError(f"{path}: {changed} Delete this file to run it again, or choose another folder by --out.")
     missing = []
     with contextlib.ExitStack() as held:
-        computing: Here = Here()
+        computing: LocalComputing = LocalComputing()
         if scheduler:
             from cml.processes.dask_client import Workers
 
-            computing = There(held.enter_context(Workers(scheduler)), plan.suite.version)
+            computing = DaskComputing(held.enter_context(Workers(scheduler)), plan.suite.version)
         for name in plan.sets:
             try:
                 data = open_set(name, plan.suite.version)
@@ -75,23 +86,23 @@ def run(plan: Plan, scheduler: str = "") -> list[str]:
     return missing
 
 
-def _run_all(plan: Plan, data: BenchSet, hows: dict[str, Method | None], computing: Here) -> None:
-    def worked(method: str) -> bool:
-        return _worked(plan, data, method, hows[method], computing)
+def _run_all(plan: Plan, data: BenchSet, hows: dict[str, Method | None], computing: LocalComputing) -> None:
+    def make_result(method: str) -> bool:
+        return _make_result(plan, data, method, hows[method], computing)
 
     waiting = [one for one, how in hows.items() if data.vectors is not None or how is None or not how.vectors]
     while waiting:
-        done = {one: worked(one) for one in waiting if hows[one] is None}  # they share features
+        done = {one: make_result(one) for one in waiting if hows[one] is None}  # they share features
         learnt = [one for one in waiting if one not in done]
-        done |= zip(learnt, computing.every(worked, learnt), strict=True)
+        done |= zip(learnt, computing.do_all(make_result, learnt), strict=True)
         if not any(done.values()):
             time.sleep(_WAIT)
         waiting = [one for one in waiting if not done[one]]
 
 
-def _worked(plan: Plan, data: BenchSet, method: str, how: Method | None, computing: Here) -> bool:
+def _make_result(plan: Plan, data: BenchSet, method: str, how: Method | None, computing: LocalComputing) -> bool:
     """Make a result, if it is not there yet; False where another process is at it."""
-    path = place(plan.out, plan.suite.version, data.name, plan.place, method)
+    path = result_path(plan.out, plan.suite.version, data.name, plan.track_folder, method)
     if path.exists():
         return True
     made_with = {
@@ -102,7 +113,7 @@ def _worked(plan: Plan, data: BenchSet, method: str, how: Method | None, computi
         "method": None if how is None else asdict(how),
         "plugins": plugins.required_plugins("" if how is None else how.loss, plan.config.backbone),
     }
-    folder = plan.out / ".work" / plan.suite.version / data.name / plan.place / path.stem
+    folder = plan.out / ".work" / plan.suite.version / data.name / plan.track_folder / path.stem
     with contextlib.ExitStack() as held:
         try:
             work = held.enter_context(work_folder(folder, made_with, f"{method} on {data.name}"))
@@ -114,7 +125,7 @@ def _worked(plan: Plan, data: BenchSet, method: str, how: Method | None, computi
             if how is None:
                 _write_rule(plan, data, method, path)
             else:
-                _write_learnt(plan, data, method, how, work, path, computing)
+                _write_trained(plan, data, method, how, work, path, computing)
         work.discard()
     return True
 
@@ -123,20 +134,20 @@ def _write_rule(plan: Plan, data: BenchSet, method: str, path: Path) -> None:
     """The result of a row without settings; on track B those of features take the suite's published network."""
     query, gallery = data.test(0, 0)
     config = plan.config if plan.config.weights != "none" else plan.suite.heads
-    fitted = label_mds(data, config) if method == "label-mds" else frozen(data, config)
+    fitted = fit_label_mds(data, config) if method == "label-mds" else fit_nothing(data, config)
     if method == "oracle":
         ranker: Ranker = data.test_distances.__getitem__
     elif method == "random":
         ranker = random_ranker(len(query), len(gallery))
     else:
         ranker = embedding_ranker(fitted.embed(query), fitted.embed(gallery))
-    ranks = Ranks.of([ranker], len(query), len(gallery))
-    made = Final(ranks, fitted.seconds, "", memory_mb(), made_on())
+    ranks = Ranks.from_rankers([ranker], len(query), len(gallery))
+    made = Final(ranks, fitted.seconds, "", measure_peak_memory(), describe_machine())
     write_result(path, _result(plan, data, method, config, [made]), ranks, data)
 
 
-def _write_learnt(
-    plan: Plan, data: BenchSet, method: str, how: Method, work: WorkFolder, path: Path, computing: Here
+def _write_trained(
+    plan: Plan, data: BenchSet, method: str, how: Method, work: WorkFolder, path: Path, computing: LocalComputing
 ) -> None:
     """All trials of a loss, then its final runs, then the result."""
     if work.difference != "":
@@ -150,9 +161,9 @@ def _write_learnt(
     calls = []
     for numbers in left:
         configs = [plan.suite.trial(plan.track, with_settings(base, settings[number])) for number in numbers]
-        kept = computing.kept(work.root / f"heads-{numbers[0]}-{len(numbers)}.safetensors")
+        kept = computing.state_path(work.root / f"heads-{numbers[0]}-{len(numbers)}.safetensors")
         calls.append((plan.track, configs, kept))
-    for block, found in computing.each(data, tried, calls, parts):
+    for block, found in computing.call_each(data, run_trials, calls, parts):
         for number, one in zip(left[block], found, strict=True):
             if number not in trials:
                 trials[number] = BenchTrial(number, settings[number], one.score, one.seconds, one.failed)
@@ -162,13 +173,13 @@ def _write_learnt(
     if chosen := choose(ordered):
         config, seeds = with_settings(base, chosen.settings), range(1, plan.suite.seeds + 1)
         runs = [(plan.track, replace(config, seed=seed), len(trials), plan.suite.trials) for seed in seeds]
-        finals = [one for _, one in sorted(computing.each(data, final, runs, parts), key=lambda pair: pair[0])]
+        finals = [one for _, one in sorted(computing.call_each(data, run_final, runs, parts), key=lambda pair: pair[0])]
     failed = next((one.failed for one in finals or ordered if one.failed), "")
     result = replace(_result(plan, data, method, config, finals, ordered), failed=failed)
-    ranks = None if failed else Ranks.joined(one.ranks for one in finals if one.ranks is not None)
+    ranks = None if failed else Ranks.concatenate(one.ranks for one in finals if one.ranks is not None)
     result = write_result(path, result, ranks, data)
     if not failed:
-        say(f"{data.name} {plan.place} {method}: {result.scores['score'].mean:.3f}")
+        say(f"{data.name} {plan.track_folder} {method}: {result.scores['score'].mean:.3f}")
 
 
 def _result(
@@ -178,4 +189,4 @@ def _result(
     options = {} if method in UNTRAINED else as_json(asdict(config))
     weights = options.get("weights", "none")
     pretraining = "ImageNet-1k, classes" if weights == "imagenet" else weights
-    return result_of(data, plan.suite.version, plan.place, method, pretraining, options, finals, trials)
+    return build_result(data, plan.suite.version, plan.track_folder, method, pretraining, options, finals, trials)

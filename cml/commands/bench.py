@@ -58,9 +58,9 @@ class Bench:
             raise UserError(f"--quick is the version {suite.LATEST}-quick: give --quick or --version, not both.")
         version = self.version or suite.LATEST + "-quick" * self.quick
         offline = [name for name, spec in suite.SETS.items() if spec.tier == self.tier]
-        sets = [name for name in self.sets or offline if suite.known("set", name, suite.SETS)]
+        sets = [name for name in self.sets or offline if suite.look_up("set", name, suite.SETS)]
         methods = suite.methods(self.methods, self.quick)
-        rules = suite.known("suite", version, suite.SUITES)
+        rules = suite.look_up("suite", version, suite.SUITES)
         plan = track.Plan(rules, self.track, sets, methods, self.out, self.backbone)
         with resume_hint():
             left_out = track.run(plan, self.scheduler)
@@ -68,7 +68,7 @@ class Bench:
             raise UserError(" ".join(left_out))
         for sentence in left_out:
             say(sentence)
-        board = table.board(self.out, version, plan.place)
+        board = table.read_board(self.out, version, plan.track_folder)
         print(board.markdown() if self.markdown else board)
         print(f"next: cml bench check {shlex.quote(str(self.out / version))}{plugins.flags()}")
 
@@ -121,14 +121,14 @@ class Table:
         from cml.bench import table
         from cml.retrieval import text_table
 
-        board = table.board(self.results, self.version, self.track)
+        board = table.read_board(self.results, self.version, self.track)
         if self.diagram is not None:
             from cml.bench.critical_difference_diagram import draw_critical_difference_diagram
 
             draw_critical_difference_diagram(board, self.diagram)
         if self.trials or self.against:
             grid, note = board.against(self.against) if self.against else board.trials()
-            print(f"{text_table.markdown(grid)}\n" if self.markdown else text_table.aligned(grid), note, sep="\n")
+            print(f"{text_table.markdown(grid)}\n" if self.markdown else text_table.align_columns(grid), note, sep="\n")
         elif self.json:
             print_json(board.to_json())
         else:

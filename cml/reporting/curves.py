@@ -56,7 +56,7 @@ def write_curves(
     save_figure(figure, path)
 
 
-def smoothed(values: Float64, window: int) -> Float64:
+def compute_moving_mean(values: Float64, window: int) -> Float64:
     """Centred moving mean of the finite ones among ``window`` values, an odd number or the next; NaN of none."""
     half = window // 2
     finite = np.isfinite(values)
@@ -86,7 +86,7 @@ def _draw_loss(axis: Axes, steps: Float64, losses: Float64) -> None:
     n = len(losses)
     losses = np.where(np.isfinite(losses), losses, np.nan)
     color, faint = COLORS[0], "#9cc3de"
-    smooth = smoothed(losses, max(1, n // 25))
+    smooth = compute_moving_mean(losses, max(1, n // 25))
     if n > _MOST_POINTS:
         edges = np.linspace(0, n, _MOST_POINTS + 1).astype(int)[:-1]
         low, high = np.fmin.reduceat(losses, edges), np.fmax.reduceat(losses, edges)

@@ -25,7 +25,7 @@ class Canvas:
     """A picture, enlarged by ``scale``, and a layer over it, larger by ``zoom``, to draw on."""
 
     def __init__(self, image: Image.Image) -> None:
-        self.picture, self.scale = enlarged(image)
+        self.picture, self.scale = enlarge_small(image)
         self.side = max(self.picture.size)
         self.zoom = max(1, min(_OVERSAMPLING, _LARGEST_LAYER // self.side))
         self.width, self.height = self.picture.width * self.zoom, self.picture.height * self.zoom
@@ -37,7 +37,7 @@ class Canvas:
         height = min(self.height, max(14.0, self.side * 0.105) * self.zoom)
         return height, ImageFont.load_default(0.72 * height)
 
-    def joined(self) -> Image.Image:
+    def merge_layers(self) -> Image.Image:
         """The picture with the layer over it."""
         return Image.alpha_composite(self.picture.convert("RGBA"), self._layer.reduce(self.zoom)).convert("RGB")
 
@@ -74,7 +74,7 @@ def draw_skeleton(
             canvas.draw.line(line, fill=rim or color, width=round(width + 2 * extra))
         for color, end in ends:
             canvas.draw.circle(end, 0.85 * width + extra, fill=rim or color)
-    return canvas.joined()
+    return canvas.merge_layers()
 
 
 def draw_regions(
@@ -86,7 +86,7 @@ def draw_regions(
     ids = np.asarray(mask)
     if ids.ndim != 2 or ids.dtype.kind not in "iub" or not ids.size:
         raise UserError(f"mask must be (H, W) integers. Got the shape {ids.shape} of {ids.dtype} instead.")
-    picture, _ = enlarged(image)
+    picture, _ = enlarge_small(image)
     width, height = picture.size
     rows = np.arange(height) * ids.shape[0] // height
     columns = np.arange(width) * ids.shape[1] // width
@@ -130,7 +130,7 @@ def draw_gauge(image: Image.Image, value: float, low: float, high: float, *, tex
     half = 0.5 * canvas.zoom
     draw.rectangle((start - half, middle - 0.3 * strip, start + half, middle + 0.3 * strip), fill="#ffffffc0")
     draw.circle((end, middle), 0.24 * strip, fill=LEFT)
-    return canvas.joined()
+    return canvas.merge_layers()
 
 
 def draw_text(image: Image.Image, text: str) -> Image.Image:
@@ -145,7 +145,7 @@ def draw_text(image: Image.Image, text: str) -> Image.Image:
         shown = shown[:-2].rstrip() + "…"
     draw.rectangle((0, height - strip, 2 * pad + draw.textlength(shown, font), height), fill="#000000b8")
     draw.text((pad, height - strip / 2), shown, fill="#ffffff", font=font, anchor="lm")
-    return canvas.joined()
+    return canvas.merge_layers()
 
 
 def contact_sheet(images: Sequence[Image.Image], columns: int, *, gap: int = 4) -> Image.Image:
@@ -175,7 +175,7 @@ def flat(image: Image.Image) -> Image.Image:
     return image.convert("RGB") if image.mode != "RGB" else image.copy()
 
 
-def enlarged(image: Image.Image) -> tuple[Image.Image, float]:
+def enlarge_small(image: Image.Image) -> tuple[Image.Image, float]:
     """A copy whose longer side has at least 192 pixels, and its scale."""
     picture = flat(image)
     scale = LEAST_SIDE / max(picture.size)

@@ -27,7 +27,7 @@ def draw_dial(image: Image.Image, turn: float) -> Image.Image:
     canvas.draw.circle((x, y), radius, fill=_SHADE)
     canvas.draw.line((x, y - radius, x, y - 0.8 * radius), fill=_LINE, width=max(1, round(0.06 * radius)))
     _arrow(canvas.draw, (x, y), turn, 0.85 * radius)
-    return canvas.joined()
+    return canvas.merge_layers()
 
 
 def draw_axes(image: Image.Image, rotation: ArrayLike) -> Image.Image:
@@ -48,7 +48,7 @@ def draw_axes(image: Image.Image, rotation: ArrayLike) -> Image.Image:
             draw.circle(tuple(end), 0.9 * width + extra / 2, fill=shade)
         spot = end + 3.2 * width * way / max(float(np.hypot(*way)), 0.3)
         draw.text(tuple(spot), name, fill=color, font=font, anchor="mm", stroke_width=zoom, stroke_fill="#000000")
-    return canvas.joined()
+    return canvas.merge_layers()
 
 
 def draw_place(image: Image.Image, latitude: float, longitude: float, heading: float | None = None) -> Image.Image:
@@ -71,7 +71,7 @@ def draw_place(image: Image.Image, latitude: float, longitude: float, heading: f
     if heading is not None:
         _arrow(draw, spot, heading / 360, 3.5 * radius)
     draw.circle(spot, radius, fill=LEFT, outline="#000000", width=zoom)
-    return canvas.joined()
+    return canvas.merge_layers()
 
 
 def draw_boxes(image: Image.Image, boxes: Sequence[tuple[str, float, float, float, float]]) -> Image.Image:
@@ -90,7 +90,7 @@ def draw_boxes(image: Image.Image, boxes: Sequence[tuple[str, float, float, floa
         spot = (x0 + 1.5 * width, y0 + 1.5 * width)
         draw.rectangle(draw.textbbox(spot, shown, font), fill="#000000b8")
         draw.text(spot, shown, fill="#ffffff", font=font)
-    return canvas.joined()
+    return canvas.merge_layers()
 
 
 def _arrow(draw: ImageDraw.ImageDraw, start: tuple[float, float], turn: float, length: float) -> None:

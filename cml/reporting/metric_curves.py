@@ -148,7 +148,7 @@ def _draw(axis: Axes, panel: Panel, styles: Mapping[str, Style], loud: Sequence[
         if method in loud:
             place = loud.index(method)
             axis.errorbar(
-                _dodged(x, place, len(loud), geometric) if every == 1 and has_bars else x,
+                _dodge(x, place, len(loud), geometric) if every == 1 and has_bars else x,
                 value,
                 yerr=np.nan_to_num([value - np.fmin(lower, value), np.fmax(upper, value) - value]),
                 errorevery=(min(place % every, len(x) - 1), every),
@@ -208,7 +208,7 @@ def _note(method: str, low: float, high: float, *, above: bool) -> str:
     return f"{'↑' if above else '↓'} {visible_text(method, 40)} {figures}"
 
 
-def _dodged(x: Float64, place: int, count: int, geometric: bool) -> Float64:
+def _dodge(x: Float64, place: int, count: int, geometric: bool) -> Float64:
     """``x`` moved a little aside, by the method's place among ``count``."""
     part = _DODGE * ((place + 0.5) / count - 0.5)
     if geometric:

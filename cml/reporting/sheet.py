@@ -28,7 +28,7 @@ _SMALLEST_TEXT = 7.0  # pixels
 def write_sheet(
     path: Path, rows: Sequence[ReportRow], *, unit: str, side: int = 144, legend: Mapping[str, str] | None = None
 ) -> None:
-    """Write the sheet as PNG, a picture's longer side ``side`` pixels; ``legend`` is as for ``with_legend``."""
+    """Write the sheet as PNG, a picture's longer side ``side`` pixels; ``legend`` is as for ``add_legend``."""
     methods = list(rows[0].retrieved) if rows else []
     if not methods or any(set(row.retrieved) != set(methods) for row in rows):
         raise UserError("A sheet needs a row, and one or more methods that are the same in all rows.")
@@ -38,7 +38,7 @@ def write_sheet(
     for row in rows:
         sheet.add(row, show)
     with atomic_file(path) as temporary:
-        with_legend(sheet.image(visible_text(unit)), legend or {}, side / 9).save(temporary, "PNG")
+        add_legend(sheet.image(visible_text(unit)), legend or {}, side / 9).save(temporary, "PNG")
 
 
 class _Sheet:
@@ -59,8 +59,8 @@ class _Sheet:
                 d = picture.distance
                 number = show(d) if d is not None and math.isfinite(d) else "not comparable"
                 cells.append((start + place * (self.side + _GAP), picture, number, _LINES))
-        texts = [wrapped(visible_text(p.caption), self.side, self.words, lines) for _, p, _, lines in cells]
-        images = [self._fitted(picture) for _, picture, _, _ in cells]
+        texts = [wrap_text(visible_text(p.caption), self.side, self.words, lines) for _, p, _, lines in cells]
+        images = [self._fit_picture(picture) for _, picture, _, _ in cells]
         high = max(image.height for image in images)
         step, under = round(1.25 * self.words.size), round(1.45 * self.number.size)
         below = [(under if cell[2] else 0) + step * len(lines) for cell, lines in zip(cells, texts, strict=True)]
@@ -93,14 +93,14 @@ class _Sheet:
         draw.text((_GAP, y), _cut(note, self.width - 2 * _GAP, self.words), fill=_QUIET, font=self.words)
         return sheet
 
-    def _fitted(self, picture: Picture) -> Image.Image:
+    def _fit_picture(self, picture: Picture) -> Image.Image:
         image = flat(picture.image() if callable(picture.image) else picture.image)
         scale = self.side / max(image.size)
         size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
         return image.resize(size, Image.Resampling.LANCZOS)
 
 
-def wrapped(text: str, width: float, font: FreeTypeFont, most: int) -> list[str]:
+def wrap_text(text: str, width: float, font: FreeTypeFont, most: int) -> list[str]:
     """``text`` in ``most`` lines of at most ``width`` pixels, too wide words broken, then an ellipsis."""
     lines: list[str] = []
     left = text.split()
@@ -127,7 +127,7 @@ def _cut(text: str, width: float, font: FreeTypeFont) -> str:
     return text + "…"
 
 
-def with_legend(image: Image.Image, colors: Mapping[str, str], largest: float | None = None) -> Image.Image:
+def add_legend(image: Image.Image, colors: Mapping[str, str], largest: float | None = None) -> Image.Image:
     """The picture with a strip below it of each word in ``colors`` and its colour, ``largest`` pixels high at most."""
     words = {visible_text(word, 24): color for word, color in colors.items()}
     if not words:

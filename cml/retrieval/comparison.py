@@ -117,15 +117,15 @@ class Comparison:
         there = self.references.rows[other][name]
         sign = 1 if there.higher_is_better else -1
         (first, ours), *rest = ((method, sign * np.array(values)) for method, values in self.values(name).items())
-        said = [f"Verdict: {self._told(first, other, ours - sign * there.mean, name)}"]
+        said = [f"Verdict: {self._compare_text(first, other, ours - sign * there.mean, name)}"]
         if rest:
             best, theirs = max(rest, key=lambda one: float(one[1].mean()))
-            said.append(f"Best of the other methods: {self._told(best, first, theirs - ours, name)}")
+            said.append(f"Best of the other methods: {self._compare_text(best, first, theirs - ours, name)}")
         if self.references.queries < FEW_QUERIES:
             said.append(f"Few queries ({self.references.queries}): the size of differences is uncertain.")
         return " ".join(said)
 
-    def _told(self, one: str, other: str, gains: NDArray[np.float64], name: str) -> str:
+    def _compare_text(self, one: str, other: str, gains: NDArray[np.float64], name: str) -> str:
         """A sentence on the gains of one method over another, one per seed."""
         from scipy.special import stdtrit
 
@@ -158,7 +158,7 @@ class Comparison:
         )
 
     def __str__(self) -> str:
-        return f"{text_table.aligned(self.table())}\n{self.notes()}"
+        return f"{text_table.align_columns(self.table())}\n{self.notes()}"
 
     def to_json(self) -> dict[str, Any]:
         """All figures: intervals, and every seed's value."""

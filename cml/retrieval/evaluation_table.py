@@ -62,7 +62,7 @@ def format_table(evaluation: Tabulated, metrics: Sequence[str] | None, *, markdo
         raise UserError(f"No metric {unknown[0]!r} was measured. There are: {', '.join(first)}.")
     columns = [_format_column([row[name] for row in evaluation.rows.values()]) for name in names]
     grid = [["", *names], *([ranker, *cells] for ranker, *cells in zip(evaluation.rows, *columns, strict=True))]
-    table = f"{text_table.markdown(grid)}\n" if markdown else text_table.aligned(grid)
+    table = f"{text_table.markdown(grid)}\n" if markdown else text_table.align_columns(grid)
     return "\n".join([table, *_notes(evaluation, names)])
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pandas
 
 
-def aligned(grid: Sequence[Sequence[str]]) -> str:
+def align_columns(grid: Sequence[Sequence[str]]) -> str:
     """A grid of cells in columns: the first is left-aligned, the others right-aligned."""
     widths = [max(len(line[column]) for line in grid) for column in range(len(grid[0]))]
     lines = (

@@ -80,7 +80,7 @@ class Reproduction:
         return "\n".join([text_table.markdown(self.grid()), "", *(f"- {line}" for line in self.notes), ""])
 
     def __str__(self) -> str:
-        return "\n".join([text_table.aligned(self.grid()), *self.notes])
+        return "\n".join([text_table.align_columns(self.grid()), *self.notes])
 
 
 def reproduce(

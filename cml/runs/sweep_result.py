@@ -56,7 +56,7 @@ class SweepResult(Comparison):
         return f"{text_table.markdown(self.trial_table())}\n\n{super().markdown()}"
 
     def __str__(self) -> str:
-        return f"{text_table.aligned(self.trial_table())}\n\n{super().__str__()}"
+        return f"{text_table.align_columns(self.trial_table())}\n\n{super().__str__()}"
 
     def to_json(self) -> dict[str, Any]:
         """All figures, and every trial."""

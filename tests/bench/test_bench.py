@@ -17,7 +17,7 @@ import pytest
 from cml import losses, plugins
 from cml.bench import computing, result, sets, suite, table, track
 from cml.bench.computing import Fitted
-from cml.bench.scores import Ranks, interval, per_query
+from cml.bench.scores import Ranks, interval, score_queries
 from cml.cli import main
 from cml.data.prepared import PreparedDataset
 from cml.errors import DataError, UserError
@@ -156,7 +156,7 @@ def test_the_splits_of_a_suite_are_fixed(tmp_path: Path, monkeypatch: pytest.Mon
     assert suite.SPLITS.keys() == PUBLISHED.keys()
     dataset = PreparedDataset.open(sets.open_set(SET, "tiny").cache.with_name(SET))
     for version, rules in PUBLISHED.items():
-        assert sets.deal(SET, suite.SETS[SET], rules, dataset, tmp_path).split == suite.SPLITS[version][SET]
+        assert sets.deal_items(SET, suite.SETS[SET], rules, dataset, tmp_path).split == suite.SPLITS[version][SET]
     ours = sets.open_set(SET, "tiny").split
     monkeypatch.setitem(suite.SPLITS, "tiny", {SET: "0" * 64})  # type: ignore[arg-type]
     sets.open_set.cache_clear()
@@ -175,11 +175,11 @@ def test_groups_stay_together(tmp_path: Path) -> None:
     (folder / "train" / "metadata.jsonl").write_text(text, "utf-8")
     spec = replace(suite.SETS[SET], group="region")
     rules = replace(suite.SUITES["tiny"], train=2000, validation=2000)
-    dealt = sets.deal(SET, spec, rules, PreparedDataset.open(folder), tmp_path)
+    dealt = sets.deal_items(SET, spec, rules, PreparedDataset.open(folder), tmp_path)
     region = {one["item_id"]: one["region"] for one in grouped}
     sides = [{region[item] for item in part.item_ids} for part in (dealt.train, dealt.validation)]
     assert not sides[0] & sides[1]
-    assert dealt.split != sets.deal(SET, spec, suite.SUITES["tiny"], PreparedDataset.open(folder), tmp_path).split
+    assert dealt.split != sets.deal_items(SET, spec, suite.SUITES["tiny"], PreparedDataset.open(folder), tmp_path).split
 
 
 def test_a_killed_run_keeps_its_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,7 +218,7 @@ def test_a_loss_that_does_not_suit_the_labels_is_a_result_too(tmp_path: Path) ->
     found = result.check(at(tmp_path, "log-ratio"))
     assert "all equal" in found.failed
     assert not at(tmp_path, "log-ratio").with_suffix(".npz").exists()
-    assert table.board(tmp_path, "tiny").grid()[-2][1] == "failed"
+    assert table.read_board(tmp_path, "tiny").grid()[-2][1] == "failed"
 
 
 def test_whole_networks_are_track_b(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,7 +258,7 @@ def test_an_embedding_made_elsewhere_is_scored(tmp_path: Path, capsys: pytest.Ca
     given += ["--name", "mine", "--pretraining", "none", "--version", "tiny", "--out", str(tmp_path / "results")]
     assert main(given) == 0
     result.check(Path(capsys.readouterr().out.strip()))
-    assert "trials" not in table.board(tmp_path / "results", "tiny", "C").notes()
+    assert "trials" not in table.read_board(tmp_path / "results", "tiny", "C").notes()
     (tmp_path / "ids.txt").write_text("\n".join(["other", *ids[1:]]), "utf-8")
     assert main(given) == 2
     assert "lacks 1 of the test items" in (said := capsys.readouterr().err)
@@ -283,7 +283,7 @@ def test_a_folder_of_embeddings_is_shown_beside_the_methods(
     assert main([*given, "--version", "tiny", "--out", str(results)]) == 0
     said = capsys.readouterr()
     assert "already prepared" not in said.err
-    board = table.board(results, "tiny", TRACK)
+    board = table.read_board(results, "tiny", TRACK)
     assert "mine (C)" in board.order
     assert "mine (C)" not in board.ranks
     assert all(method != "mine (C)" for method, _ in board.best)
@@ -507,7 +507,7 @@ def _board(scores: np.ndarray) -> table.Board:
             found.append(
                 result.Result(*texts, {}, "", "", {}, "", [], None, {"run": 1.0}, 1, "", kept, values.tolist())
             )
-    return table.of_results("tiny", "A-x", found)
+    return table.build_board("tiny", "A-x", found)
 
 
 def test_ranks_borda_and_the_critical_difference_follow_their_definitions(tmp_path: Path) -> None:
@@ -525,14 +525,14 @@ def test_ranks_borda_and_the_critical_difference_follow_their_definitions(tmp_pa
 def test_scores_from_ranks_are_those_of_slow_definitions() -> None:
     rng = np.random.default_rng(0)
     distances = rng.random((3, 60)).astype(np.float32)
-    ranks = Ranks.of([lambda rows: distances[rows] + 0.3 * rng.random((3, 60))], 3, 60)
-    found = per_query(ranks, distances)
+    ranks = Ranks.from_rankers([lambda rows: distances[rows] + 0.3 * rng.random((3, 60))], 3, 60)
+    found = score_queries(ranks, distances)
     chance, best = distances.mean(axis=1), np.sort(distances, axis=1)[:, :10].mean(axis=1)
     ours = np.array([row[top[:10]].mean() for row, top in zip(distances, ranks.top[0].astype(int), strict=True)])
     np.testing.assert_allclose(found["score"][0].mean(), 1 - (ours - best).mean() / (chance - best).mean(), rtol=1e-5)
     assert found["worst"].shape == (1, 3)
     assert np.isfinite(found["worst"]).sum() == 1
-    oracle = per_query(Ranks.of([distances.__getitem__], 3, 60), distances)
+    oracle = score_queries(Ranks.from_rankers([distances.__getitem__], 3, 60), distances)
     for name in ("score", "ndcg", "spearman"):
         np.testing.assert_allclose(oracle[name].mean(), 1, rtol=1e-6)
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from scipy.stats import spearmanr
 
-from cml.bench.computing import tried
+from cml.bench.computing import run_trials
 from cml.bench.sets import open_set
 from cml.bench.suite import METHODS, SUITES
 from cml.runs.search_space import with_settings
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     base = method.options(suite.config("B"), data.vectors)
     whole = [with_settings(base, method.settings(number, "B")) for number in range(given.trials)]
     short, full = (
-        np.array([one.score if one.score is not None else -np.inf for one in tried(data, "B", configs)])
+        np.array([one.score if one.score is not None else -np.inf for one in run_trials(data, "B", configs)])
         for configs in ([suite.trial("B", one) for one in whole], whole)
     )
     chosen = full[int(short.argmax())]

@@ -24,11 +24,11 @@ from PIL import Image, ImageFont
 
 from cml.errors import UserError
 from cml.export.search_page import SearchPicture, write_search_page
-from cml.reporting.curves import smoothed, write_curves
+from cml.reporting.curves import compute_moving_mean, write_curves
 from cml.reporting.drawing import LEFT, RIGHT, contact_sheet, draw_gauge, draw_regions, draw_skeleton, draw_text, flat
 from cml.reporting.metric_curves import Panel, write_metric_curves
 from cml.reporting.retrieval_report import Picture, ReportRow, write_retrieval_page
-from cml.reporting.sheet import wrapped, write_sheet
+from cml.reporting.sheet import wrap_text, write_sheet
 from cml.reporting.visible_text import visible_text
 
 HOSTILE = [
@@ -577,7 +577,7 @@ def test_unusable_metrics_are_refused(tmp_path: Path, records: list[dict[str, fl
     st.integers(1, 50),
 )
 def test_smoothing_against_plain_loops(values: list[float], window: int) -> None:
-    fast = smoothed(np.array(values), window)
+    fast = compute_moving_mean(np.array(values), window)
     for at in range(len(values)):
         near = [v for v in values[max(0, at - window // 2) : at + window // 2 + 1] if math.isfinite(v)]
         slow = sum(near) / len(near) if near else math.nan
@@ -754,10 +754,10 @@ def test_unusable_sheets_are_refused(tmp_path: Path) -> None:
 def test_wrapped_lines_fit_and_lose_nothing(text: str, width: int) -> None:
     font = ImageFont.load_default(10)
     assert isinstance(font, ImageFont.FreeTypeFont)
-    lines = wrapped(text, width, font, 1000)
+    lines = wrap_text(text, width, font, 1000)
     assert "".join(lines).replace(" ", "") == "".join(text.split())
     assert all(font.getlength(line) <= width or len(line) == 1 for line in lines)
-    few = wrapped(text, width, font, 2)
+    few = wrap_text(text, width, font, 2)
     assert len(few) == min(2, len(lines))
     assert all(font.getlength(line) <= width or len(line) <= 2 for line in few)
     assert few == lines or len(lines) > 2

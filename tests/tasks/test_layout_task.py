@@ -33,7 +33,7 @@ from cml.distances.dataset_labels import encode
 from cml.distances.layout.distance import Layout
 from cml.errors import DataError, UserError
 from cml.registry import Choice
-from cml.reporting.sheet import with_legend
+from cml.reporting.sheet import add_legend
 from cml.runs.trained_run import TrainedRun
 from cml.sampling.random import RandomSampler
 from cml.tasks.layout import TASK, describe, draw, label_distance, legend, mirror, surfaces
@@ -248,7 +248,7 @@ def test_drawing_tints_the_surfaces_and_names_their_colours(tmp_path: Path) -> N
     assert pixels[150, 100].tolist() == [255, 255, 255]  # a border
     named = legend(info())  # of all surfaces, though this mask has not all
     assert (named["front"], named["floor"]) == ("#f0e442", "#009e73")
-    strip = np.asarray(with_legend(drawn, named))[200:]
+    strip = np.asarray(add_legend(drawn, named))[200:]
     assert len(strip) > 8
     for colour in ((0xF0, 0xE4, 0x42), (0x00, 0x9E, 0x73)):
         assert (strip == colour).all(axis=2).sum() > 10
@@ -262,11 +262,11 @@ def test_description_says_the_shares(tmp_path: Path) -> None:
 def test_legend_fits_and_keeps_the_picture() -> None:
     image = Image.new("RGB", (96, 40), "#123456")
     words = {"front": "#ff0000", "a much longer word than fits": "#00ff00", "floor": "#0000ff"}
-    framed = with_legend(image, words)
+    framed = add_legend(image, words)
     assert framed.width == 96
     assert np.array_equal(np.asarray(framed)[:40], np.asarray(image))
     assert (np.asarray(framed)[40:] == (255, 0, 0)).all(axis=2).any()
-    assert with_legend(image, {}).size == image.size
+    assert add_legend(image, {}).size == image.size
 
 
 # ---- masks
