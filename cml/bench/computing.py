@@ -45,7 +45,17 @@ class Fitted(NamedTuple):
 
 
 def fit(track: str, data: BenchSet, configs: Sequence[TrainConfig], kept: Path | None = None) -> list[Fitted]:
-    """Train with each of the options, which share seed, size and batches; ``kept`` is the state of killed heads."""
+    """Train with each of some options, which share seed, steps and batches.
+
+    Args:
+        track: "A" trains linear heads on frozen features, all at once; "B" trains whole networks, one after the other.
+        data: The set whose training items are used.
+        configs: The options.
+        kept: File of the state of the heads, which resumes them after the process was killed; None keeps no state.
+
+    Returns:
+        What each of the options has trained.
+    """
     if track == "B":
         return [_network(data, config) for config in configs]
     from cml.bench.heads import Head, train_heads
@@ -58,12 +68,12 @@ def fit(track: str, data: BenchSet, configs: Sequence[TrainConfig], kept: Path |
 
 
 def fit_nothing(data: BenchSet, config: TrainConfig) -> Fitted:
-    """The features as they are."""
+    """Take the frozen features as the embedding, without training."""
     return Fitted(functools.partial(compute_features, config))
 
 
 def fit_label_mds(data: BenchSet, config: TrainConfig) -> Fitted:
-    """Classical scaling of the training labels' distances (Torgerson, 1952), and ridge regression of it on features."""
+    """Scale the label distances of training items (classical MDS, Torgerson, 1952), and regress it on the features."""
     from sklearn.linear_model import RidgeCV
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -131,7 +141,17 @@ class LocalComputing:
     def call_each(
         self, data: BenchSet, call: Callable[..., R], arguments: Sequence[tuple[Any, ...]], parts: str
     ) -> Iterator[tuple[int, R]]:
-        """Make a named call with each of some arguments; ``parts`` may be of plugins. Yields results as they come."""
+        """Call a function with each of some arguments.
+
+        Args:
+            data: The set, which is the first argument of each call.
+            call: The function, which a worker can import by its name.
+            arguments: The further arguments, one tuple per call.
+            parts: The loss and the backbone, as text, which may come from plugins.
+
+        Yields:
+            The number of a call and its result, in the order in which they finish.
+        """
         for number, some in enumerate(arguments):
             yield number, call(data, *some)
 
@@ -153,7 +173,17 @@ class DaskComputing(LocalComputing):
     def call_each(
         self, data: BenchSet, call: Callable[..., R], arguments: Sequence[tuple[Any, ...]], parts: str
     ) -> Iterator[tuple[int, R]]:
-        """Send the calls to workers."""
+        """Send the calls to workers; see ``LocalComputing.call_each``.
+
+        Args:
+            data: The set.
+            call: The function.
+            arguments: The further arguments, one tuple per call.
+            parts: The loss and the backbone, as text.
+
+        Yields:
+            The number of a call and its result, in the order in which they finish.
+        """
         recipe = data.name, self._version, data.split, parts, plugins.sources(), plugins.required_plugins(parts)
         calls = [(_in_worker, recipe, call, some) for some in arguments]
         yield from self._workers.each(calls, lambda number: f"A run of {parts} on {data.name}")
@@ -175,7 +205,17 @@ class DaskComputing(LocalComputing):
 def run_trials(
     data: BenchSet, track: str, configs: Sequence[TrainConfig], kept: Path | None = None
 ) -> list[ScoredTrial]:
-    """Train with each of the options of trials, and score them on the validation items."""
+    """Train with each of the options of trials, and score them on the validation items.
+
+    Args:
+        data: The set.
+        track: "A" or "B".
+        configs: The options, one per trial.
+        kept: File of the state of the heads; None keeps no state.
+
+    Returns:
+        The score, the seconds and the failure of each trial.
+    """
     done = []
     for one in fit(track, data, configs, kept):
         score = None if one.failed else score_validation(one.embed(data.validation), data.validation_distances)
@@ -184,7 +224,21 @@ def run_trials(
 
 
 def run_final(data: BenchSet, track: str, config: TrainConfig, trials: int, wanted: int) -> Final:
-    """Train with the chosen options, and rank the test items; an error if trials are missing."""
+    """Train with the chosen options, and rank the test items.
+
+    Args:
+        data: The set.
+        track: "A" or "B".
+        config: The options, with the seed of this run.
+        trials: Number of trials that are done.
+        wanted: Number of trials that the suite asks for.
+
+    Returns:
+        The final run.
+
+    Raises:
+        UserError: trials are missing.
+    """
     query, gallery = data.test(trials, wanted)
     (one,) = fit(track, data, [config])
     ranks = None
@@ -203,7 +257,21 @@ def build_result(
     finals: Sequence[Final],
     trials: Sequence[BenchTrial] = (),
 ) -> Result:
-    """The result of final runs and their trials, as yet without scores."""
+    """Build the result of final runs and their trials, still without scores.
+
+    Args:
+        data: The set.
+        version: Version of the suite.
+        track: The track, with its backbone.
+        method: Name of the method.
+        pretraining: The data on which the network was trained before.
+        config: The options of the final runs, as JSON holds them.
+        finals: The final runs.
+        trials: The trials.
+
+    Returns:
+        The result.
+    """
     seconds = sum(one.seconds for one in finals) / max(len(finals), 1)
     return Result(
         suite=version,

@@ -39,7 +39,19 @@ legend { float: left; color: var(--quiet); padding: 0; margin-right: 8px; }
 
 
 def write_leaderboard(results: Path, page: Path, queries: int = 0) -> list[str]:
-    """Write the page of all versions and tracks, with retrieval reports of some queries; says which sets lack one."""
+    """Write the page of all versions and tracks, with a retrieval report for each set.
+
+    Args:
+        results: Folder of the results.
+        page: The page; the retrieval reports are written into a folder beside it.
+        queries: Number of test queries in each retrieval report; 0 writes no reports.
+
+    Returns:
+        A sentence for each set without a retrieval report, which says why.
+
+    Raises:
+        UserError: the number of queries is negative, or there are no results.
+    """
     if queries < 0:
         raise UserError(f"A retrieval report shows 0 queries or more. Got {queries}.")
     kinds = sorted({(found.suite, found.track) for found in map(read_result, results_in(results))})

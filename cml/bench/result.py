@@ -90,12 +90,33 @@ def choose(trials: Sequence[BenchTrial]) -> BenchTrial | None:
 
 
 def result_path(out: Path, version: str, name: str, track: str, method: str) -> Path:
-    """Where the JSON file of a result lies."""
+    """Return the path of the JSON file of a result.
+
+    Args:
+        out: Folder of the results.
+        version: Version of the suite.
+        name: Name of the set.
+        track: The track, with its backbone.
+        method: Name of the method.
+
+    Returns:
+        The path; the ranks are beside it, with the suffix ``.npz``.
+    """
     return out / version / name / track / f"{quote(method, safe='(),= ')}.json"
 
 
 def write_result(path: Path, result: Result, ranks: Ranks | None, data: BenchSet) -> Result:
-    """Write ranks, then the result with the scores that follow from them."""
+    """Write the ranks of a result, then the result with the scores that follow from them.
+
+    Args:
+        path: File of the result.
+        result: The result, without scores.
+        ranks: The ranks of its final runs; None if they failed.
+        data: The set, whose label distances score the ranks.
+
+    Returns:
+        The result with its scores.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     if ranks is not None:
         with atomic_file(path.with_suffix(".npz")) as temporary:

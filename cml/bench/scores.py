@@ -36,7 +36,16 @@ class Ranks:
 
     @classmethod
     def from_rankers(cls, runs: list[Ranker], queries: int, gallery: int) -> Self:
-        """Rank the gallery by each of the rankers; equal scores in random order."""
+        """Rank the gallery by each of the rankers, equal scores in random order.
+
+        Args:
+            runs: S rankers, one per final run.
+            queries: Q.
+            gallery: G.
+
+        Returns:
+            The ranks of the S runs.
+        """
         blocks, probes = [ranker(slice(0, queries)) for ranker in runs], min(PROBES, gallery)
         top = [rank_columns(block, depth(gallery))[0] for block in blocks]
         probe = [rank_columns(np.ascontiguousarray(block[:, :probes]), probes)[0] for block in blocks]

@@ -117,7 +117,18 @@ def open_set(name: str, version: str) -> BenchSet:
 
 
 def deal_items(name: str, spec: SetSpec, suite: Suite, dataset: PreparedDataset, cache: Path) -> BenchSet:
-    """Deal the items of a prepared dataset to the parts of a suite."""
+    """Deal the items of a prepared dataset to the parts of a suite.
+
+    Args:
+        name: Name of the set, which is part of the digest of the split.
+        spec: The set's entry in the suite.
+        suite: The suite, which limits the size of each part.
+        dataset: The prepared dataset.
+        cache: Folder of the label distances.
+
+    Returns:
+        The set with its parts.
+    """
     task = tasks.get(dataset.info.task)
     text = task.label_distance(task.recipe, dataset.info)
     distance = distances.as_label_distance(text).fit(dataset.split("train").labels)

@@ -22,7 +22,20 @@ from cml.storage.npy import map_array
 
 
 def submit(results: Path, into: Path, methods: Collection[str] = ()) -> str:
-    """Check results, of all methods if none is named, and copy them to a checkout; returns the pull request's text."""
+    """Check results and copy them to a checkout of the project.
+
+    Args:
+        results: Folder of the results.
+        into: Folder of results in the checkout. Plugins are copied to its folder ``plugins``.
+        methods: Names of the methods; none takes all.
+
+    Returns:
+        The text of the pull request.
+
+    Raises:
+        UserError: there are no such results, they are of a small version, or another file is in their place.
+        DataError: a result does not follow from its ranks, or breaks the rules.
+    """
     paths = [path for path in results_in(results) if not methods or read_result(path).method in methods]
     if not paths:
         raise UserError(f"There are no results of {', '.join(methods)} in {results}.")
@@ -58,8 +71,21 @@ def score_embedding(
 ) -> Path:
     """Score an embedding of a set's test images that was made elsewhere: track C, without training.
 
-    ``embeddings`` is a folder that ``cml embed`` wrote, or a ``.npy`` of (N, D) floating point with the item ids of its
-    rows in the lines of ``ids``; items that are not asked for are left out. Returns the file of the result.
+    Args:
+        embeddings: Folder that ``cml embed`` wrote, or a ``.npy`` file of (N, D) floating-point numbers.
+        ids: For a ``.npy`` file: a text file with its N item ids, one per line. Items that are not needed are ignored.
+        name: Name of the set.
+        method: Name of the method in the tables.
+        pretraining: The data on which the network was trained.
+        version: Version of the suite.
+        out: Folder of the results.
+
+    Returns:
+        The file of the result.
+
+    Raises:
+        UserError: the name has other characters than allowed, or a test item has no embedding.
+        DataError: the file does not hold (N, D) floating-point numbers for N ids.
     """
     if not NAME.fullmatch(method):
         raise UserError(f"A method's name has letters, digits, '_', '-' and '.' alone. Got {method!r}.")

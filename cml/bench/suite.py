@@ -228,7 +228,19 @@ def method(name: str) -> Method | None:
 
 
 def look_up(kind: str, name: str, there: Mapping[str, T]) -> T:
-    """What a table has under a name."""
+    """Return the entry of a table that has a name.
+
+    Args:
+        kind: Kind of entry, for the message: "set" or "suite".
+        name: The name.
+        there: The table.
+
+    Returns:
+        The entry.
+
+    Raises:
+        UserError: the table has no such name.
+    """
     if name not in there:
         raise UserError(f"Unknown {kind} {name!r}.{did_you_mean(name, there)} Known: {', '.join(there)}.")
     return there[name]

@@ -183,7 +183,19 @@ def score_of(found: Result) -> float:
 
 
 def read_board(out: Path, version: str = "", track: str = "") -> Board:
-    """The results of a version, by default the latest, and a track, or its letter, beside those of track C."""
+    """Read the results of one version and track, with those of track C beside them.
+
+    Args:
+        out: Folder of the results.
+        version: Version of the suite; "" takes the latest that has results.
+        track: The track with its backbone, or its letter; "" takes the first.
+
+    Returns:
+        The board.
+
+    Raises:
+        UserError: there are no such results.
+    """
     found = [read_result(path) for path in results_in(out)]
     version = version or next(name for name in SUITES if any(one.suite == name for one in found))
     found = [one for one in found if one.suite == version]
@@ -196,7 +208,16 @@ def read_board(out: Path, version: str = "", track: str = "") -> Board:
 
 
 def build_board(version: str, track: str, found: list[Result]) -> Board:
-    """The board of some results of one version and track."""
+    """Build the board of some results of one version and track: ranks, tests and best methods.
+
+    Args:
+        version: Version of the suite.
+        track: The track, with its backbone.
+        found: The results, those of track C among them.
+
+    Returns:
+        The board.
+    """
     sets = [name for name in SETS if any(one.set == name and one.track == track for one in found)]
     results: dict[str, dict[str, Result]] = {}
     for one in found:

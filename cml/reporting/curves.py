@@ -33,9 +33,18 @@ def write_curves(
     validation: str = "validation",
     validation_label: str = "validation",
 ) -> None:
-    """Draw the loss of a run as PNG, raw and smoothed, and below it the validation metric where there is one.
+    """Draw the loss of a run as PNG, raw and smoothed, and below it the validation metric if it was measured.
 
-    ``metrics`` are records with ``step`` and an entry named ``loss`` or ``validation``; the last of a step counts.
+    Args:
+        path: The file.
+        metrics: Records with ``step`` and an entry named ``loss`` or ``validation``; the last record of a step counts.
+        title: Title of the figure.
+        loss: Name of the loss in the records.
+        validation: Name of the validation metric in the records.
+        validation_label: Label of the axis of the validation metric.
+
+    Raises:
+        UserError: no record holds a finite value.
     """
     steps, losses = _series(metrics, loss)
     marks, values = _series(metrics, validation)
@@ -113,7 +122,18 @@ def _draw_loss(axis: Axes, steps: Float64, losses: Float64) -> None:
 def write_histogram(
     path: Path, distances: NDArray[np.float32], *, unit: str, quantiles: Mapping[float, float], title: str = ""
 ) -> None:
-    """Draw label distances, infinite ones in the title alone, and mark ``quantiles``, share to distance."""
+    """Draw the distribution of label distances, on a linear and on a logarithmic axis.
+
+    Args:
+        path: The file.
+        distances: (P,) label distances. The title counts infinite ones, which are not drawn.
+        unit: Unit of the label distances.
+        quantiles: Share of the pairs (0..1) to the distance that is marked with it.
+        title: Beginning of the title.
+
+    Raises:
+        UserError: no label distance is above 0 and finite.
+    """
     from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
     positive = distances[np.isfinite(distances) & (distances > 0)].astype(np.float64)

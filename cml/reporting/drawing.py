@@ -45,10 +45,20 @@ class Canvas:
 def draw_skeleton(
     image: Image.Image, points: ArrayLike, limbs: Sequence[tuple[int, int]], *, left: Some = (), right: Some = ()
 ) -> Image.Image:
-    """Draw the visible joints and the limbs between them, which are pairs of joints.
+    """Draw the visible joints of a person and the limbs between them.
 
-    ``points`` (J, 3) are x and y in pixels of ``image``, and a number above 0 if the joint is visible. Joints of the
-    person's ``left`` and ``right`` side have a colour each, and so have their limbs.
+    Args:
+        image: The picture, which is not changed.
+        points: (J, 3) x and y in pixels of ``image``, and a number above 0 if the joint is visible.
+        limbs: Pairs of joints, as row numbers of ``points``.
+        left: Joints of the person's left side, which have a colour of their own, as have the limbs between them.
+        right: Joints of the person's right side.
+
+    Returns:
+        A new picture, enlarged if it is small.
+
+    Raises:
+        UserError: the points have another shape, or a limb names a joint that does not exist.
     """
     joints = np.asarray(points, np.float64)
     if joints.ndim != 2 or joints.shape[1] != 3:
@@ -80,7 +90,21 @@ def draw_skeleton(
 def draw_regions(
     image: Image.Image, mask: ArrayLike, *, colors: Mapping[int, str] = {}, ignore: Some = (), tint: float = 0.25
 ) -> Image.Image:
-    """Tint the regions of a mask (H, W) of ids, of any size, but those to ``ignore``, and draw their borders."""
+    """Tint the regions of a mask and draw their borders.
+
+    Args:
+        image: The picture, which is not changed.
+        mask: (H, W) integer ids of the regions, of any size; it is scaled to the picture.
+        colors: Id to colour; others take a fixed colour by their id.
+        ignore: Ids of regions that are not tinted.
+        tint: Opacity of the colour, 0..1.
+
+    Returns:
+        A new picture, enlarged if it is small.
+
+    Raises:
+        UserError: the mask does not hold integers of shape (H, W).
+    """
     from scipy.ndimage import binary_dilation
 
     ids = np.asarray(mask)
@@ -107,7 +131,21 @@ def draw_regions(
 
 
 def draw_gauge(image: Image.Image, value: float, low: float, high: float, *, text: str | None = None) -> Image.Image:
-    """Draw a number as a bar from 0, or else from ``low``, on a scale along the lower edge, and its ``text``."""
+    """Draw a number as a bar on a scale along the lower edge.
+
+    Args:
+        image: The picture, which is not changed.
+        value: The number.
+        low: Lower end of the scale. If it is negative, the bar starts at 0, otherwise at ``low``.
+        high: Upper end of the scale.
+        text: Text beside the bar; None writes the number.
+
+    Returns:
+        A new picture, enlarged if it is small.
+
+    Raises:
+        UserError: the numbers are not finite, or ``low`` is not below ``high``.
+    """
     if not (math.isfinite(value) and math.isfinite(high - low) and low < high):
         raise UserError(f"A gauge needs finite numbers with low < high. Got {value}, {low}, {high} instead.")
     signed = low < 0
@@ -149,7 +187,19 @@ def draw_text(image: Image.Image, text: str) -> Image.Image:
 
 
 def contact_sheet(images: Sequence[Image.Image], columns: int, *, gap: int = 4) -> Image.Image:
-    """Lay images out in rows; every cell has the size of the largest image, and smaller ones are centred."""
+    """Lay images out in rows, in cells of the size of the largest image, smaller images centred.
+
+    Args:
+        images: The images, in reading order.
+        columns: Images per row.
+        gap: Pixels between two cells.
+
+    Returns:
+        The sheet.
+
+    Raises:
+        UserError: there is no image or no column.
+    """
     if not images or columns < 1:
         raise UserError(f"A contact sheet needs an image and a column. Got {len(images)} images, {columns} columns.")
     columns = min(columns, len(images))

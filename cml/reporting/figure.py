@@ -23,7 +23,16 @@ QUIET, INK = "#6b6760", "#1d1c1a"
 
 
 def new_figure(width: float, height: float, *, dots: int = DOTS) -> Figure:
-    """An empty figure of ``width`` x ``height`` inches."""
+    """Create an empty figure.
+
+    Args:
+        width: Inches.
+        height: Inches.
+        dots: Resolution in dots per inch.
+
+    Returns:
+        The figure.
+    """
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), dpi=dots, facecolor="white", layout="constrained")
@@ -48,8 +57,8 @@ def save_figure(figure: Figure, path: Path) -> None:
     kind = path.suffix[1:]
     dated = {"png": "Software", "svg": "Date", "pdf": "CreationDate"}[kind]
     with atomic_file(path) as temporary, any_script(), rc_context({"svg.hashsalt": "cml", "pdf.fonttype": 42}):
-        options: dict[str, Any] = {"format": kind, "metadata": {dated: None}}
-        FigureCanvasAgg(figure).figure.savefig(temporary, **options)
+        metadata: Any = {dated: None}  # matplotlib's own type leaves out None, which removes an entry
+        FigureCanvasAgg(figure).figure.savefig(temporary, format=kind, metadata=metadata)
 
 
 @contextlib.contextmanager

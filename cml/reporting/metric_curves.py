@@ -53,9 +53,18 @@ class Panel:
 def write_metric_curves(
     path: Path, panels: Sequence[Panel], *, quiet: Collection[str] = ("oracle", "random"), title: str = ""
 ) -> None:
-    """Draw metrics side by side, one line per method; bars are the intervals of the methods that are not ``quiet``.
+    """Draw metrics side by side, one line per method, with the intervals as bars.
 
     An SVG and a PDF for papers are written next to the PNG, with panels of 3.4 inches (a column) and 8 point letters.
+
+    Args:
+        path: The PNG.
+        panels: The metrics, from left to right.
+        quiet: Names of reference methods, which are drawn in grey and without bars.
+        title: Title of the figure.
+
+    Raises:
+        UserError: there is no panel, a panel has no method, or there is no finite value.
     """
     if not panels:
         raise UserError("There is nothing to draw: no panel was given.")
@@ -93,7 +102,8 @@ def _figure(
         for axis, panel in zip(axes, panels, strict=True):
             drawn |= _draw(axis, panel, styles, [method for method in loud if method in panel.curves])
         methods = [method for method in methods if method in drawn]
-        figure.suptitle(visible_text(title), x=0.01, ha="left", fontsize=11, parse_math=False) if title else None
+        if title:
+            figure.suptitle(visible_text(title), x=0.01, ha="left", fontsize=11, parse_math=False)
         from matplotlib.lines import Line2D
 
         handles = [Line2D([], [], **styles[method]) for method in methods]

@@ -57,11 +57,23 @@ def write_retrieval_page(
     baseline: str = "the baseline",
     seed: int = 0,
 ) -> None:
-    """Write the page. It opens in a random order, by ``seed``; the reader can sort it by median, worst, best or gain.
+    """Write the page. The reader can sort the queries by median, worst, best or gain.
 
-    Below the ``title`` stand the lines of ``summary`` and a ``table``, whose first row and column are headings. A
-    picture is at most ``thumbnail`` CSS pixels wide and high until it is clicked. ``legend`` is a word to its colour,
-    ``measure`` what the rows' score is in a few words, and ``baseline`` the method over which their gain is.
+    Args:
+        path: The page.
+        rows: The queries with their results.
+        title: Title of the page.
+        unit: Unit of the label distances.
+        summary: Lines below the title.
+        table: Cells of a table below the summary; the first row and column are headings.
+        legend: Word to its colour.
+        thumbnail: Largest side of a picture in CSS pixels until it is clicked.
+        measure: Name of the rows' score, in a few words.
+        baseline: Name of the method over which the gain of the rows is.
+        seed: Seed of the random order in which the page opens.
+
+    Raises:
+        UserError: there is no row, the rows have different methods, or a size is out of range.
     """
     _check(rows, table, thumbnail)
     legend = legend or {}

@@ -28,7 +28,18 @@ _SMALLEST_TEXT = 7.0  # pixels
 def write_sheet(
     path: Path, rows: Sequence[ReportRow], *, unit: str, side: int = 144, legend: Mapping[str, str] | None = None
 ) -> None:
-    """Write the sheet as PNG, a picture's longer side ``side`` pixels; ``legend`` is as for ``add_legend``."""
+    """Write the sheet as PNG.
+
+    Args:
+        path: The file.
+        rows: The queries with their results, all by the same methods.
+        unit: Unit of the label distances.
+        side: Longer side of a picture in pixels.
+        legend: Word to its colour, drawn in a strip at the lower edge; None draws no strip.
+
+    Raises:
+        UserError: there is no row or no method, or the rows have different methods.
+    """
     methods = list(rows[0].retrieved) if rows else []
     if not methods or any(set(row.retrieved) != set(methods) for row in rows):
         raise UserError("A sheet needs a row, and one or more methods that are the same in all rows.")
@@ -101,7 +112,17 @@ class _Sheet:
 
 
 def wrap_text(text: str, width: float, font: FreeTypeFont, most: int) -> list[str]:
-    """``text`` in ``most`` lines of at most ``width`` pixels, too wide words broken, then an ellipsis."""
+    """Break a text into lines. Words that are too wide are broken, and a text that is too long ends in an ellipsis.
+
+    Args:
+        text: The text.
+        width: Largest width of a line in pixels.
+        font: The font.
+        most: Largest number of lines.
+
+    Returns:
+        The lines.
+    """
     lines: list[str] = []
     left = text.split()
     while left and len(lines) < most:
@@ -128,7 +149,16 @@ def _cut(text: str, width: float, font: FreeTypeFont) -> str:
 
 
 def add_legend(image: Image.Image, colors: Mapping[str, str], largest: float | None = None) -> Image.Image:
-    """The picture with a strip below it of each word in ``colors`` and its colour, ``largest`` pixels high at most."""
+    """Add a strip below a picture, with a patch of colour for each word of a legend.
+
+    Args:
+        image: The picture, which is not changed.
+        colors: Word to its colour.
+        largest: Largest size of the letters in pixels; None takes a share of the picture's longer side.
+
+    Returns:
+        A new picture.
+    """
     words = {visible_text(word, 24): color for word, color in colors.items()}
     if not words:
         return flat(image)

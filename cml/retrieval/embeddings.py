@@ -137,7 +137,20 @@ def evaluate_by_label_kind(
 
 
 def usable_recall_ks(distance: LabelDistance, ks: Sequence[int], gallery: int, within: float = 0.0) -> tuple[int, ...]:
-    """The K of Recall@K, by default the usual, that tell in such a gallery; none where no label is relevant."""
+    """Choose the K of Recall@K that can distinguish rankings of a gallery.
+
+    Args:
+        distance: The label distance.
+        ks: The K that the user or the dataset asks for; none takes the usual ones.
+        gallery: Number of items that a query ranks.
+        within: Label distance up to which an item is relevant; 0 for classes.
+
+    Returns:
+        The K; none if no item is relevant by class or by label distance.
+
+    Raises:
+        UserError: ``within`` was given for class labels.
+    """
     classes = isinstance(distance, Classes)
     if classes and within:
         raise UserError(f"For Recall@K of classes an item must have the query's: leave recall_within={within} out.")

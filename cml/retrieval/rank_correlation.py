@@ -1,4 +1,8 @@
-"""Kendall's tau-b, Spearman's rho and H-AP of whole rankings, ties as SciPy's; it imports numba: import it late."""
+"""Kendall's tau-b, Spearman's rho and H-AP of whole rankings, ties as SciPy's; it imports numba: import it late.
+
+The compiled parts are at least 1.3 times as fast as the plain way, NumPy's argsort and SciPy's functions by query:
+``tests/benchmarks/rank_correlation.py`` measures each of them. Most are 3 times as fast or more at 10,000 items.
+"""
 
 from typing import Any
 
@@ -27,12 +31,19 @@ def dense_ranks(label_distances: Floats) -> Int32:
 def rank_correlations(
     scores: Floats, label_ranks: Int32, gains: Float64 | None = None
 ) -> tuple[Float64, Float64, Float64]:
-    """Kendall's tau-b, Spearman's rho and H-AP of each row (R,), O(G log G); NaN where a side is constant.
+    """Compute Kendall's tau-b, Spearman's rho and H-AP of whole rankings in O(G log G), from one sort of the scores.
 
     tau-b = (P - Q) / sqrt((P + Q + T) (P + Q + U)) with P concordant and Q discordant pairs, T and U pairs tied in one
-    side only (Kendall, Rank Correlation Methods, 1945); rho = Pearson's correlation of the average ranks; H-AP as
-    ``cml.retrieval.metrics.compute_h_ap`` says, NaN without ``gains`` (R, G), which fall with the label rank. Rank -1
-    is left out.
+    side only (Kendall, Rank Correlation Methods, 1945). rho is Pearson's correlation of the average ranks. H-AP is
+    defined in ``cml.retrieval.metrics.compute_h_ap``.
+
+    Args:
+        scores: (R, G) by which the gallery is ranked, rising.
+        label_ranks: (R, G) dense ranks of the label distances, from ``dense_ranks``; -1 leaves an item out.
+        gains: (R, G) gains of H-AP, which fall with the label rank; None leaves H-AP out.
+
+    Returns:
+        tau-b, rho and H-AP, (R,) float64 each; NaN where a side is constant, and H-AP without ``gains``.
     """
     tau, rho, h_ap = np.empty((3, len(scores)))
     _correlate(_bits(scores), label_ranks, np.empty((0, 0)) if gains is None else gains, tau, rho, h_ap)
@@ -44,7 +55,7 @@ def _bits(values: Floats) -> NDArray[np.uint64]:
 
 
 @njit(nogil=True, cache=True)
-def _ordered(bits: Jit) -> Jit:
+def _order_bits(bits: Jit) -> Jit:
     """The bits of a float64 as an unsigned integer of the same order; both zeros are one."""
     if bits == _SIGN:
         return _SIGN
@@ -91,7 +102,7 @@ def _dense_ranks(bits: Jit, finite: Jit, ranks: Jit) -> None:
         size = 0
         for j in range(gallery):
             if finite[r, j]:
-                keys[size], columns[size] = _ordered(bits[r, j]), j
+                keys[size], columns[size] = _order_bits(bits[r, j]), j
                 size += 1
             else:
                 ranks[r, j] = -1
@@ -162,9 +173,9 @@ def _sum_of_precisions(ranked: Jit, ordered: Jit, size: int, highest: int, gain_
         sums[: (highest >> bit) + 2] = 0
         for i in range(size):
             group = ranked[i] >> bit
-            one = group & 1
-            total += items[i, 2 + one] * sums[group ^ 1]
-            sums[group] += items[i, one]
+            bit_value = group & 1
+            total += items[i, 2 + bit_value] * sums[group ^ 1]
+            sums[group] += items[i, bit_value]
         bit += 1
     if highest + 1 == size:  # no two labels are equally far
         return total
@@ -191,7 +202,7 @@ def _correlate(bits: Jit, label_ranks: Jit, gains: Jit, tau: Jit, rho: Jit, h_ap
                 if len(gains) > 0:
                     gain_of[label_ranks[r, j]] = gains[r, j]
                     whole += gains[r, j]
-                keys[size], labels[size] = _ordered(bits[r, j]), label_ranks[r, j]
+                keys[size], labels[size] = _order_bits(bits[r, j]), label_ranks[r, j]
                 highest = max(highest, labels[size])
                 size += 1
         pairs = size * (size - 1) // 2

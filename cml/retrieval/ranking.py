@@ -129,7 +129,16 @@ class Ranking:
 
     @classmethod
     def from_columns(cls, labels: LabelBlock, scores: Floats, columns: Int64) -> Ranking:
-        """The ranking whose first items are ``columns`` (R, depth) of the gallery."""
+        """Build the ranking whose first items are known.
+
+        Args:
+            labels: The label distances of R queries.
+            scores: (R, G) by which the gallery is ranked, rising.
+            columns: (R, depth) positions of the first items in the gallery, in the order retrieved.
+
+        Returns:
+            The ranking.
+        """
         return cls(labels, scores, np.take_along_axis(labels.distances, columns, axis=1))
 
     def gains(self, gain: str, depth: int) -> Float64:

@@ -25,7 +25,21 @@ _UNDERFLOW = float(np.finfo(np.float32).tiny)
 def nearest_embeddings(
     query: Float32, gallery: Sequence[Float32] | Float32, k: int, *, block: int = 8192, threads: int = 2
 ) -> tuple[Float32, Int64]:
-    """Distances and positions (Q, k) of the nearest items of a gallery, or its parts, ties to the lower position."""
+    """Find the k gallery embeddings nearest to each query, exactly; ties go to the lower position.
+
+    Args:
+        query: (Q, D) embeddings.
+        gallery: (G, D) embeddings, or parts of it in order, which may be memory maps.
+        k: Items per query, 1 <= k <= G.
+        block: Gallery items that are read at a time.
+        threads: Number of threads.
+
+    Returns:
+        L2 distances (Q, k), nearest first, and positions (Q, k) in the gallery.
+
+    Raises:
+        UserError: shapes do not fit, a number is out of range, or an embedding is not finite or too large.
+    """
     from cml.retrieval.top_k import keep_nearest
 
     parts = [gallery] if isinstance(gallery, np.ndarray) else list(gallery)
@@ -77,7 +91,16 @@ def nearest_embeddings(
 
 
 def distances_to(query: Float32, gallery: Sequence[Float32], positions: Int64) -> Float32:
-    """L2 distances (Q, k) of queries (Q, D) to the gallery items at ``positions`` (Q, k); infinite where that is -1."""
+    """Compute the L2 distances of queries to some gallery items.
+
+    Args:
+        query: (Q, D) embeddings.
+        gallery: Parts of the (G, D) gallery, in order.
+        positions: (Q, k) positions in the gallery; -1 where there is no item.
+
+    Returns:
+        (Q, k) float32; infinite where the position is -1.
+    """
     points = rows_at(gallery, positions.reshape(-1).clip(min=0)).reshape(*positions.shape, query.shape[1])
     squared = np.square(points.astype(np.float64) - query[:, None]).sum(axis=-1)
     return np.where(positions < 0, np.float32(np.inf), np.sqrt(squared).astype(np.float32))

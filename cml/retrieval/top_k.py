@@ -32,10 +32,16 @@ def top_columns(scores: NDArray[np.floating[Any]], k: int) -> NDArray[np.int64]:
 
 @njit(nogil=True, cache=True)
 def keep_nearest(scores: Jit, slack: Jit, query: Jit, items: Jit, before: int, squared: Jit, positions: Jit) -> None:
-    """Let the items (b, D) of a block into the k nearest of each query (R, D), by float64, ties to the lower position.
+    """Let the items of a block into the k nearest of each query, by float64, ties to the lower position.
 
-    An item at a squared distance d has one of the finite ``scores`` (R, b) of at most d + ``slack`` (R,). ``squared``
-    and ``positions`` (R, k), of which the block's begin at ``before``, are changed: heaps with the farthest in front.
+    Args:
+        scores: (R, b) finite scores. An item at a squared distance d has a score of at most d + ``slack``.
+        slack: (R,) bound of the rounding of the scores.
+        query: (R, D) embeddings.
+        items: (b, D) embeddings of the block.
+        before: Position of the block's first item.
+        squared: (R, k) squared distances of the nearest so far, a heap with the farthest in front; changed in place.
+        positions: (R, k) their positions; changed in place.
     """
     length = scores.shape[1]
     least = np.empty((length + _CHUNK - 1) // _CHUNK, scores.dtype)

@@ -14,7 +14,16 @@ _FALLEN = 0.1  # a training loss below this share of its first values: the train
 
 
 def with_verdict(evaluation: Evaluation, row: str, losses: Sequence[float] = ()) -> Evaluation:
-    """The evaluation with a verdict on one of its rows, the trained embedding's; ``losses`` are those of its steps."""
+    """Return an evaluation with a verdict on one of its rows.
+
+    Args:
+        evaluation: The evaluation.
+        row: The row of the trained embedding.
+        losses: Training losses of its steps, which show overfitting; none if they are unknown.
+
+    Returns:
+        The evaluation with the verdict.
+    """
     name = main_metric(list(evaluation.rows[row]))
     ours = evaluation.rows[row][name]
     better, rest = [], []
@@ -49,7 +58,16 @@ def main_metric(names: Sequence[str]) -> str:
 
 
 def size_verdict(queries: int, others: int, mend: str = "") -> str:
-    """What ``queries``, each searched among ``others`` items, can show, with a ``mend``; "" if they are enough."""
+    """Say that there are too few queries to show small differences.
+
+    Args:
+        queries: Number of queries.
+        others: Number of items among which each is searched.
+        mend: A sentence that says how to get more queries.
+
+    Returns:
+        The verdict; "" if the queries are enough.
+    """
     if queries >= FEW_QUERIES:
         return ""
     return (

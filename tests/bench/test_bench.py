@@ -69,7 +69,7 @@ def results(made: Path, tmp_path: Path) -> Path:
 
 
 def at(out: Path, method: str) -> Path:
-    return result.place(out, "tiny", SET, TRACK, method)
+    return result.result_path(out, "tiny", SET, TRACK, method)
 
 
 def test_results_of_a_run_can_be_trusted(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -230,7 +230,7 @@ def test_whole_networks_are_track_b(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(computing, "fit", fit)
     track.run(plan(tmp_path, "cosent", letter="B"))
-    assert result.check(result.place(tmp_path, "tiny", SET, "B-small-cnn", "cosent")).pretraining == "none"
+    assert result.check(result.result_path(tmp_path, "tiny", SET, "B-small-cnn", "cosent")).pretraining == "none"
     assert steps == [2, 2, 2, 3, 3]  # trials are shorter than final runs
 
 

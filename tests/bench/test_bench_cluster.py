@@ -51,7 +51,9 @@ def test_the_files_are_the_local_ones(workers: Workers, tmp_path: Path, letter: 
     for where, folder in out.items():
         track.run(plan(folder, *methods, letter=letter), where)
     for method in methods:
-        here, there = (result.place(folder, "tiny", SET, f"{letter}-small-cnn", method) for folder in out.values())
+        here, there = (
+            result.result_path(folder, "tiny", SET, f"{letter}-small-cnn", method) for folder in out.values()
+        )
         assert same(result.check(here), result.check(there))
         with np.load(here.with_suffix(".npz")) as ours, np.load(there.with_suffix(".npz")) as theirs:
             for name in ours:
@@ -83,7 +85,7 @@ def test_a_killed_run_keeps_its_trials(workers: Workers, tmp_path: Path, monkeyp
     monkeypatch.setattr(WorkFolder, "record", counted)
     track.run(plan(tmp_path, "cosent", letter="B"), workers.address)
     assert len(again) == 2
-    result.check(result.place(tmp_path, "tiny", SET, "B-small-cnn", "cosent"))
+    result.check(result.result_path(tmp_path, "tiny", SET, "B-small-cnn", "cosent"))
 
 
 def test_a_killed_worker_costs_what_it_had_under_way(
@@ -102,7 +104,7 @@ def test_a_killed_worker_costs_what_it_had_under_way(
     track.run(plan(tmp_path, "cosent", "rkd-distance", letter="B"), workers.address)
     assert len(recorded) == 2 * 3  # of trials that were computed twice, one is recorded
     for method in ("cosent", "rkd-distance"):
-        result.check(result.place(tmp_path, "tiny", SET, "B-small-cnn", method))
+        result.check(result.result_path(tmp_path, "tiny", SET, "B-small-cnn", method))
     workers.workers[0] = workers.start_worker()
 
 

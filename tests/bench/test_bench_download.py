@@ -98,7 +98,7 @@ def test_a_set_is_run_on_real_photographs(
     found = opened(name, raw, monkeypatch, tmp_path)
     assert len(found.train) >= 50
     track.run(replace(plan(tmp_path / "results", "cosent"), sets=[name]))
-    path = result.place(tmp_path / "results", "tiny", name, "A-small-cnn", "cosent")
+    path = result.result_path(tmp_path / "results", "tiny", name, "A-small-cnn", "cosent")
     assert result.check(path).kind == kind
 
 

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlparse
 import pytest
 
 from cml.bench.leaderboard import write_leaderboard
-from cml.bench.table import Board, board, score_of
+from cml.bench.table import Board, read_board, score_of
 
 ROOT = Path(__file__).resolve().parents[2]
 VERSION, TRACKS = "2026.1", ("A-efficientnet-lite0", "B-small-cnn")
@@ -67,7 +67,7 @@ def scores(one: Board, name: str) -> dict[str, float]:
 
 @pytest.mark.parametrize("page", [1400], indirect=True)
 def test_a_set_sorts_the_lines_and_stands_alone(page: Any, results: Path) -> None:  # noqa: ANN401
-    first = board(results, VERSION, TRACKS[0])
+    first = read_board(results, VERSION, TRACKS[0])
     assert methods(page) == first.order
     for name in (first.sets[0], first.sets[-1]):
         choose(page, name)
@@ -83,7 +83,7 @@ def test_a_set_sorts_the_lines_and_stands_alone(page: Any, results: Path) -> Non
 def test_a_track_is_shown_at_a_time(page: Any, results: Path) -> None:  # noqa: ANN401
     for track in (TRACKS[1], TRACKS[0]):
         choose(page, track)
-        shown = board(results, VERSION, track)
+        shown = read_board(results, VERSION, track)
         assert methods(page) == shown.order
         heads = [cell.inner_text() for cell in page.locator(".head span").all() if cell.is_visible()]
         assert heads == ["method", *shown.sets, "mean rank", "Borda", "seconds"]
