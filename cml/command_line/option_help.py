@@ -48,7 +48,7 @@ def help_registry() -> ConstructorRegistry:
 
 def _show_option(option: StructFieldSpec) -> StructFieldSpec:
     """The option, with the help that is shown for it."""
-    kind, *details = _split_annotated(option.type)
+    kind, *details = _unwrap(option.type)
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):  # a group of options
         return dataclasses.replace(option, helptext=_first_paragraph(kind))
     texts = [detail.help for detail in details if getattr(detail, "help", None)]
@@ -58,14 +58,14 @@ def _show_option(option: StructFieldSpec) -> StructFieldSpec:
     is_repeatable = tyro.conf.UseAppendAction in details  # one value each time
     shown = tyro.conf.arg(
         help=None if text is None else _paragraph(text),
-        help_behavior_hint=_default_shown(is_required=_is_missing(option.default)),
-        metavar=metavar if is_repeatable else _values_shown(kind, option.default, metavar),
+        help_behavior_hint=_format_default(is_required=_is_missing(option.default)),
+        metavar=metavar if is_repeatable else _format_values(kind, option.default, metavar),
     )
     shown_type: Any = Annotated[(option.type, shown)]
     return dataclasses.replace(option, type=shown_type)
 
 
-def _split_annotated(kind: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a type
+def _unwrap(kind: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a type
     """A type and what it is annotated with."""
     return (kind.__origin__, *kind.__metadata__) if hasattr(kind, "__metadata__") else (kind,)
 
@@ -85,7 +85,7 @@ def _is_missing(default: object) -> bool:
     return default in (tyro.MISSING, tyro.MISSING_NONPROP)
 
 
-def _default_shown(*, is_required: bool) -> Callable[[str], str]:
+def _format_default(*, is_required: bool) -> Callable[[str], str]:
     """What to write behind the text of an option whose default tyro writes as the argument."""
 
     def show(default: str) -> str:
@@ -93,12 +93,12 @@ def _default_shown(*, is_required: bool) -> Callable[[str], str]:
             return "(required)"
         if default in _EMPTY:
             return ""
-        return f"(default: {_rounded(default)})"
+        return f"(default: {_round(default)})"
 
     return show
 
 
-def _rounded(default: str) -> str:
+def _round(default: str) -> str:
     """A default as text; a number of many digits with few."""
     try:
         number = float(default)
@@ -107,7 +107,7 @@ def _rounded(default: str) -> str:
     return f"{number:.{_DIGITS}g}" if "." in default and len(default) > len("0.00001") else default
 
 
-def _values_shown(kind: Any, default: object, metavar: str | None) -> str | None:  # noqa: ANN401 - a type
+def _format_values(kind: Any, default: object, metavar: str | None) -> str | None:  # noqa: ANN401 - a type
     """The values of an option: ``INT``, ``{a,b}``, ``INT ...``; None where tyro's own form is right."""
     if _is_optional(kind):
         shown = _several(_inner_type(kind), metavar) or metavar or _value_name(_inner_type(kind))

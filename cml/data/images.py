@@ -28,6 +28,8 @@ RESIZING = (
 def read_image(path: Path | bytes, size: Size | None = None) -> UInt8:
     """Read an image file as RGB, upright.
 
+    JPEGs are not decoded in draft mode: at a smaller scale they would differ from images that were already decoded.
+
     Args:
         path: A file or its content.
         size: (height, width) in pixels to resize to, by ``resize_image``; by default, that of the file.
@@ -38,7 +40,6 @@ def read_image(path: Path | bytes, size: Size | None = None) -> UInt8:
     Raises:
         DataError: the file is missing, no image, damaged or too large.
     """
-    # no draft mode: JPEGs decoded at a smaller scale would differ from images that were already decoded
     upright = read_upright(path)
     return np.asarray(upright if size is None else resize_image(upright, size))
 

@@ -167,7 +167,7 @@ class _Reader:
     def _where(self, name: str, number: int) -> str:
         return f"{self._folder / name / METADATA}:{number}"
 
-    def _lose(self, what: str) -> None:
+    def _lose(self, fault: str) -> None:
         raise _Unusual
 
 
@@ -181,8 +181,9 @@ class _LineReader(_Reader):
 
     def _take(self, block: bytes, first: int) -> None:
         items = [self._item(line, number) for number, line in enumerate(_lines(block), first)]
-        if found := [item for item in items if item is not None]:
-            self.gathered[-1].extend(*map(list, zip(*found, strict=True)))
+        whole = [item for item in items if item is not None]
+        if whole:
+            self.gathered[-1].extend(*map(list, zip(*whole, strict=True)))
 
     def _item(self, line: bytes, number: int) -> tuple[int, int, str, str, Any] | None:
         """Line number, role, id, image and label; None if the line cannot become an item."""
@@ -210,13 +211,13 @@ class _LineReader(_Reader):
         image = ""
         for column in ("file_name", *(column for column in entry if column.endswith(FILE_COLUMN))):
             try:
-                found = self._files.find(entry.get(column))
+                name = self._files.find(entry.get(column))
             except ValueError as error:
                 self._report(f"{where}: {column} {reprlib.repr(entry.get(column))} {error}.")
                 continue
-            path = self._folder / self._name / found
+            path = self._folder / self._name / name
             if column == "file_name":  # a mask may belong to several images
-                image = found
+                image = name
                 self._once(self._name, image, number)
             elif column == self._label_column:
                 label = path
@@ -228,13 +229,13 @@ class _LineReader(_Reader):
         """Check that only one line has ``name``: an id if ``kind`` is item_id, else an image in the folder ``kind``."""
         here = self._name, number
         if (first := self._seen[kind].setdefault(name, here)) is not here:
-            what = f"item_id {name!r}" if kind == "item_id" else f"image {str(self._folder / kind / name)!r}"
+            entry = f"item_id {name!r}" if kind == "item_id" else f"image {str(self._folder / kind / name)!r}"
             already = f"is listed already in {self._where(*first)}; an item has one line, one role."
-            self._report(f"{self._where(*here)}: {what} {already}")
+            self._report(f"{self._where(*here)}: {entry} {already}")
 
-    def _lose(self, what: str) -> None:
+    def _lose(self, fault: str) -> None:
         self.lost = True
-        self._report(what)
+        self._report(fault)
 
 
 def _lines(block: bytes) -> list[bytes]:
