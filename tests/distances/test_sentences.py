@@ -59,7 +59,7 @@ def test_another_packaged_model_is_refused(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("CML_CACHE", str(tmp_path / "cache"))
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(DataError, match=r"model\.zip has the SHA-256 .* instead of 0872f5d7d0e8\.\."):
-        sentence_model._unpack_packaged()
+        sentence_model._unpack_model()
     assert not (tmp_path / "cache").exists()
 
 
