@@ -64,7 +64,7 @@ def main(folder: Path) -> None:
     """Work in a folder."""
     take_away()
     import cml
-    from cml.bench.computing import memory_mb
+    from cml.bench.computing import measure_peak_memory
     from cml.errors import UserError
     from cml.storage.atomic import atomic_folder
     from cml.storage.exclusive_lock import exclusive_lock
@@ -76,7 +76,7 @@ def main(folder: Path) -> None:
     options: dict[str, Any] = {"backbone": "small-cnn", "weights": "none", "image_size": (16, 16), "steps": 4}
     options |= {"sampler": "random(batch_size=16)", "workers": 0, "checkpoint_every": 2, "quiet": True}
 
-    assert memory_mb() == 0  # the system does not tell
+    assert measure_peak_memory() == 0  # the system does not tell
 
     def stop(state: State) -> None:
         if state.step == 3:
