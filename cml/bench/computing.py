@@ -217,9 +217,9 @@ def run_trials(
         The score, the seconds and the failure of each trial.
     """
     done = []
-    for one in fit(track, data, configs, kept):
-        score = None if one.failed else score_validation(one.embed(data.validation), data.validation_distances)
-        done.append(ScoredTrial(score, round(one.seconds, 3), one.failed))
+    for fitted in fit(track, data, configs, kept):
+        score = None if fitted.failed else score_validation(fitted.embed(data.validation), data.validation_distances)
+        done.append(ScoredTrial(score, round(fitted.seconds, 3), fitted.failed))
     return done
 
 
@@ -240,11 +240,13 @@ def run_final(data: BenchSet, track: str, config: TrainConfig, trials: int, want
         UserError: trials are missing.
     """
     query, gallery = data.test(trials, wanted)
-    (one,) = fit(track, data, [config])
+    (fitted,) = fit(track, data, [config])
     ranks = None
-    if not one.failed:
-        ranks = Ranks.from_rankers([embedding_ranker(one.embed(query), one.embed(gallery))], len(query), len(gallery))
-    return Final(ranks, one.seconds, one.failed, measure_peak_memory(), describe_machine())
+    if not fitted.failed:
+        ranks = Ranks.from_rankers(
+            [embedding_ranker(fitted.embed(query), fitted.embed(gallery))], len(query), len(gallery)
+        )
+    return Final(ranks, fitted.seconds, fitted.failed, measure_peak_memory(), describe_machine())
 
 
 def build_result(
@@ -272,7 +274,7 @@ def build_result(
     Returns:
         The result.
     """
-    seconds = sum(one.seconds for one in finals) / max(len(finals), 1)
+    seconds = sum(final.seconds for final in finals) / max(len(finals), 1)
     return Result(
         suite=version,
         set=data.name,
@@ -286,8 +288,8 @@ def build_result(
         config_sha256=config_digest(config),
         trials=list(trials),
         chosen=getattr(choose(trials), "number", None),
-        seconds={"run": round(seconds, 3), "trials": round(sum(one.seconds for one in trials), 3)},
-        memory_mb=max((one.memory_mb for one in finals), default=measure_peak_memory()),
+        seconds={"run": round(seconds, 3), "trials": round(sum(trial.seconds for trial in trials), 3)},
+        memory_mb=max((final.memory_mb for final in finals), default=measure_peak_memory()),
         unit=data.report[1],
         plugins=plugins.required_plugins(config.get("loss", ""), config.get("backbone", "")),
         **(finals[-1].made_on if finals else describe_machine()),
@@ -296,10 +298,10 @@ def build_result(
 
 def score_validation(embeddings: Float32, distances: Float32) -> float:
     """The normalised score of items (V, D), each searched among all others, of label distances (V, V)."""
-    found = embedding_ranker(embeddings, embeddings)(slice(0, len(distances)))
-    np.fill_diagonal(found, np.inf)
-    some = (retrieved_distances(distances, found, FIRST), retrieved_distances(distances, distances, FIRST), distances)
-    ours, best, chance = (float(one.mean(where=np.isfinite(one), dtype=np.float64)) for one in some)
+    scores = embedding_ranker(embeddings, embeddings)(slice(0, len(distances)))
+    np.fill_diagonal(scores, np.inf)
+    some = (retrieved_distances(distances, scores, FIRST), retrieved_distances(distances, distances, FIRST), distances)
+    ours, best, chance = (float(part.mean(where=np.isfinite(part), dtype=np.float64)) for part in some)
     return round((chance - ours) / (chance - best), 6)
 
 

@@ -22,7 +22,7 @@ def draw_critical_difference_diagram(board: Board, path: Path) -> None:
         raise UserError("A critical-difference diagram needs 3 methods that were run on all of at least 3 sets.")
     from matplotlib.figure import Figure
 
-    placed = sorted(board.means.items(), key=lambda one: one[1])
+    placed = sorted(board.means.items(), key=lambda pair: pair[1])
     half = (len(placed) + 1) // 2
     figure = Figure(figsize=(8, 1.2 + 0.22 * half), dpi=150)
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))

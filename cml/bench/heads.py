@@ -89,12 +89,12 @@ def train_heads(
         raise UserError("Heads that are trained at once share all options but loss, learning rate and weight decay.")
     distance, sampler = Precomputed(label_distances, symmetric=True), sampling.registry.make(first.sampler)
     training = TrainingTargets(distance, distance.encode(range(len(features))), seed=first.seed)
-    made = [_make_loss(config, training, vectors) for config in configs]
-    head_losses = HeadLosses(made)
+    losses = [_make_loss(config, training, vectors) for config in configs]
+    head_losses = HeadLosses(losses)
     start = _first_weight(first.seed, first.backbone, first.weights, first.dimension, first.image_size)
-    weight = torch.stack([start * (isinstance(loss, str) or not loss.starts_at_zero) for loss in made])  # (H, D, F)
+    weight = torch.stack([start * (isinstance(loss, str) or not loss.starts_at_zero) for loss in losses])  # (H, D, F)
     bias, inputs = torch.zeros(weight.shape[:2]), torch.from_numpy(np.ascontiguousarray(features))
-    parts = [[weight[h], bias[h]] for h in range(len(made))]  # views, which one optimiser moves
+    parts = [[weight[h], bias[h]] for h in range(len(losses))]  # views, which one optimiser moves
     groups = [
         {"params": part, "weight_decay": config.weight_decay} for part, config in zip(parts, configs, strict=True)
     ]
@@ -103,7 +103,7 @@ def train_heads(
         sampler.sampler_state(training),
     )
     state = _State(state_file, {"weight": weight, "bias": bias}, optimizer, head_losses.failed, started)
-    last = first.steps if any(isinstance(loss, Loss) for loss in made) else 0
+    last = first.steps if any(isinstance(loss, Loss) for loss in losses) else 0
     for step in range(state.load(), last):
         batch = sampler.batch(sampler_state, seed=first.seed, step=step)
         rows = inputs[torch.from_numpy(batch.items)]  # (B, F)
@@ -119,10 +119,10 @@ def train_heads(
             part[0].grad, part[1].grad = gradient
             group["lr"] = config.learning_rate * learning_rate_factor(config, step)
         optimizer.step()
-        if (step + 1) % max(1, first.steps // len(made)) == 0 or step + 1 == first.steps:
+        if (step + 1) % max(1, first.steps // len(losses)) == 0 or step + 1 == first.steps:
             state.save(step + 1, last=step + 1 == first.steps)
-    seconds = (time.perf_counter() - state.started) / len(made)
-    normalize = [not isinstance(loss, str) and loss.normalize for loss in made]
+    seconds = (time.perf_counter() - state.started) / len(losses)
+    normalize = [not isinstance(loss, str) and loss.normalize for loss in losses]
     return [Head(*parts, seconds) for parts in zip(weight, bias, normalize, head_losses.failed, strict=True)]
 
 
@@ -130,15 +130,15 @@ class HeadLosses:
     """The losses of H heads, which are evaluated together where they differ in numbers only.
 
     Args:
-        made: The loss of each head, or why there is none.
+        losses: The loss of each head, or why there is none.
 
     Attributes:
         failed: Why the training of each head failed, or "".
     """
 
-    def __init__(self, made: Sequence[Loss | str]) -> None:
-        self.losses = list(made)
-        self.failed = [loss if isinstance(loss, str) else "" for loss in made]
+    def __init__(self, losses: Sequence[Loss | str]) -> None:
+        self.losses = list(losses)
+        self.failed = [loss if isinstance(loss, str) else "" for loss in losses]
         self._groups: list[tuple[list[int], Loss]] = []
         self._grouped_for: list[str] | None = None  # ``failed`` when the groups were made
 

@@ -54,63 +54,66 @@ def write_leaderboard(results: Path, page: Path, queries: int = 0) -> list[str]:
     """
     if queries < 0:
         raise UserError(f"A retrieval report shows 0 queries or more. Got {queries}.")
-    kinds = sorted({(found.suite, found.track) for found in map(read_result, results_in(results))})
+    kinds = sorted({(result.suite, result.track) for result in map(read_result, results_in(results))})
     boards = [read_board(results, *kind) for kind in kinds]
     rules = [_RULES]
-    for number, one in enumerate(boards):
-        rules += [f"body:has(#t{number}:checked) .board:not(.b{number}){{display:none}}", *_sort_rules(number, one)]
-    shown, missing = [_view(one, results, page.parent) for one in boards], {}
-    for one, view in zip(boards, shown, strict=True):
+    for number, board in enumerate(boards):
+        rules += [f"body:has(#t{number}:checked) .board:not(.b{number}){{display:none}}", *_sort_rules(number, board)]
+    shown = [_view(board, results, page.parent) for board in boards]
+    missing = {}
+    for board, view in zip(boards, shown, strict=True):
         for head in view["sets"] if queries else ():
             try:
-                data = open_set(head["name"], one.version)
+                data = open_set(head["name"], board.version)
             except UserError as error:
                 missing[head["name"]] = f"{head['name']} has no retrieval report: {error}"
                 continue
-            report = page.with_name(f"{page.stem}-reports") / one.version / one.track / f"{head['name']}.html"
+            report = page.with_name(f"{page.stem}-reports") / board.version / board.track / f"{head['name']}.html"
             report.parent.mkdir(parents=True, exist_ok=True)
-            _write_retrieval_page(one, data, results, report, queries)
+            _write_retrieval_page(board, data, results, report, queries)
             head["report"] = _link(report, page.parent)
     title = "Continuous metric learning: leaderboard"
     write_html(page, "cml.reporting", "leaderboard.html.j2", rules=["\n".join(rules)], title=title, boards=shown)
     return list(missing.values())
 
 
-def _sort_rules(number: int, one: Board) -> list[str]:
+def _sort_rules(number: int, board: Board) -> list[str]:
     """Rules that order the lines of a board by the set that is chosen, and show its column alone."""
     rules = []
-    for column, name in enumerate(one.sets):
+    for column, name in enumerate(board.sets):
         chosen = f"body:has(#b{number}s{column}:checked) .b{number}"
         rules.append(f"{chosen} .line{{order:var(--s{column})}}{chosen} .head{{order:-1}}")
         rules.append(f"{chosen} .line span:not(.s{column}):not(.name){{display:none}}")
-        scores = [score_of(row[name]) if name in row else -math.inf for row in map(one.results.__getitem__, one.order)]
+        results = [board.results[method].get(name) for method in board.order]
+        scores = [-math.inf if result is None else score_of(result) for result in results]
         for place_, row in enumerate(sorted(range(len(scores)), key=lambda row: -scores[row])):
             rules.append(f"#b{number}m{row}{{--s{column}:{place_}}}")
     return rules
 
 
-def _view(one: Board, results: Path, folder: Path) -> dict[str, Any]:
+def _view(board: Board, results: Path, folder: Path) -> dict[str, Any]:
     rows = []
-    for method, (_, *texts) in zip(one.order, one.grid()[1:], strict=True):
+    for method, (_, *texts) in zip(board.order, board.grid()[1:], strict=True):
         cells = []
-        for name, text in zip(one.sets, texts, strict=False):
-            link = _link(_file(results, found), folder) if (found := one.results[method].get(name)) else ""
+        for name, text in zip(board.sets, texts, strict=False):
+            result = board.results[method].get(name)
+            link = "" if result is None else _link(_file(results, result), folder)
             cells.append({"text": text.removesuffix(BEST), "best": text.endswith(BEST), "file": link})
-        rows.append({"method": visible_text(method), "cells": cells, "rest": texts[len(one.sets) :]})
-    notes = one.notes().replace(f" {BEST} marks", " Bold marks")
-    sets = [{"name": name, "report": ""} for name in one.sets]
-    return {"title": f"{one.version}, {one.track}", "sets": sets, "rows": rows, "notes": notes}
+        rows.append({"method": visible_text(method), "cells": cells, "rest": texts[len(board.sets) :]})
+    notes = board.notes().replace(f" {BEST} marks", " Bold marks")
+    sets = [{"name": name, "report": ""} for name in board.sets]
+    return {"title": f"{board.version}, {board.track}", "sets": sets, "rows": rows, "notes": notes}
 
 
-def _file(results: Path, found: Result) -> Path:
-    return result_path(results, found.suite, found.set, found.track, found.method)
+def _file(results: Path, result: Result) -> Path:
+    return result_path(results, result.suite, result.set, result.track, result.method)
 
 
 def _link(file: Path, folder: Path) -> str:
     return quote(Path(os.path.relpath(file, folder)).as_posix())
 
 
-def _write_retrieval_page(one: Board, data: BenchSet, results: Path, page: Path, queries: int) -> None:
+def _write_retrieval_page(board: Board, data: BenchSet, results: Path, page: Path, queries: int) -> None:
     """Write the retrieval report of a set: the first items that the first final run of each method retrieved."""
     dataset, (query, gallery) = open_dataset(data.folder), data.test(0, 0)
     splits = dataset.split("query"), dataset.split("gallery")
@@ -120,14 +123,14 @@ def _write_retrieval_page(one: Board, data: BenchSet, results: Path, page: Path,
         for place_of, part in zip(places, (query, gallery), strict=True)
     )
     tops = {ORACLE: rank_columns(data.test_distances, _FIRST)[0]}
-    for method in one.order:
-        found = one.results[method].get(data.name)
-        if found is None or found.failed or method == ORACLE:
+    for method in board.order:
+        result = board.results[method].get(data.name)
+        if result is None or result.failed or method == ORACLE:
             continue
-        path = _file(results, found)
-        ranks = read_ranks(path, found)
+        path = _file(results, result)
+        ranks = read_ranks(path, result)
         fault = ranks.fault(len(ranks.top), data.test_distances)
-        if fault or found.split != data.split:
+        if fault or result.split != data.split:
             raise DataError(f"{path}: {fault or 'its split is not that of the set here'}. Run cml bench check.")
         tops[method] = ranks.top[0, :, :_FIRST].astype(np.int64)
     items = {method: np.full((len(splits[0]), _FIRST), -1) for method in tops}
@@ -147,7 +150,7 @@ def _write_retrieval_page(one: Board, data: BenchSet, results: Path, page: Path,
             )
             for row in asked[:queries]  # hashes have put them in a random order
         ],
-        title=f"{data.name}, {one.version}, {one.track}",
+        title=f"{data.name}, {board.version}, {board.track}",
         unit=data.report[1],
         summary=(
             f"The first {_FIRST} of {len(gallery)} test images that the first final run of each method retrieves. "

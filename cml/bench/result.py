@@ -85,8 +85,8 @@ class Result:
 
 def choose(trials: Sequence[BenchTrial]) -> BenchTrial | None:
     """The trial with the best score on validation, of equal ones the first; None where all failed."""
-    scored = [one for one in trials if one.score is not None]
-    return max(scored, key=lambda one: (one.score, -one.number)) if scored else None
+    scored = [trial for trial in trials if trial.score is not None]
+    return max(scored, key=lambda trial: (trial.score, -trial.number)) if scored else None
 
 
 def result_path(out: Path, version: str, name: str, track: str, method: str) -> Path:
@@ -122,8 +122,8 @@ def write_result(path: Path, result: Result, ranks: Ranks | None, data: BenchSet
         with atomic_file(path.with_suffix(".npz")) as temporary:
             np.savez_compressed(temporary, top=ranks.top, probe=ranks.probe)
             digest = hashlib.sha256(temporary.read_bytes()).hexdigest()
-        found, values = compute_scores(ranks, data)
-        result = replace(result, ranks_sha256=digest, scores=found, values=values)
+        new_scores, values = compute_scores(ranks, data)
+        result = replace(result, ranks_sha256=digest, scores=new_scores, values=values)
     write_json(path, asdict(result))
     return result
 
@@ -132,8 +132,10 @@ def compute_scores(ranks: Ranks, data: BenchSet) -> tuple[dict[str, Score], list
     """The scores of ranks, and the primary one of each query, as a result holds them."""
     each = scores.score_queries(ranks, data.test_distances)
     each["label_distance"] *= data.report[0]
-    values = [[None if math.isnan(one) else round(one, 4) for one in row] for row in each[scores.PRIMARY].tolist()]
-    return {name: Score(**one) for name, one in scores.summarize(each).items()}, values
+    values = [
+        [None if math.isnan(value) else round(value, 4) for value in row] for row in each[scores.PRIMARY].tolist()
+    ]
+    return {name: Score(**summary) for name, summary in scores.summarize(each).items()}, values
 
 
 def describe_machine() -> dict[str, Any]:
@@ -155,17 +157,17 @@ def config_digest(config: Mapping[str, Any]) -> str:
 
 def read_result(path: Path) -> Result:
     """Read a file of results; an error if it is none, or lies where another one belongs."""
-    found = read_record(path, Result, "a result of the benchmark", "It is not as cml bench wrote it.")
-    said = result_path(Path(), found.suite, found.set, found.track, found.method)
-    if path.resolve().parts[-4:] != said.parts:
-        raise DataError(f"{path} says that it is {said}, which is not where it lies.")
-    return found
+    result = read_record(path, Result, "a result of the benchmark", "It is not as cml bench wrote it.")
+    expected = result_path(Path(), result.suite, result.set, result.track, result.method)
+    if path.resolve().parts[-4:] != expected.parts:
+        raise DataError(f"{path} says that it is {expected}, which is not where it lies.")
+    return result
 
 
-def read_ranks(path: Path, found: Result) -> Ranks:
+def read_ranks(path: Path, result: Result) -> Ranks:
     """Read the ranks of a result; an error if they are not those whose digest it gives."""
     held = path.with_suffix(".npz")
-    if not held.is_file() or hashlib.sha256(held.read_bytes()).hexdigest() != found.ranks_sha256:
+    if not held.is_file() or hashlib.sha256(held.read_bytes()).hexdigest() != result.ranks_sha256:
         raise DataError(f"{path}: {held.name} is not the file of ranks whose digest it gives: a rank was changed.")
     try:
         with np.load(held, allow_pickle=False) as arrays:
@@ -176,77 +178,83 @@ def read_ranks(path: Path, found: Result) -> Ranks:
 
 def results_in(folder: Path) -> list[Path]:
     """The files of results below a folder, or the file itself; an error if there are none."""
-    found = [folder] if folder.is_file() else sorted(folder.rglob("*.json"))
-    if not found:
+    paths = [folder] if folder.is_file() else sorted(folder.rglob("*.json"))
+    if not paths:
         raise UserError(f"There are no results in {folder}: run cml bench.")
-    return found
+    return paths
 
 
 def check(path: Path) -> Result:
     """Check a file of results against its ranks, its set and the rules of its suite; an error says what is wrong."""
-    found = read_result(path)
-    if mend := plugins.explain_missing(found.plugins):
+    result = read_result(path)
+    mend = plugins.explain_missing(result.plugins)
+    if mend:
         raise UserError(f"{path}: {mend}")
-    rules, data = look_up("suite", found.suite, SUITES), open_set(found.set, found.suite)
+    rules = look_up("suite", result.suite, SUITES)
+    data = open_set(result.set, result.suite)
 
     def refuse(wrong: object, why: str) -> None:
         if wrong:
             raise DataError(f"{path}: {why}.")
 
-    track, how, here = found.track.partition("-")[0], None, data.data[:12]
-    split = f"its split is {found.split[:12]}.., that of the suite's set {found.set} is {data.split[:12]}.."
-    refuse(track not in TRACKS, f"there is no track {found.track!r}")
-    refuse(found.split != data.split, split)
-    refuse(found.data != data.data, f"its dataset is {found.data[:12]}.., the one that is prepared here {here}..")
-    refuse(config_digest(found.config) != found.config_sha256, "its config is not the one whose digest it gives")
-    changed = plugins.explain_changes(found.plugins)
+    track = result.track.partition("-")[0]
+    how = None
+    here = data.data[:12]
+    split = f"its split is {result.split[:12]}.., that of the suite's set {result.set} is {data.split[:12]}.."
+    refuse(track not in TRACKS, f"there is no track {result.track!r}")
+    refuse(result.split != data.split, split)
+    refuse(result.data != data.data, f"its dataset is {result.data[:12]}.., the one that is prepared here {here}..")
+    refuse(config_digest(result.config) != result.config_sha256, "its config is not the one whose digest it gives")
+    changed = plugins.explain_changes(result.plugins)
     refuse(changed, changed.rstrip("."))
     if track != "C":
         try:
-            how = method(found.method)
+            how = method(result.method)
         except UserError as error:
             refuse(True, str(error).rstrip("."))
     if how is not None:
-        _check_method(found, how, rules, track, data, refuse)
-    refuse(how is None and found.trials, f"{found.method} is no method that has trials")
-    if found.failed:
-        refuse(found.scores or found.values, "it says that it failed, but has scores")
-        return found
-    ranks = read_ranks(path, found)
+        _check_method(result, how, rules, track, data, refuse)
+    refuse(how is None and result.trials, f"{result.method} is no method that has trials")
+    if result.failed:
+        refuse(result.scores or result.values, "it says that it failed, but has scores")
+        return result
+    ranks = read_ranks(path, result)
     fault = ranks.fault(1 if how is None else rules.seeds, data.test_distances)
     refuse(fault, f"its ranks: {fault}")
     again, values = compute_scores(ranks, data)
     for name, score in again.items():
-        for entry, is_so in vars(score).items():
-            said = getattr(found.scores.get(name), entry, None)
-            refuse(not _are_close(said, is_so), f"the {entry} of {name} is {said}, but the ranks give {is_so}")
-    agree = found.scores.keys() == again.keys() and _are_close(found.values, values, 2e-4)
+        for entry, computed in vars(score).items():
+            written = getattr(result.scores.get(name), entry, None)
+            refuse(
+                not _are_close(written, computed), f"the {entry} of {name} is {written}, but the ranks give {computed}"
+            )
+    agree = result.scores.keys() == again.keys() and _are_close(result.values, values, 2e-4)
     refuse(not agree, "the scores of its queries are not those that the ranks give")
-    return found
+    return result
 
 
 def _check_method(
-    found: Result, how: Method, rules: Suite, track: str, data: BenchSet, refuse: Callable[[object, str], None]
+    result: Result, how: Method, rules: Suite, track: str, data: BenchSet, refuse: Callable[[object, str], None]
 ) -> None:
-    whole = [one.number for one in found.trials] == list(range(rules.trials))
+    whole = [trial.number for trial in result.trials] == list(range(rules.trials))
     refuse(not whole, f"there should be the trials 0 to {rules.trials - 1}, all of them")
-    for one in found.trials:
-        other = one.settings != how.settings(one.number, track)
-        refuse(other, f"trial {one.number} has other settings than the suite draws for it")
-    best = getattr(choose(found.trials), "number", None)
-    refuse(found.chosen != best, f"trial {found.chosen} was chosen, but {best} has the best score on validation")
-    shared = rules.config(track, found.config.get("backbone", ""))
+    for trial in result.trials:
+        other = trial.settings != how.settings(trial.number, track)
+        refuse(other, f"trial {trial.number} has other settings than the suite draws for it")
+    best = getattr(choose(result.trials), "number", None)
+    refuse(result.chosen != best, f"trial {result.chosen} was chosen, but {best} has the best score on validation")
+    shared = rules.config(track, result.config.get("backbone", ""))
     expected = how.options(replace(shared, label_distance=data.label_distance), data.vectors)
-    chosen = next((one.settings for one in found.trials if one.number == found.chosen), {})
-    saved = with_current_names(found.config, asdict(expected))
+    chosen = next((trial.settings for trial in result.trials if trial.number == result.chosen), {})
+    saved = with_current_names(result.config, asdict(expected))
     for name, value in as_json(asdict(with_settings(expected, chosen))).items():
-        said = saved.get(name, value)  # an option that came later is not in it
-        refuse(said != value, f"it was trained with {name} {said}, where the suite gives {value}")
+        written = saved.get(name, value)  # an option that came later is not in it
+        refuse(written != value, f"it was trained with {name} {written}, where the suite gives {value}")
 
 
-def _are_close(said: Any, is_so: Any, close: float = _CLOSE) -> bool:  # noqa: ANN401 - figures, or lists of them
-    if isinstance(said, list):
-        return len(said) == len(is_so) and all(map(_are_close, said, is_so, itertools.repeat(close)))
-    if said is None or is_so is None:
-        return said is is_so
-    return math.isclose(said, is_so, rel_tol=close, abs_tol=close)
+def _are_close(written: Any, computed: Any, close: float = _CLOSE) -> bool:  # noqa: ANN401 - figures, or lists of them
+    if isinstance(written, list):
+        return len(written) == len(computed) and all(map(_are_close, written, computed, itertools.repeat(close)))
+    if written is None or computed is None:
+        return written is computed
+    return math.isclose(written, computed, rel_tol=close, abs_tol=close)

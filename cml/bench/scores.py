@@ -55,20 +55,30 @@ class Ranks:
     def concatenate(cls, runs: Iterable[Self]) -> Self:
         """Those of several runs as one."""
         every = list(runs)
-        return cls(np.concatenate([one.top for one in every]), np.concatenate([one.probe for one in every]))
+        top = np.concatenate([ranks.top for ranks in every])
+        return cls(top, np.concatenate([ranks.probe for ranks in every]))
 
     def fault(self, seeds: int, distances: Float32) -> str:
-        """What is wrong with the ranks as such; "" if nothing."""
+        """Find a fault in the shape, the type or the items of the ranks.
+
+        Args:
+            seeds: S, the number of final runs.
+            distances: (Q, G) label distances.
+
+        Returns:
+            The fault, as a clause of a message; "" if there is none.
+        """
         queries, gallery = distances.shape
         probes = min(PROBES, gallery)
-        for name, found, kind, kept, items in (
+        for name, order, kind, kept, items in (
             ("top", self.top, np.uint16, depth(gallery), gallery),
             ("probe", self.probe, np.uint8, probes, probes),
         ):
-            if found.dtype != kind or found.shape != (seeds, queries, kept):
-                return f"{name} should be {(seeds, queries, kept)}. It is {found.shape}, {found.dtype}"
-            ordered = np.sort(found, axis=2)
-            if (ordered[:, :, 1:] == ordered[:, :, :-1]).any() or ordered.max() >= items:
+            shape = (seeds, queries, kept)
+            if order.dtype != kind or order.shape != shape:
+                return f"{name} should be {shape}. It is {order.shape}, {order.dtype}"
+            rising = np.sort(order, axis=2)
+            if (rising[:, :, 1:] == rising[:, :, :-1]).any() or rising.max() >= items:
                 return f"{name} ranks an item twice, or one that there is not"
         return ""
 
@@ -117,13 +127,13 @@ def score_queries(ranks: Ranks, distances: Float32) -> dict[str, Float64]:
 
 def summarize(values: Mapping[str, Float64]) -> dict[str, dict[str, Any]]:
     """Mean, 95 % interval over seeds and queries, and the mean of each seed, of every score."""
-    found = {}
+    summary = {}
     for name, each in values.items():
         low, high = interval(each) if name != "worst" else (float("nan"), float("nan"))
         figures = {"mean": float(np.nanmean(each)), "low": low, "high": high}
-        seeds = [_plain(float(np.nanmean(one))) for one in each]
-        found[name] = {**{key: _plain(value) for key, value in figures.items()}, "seeds": seeds}
-    return found
+        seeds = [_plain(float(np.nanmean(run))) for run in each]
+        summary[name] = {**{key: _plain(value) for key, value in figures.items()}, "seeds": seeds}
+    return summary
 
 
 def interval(values: Float64) -> tuple[float, float]:

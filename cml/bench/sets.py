@@ -72,9 +72,9 @@ class BenchSet:
     @functools.cached_property
     def validation_distances(self) -> Float32:
         """Label distances among validation items (V, V), infinite from an item to itself."""
-        found = np.array(self._load_distances("validation", self.validation, self.validation))
-        np.fill_diagonal(found, np.inf)
-        return found
+        distances = np.array(self._load_distances("validation", self.validation, self.validation))
+        np.fill_diagonal(distances, np.inf)
+        return distances
 
     @functools.cached_property
     def test_distances(self) -> Float32:
@@ -99,21 +99,21 @@ class BenchSet:
 def open_set(name: str, version: str) -> BenchSet:
     """Prepare a set in the cache if it is not there yet, and deal its items to the parts; an error says what lacks."""
     spec, suite = look_up("set", name, SETS), look_up("suite", version, SUITES)
-    given, drawn = spec.source_settings(), f"-{suite.count}" if "{count}" in spec.source else ""
+    settings, drawn = spec.source_settings(), f"-{suite.count}" if "{count}" in spec.source else ""
     folder = cache_folder() / "bench" / f"{name}{drawn}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(folder.parent / f".{name}.lock", f"the set {name}", wait=True):
-        told = io.StringIO() if (folder / INFO).is_file() else sys.stderr  # that it is prepared is no news
-        with contextlib.redirect_stderr(told):
-            dataset = data_prep.registry.get(spec.source.format(count=suite.count), **given).prepare(folder)
-    made = deal_items(name, spec, suite, dataset, folder.with_name(f"{name}-cache"))
-    fixed = SPLITS.get(version, {}).get(name, made.split)
-    if made.split != fixed:
+        messages = io.StringIO() if (folder / INFO).is_file() else sys.stderr  # that it is prepared is no news
+        with contextlib.redirect_stderr(messages):
+            dataset = data_prep.registry.get(spec.source.format(count=suite.count), **settings).prepare(folder)
+    data = deal_items(name, spec, suite, dataset, folder.with_name(f"{name}-cache"))
+    fixed = SPLITS.get(version, {}).get(name, data.split)
+    if data.split != fixed:
         raise UserError(
-            f"The split of {name} in suite {version} is {fixed}, but {folder} gives {made.split}: another version "
+            f"The split of {name} in suite {version} is {fixed}, but {folder} gives {data.split}: another version "
             "of cml or of a package made it. Delete it and run the command again."
         )
-    return made
+    return data
 
 
 def deal_items(name: str, spec: SetSpec, suite: Suite, dataset: PreparedDataset, cache: Path) -> BenchSet:
@@ -149,9 +149,9 @@ def deal_items(name: str, spec: SetSpec, suite: Suite, dataset: PreparedDataset,
         "gallery": part("gallery", gallery[: suite.gallery]),
     }
     digest = hashlib.sha256(f"{suite.version} {name} {distance.fingerprint()}".encode())
-    for role, one in parts.items():
-        digest.update(f"\n{role} {one.labels.fingerprint()} ".encode())
-        digest.update(hashlib.sha256("\n".join(one.item_ids).encode()).digest())
+    for role, items in parts.items():
+        digest.update(f"\n{role} {items.labels.fingerprint()} ".encode())
+        digest.update(hashlib.sha256("\n".join(items.item_ids).encode()).digest())
     report = task.report(distance.unit.replace("label units", dataset.info.label_unit or "label units"), dataset.info)
     train, validation, *test = parts.values()
     where = digest.hexdigest(), dataset.fingerprint, cache, dataset.folder
@@ -204,8 +204,8 @@ def _groups(dataset: PreparedDataset, role: str, spec: SetSpec) -> list[str]:
     lines = (dataset.folder / FOLDERS[role] / METADATA).read_bytes().splitlines()
     column = {str(item["item_id"]): item[spec.group] for item in map(msgspec.json.decode, lines)}
     if spec.cell:
-        column = {one: [math.floor(degrees / spec.cell) for degrees in place[:2]] for one, place in column.items()}
-    return [str(column[one]) for one in ids]
+        column = {item: [math.floor(degrees / spec.cell) for degrees in place[:2]] for item, place in column.items()}
+    return [str(column[item]) for item in ids]
 
 
 def _share(text: str, salt: str) -> float:
@@ -215,6 +215,6 @@ def _share(text: str, salt: str) -> float:
 
 def _by_hash(ids: Sequence[str], groups: Sequence[str] | None = None) -> list[int]:
     """Rows in the order of hashes of their ids; with groups, those of one group after another."""
-    own = [_share(one, "order") for one in ids]
-    first = own if groups is None else [_share(one, "group") for one in groups]
+    own = [_share(item, "order") for item in ids]
+    first = own if groups is None else [_share(group, "group") for group in groups]
     return sorted(range(len(ids)), key=lambda row: (first[row], own[row]))

@@ -39,13 +39,14 @@ def submit(results: Path, into: Path, methods: Collection[str] = ()) -> str:
     paths = [path for path in results_in(results) if not methods or read_result(path).method in methods]
     if not paths:
         raise UserError(f"There are no results of {', '.join(methods)} in {results}.")
-    if small := next((path for path in paths if "-" in read_result(path).suite), None):
+    small = next((path for path in paths if "-" in read_result(path).suite), None)
+    if small is not None:
         raise UserError(f"{small} is of a small version, whose figures say little: submit results of {LATEST}.")
     lines = []
-    for path, found in [(path, check(path)) for path in paths]:
-        target = result_path(into, found.suite, found.set, found.track, found.method)
+    for path, result in [(path, check(path)) for path in paths]:
+        target = result_path(into, result.suite, result.set, result.track, result.method)
         copies = {path: target, path.with_suffix(".npz"): target.with_suffix(".npz")}
-        files = filter(None, (plugins.plugin_file(name) for name, _ in found.plugins))
+        files = filter(None, (plugins.plugin_file(name) for name, _ in result.plugins))
         copies |= {file: into / "plugins" / file.name for file in files}
         there = {source: copy for source, copy in copies.items() if copy.exists() and source.exists()}
         for source, copy in there.items():
@@ -55,8 +56,8 @@ def submit(results: Path, into: Path, methods: Collection[str] = ()) -> str:
             if source.exists():
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, copy)
-        score = "failed" if found.failed else f"{found.scores['score'].mean}"
-        lines.append(f"- {found.suite} {found.set} {found.track} {found.method}: {score} ({found.pretraining})")
+        score = "failed" if result.failed else f"{result.scores['score'].mean}"
+        lines.append(f"- {result.suite} {result.set} {result.track} {result.method}: {score} ({result.pretraining})")
     body, own = "\n".join(lines), sorted((into / "plugins").glob("*.py"))
     files_of_all = (f"--plugin={into.name}/plugins/{file.name}" for file in own)  # as the folder of results holds them
     check_again = shlex.join(["cml", "bench", "check", into.name, *files_of_all])  # in the checkout
@@ -92,12 +93,14 @@ def score_embedding(
     data = open_set(name, version)
     query, gallery = data.test(0, 0)
     if embeddings.is_dir():
-        made = EmbeddingFolder.open(embeddings)
-        rows, named = made.embeddings, [str(item["item_id"]) for item in made.items()]
+        folder = EmbeddingFolder.open(embeddings)
+        rows = folder.embeddings
+        named = [str(item["item_id"]) for item in folder.items()]
     elif ids is None:
         raise UserError(f"{embeddings} does not name its items: give their ids with --ids, or a folder of cml embed.")
     else:
-        rows, named = map_array(embeddings), ids.read_text("utf-8").splitlines()
+        rows = map_array(embeddings)
+        named = ids.read_text("utf-8").splitlines()
     if rows.ndim != 2 or rows.dtype.kind != "f" or len(rows) != len(named):
         raise DataError(
             f"{embeddings} should hold floating-point numbers (N, D) for the {len(named)} ids of {ids}. "
@@ -106,14 +109,14 @@ def score_embedding(
     at = {item: row for row, item in enumerate(named)}
 
     def of(part: Part) -> Float32:
-        lacking = [item for item in part.item_ids if item not in at]
-        if lacking:
+        missing = [item for item in part.item_ids if item not in at]
+        if missing:
             raise UserError(
-                f"{ids or embeddings} lacks {len(lacking)} of the test items of {name}, the first of them "
-                f"{lacking[0]!r}. They are among the queries and the gallery of the prepared dataset {data.folder}."
+                f"{ids or embeddings} lacks {len(missing)} of the test items of {name}, the first of them "
+                f"{missing[0]!r}. They are among the queries and the gallery of the prepared dataset {data.folder}."
             )
-        found: Float32 = np.asarray(rows[[at[item] for item in part.item_ids]], np.float32)
-        return found
+        selected: Float32 = np.asarray(rows[[at[item] for item in part.item_ids]], np.float32)
+        return selected
 
     ranks = Ranks.from_rankers([embedding_ranker(of(query), of(gallery))], len(query), len(gallery))
     config = {"embeddings": embeddings.name, "dimension": rows.shape[1]}

@@ -38,15 +38,15 @@ class SetSpec:
         """The settings of the source that its text does not have; an error if the raw files are missing."""
         if not self.variable:
             return dict(self.settings)
-        given, source = os.environ.get(self.variable), self.source.partition("(")[0]
-        if not given or not Path(given).exists():
+        folder, source = os.environ.get(self.variable), self.source.partition("(")[0]
+        if not folder or not Path(folder).exists():
             wrong = (
-                f"{self.variable} is {given!r}, which does not exist" if given else "its raw files are the user's own"
+                f"{self.variable} is {folder!r}, which does not exist" if folder else "its raw files are the user's own"
             )
             raise UserError(
                 f"{wrong}: set {self.variable} to their folder, which cml prepare {source} --help describes."
             )
-        return {**self.settings, **{name: Path(given) / path for name, path in self.files.items()}}
+        return {**self.settings, **{name: Path(folder) / path for name, path in self.files.items()}}
 
 
 def _download(source: str, kind: str, variable: str, **fields: Any) -> SetSpec:  # noqa: ANN401 - those of SetSpec
@@ -157,8 +157,8 @@ class Method:
     def settings(self, trial: int, track: str) -> dict[str, Any]:
         """What a trial sets: nothing in the first, the defaults; the others are drawn by their number."""
         ranges = {"learning_rate": _RATES[track], "weight_decay": _DECAY, **self.vary}
-        found: dict[str, Any] = as_json(draw_settings(parse_search_space(ranges), trial, seed=0)) if trial else {}
-        return found
+        settings: dict[str, Any] = as_json(draw_settings(parse_search_space(ranges), trial, seed=0)) if trial else {}
+        return settings
 
     def options(self, shared: TrainConfig, vectors: Float32 | None) -> TrainConfig:
         """The options of all methods with its loss; one that predicts labels embeds into their space."""

@@ -60,7 +60,7 @@ class Board:
                 return (0 if method == "oracle" else 3), 0.0
             if method in self.ranks:
                 return 1, self.means[method]
-            return 2, -float(np.mean([score_of(one) for one in self.results[method].values()]))
+            return 2, -float(np.mean([score_of(result) for result in self.results[method].values()]))
 
         return sorted(self.results, key=key)
 
@@ -70,29 +70,29 @@ class Board:
         for method in self.order:
             cells = [self._cell(method, name) for name in self.sets]
             over = [f"{means[method]:.2f}", f"{borda[method]:g}"] if method in means else ["", ""]
-            seconds = np.mean([one.seconds["run"] for one in self.results[method].values()])
+            seconds = np.mean([result.seconds["run"] for result in self.results[method].values()])
             rows.append([method, *cells, *over, f"{seconds:.2f}"])
         return rows
 
     def _cell(self, method: str, name: str) -> str:
-        found = self.results[method].get(name)
-        if found is None:
+        result = self.results[method].get(name)
+        if result is None:
             return "not run"
-        if found.failed:
+        if result.failed:
             return "failed"
-        score, mean = found.scores["score"], score_of(found)
+        score, mean = result.scores["score"], score_of(result)
         ends = mean if score.low is None else score.low, mean if score.high is None else score.high
         return interval_text((mean, *ends)) + BEST * ((method, name) in self.best)
 
     def notes(self) -> str:
         """What the figures are."""
-        some = [one for row in self.results.values() for one in row.values()]
-        runs = max((len(one.values) for one in some), default=0)
-        trials = max((len(one.trials) for one in some), default=0)
+        some = [result for row in self.results.values() for result in row.values()]
+        runs = max((len(result.values) for result in some), default=0)
+        trials = max((len(result.trials) for result in some), default=0)
         how = f"Each figure is the mean of {runs} runs with the best of {trials} trials on validation items."
         if self.track == "C":
             how = "The embeddings were made elsewhere."
-        elif any(one.track == "C" for one in some):
+        elif any(result.track == "C" for result in some):
             how += f" {ELSEWHERE.strip()} marks an embedding that was made elsewhere and is not ranked."
         tests = ""
         if not math.isnan(self.friedman):
@@ -121,8 +121,8 @@ class Board:
         for other in self.order:
             if other != method and _competes(other):
                 ours, theirs = self.results[other], self.results[method]
-                found = [_difference(ours.get(name), theirs.get(name)) for name in self.sets]
-                rows.append([other, *(_NONE if one is None else _difference_text(*one) for one in found)])
+                differences = [_difference(ours.get(name), theirs.get(name)) for name in self.sets]
+                rows.append([other, *(_NONE if pair is None else _difference_text(*pair) for pair in differences)])
         return rows, (
             f"Suite {self.version}, track {self.track}. Differences of the score from that of {method}, with the 95 % "
             f"interval over seeds and queries of the paired difference. {BEST} marks intervals that do not contain 0, "
@@ -131,17 +131,17 @@ class Board:
 
     def trials(self) -> tuple[list[list[str]], str]:
         """What tuning brings: header and rows as text, the method with the best defaults first, and what they are."""
-        methods = [one for one in self.ranks if any(found.trials for found in self.results[one].values())]
-        sets = [name for name in self.sets if not any(self.results[one][name].failed for one in methods)]
+        methods = [method for method in self.ranks if any(result.trials for result in self.results[method].values())]
+        sets = [name for name in self.sets if not any(self.results[method][name].failed for method in methods)]
         if not methods or not sets:
             raise UserError(f"No set of {self.version} {self.track} has trials of all ranked methods.")
         rows: dict[str, list[float]] = {}
-        for one in methods:
-            scores = np.array([[trial.score or 0.0 for trial in self.results[one][name].trials] for name in sets])
+        for method in methods:
+            scores = np.array([[trial.score or 0.0 for trial in self.results[method][name].trials] for name in sets])
             parts = scores[:, 0], np.median(scores, axis=1), scores.max(axis=1)
-            rows[one] = [float(part.mean()) for part in parts]
+            rows[method] = [float(part.mean()) for part in parts]
         ordered = sorted(rows.items(), key=lambda row: -row[1][0])
-        texts = [[one, *(f"{value:.3f}" for value in row)] for one, row in ordered]
+        texts = [[method, *(f"{value:.3f}" for value in row)] for method, row in ordered]
         return [["", "defaults", "median", "best"], *texts], (
             f"Suite {self.version}, track {self.track}. Scores of the trials on validation items: of the first trial, "
             f"which has the defaults, the median trial and the best one, as means over {', '.join(sets)}. A trial that "
@@ -158,13 +158,11 @@ class Board:
     def to_json(self) -> dict[str, Any]:
         """The figures for machines."""
         tests = {"friedman_p": self.friedman, "critical_difference": self.critical}
-        scores, ends = (
-            {
-                method: {name: None if one.failed else told(one) for name, one in row.items()}
-                for method, row in self.results.items()
-            }
-            for told in (score_of, lambda one: [one.scores["score"].low, one.scores["score"].high])
-        )
+        scores: dict[str, dict[str, float | None]] = {}
+        ends: dict[str, dict[str, list[float | None] | None]] = {}
+        for method, row in self.results.items():
+            scores[method] = {name: None if result.failed else score_of(result) for name, result in row.items()}
+            ends[method] = {name: _score_ends(result) for name, result in row.items()}
         return {
             "suite": self.version,
             "track": self.track,
@@ -176,10 +174,18 @@ class Board:
         }
 
 
-def score_of(found: Result) -> float:
+def score_of(result: Result) -> float:
     """The normalised score, minus infinity where it failed."""
-    value = found.scores["score"].mean if found.scores else None
+    value = result.scores["score"].mean if result.scores else None
     return -math.inf if value is None else value
+
+
+def _score_ends(result: Result) -> list[float | None] | None:
+    """The ends of the interval of the score; None where the result failed."""
+    if result.failed:
+        return None
+    score = result.scores["score"]
+    return [score.low, score.high]
 
 
 def read_board(out: Path, version: str = "", track: str = "") -> Board:
@@ -196,33 +202,33 @@ def read_board(out: Path, version: str = "", track: str = "") -> Board:
     Raises:
         UserError: there are no such results.
     """
-    found = [read_result(path) for path in results_in(out)]
-    version = version or next(name for name in SUITES if any(one.suite == name for one in found))
-    found = [one for one in found if one.suite == version]
-    there = sorted({one.track for one in found})
-    track = next((one for one in there if track in (one, one.partition("-")[0], "")), track)
+    every_result = [read_result(path) for path in results_in(out)]
+    version = version or next(name for name in SUITES if any(result.suite == name for result in every_result))
+    every_result = [result for result in every_result if result.suite == version]
+    there = sorted({result.track for result in every_result})
+    track = next((name for name in there if track in (name, name.partition("-")[0], "")), track)
     if track not in there:
         others = f" There are those of {', '.join(there)}." if there else " Run cml bench."
         raise UserError(f"There are no results of {version} {track} in {out}.{others}")
-    return build_board(version, track, [one for one in found if one.track in (track, "C")])
+    return build_board(version, track, [result for result in every_result if result.track in (track, "C")])
 
 
-def build_board(version: str, track: str, found: list[Result]) -> Board:
+def build_board(version: str, track: str, every_result: list[Result]) -> Board:
     """Build the board of some results of one version and track: ranks, tests and best methods.
 
     Args:
         version: Version of the suite.
         track: The track, with its backbone.
-        found: The results, those of track C among them.
+        every_result: The results, those of track C among them.
 
     Returns:
         The board.
     """
-    sets = [name for name in SETS if any(one.set == name and one.track == track for one in found)]
+    sets = [name for name in SETS if any(result.set == name and result.track == track for result in every_result)]
     results: dict[str, dict[str, Result]] = {}
-    for one in found:
-        if one.set in sets:
-            results.setdefault(one.method + ELSEWHERE * (one.track != track), {})[one.set] = one
+    for result in every_result:
+        if result.set in sets:
+            results.setdefault(result.method + ELSEWHERE * (result.track != track), {})[result.set] = result
     ranked = [method for method, row in results.items() if _competes(method) and len(row) == len(sets)]
     scores = np.array([[score_of(results[method][name]) for name in sets] for method in ranked])  # (M, sets)
     best = frozenset((method, name) for name in sets for method in _best(name, results))
@@ -242,21 +248,30 @@ def build_board(version: str, track: str, found: list[Result]) -> Board:
 def _best(name: str, results: Mapping[str, Mapping[str, Result]]) -> list[str]:
     """The best method of a set and those that do not differ from it significantly."""
     here = {method: row[name] for method, row in results.items() if _competes(method) and name in row}
-    there = {method: one for method, one in here.items() if not one.failed}
+    there = {method: result for method, result in here.items() if not result.failed}
     if not there:
         return []
     first = max(there, key=lambda method: score_of(there[method]))
-    apart = {method: _difference(there[first], one) for method, one in there.items() if method != first}
-    return [first, *(method for method, one in apart.items() if one is not None and one[1] <= 0 <= one[2])]
+    best = [first]
+    for method, result in there.items():
+        difference = None if method == first else _difference(there[first], result)
+        if difference is None:
+            continue
+        _, low, high = difference
+        if low <= 0 <= high:
+            best.append(method)
+    return best
 
 
 def _difference(ours: Result | None, theirs: Result | None) -> tuple[float, float, float] | None:
     """The mean of the paired differences of two results, and the ends of its 95 % interval."""
     if ours is None or theirs is None or ours.failed or theirs.failed:
         return None
-    mine, other = (np.array(one.values, np.float64) for one in (ours, theirs))  # None is NaN
-    # what has no seeds is one row, which goes with all of the other
-    return (float(np.nanmean(mine - other)), *interval(mine - other)) if mine.shape[1] == other.shape[1] else None
+    mine, other = (np.array(result.values, np.float64) for result in (ours, theirs))  # None is NaN
+    if mine.shape[1] != other.shape[1]:
+        return None
+    difference = mine - other  # what has no seeds is one row, which goes with all of the other
+    return float(np.nanmean(difference)), *interval(difference)
 
 
 def _difference_text(mean: float, low: float, high: float) -> str:

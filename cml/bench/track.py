@@ -64,10 +64,11 @@ class Plan:
 
 def run(plan: Plan, scheduler: str = "") -> list[str]:
     """Run what is missing of a plan, here or by a Dask scheduler; returns why sets are left out."""
-    hows = {one: method_of(one) for one in plan.methods}
+    hows = {name: method_of(name) for name in plan.methods}
     for name, method in itertools.product(plan.sets, hows):
         path = result_path(plan.out, plan.suite.version, name, plan.track_folder, method)
-        if path.exists() and (changed := plugins.explain_changes(read_result(path).plugins)):
+        changed = plugins.explain_changes(read_result(path).plugins) if path.exists() else ""
+        if changed:
             raise UserError(f"{path}: {changed} Delete this file to run it again, or choose another folder by --out.")
     missing = []
     with contextlib.ExitStack() as held:
@@ -90,14 +91,14 @@ def _run_all(plan: Plan, data: BenchSet, hows: dict[str, Method | None], computi
     def make_result(method: str) -> bool:
         return _make_result(plan, data, method, hows[method], computing)
 
-    waiting = [one for one, how in hows.items() if data.vectors is not None or how is None or not how.vectors]
+    waiting = [method for method, how in hows.items() if data.vectors is not None or how is None or not how.vectors]
     while waiting:
-        done = {one: make_result(one) for one in waiting if hows[one] is None}  # they share features
-        learnt = [one for one in waiting if one not in done]
+        done = {method: make_result(method) for method in waiting if hows[method] is None}  # they share features
+        learnt = [method for method in waiting if method not in done]
         done |= zip(learnt, computing.do_all(make_result, learnt), strict=True)
         if not any(done.values()):
             time.sleep(_WAIT)
-        waiting = [one for one in waiting if not done[one]]
+        waiting = [method for method in waiting if not done[method]]
 
 
 def _make_result(plan: Plan, data: BenchSet, method: str, how: Method | None, computing: LocalComputing) -> bool:
@@ -142,8 +143,8 @@ def _write_rule(plan: Plan, data: BenchSet, method: str, path: Path) -> None:
     else:
         ranker = embedding_ranker(fitted.embed(query), fitted.embed(gallery))
     ranks = Ranks.from_rankers([ranker], len(query), len(gallery))
-    made = Final(ranks, fitted.seconds, "", measure_peak_memory(), describe_machine())
-    write_result(path, _result(plan, data, method, config, [made]), ranks, data)
+    final = Final(ranks, fitted.seconds, "", measure_peak_memory(), describe_machine())
+    write_result(path, _result(plan, data, method, config, [final]), ranks, data)
 
 
 def _write_trained(
@@ -153,7 +154,7 @@ def _write_trained(
     if work.difference != "":
         work.start_over()
     base, parts = how.options(plan.config, data.vectors), f"{how.loss} {plan.config.backbone}"
-    trials = {one.number: one for one in work.records(lambda record: msgspec.convert(record, BenchTrial))}
+    trials = {trial.number: trial for trial in work.records(lambda record: msgspec.convert(record, BenchTrial))}
     every, at_once = range(plan.suite.trials), AT_ONCE[plan.track]
     blocks = [every[start : start + at_once] for start in range(0, len(every), at_once)]
     left = [numbers for numbers in blocks if not trials.keys() >= set(numbers)]
@@ -163,20 +164,24 @@ def _write_trained(
         configs = [plan.suite.trial(plan.track, with_settings(base, settings[number])) for number in numbers]
         kept = computing.state_path(work.root / f"heads-{numbers[0]}-{len(numbers)}.safetensors")
         calls.append((plan.track, configs, kept))
-    for block, found in computing.call_each(data, run_trials, calls, parts):
-        for number, one in zip(left[block], found, strict=True):
+    for block, scored_trials in computing.call_each(data, run_trials, calls, parts):
+        for number, scored in zip(left[block], scored_trials, strict=True):
             if number not in trials:
-                trials[number] = BenchTrial(number, settings[number], one.score, one.seconds, one.failed)
+                trials[number] = BenchTrial(number, settings[number], scored.score, scored.seconds, scored.failed)
                 work.record(asdict(trials[number]))
     ordered = [trials[number] for number in range(plan.suite.trials)]
-    config, finals = base, list[Final]()
-    if chosen := choose(ordered):
-        config, seeds = with_settings(base, chosen.settings), range(1, plan.suite.seeds + 1)
+    config = base
+    finals: list[Final] = []
+    chosen = choose(ordered)
+    if chosen is not None:
+        config = with_settings(base, chosen.settings)
+        seeds = range(1, plan.suite.seeds + 1)
         runs = [(plan.track, replace(config, seed=seed), len(trials), plan.suite.trials) for seed in seeds]
-        finals = [one for _, one in sorted(computing.call_each(data, run_final, runs, parts), key=lambda pair: pair[0])]
-    failed = next((one.failed for one in finals or ordered if one.failed), "")
+        numbered = dict(computing.call_each(data, run_final, runs, parts))
+        finals = [numbered[number] for number in sorted(numbered)]
+    failed = next((run.failed for run in finals or ordered if run.failed), "")
     result = replace(_result(plan, data, method, config, finals, ordered), failed=failed)
-    ranks = None if failed else Ranks.concatenate(one.ranks for one in finals if one.ranks is not None)
+    ranks = None if failed else Ranks.concatenate(final.ranks for final in finals if final.ranks is not None)
     result = write_result(path, result, ranks, data)
     if not failed:
         say(f"{data.name} {plan.track_folder} {method}: {result.scores['score'].mean:.3f}")

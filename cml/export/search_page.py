@@ -121,4 +121,5 @@ def write_search_page(
     bar = ProgressBar(rows, "page", unit="query", delay=BAR_DELAY)
     shown = [(view(query), list(map(view, hits))) for query, hits in bar]
     shown_title, shown_summary = visible_text(title) or "Search", visible_text(summary, 2000)
-    picture_rules.write_page(path, "search.html.j2", images, title=shown_title, summary=shown_summary, rows=shown)
+    values = {"title": shown_title, "summary": shown_summary, "rows": shown}
+    picture_rules.write_page(path, "search.html.j2", images, values)

@@ -48,7 +48,7 @@ def write_curves(
     """
     steps, losses = _series(metrics, loss)
     marks, values = _series(metrics, validation)
-    panels = [name for name, found in ((loss, losses), (validation_label, values)) if np.isfinite(found).any()]
+    panels = [name for name, series in ((loss, losses), (validation_label, values)) if np.isfinite(series).any()]
     if not panels:
         raise UserError(f"There is nothing to draw: no record holds a finite {loss!r} or {validation!r}.")
     figure = new_figure(8, 4.5 if len(panels) == 1 else 6)

@@ -204,13 +204,16 @@ def _draw(axis: Axes, panel: Panel, styles: Mapping[str, Style], loud: Sequence[
 
 def _span(loud: Sequence[Mapping[float, Interval]], every: Sequence[Mapping[float, Interval]]) -> tuple[float, float]:
     """The range of the axis: all values, and intervals as far as they do not compress the values."""
-    found = [[point for curve in some for point in curve.values() if math.isfinite(point[0])] for some in (loud, every)]
-    points = found[0] or found[1]
+    points = _finite_points(loud) or _finite_points(every)
     low, high = min(point[0] for point in points), max(point[0] for point in points)
     reach = _BARS * (high - low) if high > low else math.inf
     least = min([low, *(point[1] for point in points if math.isfinite(point[1]))])
     most = max([high, *(point[2] for point in points if math.isfinite(point[2]))])
     return max(least, low - reach), min(most, high + reach)
+
+
+def _finite_points(curves: Sequence[Mapping[float, Interval]]) -> list[Interval]:
+    return [point for curve in curves for point in curve.values() if math.isfinite(point[0])]
 
 
 def _note(method: str, low: float, high: float, *, above: bool) -> str:

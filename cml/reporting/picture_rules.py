@@ -4,7 +4,7 @@ import base64
 import hashlib
 import io
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -73,15 +73,15 @@ class PictureRules:
         return "\n".join(rules), "\n".join(self._rules)
 
 
-def write_page(path: Path, template: str, images: PictureRules, *, rules: str = "", **shown: Any) -> None:  # noqa: ANN401
+def write_page(path: Path, template: str, images: PictureRules, values: Mapping[str, Any], *, rules: str = "") -> None:
     """Write a page of pictures, atomically and without a script.
 
     Args:
         path: The page.
         template: Name of a template of cml.reporting.
         images: The pictures.
+        values: The values that the template shows, by their names in it.
         rules: Further style rules.
-        **shown: The values that the template shows.
     """
     common, pictures = images.rules()
-    write_html(path, "cml.reporting", template, rules=(common + rules, pictures), **shown)
+    write_html(path, "cml.reporting", template, rules=(common + rules, pictures), **values)

@@ -99,25 +99,22 @@ def write_retrieval_page(
     rules += [f"body:has(#part{part}:checked) .row:not(.p{part}){{display:none}}" for part in range(len(parts))]
     rules += [f".k{place}{{--color:{colour}}}" for place, colour in enumerate(colours)]
     stride = -(-len(view) // _MOST_TICKS)
-    write_page(
-        path,
-        "retrieval_report.html.j2",
-        views.images,
-        title=visible_text(title) or "Retrieval report",
-        unit=views.unit,
-        measure=visible_text(measure),
-        baseline=visible_text(baseline),
-        paragraphs=[visible_text(line, 2000) for line in summary.splitlines() if line.strip()],
-        table=[[_cell(text) for text in cells] for cells in table],
-        rows=random.Random(seed).sample(view, len(view)),
-        orders=list(orders),
-        rules="\n".join(rules),
-        parts=parts,
-        legend=[(visible_text(word, 40), f"k{place}") for place, word in enumerate(legend)],
-        abreast=min(len(views.methods), 2 if len(views.methods) == 4 else 3),
-        ticks=[(row["place"], heights[row["place"] - 1], row["score"]) for row in view[::stride]],
-        median=(len(view) + 1) // 2,
-    )
+    values = {
+        "title": visible_text(title) or "Retrieval report",
+        "unit": views.unit,
+        "measure": visible_text(measure),
+        "baseline": visible_text(baseline),
+        "paragraphs": [visible_text(line, 2000) for line in summary.splitlines() if line.strip()],
+        "table": [[_cell(text) for text in cells] for cells in table],
+        "rows": random.Random(seed).sample(view, len(view)),
+        "orders": list(orders),
+        "parts": parts,
+        "legend": [(visible_text(word, 40), f"k{place}") for place, word in enumerate(legend)],
+        "abreast": min(len(views.methods), 2 if len(views.methods) == 4 else 3),
+        "ticks": [(row["place"], heights[row["place"] - 1], row["score"]) for row in view[::stride]],
+        "median": (len(view) + 1) // 2,
+    }
+    write_page(path, "retrieval_report.html.j2", views.images, values, rules="\n".join(rules))
 
 
 def _falling(values: Sequence[float]) -> list[int]:

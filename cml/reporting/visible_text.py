@@ -15,6 +15,6 @@ _UNSHOWABLE = re.compile(
 def visible_text(text: str, longest: int = LONGEST) -> str:
     r"""``text`` in one printable line, other characters escaped: a NUL becomes ``\x00``; cut to ``longest``."""
     cut = text[: 4 * longest]  # do not search megabytes
-    shown = _UNSHOWABLE.sub(lambda found: ascii(found[0])[1:-1], _BLANK.sub(" ", cut)).strip()
+    shown = _UNSHOWABLE.sub(lambda character: ascii(character[0])[1:-1], _BLANK.sub(" ", cut)).strip()
     fits = len(shown) <= longest and len(text) == len(cut)
     return shown if fits else shown[: longest - 1].rstrip() + "…"

@@ -61,19 +61,22 @@ class Comparison:
     def values(self, metric: str, *, dimension: int | None = None) -> dict[str, list[float]]:
         """One figure per seed of each trained method."""
         runs = self.trained if dimension in (None, self.dimension) else self.at[dimension or 0]
-        return {method: [one.rows[self.row][metric].mean for one in found] for method, found in runs.items()}
+        return {
+            method: [evaluation.rows[self.row][metric].mean for evaluation in evaluations]
+            for method, evaluations in runs.items()
+        }
 
     def rows(self, dimension: int | None = None) -> Rows:
         """Mean and 95 % interval: over seeds for trained methods (Student's t), over queries for the references."""
         columns = {metric: self.values(metric, dimension=dimension) for metric in self.references.rows[self.row]}
-        found = {
+        rows = {
             method: {metric: over_seeds(column[method]) for metric, column in columns.items()}
             for method in next(iter(columns.values()))
         }
         for name in self.reference_names:
             row = self.references.rows[name]
-            found[name] = {key: (metric.mean, metric.low, metric.high) for key, metric in row.items()}
-        return found
+            rows[name] = {key: (metric.mean, metric.low, metric.high) for key, metric in row.items()}
+        return rows
 
     def table(self) -> list[list[str]]:
         """Header and rows as text, with the columns that the ``info`` of each metric names."""
@@ -103,29 +106,29 @@ class Comparison:
             better += "; score is 1 for the oracle, 0 in the mean of random rankings, of which 'random' is one"
         if self.references.recall_within:
             better += f"; recall: within {self.references.recall_within:g} {self.unit}"
-        said = [f"{better}. 95 % intervals: {over}, over queries for the references (bootstrap)."]
+        sentences = [f"{better}. 95 % intervals: {over}, over queries for the references (bootstrap)."]
         if self.seeds > 1:
-            said.append(f"{APART} marks an interval that does not overlap that of {next(iter(self.trained))}.")
-        return f"{' '.join(said)}\n{self.verdict()}"
+            sentences.append(f"{APART} marks an interval that does not overlap that of {next(iter(self.trained))}.")
+        return f"{' '.join(sentences)}\n{self.verdict()}"
 
     def verdict(self) -> str:
         """Whether the first method differs from a reference, and from the best of the others, paired by seed."""
         name = main_metric(list(self.references.rows[self.row]))
         if self.seeds < 2:
             return "Verdict: one seed tells nothing of the spread between trainings; take --seeds 3."
-        other = next(one for one in self.reference_names if one != "oracle")  # frozen features, or else random
+        other = next(name for name in self.reference_names if name != "oracle")  # frozen features, or else random
         there = self.references.rows[other][name]
         sign = 1 if there.higher_is_better else -1
         (first, ours), *rest = ((method, sign * np.array(values)) for method, values in self.values(name).items())
-        said = [f"Verdict: {self._compare_text(first, other, ours - sign * there.mean, name)}"]
+        sentences = [f"Verdict: {self._compare_text(first, other, ours - sign * there.mean, name)}"]
         if rest:
-            best, theirs = max(rest, key=lambda one: float(one[1].mean()))
-            said.append(f"Best of the other methods: {self._compare_text(best, first, theirs - ours, name)}")
+            best, theirs = max(rest, key=lambda pair: float(pair[1].mean()))
+            sentences.append(f"Best of the other methods: {self._compare_text(best, first, theirs - ours, name)}")
         if self.references.queries < FEW_QUERIES:
-            said.append(f"Few queries ({self.references.queries}): the size of differences is uncertain.")
-        return " ".join(said)
+            sentences.append(f"Few queries ({self.references.queries}): the size of differences is uncertain.")
+        return " ".join(sentences)
 
-    def _compare_text(self, one: str, other: str, gains: NDArray[np.float64], name: str) -> str:
+    def _compare_text(self, method: str, other: str, gains: NDArray[np.float64], name: str) -> str:
         """A sentence on the gains of one method over another, one per seed."""
         from scipy.special import stdtrit
 
@@ -134,13 +137,13 @@ class Comparison:
         unit = f" {self.unit}" if "label_distance" in name else ""
         if half <= gap:
             side = "ahead of" if mean > 0 else "behind" if mean < 0 else "level with"
-            return f"{one} is {side} {other} by {gap:.3g} ± {half:.3g}{unit} in {name}."
+            return f"{method} is {side} {other} by {gap:.3g} ± {half:.3g}{unit} in {name}."
         spread = float(gains.std(ddof=1))
         more = range(self.seeds + 1, _MOST_SEEDS + 1)
         enough = (n for n in more if stdtrit(n - 1, 0.975) * spread / math.sqrt(n) <= gap / 2)
         take = next((f"take {n} seeds" for n in enough), f"even {_MOST_SEEDS} seeds would not tell")
         return (
-            f"{one} and {other} cannot be told apart: they differ by {gap:.3g}{unit} in {name}, and the 95 % "
+            f"{method} and {other} cannot be told apart: they differ by {gap:.3g}{unit} in {name}, and the 95 % "
             f"interval over {self.seeds} seeds is ± {half:.3g}; {take}."
         )
 
@@ -210,9 +213,9 @@ def over_seeds(values: Sequence[float]) -> Interval:
     return mean, mean - half, mean + half
 
 
-def apart(one: Interval, other: Interval) -> bool:
+def apart(first: Interval, second: Interval) -> bool:
     """Whether two intervals have nothing in common."""
-    return one[1] > other[2] or other[1] > one[2]
+    return first[1] > second[2] or second[1] > first[2]
 
 
 def interval_text(value: Interval) -> str:

@@ -76,9 +76,11 @@ def evaluate_embeddings(
     query_labels = distance.encode(labels)
     among = query if itself else as_array(gallery)
     among_labels = query_labels if itself else distance.encode(gallery_labels)
-    for name, points, given in (("query", query, query_labels), ("gallery", among, among_labels)):
-        if len(points) != len(given):
-            raise UserError(f"Each {name} needs a label. Got {len(points)} embeddings and {len(given)} labels instead.")
+    for name, points, item_labels in (("query", query, query_labels), ("gallery", among, among_labels)):
+        if len(points) != len(item_labels):
+            raise UserError(
+                f"Each {name} needs a label. Got {len(points)} embeddings and {len(item_labels)} labels instead."
+            )
     options = options or EvaluateOptions()
     rankers = {EMBEDDING: embedding_ranker(query, among), RANDOM: random_ranker(len(query), len(among), options.seed)}
     evaluation = evaluate_by_label_kind(rankers, distance, query_labels, among_labels, options, same_items=itself)

@@ -57,9 +57,9 @@ def keep_nearest(scores: Jit, slack: Jit, query: Jit, items: Jit, before: int, s
                 continue
             for j in range(chunk * _CHUNK, min(length, (chunk + 1) * _CHUNK)):
                 if row[j] <= limit:
-                    found = _squared_distance(query[r], items[j])
-                    if found < nearest[0] or (found == nearest[0] and before + j < places[0]):
-                        _sift_down(nearest, places, len(nearest), found, before + j)
+                    candidate = _squared_distance(query[r], items[j])
+                    if candidate < nearest[0] or (candidate == nearest[0] and before + j < places[0]):
+                        _sift_down(nearest, places, len(nearest), candidate, before + j)
                         limit = np.float32(nearest[0] + slack[r])
 
 

@@ -34,19 +34,20 @@ def with_verdict(evaluation: Evaluation, row: str, losses: Sequence[float] = ())
         gain = (ours.per_query - metrics[name].per_query) * (1 if ours.higher_is_better else -1)
         low, high = mean_intervals(gain[:, None])[0].tolist()
         against = f"{ours.mean:.3g} against {metrics[name].mean:.3g} in {name}"
-        said = f"{other} ({against}; 95 % interval of the paired gain {low:.3g} to {high:.3g})"
+        sentence = f"{other} ({against}; 95 % interval of the paired gain {low:.3g} to {high:.3g})"
         if low > 0:
-            better.append(said)
+            better.append(sentence)
         else:
-            rest.append(f"{'worse than' if high < 0 else 'not better than'} {said}")
+            rest.append(f"{'worse than' if high < 0 else 'not better than'} {sentence}")
     parts = [*rest, *([f"better than {' and '.join(better)}"] if better else [])]
     if not parts:
         return evaluation
-    if rest and len(losses) > 1 and (last := np.mean(losses[-10:])) < _FALLEN * (first := np.mean(losses[:10])):
+    first, last = (np.mean(losses[:10]), np.mean(losses[-10:])) if losses else (1.0, 1.0)
+    if rest and last < _FALLEN * first:
         parts.insert(0, f"overfitted, as the training loss fell from {first:.3g} to {last:.3g}")
         parts.append("take more images, stop earlier (evaluate_every and patience) or freeze the backbone")
     if evaluation.queries < FEW_QUERIES:
-        few = "too few to tell" if any("not better" in one for one in rest) else "few: by how much is uncertain"
+        few = "too few to tell" if any("not better" in text for text in rest) else "few: by how much is uncertain"
         parts.append(f"{evaluation.queries} queries are {few}")
     return replace(evaluation, verdict=f"Verdict: {'; '.join(parts)}.")
 

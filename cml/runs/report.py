@@ -63,7 +63,8 @@ def sheet_variants(variants: Sequence[str]) -> list[str]:
 
 def sheet_note(variants: Sequence[str]) -> str:
     """What the sheet and the retrieval report leave out, in a sentence; "" where they show all variants."""
-    if len(shown := sheet_variants(variants)) == len(variants):
+    shown = sheet_variants(variants)
+    if len(shown) == len(variants):
         return ""
     names = " and ".join(shown)
     return f"The sheet and the retrieval report show {names}, of {len(variants)} trained methods in the table."
@@ -111,7 +112,8 @@ def list_figure_metrics(comparison: Comparison) -> list[tuple[str, str]]:
     metrics = []
     for kind, (name, unit) in _labels(comparison).items():
         names = comparison.references.rows[comparison.row]
-        if ks := [int(key.partition("@")[2]) for key in names if key.startswith(f"{kind}@")]:
+        ks = [int(key.partition("@")[2]) for key in names if key.startswith(f"{kind}@")]
+        if ks:
             k = min(ks) if kind == "recall" else max(ks)  # the paper's largest K: 10 and 100
             metrics.append((f"{kind}@{k}", f"{name}@{k}{unit}"))
     return metrics
@@ -141,16 +143,12 @@ def write_report(comparison: Comparison, runs: Mapping[str, Path], out: Path, *,
         files = [folder / file for file in _FILES if (folder / file).exists()]
         links = [(file.name, quote(file.relative_to(out).as_posix())) for file in files]
         listed.append({"name": name, "files": links})
-    figures = [
-        (
-            _make_data_uri(file),
-            text,
-            [kind for kind in ("png", "svg", "pdf") if (out / f"{name}.{kind}").exists()],
-            name,
-        )
-        for name, text in _FIGURES.items()
-        if (file := next((f for k in ("svg", "png") if (f := out / f"{name}.{k}").exists()), None)) is not None
-    ]
+    figures = []
+    for name, text in _FIGURES.items():
+        kinds = [kind for kind in ("png", "svg", "pdf") if (out / f"{name}.{kind}").exists()]
+        embedded = next((kind for kind in ("svg", "png") if kind in kinds), None)
+        if embedded is not None:
+            figures.append((_make_data_uri(out / f"{name}.{embedded}"), text, kinds, name))
     write_html(
         out / REPORT,
         "cml.reporting",
