@@ -14,7 +14,7 @@ from cml.command_line.streams import flush_results, open_streams
 from cml.console.messages import say_warning
 from cml.errors import MachineError, UserError, did_you_mean, shorten_message
 from cml.launch import launch
-from cml.processes.heap import keep_freed_memory
+from cml.processes.freed_memory import keep_freed_memory
 from cml.version import DISTRIBUTION, __version__
 
 COMMANDS = {

@@ -35,7 +35,7 @@ class Embed:
 def run(arguments: Sequence[str]) -> None:
     """Embed, and print what was written."""
     import cml
-    from cml.export.embeddings import embed_folder
+    from cml.export.embed_folder import embed_folder
     from cml.export.image_list import ImageList
 
     options = parse(Embed, arguments, prog="cml embed")

@@ -45,8 +45,8 @@ def run(arguments: Sequence[str]) -> None:
     """Write RUN/explorer.html, or RUN/square.png."""
     from cml.errors import UserError
     from cml.runs.explore import EXPLORER, SQUARE, ExploreOptions, by_title, explore_runs
+    from cml.runs.picture_grid import write_run_square
     from cml.runs.run import open_run
-    from cml.runs.square import write_run_square
 
     options = parse(Explore, arguments, prog="cml explore")
     if not options.runs:

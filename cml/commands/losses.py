@@ -26,7 +26,7 @@ class Losses:
 def run(arguments: Sequence[str]) -> None:
     """Print the list, or what one loss is and takes."""
     options = parse(Losses, arguments, prog="cml losses")
-    from cml.losses.table import describe_loss, loss_rows, markdown_table, text_table
+    from cml.losses.loss_table import describe_loss, loss_rows, markdown_table, text_table
 
     if options.name:
         name, *more = options.name

@@ -25,7 +25,7 @@ from cml.data.images import UInt8
 from cml.errors import DataError, UserError
 from cml.export.captioning_view import CaptioningView
 from cml.export.decoding import DEFAULT_THREADS, Decoded, decode_chunks
-from cml.export.embeddings import check_batch_size
+from cml.export.embed_folder import check_batch_size
 from cml.export.feature_stores import STORES, Features, FeatureStore, Layout, Shape
 from cml.export.image_list import ImageList
 from cml.models.backbone_checks import evaluating

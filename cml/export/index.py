@@ -16,7 +16,7 @@ import numpy as np
 from cml.errors import DataError, UserError
 from cml.export.approximate import ApproximateIndex, Method, Recall, measure_recall, method_for
 from cml.export.decoding import DEFAULT_THREADS
-from cml.export.embeddings import AllBadError, EmbeddingFolder, embed_part, model_fingerprint
+from cml.export.embed_folder import AllBadError, EmbeddingFolder, embed_part, model_fingerprint
 from cml.export.image_list import ImageList
 from cml.models.embedding import EmbeddingModel
 from cml.retrieval.array_types import Float32

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from cml.errors import UserError
 from cml.losses.binary_rules import BinaryPairs, RuleName
-from cml.losses.embeddings import check_matrix, embedding_points
+from cml.losses.embedding_checks import check_matrix, embedding_points
 from cml.losses.loss import LossInfo
 from cml.losses.pml import PmlPairLoss, build_module, pml
 from cml.losses.row_mean import RowMean

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from cml.errors import UserError
-from cml.losses.embeddings import check_matrix
+from cml.losses.embedding_checks import check_matrix
 from cml.losses.loss import LabelSource, Loss
 
 

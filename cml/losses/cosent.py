@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cml.losses.embeddings import unit_rows
+from cml.losses.embedding_checks import unit_rows
 from cml.losses.label_distance_loss import LabelDistanceLoss, Mask
 from cml.losses.loss import LossInfo
 from cml.losses.own_column import comparable_pairs

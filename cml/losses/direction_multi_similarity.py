@@ -5,7 +5,7 @@ from torch import Tensor
 
 from cml.losses.class_loss import ClassLoss, check_classes
 from cml.losses.direction_regularization import SOURCE, as_exact, class_masks, triplet_geometry
-from cml.losses.embeddings import in_full, unit_rows
+from cml.losses.embedding_checks import in_full, unit_rows
 from cml.losses.loss import LossInfo
 from cml.settings import check_above_zero, check_number
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from cml.losses.direction_regularization import LEAST, SOURCE, as_exact
-from cml.losses.embeddings import unit_rows
+from cml.losses.embedding_checks import unit_rows
 from cml.losses.loss import LossInfo
 from cml.losses.proxy_loss import ProxyTableLoss, check_proxies
 from cml.settings import check_number

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from cml.losses.class_loss import ClassLoss, check_classes
 from cml.losses.direction_regularization import SOURCE, class_masks, triplet_geometry
-from cml.losses.embeddings import embedding_points
+from cml.losses.embedding_checks import embedding_points
 from cml.losses.loss import LossInfo
 from cml.settings import check_number
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from cml.losses.embeddings import check_matrix
+from cml.losses.embedding_checks import check_matrix
 from cml.losses.row_blocks import RowTerms, mean_over_rows
 from cml.losses.row_mean import RowMean
 from cml.settings import check_above_zero, check_whole

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from cml.errors import UserError
 from cml.losses.class_loss import ClassLoss, check_classes
-from cml.losses.embeddings import check_matrix, in_full, unit_rows
+from cml.losses.embedding_checks import check_matrix, in_full, unit_rows
 from cml.losses.loss import LossInfo
 from cml.settings import check_above_zero, check_number
 from cml.word_vectors.open import open_word_vectors

@@ -9,7 +9,7 @@ pairs are compared one by one in parts of bounded size.
 import torch
 from torch import Tensor
 
-from cml.losses.embeddings import check_matrix
+from cml.losses.embedding_checks import check_matrix
 from cml.losses.row_blocks import RowTerms, mean_over_rows
 from cml.losses.row_mean import RowMean
 from cml.losses.row_order import over_row_chunks, sort_rows

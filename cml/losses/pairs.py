@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cml.errors import UserError
-from cml.losses.embeddings import check_matrix, embedding_points
+from cml.losses.embedding_checks import check_matrix, embedding_points
 from cml.losses.own_column import comparable_pairs, zero_own_column
 from cml.losses.squared_distances import euclidean_distances
 

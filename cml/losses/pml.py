@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from cml.errors import UserError
 from cml.losses.class_loss import ClassLoss, check_classes
-from cml.losses.embeddings import embedding_points, rescale_rows
+from cml.losses.embedding_checks import embedding_points, rescale_rows
 from cml.losses.proxy_loss import ProxyLoss
 from cml.registry import Choice
 

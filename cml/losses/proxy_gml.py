@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from cml.errors import UserError
-from cml.losses.embeddings import unit_rows
+from cml.losses.embedding_checks import unit_rows
 from cml.losses.loss import LossInfo
 from cml.losses.proxy_loss import ProxyTableLoss, check_proxies
 from cml.settings import check_number, check_whole

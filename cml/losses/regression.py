@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from cml.errors import UserError
-from cml.losses.embeddings import embedding_points
+from cml.losses.embedding_checks import embedding_points
 from cml.losses.loss import LossInfo, VectorLoss
 from cml.settings import check_word
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from cml.losses.embeddings import embedding_points
+from cml.losses.embedding_checks import embedding_points
 from cml.losses.own_column import comparable_pairs
 from cml.losses.pairs import Pairs, check_batch, usable_labels
 from cml.losses.row_mean import RowMean

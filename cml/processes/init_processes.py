@@ -10,8 +10,8 @@ import torch
 from cml.errors import UserError
 from cml.launch import Launch, launch
 from cml.processes.device import pick_device
+from cml.processes.peer_watchdog import RankWatch
 from cml.processes.ranks import ConnectionLostError, Ranks
-from cml.processes.watch import RankWatch
 
 JOINING = timedelta(minutes=5)  # how long the processes wait for each other to start
 LATEST = timedelta(minutes=30)  # how far a process may lag behind the others, as when it reads a large data set

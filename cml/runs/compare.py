@@ -9,11 +9,11 @@ from cml import tasks
 from cml.data.prepared import PreparedDataset
 from cml.errors import UserError
 from cml.retrieval.comparison import Comparison
-from cml.runs.comparison import CompareOptions, run_comparison
 from cml.runs.rows import Row, rows_of
 from cml.runs.search_space import SearchSpace, parse_search_space
 from cml.runs.sweep import run_sweep
 from cml.runs.train import options_for
+from cml.runs.train_comparison import CompareOptions, run_comparison
 from cml.task import Task
 from cml.trackers import Tracker
 from cml.training.config import TrainConfig

@@ -9,8 +9,8 @@ from cml import data_prep, tasks
 from cml.console.messages import say
 from cml.console.resume_hint import resume_hint
 from cml.data.dataset_info import DatasetInfo
-from cml.runs.comparison import CompareOptions, ComparisonResult, run_comparison
 from cml.runs.rows import rows_of
+from cml.runs.train_comparison import CompareOptions, ComparisonResult, run_comparison
 from cml.storage.safe_paths import check_no_link
 from cml.training.config import Precision, TrainConfig
 

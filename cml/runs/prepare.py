@@ -65,7 +65,7 @@ def prepare_source(source: DatasetSource, out: Path, *, skip_bad: bool = False) 
     """
     label_distance = getattr(source, "label_distance", "")
     if label_distance:
-        from cml.distances.self_contained import is_self_contained
+        from cml.distances.distances_for_datasets import is_self_contained
 
         if not is_self_contained(label_distance):
             rule = "should be a label distance that reads nothing outside the dataset"

@@ -15,8 +15,8 @@ from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.processes.device import pick_device
 from cml.retrieval import text_table
 from cml.retrieval.comparison import Interval, Rows, interval_text
-from cml.runs.comparison import CompareOptions, run_comparison
 from cml.runs.rows import Row, with_changes
+from cml.runs.train_comparison import CompareOptions, run_comparison
 from cml.storage.atomic import atomic_file
 from cml.storage.json_file import write_json
 from cml.tasks.papers import Experiment, PublishedRow

@@ -12,7 +12,6 @@ from cml.console.resume_hint import resume_hint
 from cml.data.prepared import PreparedDataset
 from cml.errors import UserError
 from cml.retrieval.comparison import Comparison
-from cml.runs.comparison import CompareOptions, check_labels, run_comparison, write_tables
 from cml.runs.planned_runs import PlannedRun, is_finished, plan_runs
 from cml.runs.report import write_report
 from cml.runs.rows import Row, with_batch_size_of
@@ -20,6 +19,7 @@ from cml.runs.search_space import SearchDimension, Settings, corners, grid, sett
 from cml.runs.sweep_pictures import write_sweep_pictures
 from cml.runs.sweep_result import SweepResult
 from cml.runs.train import train_task
+from cml.runs.train_comparison import CompareOptions, check_labels, run_comparison, write_tables
 from cml.runs.trials import Trial, TrialLog, best_settings, search
 from cml.storage.safe_paths import check_no_link
 from cml.task import Task

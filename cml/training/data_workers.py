@@ -20,7 +20,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from cml.errors import MachineError, UserError
-from cml.processes.heap import give_back_freed_memory
+from cml.processes.freed_memory import give_back_freed_memory
 from cml.training.signals import SIGNALS
 
 GIVE_BACK_EVERY = 32  # batches of a worker

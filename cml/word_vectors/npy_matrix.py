@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cml.errors import DataError
 from cml.storage.npy import map_array
 from cml.storage.regular_file import open_regular
-from cml.word_vectors.contract import WordVectors
+from cml.word_vectors.word_vectors import WordVectors
 
 
 class MatrixWithWords(WordVectors):

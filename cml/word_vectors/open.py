@@ -8,11 +8,11 @@ from pathlib import Path
 
 from cml.errors import DataError, UserError, install_hint
 from cml.storage.regular_file import open_regular
-from cml.word_vectors.contract import WordVectors
 from cml.word_vectors.glove_text import TextVectors
 from cml.word_vectors.npy_matrix import NpyVectors
 from cml.word_vectors.packaged_glove import PACKAGED, PackagedGlove, packaged_folder
 from cml.word_vectors.word2vec_binary import BinaryVectors
+from cml.word_vectors.word_vectors import WordVectors
 
 SCENES = "scene-words"  # those of its words that captions of cml.data_prep.synthetic.scenes can contain
 SCENE_WORDS = Path(__file__).parent / "scene_words.txt"

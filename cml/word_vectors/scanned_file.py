@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.errors import DataError
-from cml.word_vectors.contract import WordVectors
+from cml.word_vectors.word_vectors import WordVectors
 
 Float32 = NDArray[np.float32]
 

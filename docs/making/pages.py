@@ -15,7 +15,7 @@ from typing import Any
 
 import cml
 from cml import cli, data_prep, tasks
-from cml.losses.table import loss_rows, markdown_table
+from cml.losses.loss_table import loss_rows, markdown_table
 from cml.registry import Registry
 from making import docstrings, help
 from making.formulas import FORMULAS, legend

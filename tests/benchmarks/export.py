@@ -33,7 +33,7 @@ from cml.export.decoding import decode_chunks
 from cml.export.feature_stores import Layout
 from cml.export.image_list import ImageList
 from cml.export.trunk import open_trunk
-from cml.processes.heap import keep_freed_memory
+from cml.processes.freed_memory import keep_freed_memory
 
 BAR = 0.95
 SIZES = ((480, 640), (480, 640), (640, 480), (427, 640))  # height and width

@@ -29,7 +29,7 @@ import torch
 
 from cml import tasks
 from cml.data_prep.synthetic.people.source import People
-from cml.processes.heap import keep_freed_memory
+from cml.processes.freed_memory import keep_freed_memory
 from cml.runs.train import train_task
 
 BAR = 2.0  # percent

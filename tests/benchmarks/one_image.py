@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from cml.data.images import Size, read_image
-from cml.export.embeddings import embed_folder
+from cml.export.embed_folder import embed_folder
 from cml.export.image_list import ImageList
 from cml.export.onnx_graph import export_onnx
 from cml.export.onnx_preprocessing import describe_preprocessing

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from cml import cli, losses
 from cml.losses.label_distance_loss import LabelDistanceLoss
-from cml.losses.table import LossRow, describe_loss, loss_rows, markdown_table
+from cml.losses.loss_table import LossRow, describe_loss, loss_rows, markdown_table
 
 
 def test_every_registered_loss_says_what_it_is() -> None:

@@ -27,10 +27,10 @@ from cml.data_prep.synthetic.rooms.materials import (
     sample_tiles,
     sample_wood,
 )
+from cml.data_prep.synthetic.rooms.ray_tracing import Light, Part, Piece, trace
 from cml.data_prep.synthetic.rooms.rooms import Rooms, draw_rooms
 from cml.data_prep.synthetic.rooms.source import Rooms as Source
 from cml.data_prep.synthetic.rooms.surfaces import Patch, Surface
-from cml.data_prep.synthetic.rooms.trace import Light, Part, Piece, trace
 from cml.data_prep.synthetic.rooms.view import CLOCKWISE, LEAST_SHARE, View, mask_of, sample_view
 from cml.errors import UserError
 

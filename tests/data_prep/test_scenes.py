@@ -22,8 +22,8 @@ from cml.data_prep.synthetic.scenes.scenes import Scenes, Thing, draw_scenes
 from cml.data_prep.synthetic.scenes.source import Scenes as ScenesSource
 from cml.data_prep.synthetic.scenes.words import glove_text
 from cml.data_prep.synthetic.things.classes import CLASSES, TEST, TRAINING, draw_singles
+from cml.data_prep.synthetic.things.drawing_pen import Pen
 from cml.data_prep.synthetic.things.kinds import COLOURS, KINDS, sample_rgb
-from cml.data_prep.synthetic.things.pen import Pen
 from cml.data_prep.synthetic.things.picture import RING
 from cml.data_prep.synthetic.things.source import Things as ThingsSource
 from cml.distances.captions.tokens import WORDS, tokenize

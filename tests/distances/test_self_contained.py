@@ -13,7 +13,7 @@ from page_examples import forget_plugins
 import cml.distances
 from cml.data.prepared import DatasetInfo
 from cml.distances.cosine import Cosine
-from cml.distances.self_contained import is_self_contained
+from cml.distances.distances_for_datasets import is_self_contained
 from cml.errors import DataError, UserError
 from cml.tasks.value import TASK
 

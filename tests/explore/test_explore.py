@@ -24,8 +24,8 @@ from cml.explore.label_columns import label_columns
 from cml.explore.label_side import LabelSide, build_label_side
 from cml.explore.maps import align_map, check_maps, landmark_mds, principal
 from cml.explore.page import Items, write_explorer
+from cml.explore.picture_grid import frame_colours, place_on_grid
 from cml.explore.picture_sheets import curve_order, draw_sheets
-from cml.explore.square import frame_colours, place_on_grid
 from cml.explore.views import build_embedding_view, build_oracle_view
 
 

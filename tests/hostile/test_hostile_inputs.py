@@ -338,7 +338,7 @@ def test_embedding_goes_on_from_the_last_sound_record(
     made: Path, tmp_path: Path, change: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import cml
-    from cml.export.embeddings import embed_folder
+    from cml.export.embed_folder import embed_folder
     from cml.export.image_list import ImageList
 
     model, photos = cml.load(made / "run", device="cpu"), made / "photos"

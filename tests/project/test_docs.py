@@ -16,7 +16,7 @@ import pytest
 
 import cml
 from cml import cli, data_prep, losses, tasks
-from cml.losses.table import loss_rows, markdown_table
+from cml.losses.loss_table import loss_rows, markdown_table
 from cml.registry import registries
 from cml.retrieval.relevance_gains import GAINS
 

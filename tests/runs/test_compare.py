@@ -31,10 +31,10 @@ from cml.retrieval.embeddings import evaluate_by_label_kind
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.metric_result import MetricResult
 from cml.retrieval.results import Evaluation
-from cml.runs.comparison import CompareOptions, run_comparison
 from cml.runs.planned_runs import kept_evaluation, plan_runs
 from cml.runs.report import sheet_variants
 from cml.runs.rows import Row, row_folders, rows_of, slug
+from cml.runs.train_comparison import CompareOptions, run_comparison
 from cml.storage.atomic import PARTIAL
 from cml.tasks.baselines import OURS, variants
 from cml.training import run_folder

@@ -20,7 +20,7 @@ from cml.distances.jobs.job_options import JobOptions
 from cml.distances.jobs.run import write_matrix
 from cml.errors import UserError
 from cml.export.captioning import CaptioningFeatures, export_captioning
-from cml.export.embeddings import embed_folder
+from cml.export.embed_folder import embed_folder
 from cml.export.image_list import ImageList
 from cml.storage.provenance import difference
 from cml.storage.resumable_output import resumable_output, work_path

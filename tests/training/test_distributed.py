@@ -26,11 +26,11 @@ from cml import losses
 from cml.cli import main
 from cml.errors import UserError
 from cml.launch import Launch
-from cml.processes import watch as rank_watch
+from cml.processes import peer_watchdog
 from cml.processes.batch_norm import share_batch_norm
 from cml.processes.init_processes import own_device
+from cml.processes.peer_watchdog import RankWatch
 from cml.processes.ranks import Ranks
-from cml.processes.watch import RankWatch
 from cml.training.checkpoint import read_checkpoint
 from cml.training.metrics_log import read_metrics
 from cml.training.saved_model import MODEL
@@ -337,7 +337,7 @@ class SlowStore(Store):
 
 def test_a_process_that_leaves_waits_for_its_watch_to_leave_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     # a thread that comes back from torch's store while Python ends aborts the process, with a line of C++'s own
-    monkeypatch.setattr(rank_watch, "BEAT", 0.0)
+    monkeypatch.setattr(peer_watchdog, "BEAT", 0.0)
     store = SlowStore()
     watch = RankWatch(store, 0, 1)
     watch.start()

@@ -17,9 +17,9 @@ from cml.distances.labels import LabelError, Labels, short
 from cml.distances.nearest import Search
 from cml.errors import DataError, UserError
 from cml.settings import check_word
-from cml.word_vectors.contract import WordVectors
 from cml.word_vectors.open import HOW_TO_GET, SCENES, open_word_vectors
 from cml.word_vectors.packaged_glove import PACKAGED
+from cml.word_vectors.word_vectors import WordVectors
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from cml.data_prep.synthetic.rooms.materials import (
     sample_wood,
     tint,
 )
-from cml.data_prep.synthetic.rooms.trace import Part, Piece
+from cml.data_prep.synthetic.rooms.ray_tracing import Part, Piece
 from cml.data_prep.synthetic.rooms.view import Float64
 
 Furniture = tuple[float, float, list[Part]]  # width, depth, and what it is made of

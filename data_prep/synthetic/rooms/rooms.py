@@ -11,8 +11,8 @@ from cml.data_prep.synthetic.photographs import sample_photos
 from cml.data_prep.synthetic.random_choice import Rng
 from cml.data_prep.synthetic.rooms.furniture import ROOMS, WET, furnish
 from cml.data_prep.synthetic.rooms.materials import Float32
+from cml.data_prep.synthetic.rooms.ray_tracing import Light, trace
 from cml.data_prep.synthetic.rooms.surfaces import Photo, Surface
-from cml.data_prep.synthetic.rooms.trace import Light, trace
 from cml.data_prep.synthetic.rooms.view import CEILING_FACE, UInt8, View, mask_of, sample_view
 from cml.data_prep.synthetic.rooms.walls import sample_surfaces
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cml.data_prep.synthetic.random_choice import Rng
-from cml.data_prep.synthetic.things.pen import PALE, Pen, Rgb
+from cml.data_prep.synthetic.things.drawing_pen import PALE, Pen, Rgb
 
 # Lowest and highest hue (in turns), saturation and brightness of each colour.
 COLOURS: Mapping[str, tuple[tuple[float, float], tuple[float, float], tuple[float, float]]] = {

@@ -10,8 +10,8 @@ from PIL import Image, ImageDraw, ImageFilter
 from cml.data_prep.synthetic.lighting import relight
 from cml.data_prep.synthetic.photographs import Photos, sample_background
 from cml.data_prep.synthetic.random_choice import Rng
+from cml.data_prep.synthetic.things.drawing_pen import Pen
 from cml.data_prep.synthetic.things.kinds import KINDS, Thing, sample_rgb
-from cml.data_prep.synthetic.things.pen import Pen
 
 RING: Mapping[str, tuple[int, int, int]] = {
     "house": (168, 158, 148),

@@ -24,7 +24,7 @@ def write_run_square(
         UserError: The grid is too large, or the map is unknown or its package not installed.
     """
     from cml.explore.maps import MAPS, check_maps
-    from cml.explore.square import frame_colours, grid_size, place_on_grid, write_square
+    from cml.explore.picture_grid import frame_colours, grid_size, place_on_grid, write_square
 
     columns, rows = grid_size(grid)
     check_maps((map_name,))
