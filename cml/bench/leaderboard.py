@@ -31,6 +31,7 @@ legend { float: left; color: var(--quiet); padding: 0; margin-right: 8px; }
 .line { display: flex; border-bottom: 1px solid var(--line); }
 .line span { flex: 0 0 116px; padding: 3px 0; text-align: right; }
 .line span:not([class]) { flex-basis: 80px; }
+.line .own { overflow-wrap: anywhere; }
 .line .name { flex-basis: 168px; text-align: left; }
 .head { order: -1; color: var(--quiet); }
 .head a { text-decoration: underline; }
@@ -93,16 +94,19 @@ def _sort_rules(number: int, board: Board) -> list[str]:
 
 def _view(board: Board, results: Path, folder: Path) -> dict[str, Any]:
     rows = []
+    own = [visible_text(f"{name} {column}") for name, column in board.own_columns]
+    own_end = len(board.sets) + len(own)
     for method, (_, *texts) in zip(board.order, board.grid()[1:], strict=True):
         cells = []
         for name, text in zip(board.sets, texts, strict=False):
             result = board.results[method].get(name)
             link = "" if result is None else _link(_file(results, result), folder)
             cells.append({"text": text.removesuffix(BEST), "best": text.endswith(BEST), "file": link})
-        rows.append({"method": visible_text(method), "cells": cells, "rest": texts[len(board.sets) :]})
+        measured, rest = texts[len(board.sets) : own_end], texts[own_end:]
+        rows.append({"method": visible_text(method), "cells": cells, "own": measured, "rest": rest})
     notes = board.notes().replace(f" {BEST} marks", " Bold marks")
     sets = [{"name": name, "report": ""} for name in board.sets]
-    return {"title": f"{board.version}, {board.track}", "sets": sets, "rows": rows, "notes": notes}
+    return {"title": f"{board.version}, {board.track}", "sets": sets, "own": own, "rows": rows, "notes": notes}
 
 
 def _file(results: Path, result: Result) -> Path:

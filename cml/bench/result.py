@@ -7,7 +7,7 @@ import json
 import math
 import platform
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
@@ -18,11 +18,19 @@ import numpy as np
 
 from cml import plugins
 from cml.bench import scores
+from cml.bench.own_metrics import (
+    OwnMetric,
+    describe_own_metrics,
+    find_unregistered,
+    make_own_metrics,
+    measure_own_metrics,
+)
 from cml.bench.scores import Ranks
 from cml.bench.sets import BenchSet, open_set
 from cml.bench.suite import SUITES, TRACKS, Method, Suite, look_up, method
 from cml.errors import DataError, UserError
 from cml.renamed_options import with_current_names
+from cml.retrieval.metrics import LABEL_DISTANCE
 from cml.runs.search_space import with_settings
 from cml.storage.atomic import atomic_file
 from cml.storage.json_file import write_json
@@ -81,6 +89,9 @@ class Result:
     ranks_sha256: str = ""  # of the file of ranks
     failed: str = ""  # why there are no scores
     plugins: tuple[tuple[str, str], ...] = ()  # name and SHA-256 of each that was needed
+    metrics: dict[str, OwnMetric] = field(
+        default_factory=dict
+    )  # those of one's own, whose columns are among the scores
 
 
 def choose(trials: Sequence[BenchTrial]) -> BenchTrial | None:
@@ -122,20 +133,48 @@ def write_result(path: Path, result: Result, ranks: Ranks | None, data: BenchSet
         with atomic_file(path.with_suffix(".npz")) as temporary:
             np.savez_compressed(temporary, top=ranks.top, probe=ranks.probe)
             digest = hashlib.sha256(temporary.read_bytes()).hexdigest()
-        new_scores, values = compute_scores(ranks, data)
-        result = replace(result, ranks_sha256=digest, scores=new_scores, values=values)
+        computed = compute_scores(ranks, data)
+        needed = {*result.plugins, *plugins.required_plugins(*computed.metrics)}
+        result = replace(result, ranks_sha256=digest, plugins=tuple(sorted(needed)))
+        result = replace(result, scores=computed.scores, values=computed.values, metrics=computed.metrics)
     write_json(path, asdict(result))
     return result
 
 
-def compute_scores(ranks: Ranks, data: BenchSet) -> tuple[dict[str, Score], list[list[float | None]]]:
-    """The scores of ranks, and the primary one of each query, as a result holds them."""
+@dataclass(frozen=True)
+class ComputedScores:
+    """What follows from ranks, as a result holds it; see ``Result``."""
+
+    scores: dict[str, Score]
+    values: list[list[float | None]]
+    metrics: dict[str, OwnMetric]
+
+
+def compute_scores(ranks: Ranks, data: BenchSet, own: Collection[str] | None = None) -> ComputedScores:
+    """Compute the scores of ranks, the primary one of each query, and metrics of one's own.
+
+    Args:
+        ranks: The ranks of the final runs.
+        data: The set, whose label distances score the ranks.
+        own: Names of registered metrics that are not cml's; None measures all that need the kept ranks alone.
+
+    Returns:
+        The scores.
+    """
+    factor, _ = data.report
     each = scores.score_queries(ranks, data.test_distances)
-    each["label_distance"] *= data.report[0]
-    values = [
-        [None if math.isnan(value) else round(value, 4) for value in row] for row in each[scores.PRIMARY].tolist()
-    ]
-    return {name: Score(**summary) for name, summary in scores.summarize(each).items()}, values
+    each["label_distance"] *= factor
+    chosen = make_own_metrics(data.test_distances, classes=data.spec.kind == "classes", names=own)
+    each |= measure_own_metrics(chosen, ranks, data.test_distances)
+    metrics = describe_own_metrics(chosen)
+    for metric in metrics.values():
+        if metric.unit == LABEL_DISTANCE:
+            for column in metric.columns:
+                each[column] *= factor
+    primary = each[scores.PRIMARY].tolist()
+    values = [[None if math.isnan(value) else round(value, 4) for value in row] for row in primary]
+    summaries = {name: Score(**summary) for name, summary in scores.summarize(each).items()}
+    return ComputedScores(summaries, values, metrics)
 
 
 def describe_machine() -> dict[str, Any]:
@@ -185,9 +224,23 @@ def results_in(folder: Path) -> list[Path]:
 
 
 def check(path: Path) -> Result:
-    """Check a file of results against its ranks, its set and the rules of its suite; an error says what is wrong."""
+    """Check a file of results against its ranks, its set and the rules of its suite.
+
+    Metrics of one's own are computed again if the file holds them and they are registered; see ``find_unregistered``.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The result.
+
+    Raises:
+        DataError: the result does not follow from its ranks, or breaks the rules; the error says how.
+        UserError: the plugin of its method is not loaded.
+    """
     result = read_result(path)
-    mend = plugins.explain_missing(result.plugins)
+    of_metrics = {metric.plugin for metric in result.metrics.values()}
+    mend = plugins.explain_missing([(name, sha256) for name, sha256 in result.plugins if name not in of_metrics])
     if mend:
         raise UserError(f"{path}: {mend}")
     rules = look_up("suite", result.suite, SUITES)
@@ -211,6 +264,9 @@ def check(path: Path) -> Result:
         try:
             how = method(result.method)
         except UserError as error:
+            mend = plugins.explain_missing(result.plugins)
+            if mend:
+                raise UserError(f"{path}: {mend}") from None
             refuse(True, str(error).rstrip("."))
     if how is not None:
         _check_method(result, how, rules, track, data, refuse)
@@ -221,14 +277,18 @@ def check(path: Path) -> Result:
     ranks = read_ranks(path, result)
     fault = ranks.fault(1 if how is None else rules.seeds, data.test_distances)
     refuse(fault, f"its ranks: {fault}")
-    again, values = compute_scores(ranks, data)
-    for name, score in again.items():
+    again = compute_scores(ranks, data, own=result.metrics.keys())
+    for name, score in again.scores.items():
         for entry, computed in vars(score).items():
             written = getattr(result.scores.get(name), entry, None)
             refuse(
                 not _are_close(written, computed), f"the {entry} of {name} is {written}, but the ranks give {computed}"
             )
-    agree = result.scores.keys() == again.keys() and _are_close(result.values, values, 2e-4)
+    unchecked = find_unregistered(result.metrics)
+    for name, metric in again.metrics.items():
+        refuse(metric != result.metrics[name], f"it describes the metric {name} otherwise than its plugin does")
+    columns = {*again.scores, *(column for metric in unchecked.values() for column in metric.columns)}
+    agree = result.scores.keys() == columns and _are_close(result.values, again.values, 2e-4)
     refuse(not agree, "the scores of its queries are not those that the ranks give")
     return result
 

@@ -24,6 +24,8 @@ DEPTH = 100  # items of each ranking that are kept
 PROBES = 32  # items whose whole order is kept
 FIRST = 10  # items whose mean label distance is the primary score
 PRIMARY = "score"
+SCORES = frozenset({"score", "label_distance", "ndcg", "h_ap", "spearman", "worst"})
+"""The names of the scores that every result has, see ``score_queries``."""
 _RESAMPLES = 1000
 
 
@@ -129,9 +131,10 @@ def summarize(values: Mapping[str, Float64]) -> dict[str, dict[str, Any]]:
     """Mean, 95 % interval over seeds and queries, and the mean of each seed, of every score."""
     summary = {}
     for name, each in values.items():
-        low, high = interval(each) if name != "worst" else (float("nan"), float("nan"))
-        figures = {"mean": float(np.nanmean(each)), "low": low, "high": high}
-        seeds = [_plain(float(np.nanmean(run))) for run in each]
+        has_interval = name != "worst" and np.isfinite(each).any()
+        low, high = interval(each) if has_interval else (float("nan"), float("nan"))
+        figures = {"mean": _mean(each), "low": low, "high": high}
+        seeds = [_plain(_mean(run)) for run in each]
         summary[name] = {**{key: _plain(value) for key, value in figures.items()}, "seeds": seeds}
     return summary
 
@@ -147,6 +150,11 @@ def interval(values: Float64) -> tuple[float, float]:
     )
     low, high = np.percentile(totals / np.maximum(counts, 1), [2.5, 97.5]).tolist()
     return low, high
+
+
+def _mean(values: Float64) -> float:
+    """Mean of the values that are not NaN; NaN if there are none."""
+    return float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
 
 
 def _plain(value: float) -> float | None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from cml import plugins
 from cml.bench.computing import Final, build_result
+from cml.bench.own_metrics import explain_unregistered, find_unregistered
 from cml.bench.result import check, describe_machine, read_result, result_path, results_in, write_result
 from cml.bench.scores import Ranks
 from cml.bench.sets import Part, open_set
@@ -33,7 +34,8 @@ def submit(results: Path, into: Path, methods: Collection[str] = ()) -> str:
         The text of the pull request.
 
     Raises:
-        UserError: there are no such results, they are of a small version, or another file is in their place.
+        UserError: there are no such results, they are of a small version, another file is in their place, or a plugin
+            that they need is not loaded.
         DataError: a result does not follow from its ranks, or breaks the rules.
     """
     paths = [path for path in results_in(results) if not methods or read_result(path).method in methods]
@@ -43,7 +45,11 @@ def submit(results: Path, into: Path, methods: Collection[str] = ()) -> str:
     if small is not None:
         raise UserError(f"{small} is of a small version, whose figures say little: submit results of {LATEST}.")
     lines = []
-    for path, result in [(path, check(path)) for path in paths]:
+    checked = {path: check(path) for path in paths}
+    absent = [metric for result in checked.values() for metric in find_unregistered(result.metrics).values()]
+    if absent:
+        raise UserError(explain_unregistered(absent))
+    for path, result in checked.items():
         target = result_path(into, result.suite, result.set, result.track, result.method)
         copies = {path: target, path.with_suffix(".npz"): target.with_suffix(".npz")}
         files = filter(None, (plugins.plugin_file(name) for name, _ in result.plugins))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.bench.own_metrics import OwnMetric
 from cml.bench.result import Result, read_result, results_in
 from cml.bench.scores import interval
 from cml.bench.suite import SETS, SUITES, UNTRAINED
@@ -66,13 +67,46 @@ class Board:
 
     def grid(self) -> list[list[str]]:
         """Header and rows as text."""
-        rows, means, borda = [["", *self.sets, "mean rank", "Borda", "seconds"]], self.means, self.borda
+        means, borda, own = self.means, self.borda, self.own_columns
+        headers = [f"{name} {column}" for name, column in own]
+        rows = [["", *self.sets, *headers, "mean rank", "Borda", "seconds"]]
         for method in self.order:
             cells = [self._cell(method, name) for name in self.sets]
             over = [f"{means[method]:.2f}", f"{borda[method]:g}"] if method in means else ["", ""]
             seconds = np.mean([result.seconds["run"] for result in self.results[method].values()])
-            rows.append([method, *cells, *over, f"{seconds:.2f}"])
+            measured = [self._own_cell(method, name, column) for name, column in own]
+            rows.append([method, *cells, *measured, *over, f"{seconds:.2f}"])
         return rows
+
+    @property
+    def own_metrics(self) -> dict[str, OwnMetric]:
+        """The metrics of one's own that any of the results holds, by name."""
+        return {
+            name: metric
+            for row in self.results.values()
+            for result in row.values()
+            for name, metric in result.metrics.items()
+        }
+
+    @property
+    def own_columns(self) -> list[tuple[str, str]]:
+        """The set and the column of each metric of one's own that a table shows."""
+        columns: dict[tuple[str, str], None] = {}
+        for name in self.sets:
+            for row in self.results.values():
+                metrics = row[name].metrics if name in row else {}
+                for metric in metrics.values():
+                    columns.update(dict.fromkeys((name, column) for column in metric.shown_columns))
+        return list(columns)
+
+    def _own_cell(self, method: str, name: str, column: str) -> str:
+        result = self.results[method].get(name)
+        score = None if result is None else result.scores.get(column)
+        if score is None or score.mean is None:
+            return _NONE
+        low = score.mean if score.low is None else score.low
+        high = score.mean if score.high is None else score.high
+        return interval_text((score.mean, low, high))
 
     def _cell(self, method: str, name: str) -> str:
         result = self.results[method].get(name)
@@ -107,8 +141,14 @@ class Board:
             "chance, 1 for the ranking by the labels, with its 95 % interval over seeds and queries. The row random is "
             f"one random ranking. {how} {BEST} marks the best method of a set and those that do not differ from it "
             "significantly: the 95 % interval of the paired difference over seeds and queries contains 0. The last "
-            f"column is the seconds of one run.{tests}"
+            f"column is the seconds of one run.{tests}{self._own_notes()}"
         )
+
+    def _own_notes(self) -> str:
+        sentences = [metric.describe() for metric in self.own_metrics.values() if metric.shown_columns]
+        if not sentences:
+            return ""
+        return f" {' '.join(sentences)} {_NONE} marks results without that metric."
 
     def against(self, method: str) -> tuple[list[list[str]], str]:
         """Paired differences of all methods' scores from those of one: header and rows as text, and what they are."""
@@ -163,6 +203,12 @@ class Board:
         for method, row in self.results.items():
             scores[method] = {name: None if result.failed else score_of(result) for name, result in row.items()}
             ends[method] = {name: _score_ends(result) for name, result in row.items()}
+        own: dict[str, dict[str, dict[str, float | None]]] = {}
+        for name, column in self.own_columns:
+            for method, row in self.results.items():
+                score = row[name].scores.get(column) if name in row else None
+                if score is not None:
+                    own.setdefault(column, {}).setdefault(method, {})[name] = score.mean
         return {
             "suite": self.version,
             "track": self.track,
@@ -171,6 +217,7 @@ class Board:
             "mean_ranks": self.means,
             "borda": self.borda,
             **{name: None if math.isnan(value) else value for name, value in tests.items()},
+            **({"metrics": own} if own else {}),
         }
 
 

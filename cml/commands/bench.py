@@ -82,12 +82,15 @@ class Check:
 
     def __call__(self) -> None:
         """Check, and print what is wrong."""
+        from cml.bench.own_metrics import OwnMetric, explain_unregistered, find_unregistered
         from cml.bench.result import check, results_in
 
-        wrong, paths = 0, results_in(self.results)
+        wrong = 0
+        unchecked: list[OwnMetric] = []
+        paths = results_in(self.results)
         for path in paths:
             try:
-                check(path)
+                unchecked.extend(find_unregistered(check(path).metrics).values())
             except DataError as error:
                 wrong += 1
                 print(error)
@@ -95,6 +98,8 @@ class Check:
             raise DataError(f"{wrong} of {len(paths)} results cannot be trusted.")
         agreed = "result agrees" if len(paths) == 1 else "results agree"
         print(f"{len(paths)} {agreed} with ranks, splits and the rules.")
+        if unchecked:
+            print(explain_unregistered(unchecked))
 
 
 @dataclass(frozen=True)

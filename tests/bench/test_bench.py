@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import page_examples
 import pytest
 
 from cml import losses, plugins
@@ -375,6 +376,73 @@ def test_results_of_a_plugin_name_its_code_and_are_checked_with_it(
         assert main(again) == 2
         said = capsys.readouterr()
         assert "near_stress.py has changed" in said.err + said.out
+
+
+@pytest.fixture
+def worst_of_top(tmp_path: Path) -> Iterator[Path]:
+    """The plugin with a metric that the page about metrics shows, which is forgotten after the test."""
+    path = tmp_path / "worst_of_top.py"
+    path.write_text(page_examples.read_files("extend/metric.md")["worst_of_top.py"], "utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        page_examples.forget_plugins(patch)
+        yield path
+    page_examples.forget_modules()
+
+
+def test_results_hold_a_metric_of_ones_own(
+    results: Path, tmp_path: Path, worst_of_top: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        page_examples.forget_plugins(patch)
+        plugins.load(worst_of_top)
+        out = tmp_path / "own"
+        track.run(plan(out, "cosent"))
+        path = at(out, "cosent")
+        written = result.check(path)
+        assert [name for name, _ in written.plugins] == ["worst_of_top.py"]
+        distances = sets.open_set(SET, "tiny").test_distances
+        factor = sets.open_set(SET, "tiny").report[0]
+        for k in (1, 5):
+            farthest = [
+                [max(distances[query, item] for item in row[:k]) for query, row in enumerate(run)]
+                for run in result.read_ranks(path, written).top
+            ]
+            assert written.scores[f"worst_of_top@{k}"].mean == pytest.approx(factor * np.mean(farthest), rel=1e-5)
+        assert main(["bench", "table", str(out), "--version", "tiny"]) == 0
+        text = capsys.readouterr().out
+        assert f"{SET} worst_of_top@5" in text
+        assert "worst_of_top@1" not in text
+        note = "in the unit of the label distance, lower is better: the farthest of the first K items."
+        assert f"worst_of_top@5, {note}" in text
+        assert main(["bench", "table", str(out), "--version", "tiny", "--json"]) == 0
+        assert "cosent" in json.loads(capsys.readouterr().out)["metrics"]["worst_of_top@5"]
+        assert main(["bench", "page", str(out), "--out", str(tmp_path / "board.html")]) == 0
+        assert f"{SET} worst_of_top@5" in (tmp_path / "board.html").read_text("utf-8")
+
+        assert main(["bench", "check", str(results)]) == 0  # which were written without it
+        assert capsys.readouterr().out.strip().endswith("6 results agree with ranks, splits and the rules.")
+        assert main(["bench", "table", str(results), "--version", "tiny"]) == 0
+        assert "worst_of_top" not in capsys.readouterr().out
+
+        record = json.loads(path.read_text("utf-8"))
+        record["scores"]["worst_of_top@5"]["mean"] += 0.5
+        changed = at(tmp_path / "changed", "cosent")
+        shutil.copytree(path.parent, changed.parent)
+        changed.write_text(json.dumps(record), "utf-8")
+        with pytest.raises(DataError, match=r"the mean of worst_of_top@5 is .*, but the ranks give"):
+            result.check(changed)
+    page_examples.forget_modules()
+
+    assert main(["bench", "check", str(out)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:] == [
+        "Not checked: worst_of_top@1, worst_of_top@5. Their plugin is not loaded; to check them, give --plugin "
+        "worst_of_top.py."
+    ]
+    assert main(["bench", "submit", str(out), "--into", str(tmp_path / "project")]) == 2
+    assert "Not checked: worst_of_top@1" in capsys.readouterr().err
+    assert main(["bench", "table", str(out), "--version", "tiny"]) == 0
+    assert f"worst_of_top@5, {note}" in capsys.readouterr().out
 
 
 def test_an_unknown_verb_is_named(capsys: pytest.CaptureFixture[str]) -> None:

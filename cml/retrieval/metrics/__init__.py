@@ -64,6 +64,7 @@ __all__ = [
     "make_metrics",
     "names",
     "own_names",
+    "read_class",
     "register",
     "registry",
 ]
@@ -127,6 +128,24 @@ def describe(column: str) -> MetricInfo:
     return info if isinstance(info, MetricInfo) else MetricInfo()
 
 
+def read_class(name: str) -> type[Metric]:
+    """Return the class that is registered under a name.
+
+    Args:
+        name: The name of a metric.
+
+    Returns:
+        The class.
+
+    Raises:
+        UserError: the name is unknown, or what is registered under it is no metric.
+    """
+    entry = registry.entry(name)
+    if not (isinstance(entry, type) and issubclass(entry, Metric)):
+        raise UserError(f"The metric {name!r} must be a class derived from cml.retrieval.metrics.Metric.")
+    return entry
+
+
 def make_metrics(options: "EvaluateOptions", gallery: int) -> list[Metric]:
     """Make every registered metric that is measured in an evaluation, in the order of a table's columns.
 
@@ -150,9 +169,7 @@ def make_metrics(options: "EvaluateOptions", gallery: int) -> list[Metric]:
     }
     metrics = []
     for name in names():
-        entry = registry.entry(name)
-        if not (isinstance(entry, type) and issubclass(entry, Metric)):
-            raise UserError(f"The metric {name!r} must be a class derived from cml.retrieval.metrics.Metric.")
+        entry = read_class(name)
         if not available.get(entry.needs, False):
             continue
         metric = entry(options, gallery)
