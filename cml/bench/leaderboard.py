@@ -19,7 +19,7 @@ from cml.reporting.retrieval_report import write_retrieval_page
 from cml.reporting.visible_text import visible_text
 from cml.retrieval.oracle_row import ORACLE
 from cml.retrieval.ranking_ties import rank_columns
-from cml.runs.retrieved import BEHIND, Retrieved, build_retrieval_row
+from cml.runs.retrieved import ORACLE_GAP, Retrieved, build_retrieval_row
 
 _FIRST = 5  # pictures of a method in a retrieval report
 _THUMBNAIL = 72
@@ -144,13 +144,13 @@ def _write_retrieval_page(board: Board, data: BenchSet, results: Path, page: Pat
         distances[method][asked] = data.report[0] * np.take_along_axis(data.test_distances, top, axis=1)
     retrieved = Retrieved(items, distances)
     methods = [method for method in tops if method != ORACLE] or [ORACLE]  # all others may have failed
-    behind = np.mean([retrieved.mean(method) - retrieved.mean(ORACLE) for method in methods], axis=0)
+    oracle_gap = np.mean([retrieved.mean(method) - retrieved.mean(ORACLE) for method in methods], axis=0)
     task = tasks.get(dataset.info.task)
     write_retrieval_page(
         page,
         [
             build_retrieval_row(
-                task, dataset, retrieved, int(row), list(tops), size=2 * _THUMBNAIL, score=float(behind[row])
+                task, dataset, retrieved, int(row), list(tops), size=2 * _THUMBNAIL, score=float(oracle_gap[row])
             )
             for row in asked[:queries]  # hashes have put them in a random order
         ],
@@ -158,10 +158,10 @@ def _write_retrieval_page(board: Board, data: BenchSet, results: Path, page: Pat
         unit=data.report[1],
         summary=(
             f"The first {_FIRST} of {len(gallery)} test images that the first final run of each method retrieves. "
-            f'"{BEHIND}" says how much larger the mean label distance of these is than that of the best possible, '
-            "as the mean over all methods."
+            f'The "{ORACLE_GAP}" is their mean label distance minus that of the best possible ranking, averaged over '
+            "all methods."
         ),
         legend=task.legend(dataset.info),
         thumbnail=_THUMBNAIL,
-        measure=BEHIND,
+        measure=ORACLE_GAP,
     )

@@ -68,7 +68,7 @@ def submit(results: Path, into: Path, methods: Collection[str] = ()) -> str:
     files_of_all = (f"--plugin={into.name}/plugins/{file.name}" for file in own)  # as the folder of results holds them
     check_again = shlex.join(["cml", "bench", "check", into.name, *files_of_all])  # in the checkout
     return (
-        f"The results are in {into}. Make a pull request with them, and this as its text:\n\n"
+        f"The results are in {into}. Open a pull request with them and this text:\n\n"
         f"Add results of the benchmark\n\n{body}\n\nChecked: {check_again}"
     )
 

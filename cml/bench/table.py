@@ -125,9 +125,9 @@ class Board:
         trials = max((len(result.trials) for result in some), default=0)
         how = f"Each figure is the mean of {runs} runs with the best of {trials} trials on validation items."
         if self.track == "C":
-            how = "The embeddings were made elsewhere."
+            how = "The embeddings were computed by other programs."
         elif any(result.track == "C" for result in some):
-            how += f" {ELSEWHERE.strip()} marks an embedding that was made elsewhere and is not ranked."
+            how += f" {ELSEWHERE.strip()} marks an embedding that was computed by another program; it is not ranked."
         tests = ""
         if not math.isnan(self.friedman):
             rejected = "is" if self.friedman < _LEVEL else "is not"

@@ -91,7 +91,7 @@ class Comparison:
 
     def notes(self) -> str:
         """An explanation of the table, and the verdict."""
-        over = f"over {self.seeds} seeds for what was trained (Student's t)" if self.seeds > 1 else "one seed each"
+        over = f"over {self.seeds} seeds for trained methods (Student's t)" if self.seeds > 1 else "one seed each"
         kinds = {name.partition("@")[0] for name in self.table()[0]}
         better = "Higher is better"
         if "label_distance" in kinds:
@@ -103,7 +103,7 @@ class Comparison:
                 unit = self.unit if info.unit == LABEL_DISTANCE else info.unit
                 better += f"; {name}{f' in {unit}' if unit else ''}, lower is better"
         if "score" in kinds:
-            better += "; score is 1 for the oracle, 0 in the mean of random rankings, of which 'random' is one"
+            better += "; score is 1 for the oracle and 0 for the mean of all random rankings; 'random' is one of them"
         if self.references.recall_within:
             better += f"; recall: within {self.references.recall_within:g} {self.unit}"
         sentences = [f"{better}. 95 % intervals: {over}, over queries for the references (bootstrap)."]
@@ -115,7 +115,7 @@ class Comparison:
         """Whether the first method differs from a reference, and from the best of the others, paired by seed."""
         name = main_metric(list(self.references.rows[self.row]))
         if self.seeds < 2:
-            return "Verdict: one seed tells nothing of the spread between trainings; take --seeds 3."
+            return "Verdict: one seed does not show the spread between training runs; use --seeds 3."
         other = next(name for name in self.reference_names if name != "oracle")  # frozen features, or else random
         there = self.references.rows[other][name]
         sign = 1 if there.higher_is_better else -1
@@ -136,15 +136,18 @@ class Comparison:
         half, gap = (high - low) / 2, abs(mean)
         unit = f" {self.unit}" if "label_distance" in name else ""
         if half <= gap:
-            side = "ahead of" if mean > 0 else "behind" if mean < 0 else "level with"
-            return f"{method} is {side} {other} by {gap:.3g} ± {half:.3g}{unit} in {name}."
+            if mean == 0:
+                return f"{method} and {other} are equal in {name}."
+            side = "better" if mean > 0 else "worse"
+            return f"{method} is {side} than {other} by {gap:.3g} ± {half:.3g}{unit} in {name}."
         spread = float(gains.std(ddof=1))
         more = range(self.seeds + 1, _MOST_SEEDS + 1)
         enough = (n for n in more if stdtrit(n - 1, 0.975) * spread / math.sqrt(n) <= gap / 2)
-        take = next((f"take {n} seeds" for n in enough), f"even {_MOST_SEEDS} seeds would not tell")
+        seeds = next((n for n in enough), None)
+        needed = f"even {_MOST_SEEDS} seeds would not be enough" if seeds is None else f"{seeds} seeds would be needed"
         return (
-            f"{method} and {other} cannot be told apart: they differ by {gap:.3g}{unit} in {name}, and the 95 % "
-            f"interval over {self.seeds} seeds is ± {half:.3g}; {take}."
+            f"{method} and {other} do not differ significantly: the difference in {name} is {gap:.3g}{unit}, and its "
+            f"95 % interval over {self.seeds} seeds is ± {half:.3g}; {needed}."
         )
 
     def markdown(self) -> str:

@@ -94,16 +94,16 @@ def _notes(evaluation: Tabulated, names: Sequence[str]) -> list[str]:
         notes.append(f"Also measured: {', '.join(not_shown)}.")
     if evaluation.gallery < 4 * (8 if "recall" in infos else 100):
         most = largest_k(evaluation.gallery)
-        notes.append(f"K is at most {most}, a quarter of the gallery: beyond, all rankings score alike.")
+        notes.append(f"K is at most {most}, a quarter of the gallery. At larger K all rankings score alike.")
     if evaluation.ties:
         counts = ", ".join(f"{ranker} {count}" for ranker, count in evaluation.ties.items())
-        notes.append(f"Items of one score come in random order. Queries with such items: {counts}.")
+        notes.append(f"Items with equal scores are ranked in random order. Queries with such ties: {counts}.")
     for name in names:
         counted = {ranker: row[name].undefined for ranker, row in evaluation.rows.items()}
         undefined = [f"{ranker} {count}" for ranker, count in counted.items() if count]
         if undefined and family(name) != "worst_decile":  # of few queries, as it says
             counts = ", ".join(undefined)
-            notes.append(f"{name} does not exist for some queries, which are left out of its mean: {counts}.")
+            notes.append(f"{name} is undefined for some queries, which its mean excludes: {counts}.")
     return [*notes, *([evaluation.verdict] if evaluation.verdict else [])]
 
 

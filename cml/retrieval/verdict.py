@@ -44,10 +44,11 @@ def with_verdict(evaluation: Evaluation, row: str, losses: Sequence[float] = ())
         return evaluation
     first, last = (np.mean(losses[:10]), np.mean(losses[-10:])) if losses else (1.0, 1.0)
     if rest and last < _FALLEN * first:
-        parts.insert(0, f"overfitted, as the training loss fell from {first:.3g} to {last:.3g}")
-        parts.append("take more images, stop earlier (evaluate_every and patience) or freeze the backbone")
+        parts.insert(0, f"overfitted (the training loss fell from {first:.3g} to {last:.3g})")
+        parts.append("use more images, stop training earlier (evaluate_every and patience) or freeze the backbone")
     if evaluation.queries < FEW_QUERIES:
-        few = "too few to tell" if any("not better" in text for text in rest) else "few: by how much is uncertain"
+        unclear = any("not better" in text for text in rest)
+        few = "too few to show small differences" if unclear else "few: the size of the difference is uncertain"
         parts.append(f"{evaluation.queries} queries are {few}")
     return replace(evaluation, verdict=f"Verdict: {'; '.join(parts)}.")
 

@@ -73,16 +73,16 @@ def sheet_note(variants: Sequence[str]) -> str:
 def _write_run_sheet(path: Path, opened: Mapping[str, TrainedRun]) -> None:
     """Write a sheet of what runs on one dataset retrieve, beside frozen features and the oracle.
 
-    Rows go from the query for which all methods together are farthest behind the oracle to the best one, evenly spaced.
+    Rows are evenly spaced from the query with the largest mean gap between all methods and the oracle to the best one.
     """
     trained = next(iter(opened.values()))
     methods = {name: run.embeddings for name, run in opened.items()}
     if trained.frozen is not None:
         methods[trained.frozen[0]] = trained.frozen[1]
     retrieved = retrieve(trained, methods, min(_K, len(trained.gallery_labels)))
-    behind = np.mean([retrieved.mean(name) - retrieved.mean(ORACLE) for name in methods], axis=0)
-    order = np.argsort(-behind, kind="stable")  # queries without a comparable item come last
-    order = order[: max(1, int(np.isfinite(behind).sum()))]
+    oracle_gap = np.mean([retrieved.mean(name) - retrieved.mean(ORACLE) for name in methods], axis=0)
+    order = np.argsort(-oracle_gap, kind="stable")  # queries without a comparable item come last
+    order = order[: max(1, int(np.isfinite(oracle_gap).sum()))]
     shown = order[np.unique(np.linspace(0, len(order) - 1, min(_QUERIES, len(order))).round().astype(int))]
     task, dataset = trained.task, trained.dataset
     every = [*methods, ORACLE]

@@ -23,7 +23,7 @@ from cml.runs.trained_run import Embeddings, TrainedRun
 from cml.task import Task
 
 RETRIEVAL_REPORT = "retrieval_report.html"
-BEHIND = "behind the oracle by"
+ORACLE_GAP = "gap to the oracle"
 _BLOCK = 256  # queries whose label distances are held at a time
 
 
@@ -106,7 +106,7 @@ def build_retrieval_row(
         query: Position of the query.
         methods: The methods to show, in this order.
         size: Longer side of a picture in pixels.
-        score: Value by which a page sorts its rows; how far the first method is behind the oracle.
+        score: Value by which a page sorts its rows; the gap between the first method and the oracle.
         gain: How much nearer the first method is than the baseline; NaN without a baseline.
         ids: Write ids and words below pictures; otherwise words alone, where nothing is drawn.
 
@@ -213,12 +213,12 @@ def write_retrieval_report(
         methods[baseline[0] if baseline[0] != name else f"{name} (baseline)"] = baseline[1]
     retrieved = retrieve(trained, methods, k)
 
-    excess = retrieved.mean(name) - retrieved.mean(ORACLE)  # how much worse than the best possible
-    order = np.argsort(-excess, kind="stable")
+    oracle_gap = retrieved.mean(name) - retrieved.mean(ORACLE)  # how much worse than the best possible
+    order = np.argsort(-oracle_gap, kind="stable")
     shown = order[np.unique(np.linspace(0, len(order) - 1, min(queries, len(order))).round().astype(int))]
     titles = [name, ORACLE, *(title for title in methods if title != name)]
     baseline_mean = math.nan if baseline is None else retrieved.mean(list(methods)[-1])
-    scores, gains = excess.tolist(), (baseline_mean - retrieved.mean(name)).tolist()
+    scores, gains = oracle_gap.tolist(), (baseline_mean - retrieved.mean(name)).tolist()
     task, dataset = trained.task, trained.dataset
     page = [
         build_retrieval_row(
@@ -234,14 +234,14 @@ def write_retrieval_report(
         unit=trained.report[1],
         summary=(
             f"{len(page)} of {len(trained.query_labels)} queries against a gallery of {len(trained.gallery_labels)}. "
-            f'"{BEHIND}" says how much larger the mean label distance of the top {k} of {name} is than that of the '
-            f"best possible. Run {trained.folder}, {trained.config.train.steps} steps, "
+            f'The "{ORACLE_GAP}" is the mean label distance of the top {k} of {name} minus that of the best possible '
+            f"ranking. Run {trained.folder}, {trained.config.train.steps} steps, "
             f"label distance {task.label_distance(trained.config.train, info)}. {note}"
         ),
         table=table,
         legend=task.legend(info),
         thumbnail=thumbnail,
-        measure=BEHIND,
+        measure=ORACLE_GAP,
         baseline=titles[-1],
     )
     return path

@@ -288,7 +288,7 @@ def test_a_folder_of_embeddings_is_shown_beside_the_methods(
     assert "mine (C)" in board.order
     assert "mine (C)" not in board.ranks
     assert all(method != "mine (C)" for method, _ in board.best)
-    assert "(C) marks an embedding that was made elsewhere" in board.notes()
+    assert "(C) marks an embedding that was computed by another program" in board.notes()
     low, high = board.to_json()["intervals"]["cosent"][SET]
     row = next(line for line in board.grid() if line[0] == "cosent")
     assert row[1].rstrip("*") == f"{table.score_of(board.results['cosent'][SET]):.3f} ± {(high - low) / 2:.3f}"

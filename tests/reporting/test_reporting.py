@@ -152,10 +152,10 @@ def test_a_few_different_labels_can_be_chosen_one_by_one(tmp_path: Path) -> None
 
 def test_a_page_names_its_measure_and_its_baseline(tmp_path: Path) -> None:
     rows, path = [replace(row(float(n)), gain=1.0) for n in range(3)], tmp_path / "g.html"
-    write_retrieval_page(path, rows, title="t", unit="px", measure="behind the oracle by", baseline="frozen net")
+    write_retrieval_page(path, rows, title="t", unit="px", measure="gap to the oracle", baseline="frozen net")
     text = path.read_text("utf-8")
-    assert "most gain over frozen net first" in text
-    assert text.count('<span class="score">behind the oracle by <b>') == 3
+    assert "largest gain over frozen net first" in text
+    assert text.count('<span class="score">gap to the oracle <b>') == 3
     assert "Each bar of the strip at the top is a query" in text
 
 

@@ -50,7 +50,12 @@ def sample(count: int, mean: float) -> NDArray[np.float64]:
             (),
             r"better than frozen \(3 against 5 in label_distance@10; .*\) and random \(3 against 6 in",
         ),
-        (20, (3, 5, 6), (), r"random \(3 against 6 in .*\); 20 queries are few: by how much is uncertain\."),
+        (
+            20,
+            (3, 5, 6),
+            (),
+            r"random \(3 against 6 in .*\); 20 queries are few: the size of the difference is uncertain\.",
+        ),
         (500, (5, 3, 6), (), r"worse than frozen \(5 against 3 in .*\); better than random \(5 against 6"),
         (7, (5, 5.1, 5.05), (), r"not better than random \(5 against 5.05 in .*\); 7 queries are too few to"),
         (7, (5, 5, 5), [0.7, 0.0007] * 2, r"Verdict: not better than frozen \(5 against 5 in .*\); not"),
@@ -58,7 +63,7 @@ def sample(count: int, mean: float) -> NDArray[np.float64]:
             7,
             (5, 5, 5),
             [0.7] * 10 + [0.0007] * 10,
-            r"Verdict: overfitted, as the training loss fell from 0.7 to 0.0007; not better than frozen \(5 against 5",
+            r"Verdict: overfitted \(the training loss fell from 0.7 to 0.0007\); not better than frozen \(5 against 5",
         ),
     ],
 )
@@ -68,7 +73,7 @@ def test_an_evaluation_ends_with_a_verdict(
     ours, frozen, random = (sample(count, mean) for mean in means)
     found = with_verdict(evaluation(embedding=ours, frozen=frozen, random=random, oracle=ours * 0), "embedding", losses)
     assert re.search(said, found.verdict)
-    assert ("stop earlier" in found.verdict) == ("overfitted" in found.verdict)  # says how to mend it
+    assert ("stop training earlier" in found.verdict) == ("overfitted" in found.verdict)  # says how to mend it
     assert found.table().endswith(found.verdict)
     assert Evaluation.from_json(found.to_json()).table() == found.table()
 
@@ -91,17 +96,18 @@ def test_a_comparison_says_how_many_seeds_would_tell() -> None:
     assert (
         comparison(3.0, frozen=5)
         .notes()
-        .endswith("one seed tells nothing of the spread between trainings; take --seeds 3.")
+        .endswith("one seed does not show the spread between training runs; use --seeds 3.")
     )
     few = "Few queries (1): the size of differences is uncertain."
     said = comparison(3, 3.1, 3.2, frozen=5).notes()
-    assert said.endswith(f"ours is ahead of frozen by 1.9 ± 0.248 px in label_distance@10. {few}")
+    assert said.endswith(f"ours is better than frozen by 1.9 ± 0.248 px in label_distance@10. {few}")
     said = comparison(7, 7.1, 7.2, frozen=5).notes()
-    assert said.endswith(f"ours is behind frozen by 2.1 ± 0.248 px in label_distance@10. {few}")
+    assert said.endswith(f"ours is worse than frozen by 2.1 ± 0.248 px in label_distance@10. {few}")
     wide = comparison(3, 4, frozen=5.5).notes()
     # by hand: sd .7071, t(.975, 1) 12.706, and 2.776 * .7071 / sqrt(5) = .878 <= 1 = half of the gap
-    assert "differ by 2 px in label_distance@10, and the 95 % interval over 2 seeds is ± 6.35; take 5 seeds." in wide
-    assert "even 20 seeds would not tell" in comparison(3, 6, frozen=4.6).notes()
+    assert "the difference in label_distance@10 is 2 px, and its 95 % interval over 2 seeds is ± 6.35;" in wide
+    assert "± 6.35; 5 seeds would be needed." in wide
+    assert "even 20 seeds would not be enough" in comparison(3, 6, frozen=4.6).notes()
 
 
 def test_a_comparison_sets_its_best_method_against_the_first_paired_by_seed() -> None:
@@ -110,11 +116,12 @@ def test_a_comparison_sets_its_best_method_against_the_first_paired_by_seed() ->
     rest = {name: [evaluation(embedding=np.array([value])) for value in values] for name, values in others.items()}
     # gains .1 .2 .1: mean .1333, sd .0577, t(.975, 2) 4.303, so +- 4.303 * .0577 / sqrt(3) = .143
     said = replace(first, trained={**first.trained, **rest}).verdict()
-    assert "Best of the other methods: paired and ours cannot be told apart: they differ by 0.133 px" in said
+    assert "Best of the other methods: paired and ours do not differ significantly: " in said
+    assert "the difference in label_distance@10 is 0.133 px" in said
     assert "± 0.143" in said
     rest["paired"][1] = evaluation(embedding=np.array([3.9]))
     said = replace(first, trained={**first.trained, **rest}).verdict()
-    assert "Best of the other methods: paired is ahead of ours by 0.1 ± " in said
+    assert "Best of the other methods: paired is better than ours by 0.1 ± " in said
 
 
 def folder_of(place: Path, values: Sequence[float], **settings: Any) -> Path:  # noqa: ANN401 - a source's

@@ -12,8 +12,8 @@ class Score(AllQueriesMetric):
     """(random - ours) / (random - oracle) of mean label distances of the first K items."""
 
     info = MetricInfo(
-        note="(random - it) / (random - oracle) of label_distance; 1 is the oracle; "
-        "0 is the mean of all random rankings, of which the row random is one",
+        note="(random - value) / (random - oracle) of label_distance; 1 for the oracle; "
+        "0 for the mean of all random rankings, of which the row random is one",
         compared_ks=(10,),
     )
 
