@@ -207,7 +207,7 @@ def read_ranks(path: Path, result: Result) -> Ranks:
     """Read the ranks of a result; an error if they are not those whose digest it gives."""
     held = path.with_suffix(".npz")
     if not held.is_file() or hashlib.sha256(held.read_bytes()).hexdigest() != result.ranks_sha256:
-        raise DataError(f"{path}: {held.name} is not the file of ranks whose digest it gives: a rank was changed.")
+        raise DataError(f"{path}: {held.name} does not match its ranks_sha256: a rank was changed.")
     try:
         with np.load(held, allow_pickle=False) as arrays:
             return Ranks(arrays["top"], arrays["probe"])
@@ -257,7 +257,7 @@ def check(path: Path) -> Result:
     refuse(track not in TRACKS, f"there is no track {result.track!r}")
     refuse(result.split != data.split, split)
     refuse(result.data != data.data, f"its dataset is {result.data[:12]}.., the one that is prepared here {here}..")
-    refuse(config_digest(result.config) != result.config_sha256, "its config is not the one whose digest it gives")
+    refuse(config_digest(result.config) != result.config_sha256, "its config does not match its config_sha256")
     changed = plugins.explain_changes(result.plugins)
     refuse(changed, changed.rstrip("."))
     if track != "C":
@@ -286,10 +286,10 @@ def check(path: Path) -> Result:
             )
     unchecked = find_unregistered(result.metrics)
     for name, metric in again.metrics.items():
-        refuse(metric != result.metrics[name], f"it describes the metric {name} otherwise than its plugin does")
+        refuse(metric != result.metrics[name], f"its description of the metric {name} differs from that of the plugin")
     columns = {*again.scores, *(column for metric in unchecked.values() for column in metric.columns)}
     agree = result.scores.keys() == columns and _are_close(result.values, again.values, 2e-4)
-    refuse(not agree, "the scores of its queries are not those that the ranks give")
+    refuse(not agree, "the scores of its queries do not follow from its ranks")
     return result
 
 
@@ -297,7 +297,7 @@ def _check_method(
     result: Result, how: Method, rules: Suite, track: str, data: BenchSet, refuse: Callable[[object, str], None]
 ) -> None:
     whole = [trial.number for trial in result.trials] == list(range(rules.trials))
-    refuse(not whole, f"there should be the trials 0 to {rules.trials - 1}, all of them")
+    refuse(not whole, f"it should hold the trials 0 to {rules.trials - 1}, all of them")
     for trial in result.trials:
         other = trial.settings != how.settings(trial.number, track)
         refuse(other, f"trial {trial.number} has other settings than the suite draws for it")

@@ -71,7 +71,8 @@ def write_metric_curves(
     for panel in panels:
         if not panel.curves:
             raise UserError("There is nothing to draw: no method was given.")
-        if empty := [method for method, points in panel.curves.items() if not points]:
+        empty = [method for method, points in panel.curves.items() if not points]
+        if empty:
             raise UserError(f"The method {empty[0]!r} has no values to draw.")
         if not any(math.isfinite(point[0]) for points in panel.curves.values() for point in points.values()):
             raise UserError("There is nothing to draw: no method has a finite value.")

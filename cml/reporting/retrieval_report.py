@@ -143,7 +143,8 @@ def _check(rows: Sequence[ReportRow], table: Sequence[Sequence[str]], thumbnail:
         raise UserError("A retrieval report needs at least one query. Got none.")
     if not 16 <= thumbnail <= 1024:
         raise UserError(f"thumbnail must be 16 to 1024 CSS pixels. Got {thumbnail} instead.")
-    if len(lengths := sorted({len(cells) for cells in table})) > 1:
+    lengths = sorted({len(cells) for cells in table})
+    if len(lengths) > 1:
         raise UserError(f"The rows of table must have equally many cells. Got rows of {lengths} cells.")
     methods = list(rows[0].retrieved)
     if not methods:
@@ -154,7 +155,8 @@ def _check(rows: Sequence[ReportRow], table: Sequence[Sequence[str]], thumbnail:
             raise UserError(f"All rows of a retrieval report need the same methods. {has}")
         for method in methods:
             for place, picture in enumerate(row.retrieved[method], start=1):
-                if (distance := picture.distance) is not None and not distance >= 0:
+                distance = picture.distance
+                if distance is not None and not distance >= 0:
                     where = f"Row {number}, {method!r}, picture {place}"
                     raise UserError(f"Label distances are >= 0 or infinite. {where} has {distance}.")
 

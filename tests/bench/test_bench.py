@@ -97,7 +97,7 @@ def test_results_of_a_run_can_be_trusted(results: Path, capsys: pytest.CaptureFi
         ("trial left out", "all of them"),
         ("trial tuned", "other settings than the suite draws"),
         ("trial chosen", "has the best score on validation"),
-        ("config", "its config is not"),
+        ("config", "its config does not match"),
         ("more steps", "trained with steps 9, where the suite gives 3"),
         ("moved", "not where it lies"),
         ("twice", "ranks an item twice"),
