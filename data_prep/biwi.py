@@ -21,7 +21,7 @@ from cml.errors import DataError
 _AGAIN = {"15": "03", "18": "05", "21": "02", "22": "07"}  # recorded twice: the sequence that shows the same person
 
 
-_OFF = 1e-2  # how far a matrix may be from orthogonal; the files have five digits
+_DEVIATION = 1e-2  # how far a matrix may be from orthogonal; the files have five digits
 
 
 _FARTHEST = 100  # a head this many times its own size off the frame's middle is none
@@ -80,8 +80,8 @@ class Biwi(ListedSource):
 
         return read_each(((str(path), path) for path in lists), frame)
 
-    def _picture(self, path: Path, one: Listed) -> Picture:
-        return partial(crop_file, path, Box(*one.extra["box"]), self.image_size)
+    def _picture(self, path: Path, line: Listed) -> Picture:
+        return partial(crop_file, path, Box(*line.extra["box"]), self.image_size)
 
 
 def read_numbers(path: Path, wanted: Sequence[int]) -> Float64:
@@ -131,8 +131,11 @@ def head_box(camera: Float64, centre: Float64, millimetres: float, where: Path) 
 
 
 def _rotation(matrix: Float64, path: Path) -> Rotation:
-    off = float(np.abs(matrix @ matrix.T - np.eye(3)).max())
-    if not off <= _OFF or np.linalg.det(matrix) < 0:
-        what = "the matrix of 3 by 3 before the last three numbers"
-        raise DataError(f"{path}: {what} should be a rotation; it is {off:.2g} off one.")
+    subject = "the 3 x 3 matrix before the last three numbers"
+    deviation = float(np.abs(matrix @ matrix.T - np.eye(3)).max())
+    if not deviation <= _DEVIATION:
+        fault = f"its product with its transpose deviates from the identity by {deviation:.2g}"
+        raise DataError(f"{path}: {subject} should be a rotation, but {fault}.")
+    if np.linalg.det(matrix) < 0:
+        raise DataError(f"{path}: {subject} should be a rotation, but it is a reflection.")
     return Rotation.from_matrix(matrix)

@@ -51,7 +51,7 @@ def read_annotations(path: Path) -> tuple[list[tuple[str, int]], list[str]]:
     for position, (name, number) in enumerate(zip(table[fields[0]], table[fields[1]], strict=True), 1):
         whole = isinstance(number, int | np.integer) or (isinstance(number, float) and number.is_integer())
         if not isinstance(name, str) or not whole or number < 1:
-            what, got = "a path and a class from 1 on", f"{name!r} and {number!r}"
-            raise DataError(f"{path}: annotation {position} should have {what}. Got {got} instead.")
+            rule, got = "a path and a class from 1 on", f"{name!r} and {number!r}"
+            raise DataError(f"{path}: annotation {position} should have {rule}. Got {got} instead.")
         cars.append((name, int(number)))
     return cars, [str(name) for name in np.atleast_1d(content.get("class_names", np.empty(0, object)))]

@@ -62,8 +62,8 @@ class CocoCaptions(CaptionedSource):
         roles = None if self.karpathy is None else read_karpathy(self.karpathy, self.part)
         left_out: Counter[str] = Counter()
         split = "Karpathy" if roles else "train and val files" if len(files) == 2 else "hash of the ids"
-        made = self._collect_items(self._photos(files, roles, left_out), split, left_out)
-        return replace(made, texts={"name": f"coco-captions-{self.year}"})
+        content = self._collect_items(self._photos(files, roles, left_out), split, left_out)
+        return replace(content, texts={"name": f"coco-captions-{self.year}"})
 
     def _folder(self, name: str) -> Path:
         folder = self.source / name
@@ -122,9 +122,9 @@ def read_captions(path: Path, folder: Path, year: int) -> dict[int, Photo]:
         if number in photos:
             raise DataError(f"{where}: its id is listed twice.")
         if not _NAMES[year].fullmatch(name):
-            of = next((other for other, form in _NAMES.items() if form.fullmatch(name)), None)
-            what = f"is of COCO {of}" if of else "is none of COCO's names"
-            raise DataError(f"{where}: its file_name {name!r} {what}; this should be a file of COCO {year}.")
+            other_year = next((other for other, form in _NAMES.items() if form.fullmatch(name)), None)
+            fault = f"is of COCO {other_year}" if other_year else "is none of COCO's names"
+            raise DataError(f"{where}: its file_name {name!r} {fault}; this should be a file of COCO {year}.")
         photos[number] = Photo(str(number), folder / name, where)
     seen: set[Any] = set()
     for annotation in annotations:

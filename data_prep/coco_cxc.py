@@ -45,11 +45,12 @@ class CocoCxc(CocoCaptions):
     def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
         """Write the dataset and the pairs beside it; see ``DatasetSource.prepare``."""
         pairs: dict[tuple[str, str], float] = {}
-        for one in read_pairs(self._judged):
-            if not isinstance(one, DataError):
-                pairs.setdefault((min(one[:2]), max(one[:2])), one[2])  # of a pair that comes twice the first line
+        for pair in read_pairs(self._judged):
+            if not isinstance(pair, DataError):
+                first, second, score = pair
+                pairs.setdefault((min(first, second), max(first, second)), score)  # the first line of a repeated pair
             elif not skip_bad:
-                raise bad_item_error(str(one))
+                raise bad_item_error(str(pair))
         dataset = super().prepare(out, skip_bad=skip_bad)
         if not (out / PAIRS).exists():
             known = {item for role in dataset.info.roles[1:] for item in dataset.split(role).item_ids}
@@ -74,8 +75,8 @@ def read_pairs(path: Path) -> Iterator[tuple[str, str, float] | DataError]:
 
 
 def _pair(where: str, row: Row) -> tuple[str, str, float]:
-    found = [_NAME.fullmatch(row[column]) for column in _COLUMNS[:2]]
-    first, second = (match and str(int(match[1])) for match in found)
+    matches = [_NAME.fullmatch(row[column]) for column in _COLUMNS[:2]]
+    first, second = (match and str(int(match[1])) for match in matches)
     if not first or not second or first == second:
         names = " and ".join(repr(row[column]) for column in _COLUMNS[:2])
         raise DataError(f"{where}: should name two photographs of COCO 2014. Got {names} instead.")

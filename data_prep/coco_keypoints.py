@@ -75,8 +75,8 @@ class CocoKeypoints(DatasetSource):
     def content(self, skip_bad: bool) -> Content:
         """See ``DatasetSource.content``."""
         files = annotation_files(self.source, self.year, "person_keypoints")
-        made = [one for name, path in files.items() for one in self._make_items(path, name, len(files) == 1)]
-        return pose_content(made, JOINTS, self.image_size, {"name": f"coco-keypoints-{self.year}"})
+        people = [item for name, path in files.items() for item in self._make_items(path, name, len(files) == 1)]
+        return pose_content(people, JOINTS, self.image_size, {"name": f"coco-keypoints-{self.year}"})
 
     def _make_items(self, path: Path, folder: str, alone: bool) -> Iterator[Item | str | DataError]:
         photos, people = read_coco(path)
@@ -103,8 +103,10 @@ class CocoKeypoints(DatasetSource):
         file, stem = file_inside(self.source / folder, name, where), PurePosixPath(name).stem
         size = native_size(file)
         if size != (photo.get("height"), photo.get("width")):
-            said = f"{photo.get('width')} x {photo.get('height')}"
-            raise DataError(f"{where}: the image {file} has {size[1]} x {size[0]} pixels, but should have {said}.")
+            listed_size = f"{photo.get('width')} x {photo.get('height')}"
+            raise DataError(
+                f"{where}: the image {file} has {size[1]} x {size[0]} pixels, but should have {listed_size}."
+            )
         box = person_square(person, self.margin, where)
         check_joints_inside(joints, JOINTS, size, f"{where}, image {file}")
         held = self.test_fraction if alone else 1.0

@@ -21,7 +21,7 @@ from cml.data_prep.folder_split import Labelled, assign_roles
 from cml.data_prep.joint_checks import check_joints_inside
 from cml.data_prep.label_kinds import KINDS, SHARES, KindName, check_distance, distance_of
 from cml.data_prep.layout_masks import MASK_FRAME, prepare_mask
-from cml.data_prep.mask_ids import found_ids, named_ids
+from cml.data_prep.mask_ids import find_ids, parse_ids
 from cml.data_prep.person_crop import FRAME, crop_file, into_crop, person_box
 from cml.data_prep.provenance import record_provenance
 from cml.data_prep.shrink import Shrink
@@ -32,7 +32,7 @@ from cml.storage.safe_paths import file_inside
 _CROP_SIDE = 288  # pixels; what the pose task's recipe expects
 _FRAMES = {"masks": MASK_FRAME, "keypoints": FRAME, "boxes": SHARES}
 _FURTHER = ("captions", "boxes")  # an image's lines give one label together
-_SPLITS = {one: one for one in ("train", "query", "gallery", "test")} | {"val": "test", "validation": "test"}
+_SPLITS = {role: role for role in ("train", "query", "gallery", "test")} | {"val": "test", "validation": "test"}
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class Folder(DatasetSource):
             check_distance(self.kind, self.label_distance)
         if self.kind != "masks" and (self.masks is not None or self.mask_names or self.ignore_id is not None):
             raise UserError("masks, mask_names and ignore_id belong to --kind masks.")
-        named_ids(self.mask_names)
+        parse_ids(self.mask_names)
         if self.joint_names and self.kind != "keypoints":
             raise UserError("joint_names belong to --kind keypoints.")
         if len(set(self.joint_names)) < len(self.joint_names):
@@ -152,10 +152,11 @@ class Folder(DatasetSource):
 
     def content(self, skip_bad: bool) -> Content:
         """See ``DatasetSource.content``."""
-        read = list(self._read())
-        if not skip_bad and (bad := next((one for one in read if isinstance(one, DataError)), None)) is not None:
+        rows = list(self._read())
+        bad = next((row for row in rows if isinstance(row, DataError)), None)
+        if bad is not None and not skip_bad:
             raise bad_item_error(str(bad))
-        images = [one for one in read if isinstance(one, Labelled)]
+        images = [row for row in rows if isinstance(row, Labelled)]
         kind, columns = KINDS[self.kind], self._columns
         dealt = {"classes": self.kind == "classes", "grouped": self.group_column is not None}
         roles = assign_roles(images, self.test_fraction, self.query_fraction, seed=self.split_seed, **dealt)
@@ -170,7 +171,7 @@ class Folder(DatasetSource):
             distance = self.label_distance or distance_of(self.kind, images[0].label, images[0].where)
             details |= {} if distance == "euclidean" else {"label_distance": distance}
         if self.kind == "masks":
-            ids = named_ids(self.mask_names) or found_ids((one.label for one in images), self.ignore_id)
+            ids = parse_ids(self.mask_names) or find_ids((image.label for image in images), self.ignore_id)
             details |= {"ids": ids, "ignore_id": self.ignore_id}
         if self.kind == "keypoints":
             joints = label_cells.name_joints(self.joint_names, len(images[0].label) if images else 0)
@@ -182,7 +183,7 @@ class Folder(DatasetSource):
             "frame": _FRAMES.get(self.kind, ""),
             "source": f"a user's own images; label: {', '.join(columns) or 'masks of the same names'}",
         }
-        items = [self._item(one, roles[one.name], details) if isinstance(one, Labelled) else one for one in read]
+        items = [self._item(row, roles[row.name], details) if isinstance(row, Labelled) else row for row in rows]
         return Content(items, details, texts)
 
     @property
@@ -192,14 +193,15 @@ class Folder(DatasetSource):
     def _read(self) -> Iterator[Labelled | DataError]:
         """Every row checked, nothing decoded yet: most mistakes show before the first image is written."""
         form = LabelForm()
-        said: set[str] = set()  # how the file was understood
+        printed: set[str] = set()  # how the file was understood
         seen: dict[str, Labelled] = {}
         for where, row in self._files() if self.labels is None else read_rows(self.labels):
             try:
                 if isinstance(row, DataError):
                     raise row
-                if (one := self._read_row(where, row, form, seen, said)) is not None:
-                    yield one
+                labelled = self._read_row(where, row, form, seen, printed)
+                if labelled is not None:
+                    yield labelled
             except DataError as error:
                 if isinstance(error, MissingColumn) and self.labels and self.labels.suffix.lower() == ".csv":
                     raise  # no row has it
@@ -214,35 +216,35 @@ class Folder(DatasetSource):
                 yield str(path), {self.file_column: path.relative_to(self.images).as_posix()}
 
     def _read_row(
-        self, where: str, row: Row, form: LabelForm, seen: dict[str, Labelled], said: set[str]
+        self, where: str, row: Row, form: LabelForm, seen: dict[str, Labelled], printed: set[str]
     ) -> Labelled | None:
         """What a row says of an image; None for a further row of captions, which go to the image's first."""
-        name = self._file_name(row, where, said)
+        name = self._file_name(row, where, printed)
         first = seen.get(name)
         if first and self.kind not in (*_FURTHER, "keypoints"):
             raise DataError(f"{where}: {name!r} is already in {first.where}; an image has one line.")
         group = name if self.group_column is None else str(cell(row, self.group_column, where, option="--group-column"))
-        one = Labelled(name, name, where, self._split(row, where, said), group, self._label(row, name, where))
-        if first and one.split != first.split:
-            raise DataError(f"{where}: {name!r} is {one.split!r} here, but {first.split!r} in {first.where}.")
+        labelled = Labelled(name, name, where, self._split(row, where, printed), group, self._label(row, name, where))
+        if first and labelled.split != first.split:
+            raise DataError(f"{where}: {name!r} is {labelled.split!r} here, but {first.split!r} in {first.where}.")
         if first and self.kind in _FURTHER:
-            first.label += one.label
+            first.label += labelled.label
             return None
-        plain = one.label.tolist() if self.kind == "keypoints" else one.label
+        plain = labelled.label.tolist() if self.kind == "keypoints" else labelled.label
         if self.kind != "masks" and (fault := form.fault(plain)) is not None:
             raise DataError(f"{where}: the label {fault}.")
         if first:  # a further person: no other has its line
-            one.item_id = f"{name}:{where.rpartition(':')[2]}"
-        seen.setdefault(name, one)
-        return one
+            labelled.item_id = f"{name}:{where.rpartition(':')[2]}"
+        seen.setdefault(name, labelled)
+        return labelled
 
-    def _file_name(self, row: Row, where: str, said: set[str]) -> str:
+    def _file_name(self, row: Row, where: str, printed: set[str]) -> str:
         value = cell(row, self.file_column, where, option="--file-column")
         if not isinstance(value, str) or not value.strip():
             raise DataError(f"{where}: {self.file_column} should be the path of an image. Got {value!r} instead.")
         name, folder = value.strip(), os.path.abspath(self.images)
         if os.path.isabs(name) and Path(os.path.abspath(name)).is_relative_to(folder):
-            say_once(said, f"{self.labels}: paths that begin with {folder} are taken relative to it.")
+            say_once(printed, f"{self.labels}: paths that begin with {folder} are taken relative to it.")
             name = os.path.relpath(name, folder)
         return str(file_inside(self.images, name, where).relative_to(self.images))
 
@@ -261,7 +263,7 @@ class Folder(DatasetSource):
             return label_cells.find_mask(row, columns, self.masks or self.images, name, where)
         return label_cells.read_checked_numbers(self.kind, row, columns, self.label_distance, where)
 
-    def _split(self, row: Row, where: str, said: set[str]) -> str | None:
+    def _split(self, row: Row, where: str, printed: set[str]) -> str | None:
         if self.split_column is None:
             return None
         value = cell(row, self.split_column, where, option="--split-column")
@@ -270,17 +272,19 @@ class Folder(DatasetSource):
             known = ", ".join(_SPLITS)
             raise DataError(f"{where}: {self.split_column} should be one of {known}. Got {value!r} instead.")
         if value != split:
-            say_once(said, f"{self.labels}: {self.split_column} {value!r} is taken for {split!r}.")
+            say_once(printed, f"{self.labels}: {self.split_column} {value!r} is taken for {split!r}.")
         return split
 
-    def _item(self, one: Labelled, role: str, details: dict[str, Any]) -> Item:
-        image, label = self.images / one.name, one.label
+    def _item(self, labelled: Labelled, role: str, details: dict[str, Any]) -> Item:
+        image, label = self.images / labelled.name, labelled.label
         if self.kind == "masks":
-            label = functools.partial(prepare_mask, one.label, image, details["ids"], self.ignore_id, self.image_size)
+            label = functools.partial(
+                prepare_mask, labelled.label, image, details["ids"], self.ignore_id, self.image_size
+            )
         if self.kind == "keypoints":
             box, side = person_box(label, self.margin), self.image_size or _CROP_SIDE
             picture: Picture = functools.partial(crop_file, image, box, side)
             label = into_crop(label, box, side).round(2)
         else:
             picture = Shrink(self.image_size).picture(image)
-        return Item(one.item_id, role, picture, label, where=one.where)
+        return Item(labelled.item_id, role, picture, label, where=labelled.where)

@@ -16,8 +16,8 @@ def read_karpathy(path: Path, held: str = "test") -> dict[int, str]:
         known = {**_KARPATHY, held: "test"}
         pairs = [(int(image["cocoid"]), known[image["split"]]) for image in images]
     except (ValueError, TypeError, KeyError, OverflowError) as error:
-        what = "with a cocoid and a split (train, restval, val, test) for each image"
-        raise DataError(f"{path} should be Karpathy's dataset_coco.json, {what}: {error!r}.") from None
+        form = "with a cocoid and a split (train, restval, val, test) for each image"
+        raise DataError(f"{path} should be Karpathy's dataset_coco.json, {form}: {error!r}.") from None
     roles = dict(pairs)
     if len(roles) < len(pairs):
         twice = next(number for number, count in Counter(number for number, _ in pairs).items() if count > 1)

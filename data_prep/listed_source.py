@@ -28,12 +28,12 @@ class Listed(NamedTuple):
 
 @dataclass(frozen=True)
 class ListedSource(DatasetSource):
-    """A folder with lists of images and labels: of numbers, test images searched among themselves, if not said else."""
+    """A folder with lists of images and labels: by default numbers, and test images that search each other."""
 
     source: Path
-    """The folder of the dataset; what it holds is said above."""
+    """The folder of the dataset; see above for its content."""
     image_size: int | None = 256
-    """Larger images are shrunk once so that their shorter side has this many pixels; none keeps the files."""
+    """Larger images are scaled down so that their shorter side has this many pixels; "none" keeps the files."""
 
     task = "value"
     lists: ClassVar[Iterable[str]] = ()  # names of the files
@@ -49,12 +49,12 @@ class ListedSource(DatasetSource):
         """See ``DatasetSource.content``."""
         lists, folder = self._files()
         seen: dict[str, str] = {}
-        listed = (("", one) for one in self._read_lists(lists) if isinstance(one, DataError) or one.role)
-        items = list(read_each(listed, lambda _, one: self._item(folder, one, seen)))
-        found = [item.role for item in items if isinstance(item, Item)]
+        lines = (("", line) for line in self._read_lists(lists) if isinstance(line, DataError) or line.role)
+        items = list(read_each(lines, lambda _, line: self._item(folder, line, seen)))
+        item_roles = [item.role for item in items if isinstance(item, Item)]
         roles = ROLES[:2] if self.details.get("gallery") == "queries" else ROLES
-        for role in roles if skip_bad or len(found) == len(items) else ():  # a bad item is the error itself
-            if role not in found:
+        for role in roles if skip_bad or len(item_roles) == len(items) else ():  # a bad item is the error itself
+            if role not in item_roles:
                 raise DataError(f"{' and '.join(map(str, lists[:3]))} list no {role} images.")
         return Content(items, self.details, input_folders=[folder])
 
@@ -66,11 +66,12 @@ class ListedSource(DatasetSource):
         """The lines of the lists in order, and what is wrong with one."""
         raise NotImplementedError
 
-    def _item(self, folder: Path, one: Listed, seen: dict[str, str]) -> Item:
-        path = file_inside(folder, one.name, one.where)
-        if (first := seen.setdefault(one.name, one.where)) is not one.where:
-            raise DataError(f"{one.where}: {one.name!r} is already in {first}; an image has one line.")
-        return Item(one.name, one.role, self._picture(path, one), one.label, extra=one.extra, where=one.where)
+    def _item(self, folder: Path, line: Listed, seen: dict[str, str]) -> Item:
+        path = file_inside(folder, line.name, line.where)
+        first = seen.setdefault(line.name, line.where)
+        if first is not line.where:
+            raise DataError(f"{line.where}: {line.name!r} is already in {first}; an image has one line.")
+        return Item(line.name, line.role, self._picture(path, line), line.label, extra=line.extra, where=line.where)
 
-    def _picture(self, path: Path, one: Listed) -> Picture:
+    def _picture(self, path: Path, line: Listed) -> Picture:
         return Shrink(self.image_size).picture(path)

@@ -93,8 +93,8 @@ class Lspet(DatasetSource):
             raise DataError(f"{where}: the photograph {self.source / 'images' / f'im{number:05d}.jpg'} is missing.")
         for name, (x, y, flag) in zip(JOINTS, joints, strict=True):
             if flag not in (0, 1):
-                found = flag if self.third_number == "visible" else 1 - flag
-                raise DataError(f"{where}: the third number of {name} should be 0 or 1. Got {found:g} instead.")
+                number_read = flag if self.third_number == "visible" else 1 - flag
+                raise DataError(f"{where}: the third number of {name} should be 0 or 1. Got {number_read:g} instead.")
             if flag and not (math.isfinite(x) and math.isfinite(y)):
                 raise DataError(f"{where}: {name} is visible but its place is not finite.")
         return photos[number]

@@ -81,9 +81,9 @@ class LsunLayout(DatasetSource):
         """See ``DatasetSource.origin``."""
         files, folders = self._input()
         if missing := [path for path in (*files, *folders) if not path.exists()]:
-            what = "the folder of the LSUN room layouts, with training.mat, validation.mat, images/ and layout_seg/"
+            form = "the folder of the LSUN room layouts, with training.mat, validation.mat, images/ and layout_seg/"
             mend = "Give another --source or fetch the rest"
-            raise DataError(f"{missing[0]} is missing: {self.source} should be {what}. {mend}.")
+            raise DataError(f"{missing[0]} is missing: {self.source} should be {form}. {mend}.")
         return record_provenance(self, revision=1, files=files, images=folders, ignored=["layouts"])
 
     def _input(self) -> tuple[list[Path], tuple[Path, Path]]:

@@ -11,8 +11,18 @@ from cml.data.masks import MaskFault, read_mask
 from cml.errors import UserError
 
 
-def named_ids(names: Sequence[str]) -> dict[str, str]:
-    """What the ids of masks mean, of texts such as "1=wall": id, as a text, to name."""
+def parse_ids(names: Sequence[str]) -> dict[str, str]:
+    """Read what the ids of masks mean.
+
+    Args:
+        names: Texts such as "1=wall".
+
+    Returns:
+        Ids, as texts, to names.
+
+    Raises:
+        UserError: A text has another form, or an id is repeated.
+    """
     ids: dict[str, str] = {}
     for text in names:
         key, _, name = text.partition("=")
@@ -23,11 +33,19 @@ def named_ids(names: Sequence[str]) -> dict[str, str]:
     return ids
 
 
-def found_ids(masks: Iterable[Path], ignore_id: int | None) -> dict[str, str]:
-    """The ids that occur in masks, called "region 1" and so on; a mask that cannot be read is passed over here."""
+def find_ids(masks: Iterable[Path], ignore_id: int | None) -> dict[str, str]:
+    """Find the ids that occur in masks. A mask that cannot be read is skipped here.
+
+    Args:
+        masks: Files of masks.
+        ignore_id: The id that does not count, if any.
+
+    Returns:
+        Ids, as texts, to names: "region 1" and so on.
+    """
     with ThreadPoolExecutor() as pool:
         present = set().union(*pool.map(_present, masks)) - {ignore_id}
-    return {str(one): f"region {one}" for one in sorted(present)}
+    return {str(number): f"region {number}" for number in sorted(present)}
 
 
 def _present(path: Path) -> set[Any]:

@@ -16,8 +16,8 @@ def read_split(path: Path, queries: int) -> Listed:
         if not (words := line.partition("#")[0].split()):
             continue
         image, *who, role = words if len(words) > 1 else [*words, ""]
-        counted = len(who) < 2 and all(one.isdecimal() and int(one) > 0 for one in who)
-        if role not in ("train", "query", "gallery", "test") or not counted:
+        is_number = len(who) < 2 and all(person.isdecimal() and int(person) > 0 for person in who)
+        if role not in ("train", "query", "gallery", "test") or not is_number:
             form = "IMAGE [PERSON] ROLE with a PERSON from 1 and train, query, gallery or test as the ROLE"
             raise DataError(f"{where}: should be {form}. Got {line.strip()!r} instead.")
         if role == "test":

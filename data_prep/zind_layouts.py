@@ -51,9 +51,9 @@ class ZindLayouts(DatasetSource):
         """See ``DatasetSource.origin``."""
         files = [self.source / "labels.json", self.source / "groups.json"]
         if missing := [path for path in files if not path.is_file()]:
-            what = "a folder with labels.json, groups.json, images/ and masks/"
+            form = "a folder with labels.json, groups.json, images/ and masks/"
             mend = "Give another --source or fetch what is missing"
-            raise DataError(f"{missing[0]} is missing: {self.source} should be {what}. {mend}.")
+            raise DataError(f"{missing[0]} is missing: {self.source} should be {form}. {mend}.")
         return record_provenance(self, revision=1, files=files, images=(self.source / "images", self.source / "masks"))
 
     def content(self, skip_bad: bool) -> Content:
@@ -79,8 +79,8 @@ class ZindLayouts(DatasetSource):
             if not all(isinstance(name, str) for name in [*testing, *itertools.chain(*panos.values())]):
                 raise TypeError
         except (KeyError, TypeError, AttributeError):
-            what = "rooms, each with its panos and their views, and suggested_split with test_rooms"
-            raise DataError(f"{path} should hold {what}.") from None
+            form = "rooms, each with its panos and their views, and suggested_split with test_rooms"
+            raise DataError(f"{path} should hold {form}.") from None
         if unknown := [name for name in testing if name not in rooms]:
             raise DataError(f"{path} has no room {unknown[0]!r}. There are: {', '.join(sorted(rooms))}.")
         gallery = self.gallery_rooms
@@ -90,8 +90,8 @@ class ZindLayouts(DatasetSource):
         roles = {name: "gallery" if name in gallery else "query" if name in testing else "train" for name in rooms}
         for name, pano in ((name, pano) for name, listed in panos.items() for pano in listed):
             if (first := roles.setdefault(f"pano {pano}", roles[name])) != roles[name]:
-                what = f"is listed in rooms with the roles {first} and {roles[name]}; its views would be on both sides"
-                raise DataError(f"{path}: the panorama {pano!r} {what}. Give its rooms one role.")
+                fault = f"is listed in rooms with the roles {first} and {roles[name]}; its views would be on both sides"
+                raise DataError(f"{path}: the panorama {pano!r} {fault}. Give its rooms one role.")
         return roles
 
     def _item(self, roles: Mapping[str, str], where: str, view: Any) -> Item:  # noqa: ANN401 - from JSON

@@ -59,21 +59,21 @@ def images_and_labels(
         UserError: images or labels are of another kind, or their numbers differ.
     """
     if _has_columns(images):
-        source = _column(images, image, "image")
+        column = _column(images, image, "image")
         labels = _column(images, label, "label") if labels is None else labels
-        found: ImageSource = Lazy(source, range(len(source)), _one_image)
+        source: ImageSource = Lazy(column, range(len(column)), _one_image)
     elif labels is None:
-        found, labels = _pairs(images)
+        source, labels = _pairs(images)
     else:
-        found = image_source(images)
+        source = image_source(images)
     if isinstance(labels, str) or not hasattr(labels, "__len__"):
         raise UserError(f"'labels' must be a sequence with a label for each image. Got {labels!r:.80} instead.")
     array = _array(labels)
     plain = list(labels if array is None else array.tolist())
-    plain = [one.tolist() if hasattr(one, "tolist") else one for one in plain]
-    if len(found) != len(plain):
-        raise UserError(f"There must be one label per image. Got {len(found)} images and {len(plain)} labels instead.")
-    return found, plain
+    plain = [value.tolist() if hasattr(value, "tolist") else value for value in plain]
+    if len(source) != len(plain):
+        raise UserError(f"There must be one label per image. Got {len(source)} images and {len(plain)} labels instead.")
+    return source, plain
 
 
 def image_source(images: Any) -> ImageSource:  # noqa: ANN401 - the kinds that the file's head lists
@@ -104,7 +104,7 @@ def image_source(images: Any) -> ImageSource:  # noqa: ANN401 - the kinds that t
             f"'images' must be paths, Pillow images, arrays or a data set. Got {type(images).__name__} instead."
         ) from None
     if isinstance(images, list | tuple):
-        return [_one_image(one, index) for index, one in enumerate(images)]
+        return [_one_image(image, index) for index, image in enumerate(images)]
     return Lazy(images, range(count), _one_image)
 
 
@@ -147,14 +147,16 @@ def _has_columns(images: Any) -> bool:  # noqa: ANN401 - anything
     return hasattr(images, "__dataframe__") or (hasattr(images, "column_names") and hasattr(images, "features"))
 
 
-def _column(frame: Any, name: str | None, what: str) -> Any:  # noqa: ANN401 - a frame of any library
+def _column(frame: Any, name: str | None, content: str) -> Any:  # noqa: ANN401 - a frame of any library
     """A column as a sequence; that of a Hugging Face data set decodes images on access."""
-    names = [str(one) for one in (frame.column_names if hasattr(frame, "column_names") else frame.columns)]
+    names = [str(column) for column in (frame.column_names if hasattr(frame, "column_names") else frame.columns)]
     if name is None:
-        raise UserError(f"Name the column that holds the {what}s, as in {what}='..'. There are: {', '.join(names)}.")
+        raise UserError(
+            f"Name the column that holds the {content}s, as in {content}='..'. There are: {', '.join(names)}."
+        )
     if name not in names:
         hint = did_you_mean(name, names)
-        raise UserError(f"The data has no column {what}={name!r}.{hint} There are: {', '.join(names)}.")
+        raise UserError(f"The data has no column {content}={name!r}.{hint} There are: {', '.join(names)}.")
     return _as_list(frame[name])
 
 

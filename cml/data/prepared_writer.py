@@ -81,7 +81,7 @@ class PreparedWriter:
         self._extra: dict[str, type] | None = None
         self.skipped: list[str] = []  # names of bad items
         self._partial = PartialDataset(folder, info.made_with)
-        self._context = self._building()
+        self._context = self._build()
 
     def __enter__(self) -> Self:
         self._context.__enter__()
@@ -91,7 +91,7 @@ class PreparedWriter:
         return self._context.__exit__(*error)
 
     @contextlib.contextmanager
-    def _building(self) -> Iterator[None]:
+    def _build(self) -> Iterator[None]:
         try:
             with self._partial, contextlib.ExitStack() as files:
                 self._metadata: dict[str, IO[str]] = {}
@@ -274,9 +274,9 @@ def write_dataset(
         ProgressBar(total=total, desc=f"prepare {info.name}", unit="image") as bar,
     ):
         ending.callback(pool.shutdown, cancel_futures=True)  # after an error
-        for item, made in _made_in_order(pool, writer, items, ahead=16 * threads):
+        for item, encoding in _encode_in_order(pool, writer, items, ahead=16 * threads):
             try:
-                image, label = made.result()
+                image, label = encoding.result()
                 assert isinstance(item, Item)  # result() has raised for the others
                 writer.add(item_id=item.item_id, role=item.role, image=image, label=label, extra=item.extra)
             except UserError as error:
@@ -336,17 +336,17 @@ def _with_current_settings(made_with: Any) -> Any:  # noqa: ANN401 - of a file, 
     return {**made_with, "settings": with_current_names(made_with["settings"], set(RENAMED.values()))}
 
 
-def _made_in_order(
+def _encode_in_order(
     pool: ThreadPoolExecutor, writer: PreparedWriter, items: Iterable[Item | DataError], ahead: int
 ) -> Iterator[tuple[Item | DataError, Future[tuple[Encoded, object]]]]:
     waiting: deque[tuple[Item | DataError, Future[tuple[Encoded, object]]]] = deque()
     for item in items:
         if isinstance(item, Item):
-            made = pool.submit(writer.encode_item, item.item_id, item.image, item.label, item.quality)
+            encoding = pool.submit(writer.encode_item, item.item_id, item.image, item.label, item.quality)
         else:
-            made = Future()
-            made.set_exception(item)
-        waiting.append((item, made))
+            encoding = Future()
+            encoding.set_exception(item)
+        waiting.append((item, encoding))
         if len(waiting) > ahead:
             yield waiting.popleft()
     yield from waiting

@@ -362,7 +362,7 @@ def test_a_head_is_where_the_camera_projects_it(tmp_path: Path) -> None:
         (
             "frame_00001_pose.txt",
             "0 0 0\n0 0 0\n0 0 0\n\n1 2 900\n",
-            "frame_00001_pose.txt: the matrix .* is 1 off one",
+            "frame_00001_pose.txt: the 3 x 3 matrix .* deviates from the identity by 1",
         ),
         (
             "frame_00001_pose.txt",
