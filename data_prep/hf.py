@@ -1,17 +1,18 @@
-"""Any image dataset of the Hugging Face hub, or a local folder that its library reads, by the names of its columns."""
+"""Any image dataset of the Hugging Face hub, or a local folder in its form, by the names of its columns."""
 
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from PIL import Image
 
-from cml.data.prepared_writer import Item
+from cml.data.prepared_writer import BadItems, Item
 from cml.data_prep.dataset_source import Content, DatasetSource, InfoTexts
 from cml.data_prep.hash_split import split_by_hash
+from cml.data_prep.hf_folder import Rows, open_folder
 from cml.data_prep.label_cells import READ
 from cml.data_prep.label_kinds import KINDS
 from cml.data_prep.provenance import record_provenance
@@ -19,6 +20,7 @@ from cml.data_prep.row_errors import read_each
 from cml.data_prep.shrink import Shrink
 from cml.errors import DataError, UserError, require_extra
 from cml.storage.hugging_face import explain_dataset_errors, latest_commit
+from cml.storage.regular_file import open_regular
 from cml.storage.safe_paths import is_inside
 
 
@@ -28,9 +30,10 @@ class HuggingFace(DatasetSource):
 
     Command: cml prepare hf:USER/NAME --label-columns age --out DIR
 
-    Input: a dataset of the hub, hf:USER/NAME or hf:USER/NAME@REVISION, or a local folder of images or Parquet files,
-    hf:./FOLDER; read with the extra 'datasets' as a stream, so that only the prepared dataset takes room on the disk.
-    A killed run reads the stream again, but keeps the images that were finished.
+    Input: a dataset of the hub, hf:USER/NAME or hf:USER/NAME@REVISION, read with the extra 'datasets' as a stream, so
+    that only the prepared dataset takes room on the disk. A killed run reads the stream again, but keeps the images
+    that were finished. Or a local folder, hf:./FOLDER, of Parquet files, of images with metadata.csv or .jsonl, of
+    images in folders named by class, or of tar archives. Its own files are read: a README.md is not followed.
 
     Split: that of the dataset, its part "test" (or else "validation") for testing. A dataset of one part is split by
     a hash of each item's number, or of its class, so that test classes are new. Every test image is a query that is
@@ -50,7 +53,7 @@ class HuggingFace(DatasetSource):
     label_distance: str = ""
     """How numbers are compared, such as circular(period=24) or haversine; euclidean when not given."""
     subset: str = ""
-    """The dataset's configuration, for one that has several."""
+    """The dataset's configuration, for one that has several; of a local folder, the folder in it that is read."""
     test_fraction: float = 0.3
     """Share of the items that are not for training, where the dataset has one part."""
     image_size: int | None = None
@@ -86,65 +89,119 @@ class HuggingFace(DatasetSource):
     def content(self, skip_bad: bool) -> Content:
         """See ``DatasetSource.content``."""
         name, revision = self._opened
-        with require_extra("datasets", f"The dataset hf:{self.dataset}"):
-            import datasets
-        with explain_dataset_errors(self.dataset):
-            parts = datasets.load_dataset(name, self.subset or None, revision=revision or None, streaming=True)
-            held = next((part for part in ("test", "validation") if part in parts), None)
-            train = next((part for part in parts if part != held), None)
-            if train is None:
-                held, train = None, held
-            streams = {part: self._columns(datasets, parts[part]) for part in (train, held) if part is not None}
+        parts = self._hub_parts(name, revision) if revision else open_folder(Path(name), self.subset)
+        held = next((part for part in ("test", "validation") if part in parts), None)
+        train = next((part for part in parts if part != held), None)
+        if train is None:
+            held, train = None, held
+        tables = {part: self._check_columns(parts[part]) for part in (train, held) if part is not None}
         place = name if revision else Path(name).resolve()
-        roles = {part: "query" if part == held else "train" if held else "" for part in streams}
-        items = (item for part in streams for item in self._items(part, streams[part], roles[part], place))
+        roles = {part: "query" if part == held else "train" if held else "" for part in tables}
+        items = (item for part in tables for item in self._items(part, tables[part], roles[part], place))
         kind = KINDS[self.kind]
         texts: InfoTexts = {
             "name": name.replace("/", "-") if isinstance(place, str) else place.name,
             "task": kind.task,
             "label_unit": self.unit or kind.unit,
+            # the text of the first such datasets: another one would change their fingerprints
             "source": f"hf:{name}@{revision}" if revision else "a local folder read by datasets",
         }
         compared = {"label_distance": self.label_distance} if self.label_distance else {}
         return Content(items, {"gallery": "queries", "label_columns": list(self.label_columns), **compared}, texts)
 
-    def _columns(self, datasets: Any, stream: Any) -> Any:  # noqa: ANN401 - of a library without types
-        """The columns that are wanted, images as they are stored."""
-        features = stream.features or {}
-        for column in (self.image, *self.label_columns) if features else ():
-            if column not in features:
-                raise DataError(f"hf:{self.dataset} has no column {column!r}. There are: {', '.join(features)}.")
-        if not isinstance(features.get(self.image), datasets.Image):
-            where = f"hf:{self.dataset}"
-            raise DataError(f"{where}: the column {self.image!r} should hold images. Name theirs with --image.")
-        chosen = stream.select_columns([self.image, *self.label_columns])
-        return chosen.cast_column(self.image, datasets.Image(decode=False))
+    def _hub_parts(self, name: str, revision: str) -> dict[str, Rows]:
+        """The parts of a dataset on the hub, as streams."""
+        with require_extra("datasets", f"The dataset hf:{self.dataset}"):
+            import datasets
+        with explain_dataset_errors(self.dataset):
+            builder = datasets.load_dataset_builder(name, self.subset or None, revision=revision)
+            for files in (builder.config.data_files or {}).values():
+                for file in files:
+                    if not str(file).startswith(f"hf://datasets/{name}@"):
+                        raise DataError(f"hf:{self.dataset} names a file of another place: {file}.")
+            streams = builder.as_streaming_dataset()
+            return {part: _stream_rows(datasets, stream) for part, stream in streams.items()}
 
-    def _items(self, part: str, stream: Any, role: str, place: Path | str) -> Iterator[Item | DataError]:  # noqa: ANN401
+    def _check_columns(self, rows: Rows) -> Rows:
+        """Check that the wanted columns are there, and that one holds images."""
+        where = f"hf:{self.dataset}"
+        for column in (self.image, *self.label_columns) if rows.columns else ():
+            if column not in rows.columns:
+                raise DataError(f"{where} has no column {column!r}. There are: {', '.join(rows.columns)}.")
+        if self.image not in rows.images:
+            raise DataError(f"{where}: the column {self.image!r} should hold images. Name theirs with --image.")
+        return rows
+
+    def _items(self, part: str, rows: Rows, role: str, place: Path | str) -> Iterator[Item | DataError]:
         """The items of a part; where it has no role as a whole, each has its own."""
         first = self.label_columns[0]
-        feature = stream.features[first]
+        class_names = rows.class_names.get(first) if self.kind == "classes" else None
 
         def item(where: str, row: Mapping[str, Any]) -> Item:
-            columns = {column: row[column] for column in self.label_columns}
-            if self.kind == "classes" and hasattr(feature, "int2str") and isinstance(row[first], int):
-                columns = {first: feature.int2str(row[first])}
+            columns = {column: row[column] for column in self.label_columns if column in row}
+            if class_names is not None and isinstance(row.get(first), int):
+                columns = {first: _class_name(row[first], class_names, f"{where}: {first}")}
             label: Any = READ[self.kind](columns, self.label_columns, where)
             name = f"{part}-{where.rpartition(':')[2]:0>7}"
             own = role or split_by_hash(label if self.kind == "classes" else name, self.test_fraction, 1.0)
-            picture = functools.partial(self._picture, row[self.image], place, where)
+            picture = functools.partial(self._picture, row.get(self.image), place, where)
             return Item(name, own, picture, label, where=where)
 
         def number_rows() -> Iterator[tuple[str, Mapping[str, Any] | DataError]]:
+            number = empty = 0
             with explain_dataset_errors(self.dataset):
-                for number, row in enumerate(stream):
-                    yield f"hf:{self.dataset} {part}:{number}", row
+                for row in rows.read((self.image, *self.label_columns)):
+                    is_empty = not isinstance(row, DataError) and _is_empty(row.get(self.image))
+                    if empty and not is_empty:
+                        yield self._empty_rows(part, number, empty)
+                        empty = 0
+                    if not is_empty:
+                        yield f"hf:{self.dataset} {part}:{number}", row
+                    empty += is_empty
+                    number += row.count if isinstance(row, BadItems) else 1
+            if empty:
+                yield self._empty_rows(part, number, empty)
 
         return read_each(number_rows(), item)
+
+    def _empty_rows(self, part: str, end: int, count: int) -> tuple[str, BadItems]:
+        """Rows without an image, as one error: the last of them is that before ``end``."""
+        where = f"hf:{self.dataset} {part}:{end - count}"
+        rows = f"rows {end - count} to {end - 1} have" if count > 1 else "the row has"
+        return where, BadItems(f"{where}: {rows} no image in the column {self.image!r}.", count)
 
     def _picture(self, stored: Mapping[str, Any] | None, place: Path | str, where: str) -> Image.Image | bytes:
         content = _image_bytes(stored or {}, place, where)
         return content if self.image_size is None else Shrink(self.image_size).shrink(content)
+
+
+def _stream_rows(datasets: Any, stream: Any) -> Rows:  # noqa: ANN401 - of a library without types
+    """The rows of a stream of the library ``datasets``, images as they are stored."""
+    features = stream.features or {}
+    images = [name for name, feature in features.items() if isinstance(feature, datasets.Image)]
+    names = {name: feature.names for name, feature in features.items() if isinstance(feature, datasets.ClassLabel)}
+
+    def read(columns: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+        chosen = stream.select_columns(list(columns))
+        for name in images:
+            if name in columns:
+                chosen = chosen.cast_column(name, datasets.Image(decode=False))
+        yield from chosen
+
+    return Rows(list(features), images, read, names)
+
+
+def _class_name(number: int, names: Sequence[str], where: str) -> str:
+    if not 0 <= number < len(names):
+        raise DataError(f"{where} should be the number of a class, 0 to {len(names) - 1}. Got {number} instead.")
+    return names[number]
+
+
+def _is_empty(stored: object) -> bool:
+    """Whether a stored image is none."""
+    return stored is None or (
+        isinstance(stored, Mapping) and stored.get("bytes") is None and stored.get("path") is None
+    )
 
 
 def _image_bytes(stored: Mapping[str, Any], place: Path | str, where: str) -> bytes:
@@ -158,7 +215,17 @@ def _image_bytes(stored: Mapping[str, Any], place: Path | str, where: str) -> by
         inside = re.fullmatch(rf"(zip://[^:]*::)?hf://datasets/{re.escape(place)}@[^:]*", path) is not None
     if not inside:  # a table of a stranger may name any file of this machine
         raise DataError(f"{where}: the image should be a file of the dataset. Got {path!r} instead.")
+    if isinstance(place, Path):
+        return _file_bytes(Path(path), where)
     import fsspec
 
     with explain_dataset_errors(path), fsspec.open(path) as file:
         return bytes(file.read())
+
+
+def _file_bytes(path: Path, where: str) -> bytes:
+    try:
+        with open_regular(path) as file:
+            return file.read()
+    except (OSError, ValueError) as error:
+        raise DataError(f"{where}: the image {path} cannot be read ({error}).") from None

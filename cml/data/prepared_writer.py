@@ -60,6 +60,19 @@ class Item:
     where: str = ""
 
 
+class BadItems(DataError):
+    """Several bad items with the same fault.
+
+    Args:
+        message: The fault.
+        count: Number of the items.
+    """
+
+    def __init__(self, message: str, count: int) -> None:
+        super().__init__(message)
+        self.count = count
+
+
 class PreparedWriter:
     """Builds a prepared dataset in a partial folder and renames it when the ``with`` block ends without an error.
 
@@ -69,7 +82,9 @@ class PreparedWriter:
             error or a kill, and the next writer for the same folder and the same ``made_with`` reuses them.
 
     Attributes:
-        skipped: The names of bad items.
+        skipped: The names of the first bad items.
+        skipped_count: The number of bad items.
+        faults: The number of their faults; several items may have one together.
     """
 
     def __init__(self, folder: Path, info: DatasetInfo) -> None:
@@ -79,7 +94,9 @@ class PreparedWriter:
         self._names: dict[str, set[str]] = {name: set() for name in FOLDERS.values()}
         self._form = LabelForm()
         self._extra: dict[str, type] | None = None
-        self.skipped: list[str] = []  # names of bad items
+        self.skipped: list[str] = []
+        self.skipped_count = 0
+        self.faults = 0
         self._partial = PartialDataset(folder, info.made_with)
         self._context = self._build()
 
@@ -115,14 +132,14 @@ class PreparedWriter:
 
     def _finish(self) -> None:
         if missing := [role for role in self.info.roles if not self._counts[role]]:
-            skipped = f" {len(self.skipped)} bad items were skipped." if self.skipped else ""
+            skipped = f" {self.skipped_count} bad items were skipped." if self.skipped else ""
             raise UserError(
                 f"{self.folder} would have no {missing[0]} items; a dataset needs items of every role: "
                 f"{', '.join(self.info.roles)}.{skipped} Change the split, or give more data."
             )
         details = dict(self.info.details)
         if self.skipped:
-            details["skipped"] = {"count": len(self.skipped), "first": self.skipped[:_NAMED]}
+            details["skipped"] = {"count": self.skipped_count, "first": self.skipped}
         counts = {role: self._counts[role] for role in ROLES}
         write_json(self._partial.data / INFO, {**vars(self.info), "details": details, "counts": counts})
         self._partial.publish({INFO, *(f"{name}/{METADATA}" for name in self._names)})
@@ -130,6 +147,20 @@ class PreparedWriter:
     def _hints(self) -> list[str]:
         count = self._partial.kept
         return [f"{count} finished items are kept and the same command continues from there"] if count else []
+
+    def skip(self, name: str, message: str, count: int) -> None:
+        """Count bad items, and print their fault if it is one of the first.
+
+        Args:
+            name: The name of the item, or of the place of several.
+            message: What is wrong.
+            count: The number of items.
+        """
+        self.skipped_count += count
+        self.faults += 1
+        if len(self.skipped) < _NAMED:
+            self.skipped.append(name)
+            say(f"skipped: {message}")
 
     def encode_item(
         self, item_id: str, image: Picture, label: object, quality: int | None = 92
@@ -285,12 +316,11 @@ def write_dataset(
                     raise type(error)(message) from None
                 if not skip_bad:
                     raise bad_item_error(message) from None
-                writer.skipped.append(item.item_id if isinstance(item, Item) else _relative(str(item), folders))
-                if len(writer.skipped) <= _NAMED:
-                    say(f"skipped: {message}")
+                name = item.item_id if isinstance(item, Item) else _relative(str(item), folders)
+                writer.skip(name, message, item.count if isinstance(item, BadItems) else 1)
             bar.update()
-    if len(writer.skipped) > _NAMED:
-        say(f"skipped {len(writer.skipped)} bad items; the first {_NAMED} are listed above.")
+    if writer.faults > len(writer.skipped):
+        say(f"skipped {writer.skipped_count} bad items; the first {len(writer.skipped)} are listed above.")
     return PreparedDataset.open(folder)
 
 

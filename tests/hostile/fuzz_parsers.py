@@ -13,7 +13,7 @@ import json
 import random
 import struct
 import tarfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -506,25 +506,21 @@ def _table_seeds() -> list[bytes]:
 # ---- rows of a dataset of the Hugging Face hub
 
 
-class _Rows(list[dict[str, Any]]):
-    """A stream of rows, as the library of the hub hands them on; its columns have no types of their own."""
-
-    features: Mapping[str, Any] = collections.defaultdict(object)
-
-
 def _hf(data: bytes, folder: Path) -> None:
     from cml.data_prep.hf import HuggingFace
+    from cml.data_prep.hf_folder import Rows
 
-    rows = _Rows()
+    rows: list[dict[str, Any]] = []
     for line in data.split(b"\n"):
         with contextlib.suppress(TypeError, ValueError, RecursionError):
             row = {"image": {"bytes": None, "path": "a.png"}, "label": None} | json.loads(line)
             json.dumps(row, ensure_ascii=False).encode()  # texts of a table are UTF-8, and images a record or nothing
             if isinstance(row["image"], dict | None):
                 rows.append(row)
+    table = Rows(("image", "label"), ("image",), lambda columns: iter(rows), {"label": ["oak", "elm"]})
     for kind in ("numbers", "captions", "classes"):
         source = HuggingFace(str(folder), kind=kind)
-        for item in source._items("train", rows, "", folder):
+        for item in source._items("train", table, "", folder):
             if not isinstance(item, DataError):
                 with contextlib.suppress(DataError, OSError):
                     assert callable(item.image)

@@ -1,0 +1,58 @@
+"""The samples of a tar archive in the form of WebDataset: members that share a name but for what follows its dot."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from cml.data_prep.archive import members
+from cml.errors import DataError
+from cml.storage.strict_json import parse_json
+
+_MEMBER = re.compile(r"((?:.*/)?[^./][^./]*)\.([^/]*)")
+_TEXTS, _WHOLE = ("txt", "text", "transcript"), ("cls", "cls2", "index", "inx", "id")
+
+
+def read_samples(path: Path) -> Iterator[dict[str, Any]]:
+    """Read the samples of an archive.
+
+    Args:
+        path: The archive.
+
+    Yields:
+        Column to value: what follows the dot of a member's name, and an image (as its bytes), a text, a whole number
+        or what a JSON member holds. Members of other kinds are passed over.
+
+    Raises:
+        DataError: It is no tar archive, is too large, or a member is damaged.
+    """
+    key = ""
+    sample: dict[str, Any] = {}
+    for match, content in members(path, _MEMBER):
+        if match[1] != key:
+            if sample:
+                yield sample
+            key, sample = match[1], {}
+        value = _value(match[2].lower(), content, f"{path}: {match[0]}")
+        if value is not None:
+            sample[match[2].lower()] = value
+    if sample:
+        yield sample
+
+
+def _value(column: str, content: bytes, where: str) -> Any:  # noqa: ANN401 - a number, text or JSON
+    kind = column.rpartition(".")[2]
+    if f".{kind}" in Image.registered_extensions():
+        return {"bytes": content, "path": None}
+    try:
+        if kind in _TEXTS:
+            return content.decode()
+        if kind in _WHOLE:
+            return int(content)
+        if kind in ("json", "jsn"):
+            return parse_json(content)
+    except ValueError as error:
+        raise DataError(f"{where} cannot be read: {error}.") from None
+    return None
