@@ -1,23 +1,38 @@
-"""Tables of results: one file per table, which the README and the pages include.
+"""Figures on the pages: tables and numbers in sentences, filled in from the records of results.
 
     python docs/making/results.py fill
-    python docs/making/results.py record NAME COMPARISON_FOLDER
 
-``fill`` writes every table between the comments of the pages that show it. ``record`` stores the table that
-``cml compare`` left in a folder as ``docs/results/NAME.json``.
+A table stands between ``<!-- results: NAME -->`` and ``<!-- end of results -->``; ``docs/making/result_tables.py`` says
+how it is made of records. A number in a sentence is followed by its expression: ``3.4<!-- = EXPRESSION | .1f -->``,
+where EXPRESSION is Python over the records and ``.1f`` is the format. A record is called by its name with the row, the
+column and "mean" (the default), "low" or "high": ``steering("log-ratio", "ndcg@10")``. ``board(TRACK)`` is a
+leaderboard, and ``NAME.settings`` and ``NAME.values`` are parts of a record.
+
+``fill`` writes all tables and numbers of the README and the pages.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from making import result_tables
+from making.records import RECORDS, ROOT, Record, numbers
+
 RESULTS = ROOT / "docs" / "results"
 TABLE = re.compile(r"(?P<begin><!-- results: (?P<name>[\w-]+) -->\n).*?(?P<end><!-- end of results -->)", re.DOTALL)
+NUMBER = r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?"
+FIGURE = re.compile(rf"(?P<number>{NUMBER})<!--\s=\s(?P<expression>.+?)\s-->", re.DOTALL)
+FENCE = re.compile(r"^(?P<ticks>`{3,})[^\n]*\n(?P<code>.*?)^(?P=ticks)$", re.DOTALL | re.MULTILINE)
+SETTINGS = re.compile(r"<!-- settings: (?P<numbers>.+?) -->", re.DOTALL)
+PLAIN = {"95"}  # numbers that need no origin: the level of all intervals
+FUNCTIONS = {"abs": abs, "len": len, "max": max, "min": min, "round": round, "sum": sum, "zip": zip}
 
 
 def pages() -> Iterator[Path]:
@@ -26,43 +41,153 @@ def pages() -> Iterator[Path]:
     yield from sorted(path for path in (ROOT / "docs").rglob("*.md") if "generated" not in path.parts)
 
 
+@dataclass(frozen=True)
+class Figures:
+    """A record as expressions on pages see it.
+
+    Attributes:
+        record: The record.
+    """
+
+    record: Record
+
+    def __call__(self, row: str, column: str = result_tables.DISTANCE, part: str = "mean") -> float:
+        """Look up a figure of a comparison, or of the table of a legacy record.
+
+        Args:
+            row: The method.
+            column: The metric.
+            part: "mean", "low" or "high".
+        """
+        if not self.record.legacy:
+            rows = self.record.values["trained"] | self.record.values["references"]
+            return float(rows[row][column][part])
+        text = result_tables.cell_text(self.record, row, column)
+        mean, half = (float(number) for number in (*re.findall(r"[-+]?[\d.]+", text.replace(",", "")), "0")[:2])
+        return {"mean": mean, "low": mean - half, "high": mean + half}[part]
+
+    @property
+    def settings(self) -> Mapping[str, float]:
+        """The sizes that the record holds."""
+        return self.record.settings
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """The figures of the record."""
+        return self.record.values
+
+
+class _Names(dict[str, Any]):
+    """What expressions can name: functions, ``board``, and every record."""
+
+    def __missing__(self, name: str) -> Figures:
+        if not (RECORDS / f"{name}.json").exists():
+            raise KeyError(name)  # Python then says that the name is not defined
+        return Figures(result_tables.load(name))
+
+
+def evaluate(expression: str) -> str:
+    """Evaluate the expression of a number.
+
+    Args:
+        expression: Python over the records, and after the last " | " the format of the result.
+
+    Returns:
+        The number as the page shows it.
+    """
+    code, separator, spec = " ".join(expression.split()).rpartition(" | ")
+    if not separator:
+        code, spec = spec, ""
+    names = _Names(FUNCTIONS, board=result_tables.load_board)
+    value = eval(code, {"__builtins__": {}}, names)
+    if isinstance(value, float) and not spec:
+        raise ValueError(f"The figure {code!r} has no format. Write one, as in '{code} | .2f'.")
+    return format(value, spec)
+
+
 def table(name: str) -> str:
-    """Read a table from its file, as Markdown."""
-    stored = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-    lines = [stored["columns"], ["---"] * len(stored["columns"]), *stored["rows"]]
+    """Make a table from its records, as Markdown, and say where its figures come from.
+
+    Args:
+        name: The name of the table, a key of ``result_tables.TABLES`` or of a record.
+    """
+    make = result_tables.TABLES.get(name, lambda: result_tables.comparison(name))
+    header, *rows = make()
+    lines = [header, ["---"] * len(header), *rows]
     text = "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
-    return text.replace(" ± ", "\u00a0±\u00a0")  # no line breaks within an interval: wide tables scroll
+    return text.replace(" ± ", "\u00a0±\u00a0") + origin(name)  # no line breaks within an interval: wide tables scroll
+
+
+def origin(name: str) -> str:
+    """Say when and where the figures of a table were measured, or that they are legacy figures.
+
+    Args:
+        name: The name of a table; "" is returned for those that are made of several records.
+    """
+    if not (RECORDS / f"{name}.json").exists():
+        return ""
+    record = result_tables.load(name)
+    if record.legacy:
+        return f"\n*Legacy figures: {record.legacy}*\n"
+    cores, processor = record.machine["cores"], record.machine["processor"]
+    machine = (
+        f"{cores} cores of {processor}" if record.machine["accelerator"] == "none" else record.machine["accelerator"]
+    )
+    return f"\n*[Record](records/{name}.json): {record.date}, commit {record.commit[:7]}, {machine}.*\n"
 
 
 def fill(text: str) -> str:
-    """Replace the tables of a page by those of the files that its comments name."""
-    return TABLE.sub(lambda match: f"{match['begin']}\n{table(match['name'])}\n{match['end']}", text)
+    """Replace the tables and the numbers of a page by those of the records."""
+    text = TABLE.sub(lambda match: f"{match['begin']}\n{table(match['name'])}\n{match['end']}", text)
+    return FIGURE.sub(lambda match: match[0].replace(match["number"], evaluate(match["expression"]), 1), text)
 
 
-def record(name: str, comparison: Path) -> None:
-    """Store a table of ``cml compare``.
+def unrecorded_numbers(text: str) -> list[str]:
+    """Find the numbers of a results page that have no record.
+
+    A number needs a record unless it is a setting: part of a command that the page or one of its records shows, a size
+    that one of its records holds, or listed in a comment ``<!-- settings: .. -->`` of the page.
 
     Args:
-        name: The name of the table: the file is ``docs/results/NAME.json``.
-        comparison: The output folder of ``cml compare``.
+        text: The page.
+
+    Returns:
+        Each such number with the words around it.
     """
-    lines = [line for line in (comparison / "table.md").read_text(encoding="utf-8").splitlines() if line[:1] == "|"]
-    columns, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    row_lines = ",\n".join(f"    {json.dumps(row, ensure_ascii=False)}" for row in rows)
-    text = f'{{\n  "columns": {json.dumps(columns, ensure_ascii=False)},\n  "rows": [\n{row_lines}\n  ]\n}}\n'
-    (RESULTS / f"{name}.json").write_text(text, encoding="utf-8")
+    allowed = set(PLAIN)
+    for match in TABLE.finditer(text):
+        path = RECORDS / f"{match['name']}.json"
+        if path.exists():
+            record = result_tables.load(match["name"])
+            allowed.update(find_numbers(" ".join(record.commands)))
+            allowed.update(f"{value:g}" for _, value in numbers(record.settings))
+    for match in FENCE.finditer(text):
+        allowed.update(find_numbers(match["code"]))
+    for match in SETTINGS.finditer(text):
+        allowed.update(find_numbers(match["numbers"]))
+    prose = FENCE.sub("", TABLE.sub("", text))
+    prose = FIGURE.sub("", prose)
+    prose = re.sub(r"<!--.*?-->", "", prose, flags=re.DOTALL)
+    prose = re.sub(r"`[^`]*`", "", prose)
+    prose = re.sub(r"\]\([^)]*\)", "]", prose)
+    return [
+        " ".join(prose[max(match.start() - 40, 0) : match.end() + 40].split())
+        for match in re.finditer(rf"(?<![\w@.]){NUMBER}", prose)
+        if match[0].replace(",", "").lstrip("+") not in allowed
+    ]
+
+
+def find_numbers(text: str) -> list[str]:
+    """List the numbers of a text, without signs and thousands separators."""
+    return [number.replace(",", "").lstrip("+-") for number in re.findall(NUMBER, text)]
 
 
 def main(arguments: list[str]) -> None:
     """Run the command line."""
-    match arguments:
-        case ["fill"]:
-            for page in pages():
-                page.write_text(fill(page.read_text(encoding="utf-8")), encoding="utf-8")
-        case ["record", name, comparison]:
-            record(name, Path(comparison))
-        case _:
-            sys.exit(__doc__)
+    if arguments != ["fill"]:
+        sys.exit(__doc__)
+    for page in pages():
+        page.write_text(fill(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

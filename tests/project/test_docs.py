@@ -46,27 +46,6 @@ def test_the_readme_is_one_page() -> None:
     assert "pip install -e '.[test]' && pytest" in readme
 
 
-def test_tables_of_results_are_those_of_their_files() -> None:
-    shown = set()
-    for page in results.pages():
-        text = page.read_text(encoding="utf-8")
-        assert results.fill(text) == text, f"{page}: run 'python docs/making/results.py fill'"
-        shown |= {match["name"] for match in results.TABLE.finditer(text)}
-    assert shown == {path.stem for path in results.RESULTS.glob("*.json")}
-
-
-def test_a_comparison_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "table.md").write_text("| method | a@1 |\n|---|---|\n| one | 1 ± 2* |\n| two | 3 |\n\nnotes\n")
-    monkeypatch.setattr(results, "RESULTS", tmp_path)
-    results.record("mine", tmp_path)
-    stored = json.loads((tmp_path / "mine.json").read_text(encoding="utf-8"))
-    assert stored == {"columns": ["method", "a@1"], "rows": [["one", "1 ± 2*"], ["two", "3"]]}
-    assert results.fill("<!-- results: mine -->\n<!-- end of results -->") == (
-        "<!-- results: mine -->\n\n| method | a@1 |\n| --- | --- |\n| one | 1\u00a0±\u00a02* |\n| two | 3 |\n\n"
-        "<!-- end of results -->"
-    )
-
-
 def test_the_table_of_losses_is_that_of_the_command(made: Path) -> None:
     assert markdown_table(loss_rows()) in (made / "losses" / "index.md").read_text(encoding="utf-8")
 

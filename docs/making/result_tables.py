@@ -1,0 +1,141 @@
+"""Tables of results pages: from records, and from the files of the benchmark. Figures are rounded here."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from cml.bench.table import Board, read_board
+from cml.retrieval.comparison import APART, apart, interval_text
+from making.records import ROOT, Cells, Record, read_record
+
+DISTANCE = "label_distance@10"
+
+
+@functools.cache
+def load(name: str) -> Record:
+    """Read a record once."""
+    return read_record(name)
+
+
+def load_board(track: str) -> Board:
+    """Read the published results of a track of the benchmark once.
+
+    Args:
+        track: The track with its backbone, such as ``A-efficientnet-lite0``.
+    """
+    return _load_board(track)
+
+
+@functools.cache
+def _load_board(track: str) -> Board:
+    return read_board(ROOT / "results", "2026.1", track)
+
+
+def comparison(name: str, methods: Sequence[str] = (), metrics: Sequence[str] = ()) -> Cells:
+    """Make the table of a comparison.
+
+    Args:
+        name: Its record.
+        methods: The rows; by default all.
+        metrics: The columns; by default all that the record has.
+
+    Returns:
+        Header and rows.
+    """
+    record = load(name)
+    if record.legacy:
+        return record.table
+    rows = record.values["trained"] | record.values["references"]
+    columns = list(metrics or next(iter(rows.values())))
+    return [["method", *columns], *([row, *(cell(name, row, metric) for metric in columns)] for row in methods or rows)]
+
+
+def cell(name: str, method: str, metric: str = DISTANCE) -> str:
+    """Write a figure of a comparison with its interval, and mark it where the interval of the first method is apart.
+
+    Args:
+        name: The record of the comparison.
+        method: A row of it; "" is an empty cell.
+        metric: A column of it.
+    """
+    record = load(name)
+    if not method:
+        return ""
+    if record.legacy:
+        return cell_text(record, method, metric)
+    rows = record.values["trained"] | record.values["references"]
+    first = next(iter(rows))
+    ours, theirs = _interval(rows[method][metric]), _interval(rows[first][metric])
+    return interval_text(ours) + APART * (method != first and apart(ours, theirs))
+
+
+def cell_text(record: Record, row: str, column: str) -> str:
+    """Look up a cell of the table of a legacy record.
+
+    Args:
+        record: The record.
+        row: The first cell of its row.
+        column: The header of its column.
+
+    Raises:
+        KeyError: There is no such cell, or more than one.
+    """
+    header, *lines = record.table
+    columns = [position for position, text in enumerate(header) if text == column]
+    rows = [line for line in lines if line[0] == row]
+    if len(columns) != 1 or len(rows) != 1:
+        raise KeyError(f"There are {len(rows)} rows {row!r} and {len(columns)} columns {column!r}.")
+    return rows[0][columns[0]]
+
+
+def _interval(figure: Mapping[str, Any]) -> tuple[float, float, float]:
+    return figure["mean"], figure["low"], figure["high"]
+
+
+def overview() -> Cells:
+    """Make the table of label distances on all sets: header and rows."""
+    header = ["label distance of the first 10", "log-ratio", "dense triplet", "binary triplet, threshold"]
+    header += ["binary triplet, nearest", "frozen features", "random", "oracle"]
+    methods = [*header[1:5], "frozen efficientnet-lite0", *header[6:]]
+    return [header, *([title, *_overview_cells(name, column, methods)] for title, name, column in OVERVIEW)]
+
+
+def _overview_cells(name: str, column: str, methods: Sequence[str]) -> list[str]:
+    record = load(name)
+    rows = (
+        [row[0] for row in record.table] if record.legacy else [*record.values["trained"], *record.values["references"]]
+    )
+    return [cell(name, method if method in rows else "", column) for method in methods]
+
+
+OVERVIEW = [  # title of the row, record, column
+    ("drawn people, px", "drawn", "people: px@10"),
+    ("drawn rooms, 1 - mIoU", "drawn", "rooms: 1 - mIoU@10"),
+    ("drawn scenes, WMD", "drawn", "scenes: WMD@10"),
+    ("steering angles", "steering", DISTANCE),
+    ("sports poses, px", "sports", DISTANCE),
+    ("rooms of one home, 1 - mIoU", "rooms", DISTANCE),
+    ("COCO captions, WMD", "captions", DISTANCE),
+]
+
+
+def board(track: str) -> Cells:
+    """Make the leaderboard of a track: header and rows."""
+    return load_board(track).grid()
+
+
+def trials(track: str) -> Cells:
+    """Make the table of what tuning brings on a track: header and rows."""
+    return load_board(track).trials()[0]
+
+
+TABLES: dict[str, Callable[[], Cells]] = {
+    "overview": overview,
+    "benchmark": lambda: board("A-efficientnet-lite0"),
+    "benchmark_lite2": lambda: board("A-efficientnet-lite2"),
+    "benchmark_network": lambda: board("B-small-cnn"),
+    "benchmark_trials": lambda: trials("A-efficientnet-lite0"),
+    "benchmark_network_trials": lambda: trials("B-small-cnn"),
+}

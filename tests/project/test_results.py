@@ -1,0 +1,132 @@
+"""Figures on the pages: every table and every marked number comes from a record, and records are complete."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cml.storage.json_file import write_json
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "docs"))
+
+from making import records, result_tables, results  # noqa: E402
+
+MOST_LEGACY = 20
+FIGURE = {"mean": 0.25, "low": 0.2, "high": 0.3}
+COMPLETE = {
+    "commands": ["cml compare value --steps 300"],
+    "kind": "comparison",
+    "paths": ["runs/mine"],
+    "values": {
+        "unit": "px",
+        "trained": {"one": {"a@1": {**FIGURE, "seeds": [0.2, 0.3]}}, "two": {"a@1": {"mean": 3, "low": 3, "high": 3}}},
+        "references": {"oracle": {"a@1": FIGURE}},
+    },
+    "settings": {"train": 640},
+    "commit": "0123456789abcdef",
+    "date": "2026-01-31",
+    "machine": {"processor": "Processor", "cores": 2, "memory_gib": 8, "accelerator": "none"},
+    "versions": {"python": "3.11.7"},
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder of records."""
+    monkeypatch.setattr(records, "RECORDS", tmp_path)
+    monkeypatch.setattr(results, "RECORDS", tmp_path)
+    result_tables.load.cache_clear()
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", list(results.pages()), ids=lambda page: page.name)
+def test_figures_are_those_of_the_records(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert results.fill(text) == text, f"{page}: run 'python docs/making/results.py fill'"
+
+
+def test_every_record_is_complete_and_shown() -> None:
+    names = {path.stem for path in records.RECORDS.glob("*.json")}
+    assert len([name for name in names if records.read_record(name).legacy]) <= MOST_LEGACY
+    text = "".join(page.read_text(encoding="utf-8") for page in results.pages())
+    shown = {match["name"] for match in results.TABLE.finditer(text)}
+    assert shown - names <= set(result_tables.TABLES)
+
+
+def test_a_table_shows_rounded_figures_and_their_origin(folder: Path) -> None:
+    write_json(folder / "mine.json", COMPLETE)
+    assert results.fill("<!-- results: mine -->\n<!-- end of results -->") == (
+        "<!-- results: mine -->\n\n| method | a@1 |\n| --- | --- |\n| one | 0.250\u00a0±\u00a00.050 |\n"
+        "| two | 3.00* |\n"
+        "| oracle | 0.250\u00a0±\u00a00.050 |\n\n"
+        "*[Record](records/mine.json): 2026-01-31, commit 0123456, 2 cores of Processor.*\n\n<!-- end of results -->"
+    )
+
+
+def test_a_table_of_legacy_figures_is_marked(folder: Path) -> None:
+    write_json(folder / "old.json", {"commands": ["c"], "legacy": "Too long.", "table": [["a", "b"], ["x", "1 ± 2"]]})
+    text = results.fill("<!-- results: old -->\n<!-- end of results -->")
+    assert "| x | 1\u00a0±\u00a02 |" in text
+    assert "*Legacy figures: Too long.*" in text
+    assert results.evaluate("old('x', 'b') + old('x', 'b', 'high') | .1f") == "4.0"
+    with pytest.raises(KeyError, match="There are 0 rows 'y'"):
+        results.evaluate("old('y', 'b') | .1f")
+
+
+def test_a_number_in_a_sentence_is_computed_from_records(folder: Path) -> None:
+    write_json(folder / "mine.json", COMPLETE)
+    text = "7 %<!-- no figure --> and 99.9<!-- = 100 * mine('one', 'a@1', 'low') / mine('two', 'a@1')\n| .1f --> of"
+    assert "and 6.7<!-- =" in results.fill(text)
+    assert results.evaluate("len(mine.values['trained'])") == "2"
+    with pytest.raises(ValueError, match="has no format"):
+        results.evaluate("mine('one', 'a@1')")
+    with pytest.raises(NameError, match="'other'"):
+        results.evaluate("other('one', 'a@1') | .1f")
+
+
+def test_numbers_without_a_record_are_found(folder: Path) -> None:
+    write_json(folder / "mine.json", COMPLETE)
+    page = (
+        "On 640 images, 300 steps and 95 % intervals; 1,800 items.\n\n"
+        "<!-- results: mine -->\n<!-- end of results -->\n\n"
+        "<!-- settings: 1,800 -->\n\nIt is 12.5<!-- = mine('one', 'a@1') | .1f --> and `7` and [x](8.md) and lite0.\n"
+    )
+    assert results.unrecorded_numbers(page) == []
+    (number,) = results.unrecorded_numbers(f"{page}\n13 of them.")
+    assert number.endswith("13 of them.")
+    assert len(results.unrecorded_numbers(f"{page}\n| a | b |\n|---|---|\n| 1.5 | 640 |\n")) == 1
+
+
+@pytest.mark.parametrize("key", ["commands", "kind", "paths", "values", "commit", "date", "machine", "versions"])
+def test_an_incomplete_record_is_refused(folder: Path, key: str) -> None:
+    write_json(folder / "mine.json", {**COMPLETE, key: type(COMPLETE[key])()})
+    with pytest.raises(ValueError, match=f"The record 'mine' has no {key}"):
+        records.read_record("mine")
+
+
+def test_a_repeated_run_is_compared_with_its_record(folder: Path) -> None:
+    old, new = records.Record(**COMPLETE), records.Record(**json.loads(json.dumps(COMPLETE)))
+    new.values["trained"]["one"]["a@1"]["mean"] = 0.29
+    new.values["references"]["oracle"]["a@1"]["mean"] = 0.4
+    lines = list(records.compare_records(old, new))
+    assert lines == [
+        "/trained/one/a@1: 0.25, then 0.29: within the interval",
+        "/trained/two/a@1: 3, then 3: equal",
+        "/references/oracle/a@1: 0.25, then 0.4: OUTSIDE",
+    ]
+
+
+def test_benchmark_files_are_recorded(folder: Path, tmp_path: Path) -> None:
+    content: dict[str, Any] = {"ratio": 12.345678, "seconds": [1.0, 2.0]}
+    write_json(tmp_path / "layout.json", content)
+    record = records.make_record("benchmark", ["layout.json"], ["python layout.py"], tmp_path)
+    assert record.values == {"layout": content}
+    assert record.machine["cores"] >= 1
+    assert len(record.commit.rstrip("+")) == 40
+    records.write_record("speed", record)
+    assert records.read_record("speed") == record
