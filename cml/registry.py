@@ -27,6 +27,8 @@ T = TypeVar("T")
 E = TypeVar("E")
 registries: list[Registry[Any]] = []  # all registries
 loading: ContextVar[str] = ContextVar("loading", default="")  # name of the plugin that is being loaded
+_MOST_NESTED = 8  # choices within choices: each level quotes the texts of the next, which doubles their length
+_nested: ContextVar[int] = ContextVar("nested", default=0)  # choices that are being made, one within another
 _WORD = r"\w[\w.-]*"
 _CHOICE = re.compile(rf"\s*(?P<name>[\w.-]+|{_WORD}(?:/{_WORD})+)\s*(?:\((?P<settings>.*)\))?\s*", re.DOTALL)
 NAME = re.compile(r"[\w.-]+")
@@ -71,6 +73,8 @@ class Choice:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             call = None
         named = isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+        if named and _count_nested(call) > _MOST_NESTED:
+            raise _nested_error(text)
         settings = _keywords(call, text) if named else None
         listed = call.args if named else []  # only the parts of a sum are positional
         if settings is None or (listed and match["name"] != "sum"):
@@ -247,6 +251,9 @@ class Registry(Generic[T]):
             required = parameter.default is parameter.empty and not str(parameter).startswith("*")
             if required and key not in settings:
                 raise UserError(f"{subject} needs the setting {key!r}: write {name}({key}=..).")
+        if _nested.get() >= _MOST_NESTED:
+            raise _nested_error(str(Choice(name, settings)))
+        outer = _nested.set(_nested.get() + 1)
         try:
             return entry(**settings)
         except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
@@ -254,6 +261,8 @@ class Registry(Generic[T]):
                 raise
             text = str(Choice(name, settings))
             raise UserError(f"The {self.kind} {reprlib.repr(text)} cannot be made: {error}.") from error
+        finally:
+            _nested.reset(outer)
 
     make = get
 
@@ -271,6 +280,16 @@ def _is_same(taken: object, entry: object) -> bool:
     if entry in (taken, getattr(sys.modules.get(module), attribute, taken)) or loading.get() == module:
         return True
     return module.partition(".")[0] == getattr(entry, "__module__", "").partition(".")[0]
+
+
+def _count_nested(node: ast.AST) -> int:
+    """Number of calls one within another, this one included."""
+    deepest = max(map(_count_nested, ast.iter_child_nodes(node)), default=0)
+    return deepest + isinstance(node, ast.Call)
+
+
+def _nested_error(text: str) -> UserError:
+    return UserError(f"{reprlib.repr(text)} is nested too deep; choices within choices may be {_MOST_NESTED} deep.")
 
 
 def _keywords(call: ast.Call, text: str) -> dict[str, Any] | None:

@@ -116,3 +116,29 @@ def test_names_may_have_parts(text: str) -> None:
 def test_names_are_no_paths(text: str) -> None:
     with pytest.raises(UserError, match="should read 'name'"):
         Choice.parse(text)
+
+
+def nested(depth: int) -> str:
+    return "binary(loss=" * depth + "triplet" + ")" * depth
+
+
+@pytest.mark.parametrize("depth", [9, 30, 90, 190])
+def test_choices_within_choices_have_a_limit(depth: int) -> None:
+    """Each level quotes the next, so that thirty would take more memory than there is."""
+    assert len(str(Choice.parse(nested(8)))) < 2000
+    with pytest.raises(UserError, match=r"is nested too deep|is not a list of settings") as refused:
+        Choice.parse(nested(depth))
+    assert len(str(refused.value)) < 2000
+
+
+def test_choices_that_make_each_other_have_a_limit() -> None:
+    registry: Registry[int] = Registry("thing", {})
+
+    @registry.register("again")
+    def again(depth: int) -> int:
+        return depth if depth == 1 else 1 + registry.get("again", depth=depth - 1)
+
+    assert registry.get("again", depth=8) == 8
+    with pytest.raises(UserError, match=r"'again\(depth=1\)' is nested too deep"):
+        registry.get("again", depth=9)
+    assert registry.get("again", depth=8) == 8

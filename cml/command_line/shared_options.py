@@ -5,6 +5,9 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
+AllowDownload = Annotated[
+    bool, arg(help="Download models that the run names (pretrained weights, a sentence model) if they are not cached.")
+]
 AsJson = Annotated[bool, arg(help="Print the result as JSON.")]
 AsMarkdown = Annotated[bool, arg(help="Print the table as Markdown.")]
 BatchSize = Annotated[int | None, arg(help="Number of images per forward pass; by default 64, or 16 on a CPU.")]

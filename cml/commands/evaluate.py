@@ -8,7 +8,7 @@ import tyro
 
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import show
-from cml.command_line.shared_options import AsJson, Data, Device, Run
+from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device, Run
 from cml.retrieval.evaluate_options import EvaluateOptions
 
 
@@ -25,6 +25,7 @@ class Evaluate:
     dimensions: tuple[int, ...] = ()
     """Also evaluate the embedding truncated to its first dimensions, such as 16 32 64: one row per size."""
     device: Device = "auto"
+    allow_download: AllowDownload = False
     tracker: str = ""
     """Experiment tracker to which the results are added; see cml train."""
     json: AsJson = False
@@ -38,7 +39,9 @@ def run(arguments: Sequence[str]) -> None:
     from cml.runs.run import Run
 
     with init_processes(command.device) as ranks:
-        run = Run.open(command.run, data=command.data, device=command.device, ranks=ranks)
+        run = Run.open(
+            command.run, data=command.data, device=command.device, ranks=ranks, allow_download=command.allow_download
+        )
         evaluation = run.evaluate(
             command.measures, pairs=command.pairs, dimensions=command.dimensions, tracker=command.tracker
         )

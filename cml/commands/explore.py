@@ -9,7 +9,7 @@ from tyro.conf import Positional, arg
 
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import show
-from cml.command_line.shared_options import AsJson, Data, Device, Split
+from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device, Split
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class Explore:
     """Size of an item in that picture, in pixels."""
     data: Data = None
     device: Device = "auto"
+    allow_download: AllowDownload = False
     json: AsJson = False
 
 
@@ -53,7 +54,10 @@ def run(arguments: Sequence[str]) -> None:
         raise UserError("'cml explore' needs a run to show: cml explore RUN")
     titles_and_folders = dict.fromkeys(pair for folder in options.runs for pair in _runs_of(folder).items())
     titles = [title for title, _ in titles_and_folders]
-    opened = [open_run(folder, data=options.data, device=options.device) for _, folder in titles_and_folders]
+    opened = [
+        open_run(folder, data=options.data, device=options.device, allow_download=options.allow_download)
+        for _, folder in titles_and_folders
+    ]
     if options.grid:
         path, map_name = options.png or options.runs[0] / SQUARE, (*options.maps, "tsne")[0]
         write_run_square(opened[0], path, options.grid, splits=options.splits, map_name=map_name, side=options.cell)

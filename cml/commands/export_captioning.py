@@ -11,7 +11,7 @@ from tyro.conf import Positional, arg
 
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import print_json
-from cml.command_line.shared_options import Device, Threads
+from cml.command_line.shared_options import AllowDownload, Device, Threads
 from cml.console.messages import say, say_warning
 from cml.export.captioning import CaptioningFeatures
 from cml.export.decoding import DEFAULT_THREADS
@@ -41,6 +41,7 @@ class Captioning:
     skip_bad: bool = False
     """Leave out images that cannot be read; the manifest lists them."""
     device: Device = "auto"
+    allow_download: AllowDownload = False
     json: bool = False
     """Print the manifest as JSON."""
 
@@ -55,7 +56,9 @@ def run(arguments: Sequence[str]) -> None:
 
     options = parse(Captioning, arguments, prog="cml export captioning")
     images = ImageList.open(options.images).with_coco_ids(options.ids)
-    trunk = open_trunk(options.run, imagenet=options.imagenet, device=options.device)
+    trunk = open_trunk(
+        options.run, imagenet=options.imagenet, device=options.device, allow_download=options.allow_download
+    )
     if trunk.warning:
         say_warning(trunk.warning)
 

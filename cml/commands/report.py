@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import show
-from cml.command_line.shared_options import AsJson, Data, Device, Run
+from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device, Run
 from cml.runs.run import open_run
 
 
@@ -25,6 +25,7 @@ class Report:
     """Size of a picture on the page, in pixels."""
     data: Data = None
     device: Device = "auto"
+    allow_download: AllowDownload = False
     json: AsJson = False
 
 
@@ -32,6 +33,9 @@ def run(arguments: Sequence[str]) -> None:
     """Write RUN/retrieval_report.html."""
     options = parse(Report, arguments, prog="cml report")
     folders = [options.run, *([] if options.against is None else [options.against])]
-    run, *baseline = [open_run(folder, data=options.data, device=options.device) for folder in folders]
+    run, *baseline = [
+        open_run(folder, data=options.data, device=options.device, allow_download=options.allow_download)
+        for folder in folders
+    ]
     path = run.retrieval_report(*baseline, queries=options.queries, k=options.k, thumbnail=options.thumbnail)
     show({"retrieval_report": str(path)}, f"retrieval report: {path}", as_json=options.json)

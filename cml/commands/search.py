@@ -49,7 +49,7 @@ def run(arguments: Sequence[str]) -> None:
     if (folder := next((image for image in options.images if image.is_dir()), None)) is not None:
         raise UserError(f"{folder} is a folder; give images to look for, as in {folder}/*.jpg.")
     index = Index.open(options.index)
-    source = Path(index.manifest["run"]) if options.run is None else resolve_run(options.run)
+    source = Path(index.manifest["run"]).absolute() if options.run is None else resolve_run(options.run)
     if not source.is_dir():
         raise UserError(f"{source}, the run of {options.index}, is gone; say where it is with --run.")
     model = cml.load(source, device=options.device)

@@ -9,9 +9,10 @@ from cml import plugins, tasks
 from cml.command_line.parse_options import parse, parse_known
 from cml.command_line.pick_name import pick
 from cml.command_line.print_result import show
-from cml.command_line.shared_options import AsJson
+from cml.command_line.shared_options import AllowDownload, AsJson
 from cml.console.messages import say
 from cml.errors import DataError, UserError
+from cml.storage.downloads import names_of_a_run
 from cml.training.config import TrainConfig
 from cml.training.metrics_log import METRICS
 
@@ -31,6 +32,7 @@ class Train:
     """Resume the run in --out from its last checkpoint, with its original options."""
     tracker: str = ""
     """Experiment tracker of the run: tensorboard | wandb | mlflow | trackio, or name(setting=value, ..)."""
+    allow_download: AllowDownload = False
     json: AsJson = False
 
 
@@ -79,7 +81,11 @@ def run(arguments: Sequence[str]) -> None:
     if not options.resume:
         check_unused(options.out)  # a dataset may take long to open
     try:
-        with init_processes(options.training.device) as ranks:
+        are_own_names = not options.resume  # those of a run to resume are in its config.json
+        with (
+            names_of_a_run(allow_download=are_own_names or options.allow_download),
+            init_processes(options.training.device) as ranks,
+        ):
             dataset = PreparedDataset.open(options.data)
             if dataset.info.task != name:
                 say(f"{options.data} was prepared for the task {dataset.info.task!r}: its labels may not fit {name!r}.")

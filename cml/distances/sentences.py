@@ -13,6 +13,7 @@ from cml.distances.labels import LabelError, Labels, short
 from cml.distances.sets import Sets
 from cml.errors import DataError
 from cml.settings import check_word
+from cml.storage.downloads import may_download
 from cml.word_vectors.sentence_model import PACKAGED, model_sha256, sentence_vectors
 
 _NOISE = 1e-6  # vectors of equal texts differ by rounding where they were computed beside others
@@ -47,6 +48,7 @@ class Sentences(LabelDistance):
     reduce: Literal["sum", "mean"] = "sum"
     model_sha256: str = field(default="", compare=False)
     name: ClassVar[str] = "sentences"
+    _download: ClassVar[bool] = True  # of an instance: whether its model may be downloaded
 
     @classmethod
     def is_self_contained(cls, settings: Mapping[str, Any]) -> bool:
@@ -55,10 +57,11 @@ class Sentences(LabelDistance):
 
     def __post_init__(self) -> None:
         check_word("reduce", self.reduce, ("sum", "mean"))
-        if self.model_sha256 and self.model_sha256 != model_sha256(self.model):
+        object.__setattr__(self, "_download", may_download())  # as of where it is made, not of where it is used
+        if self.model_sha256 and self.model_sha256 != self._digest():
             raise DataError(
                 f"The sentence model {self.model} is not the one that these settings were saved with: SHA-256 "
-                f"{model_sha256(self.model)[:12]}.. instead of {self.model_sha256[:12]}.."
+                f"{self._digest()[:12]}.. instead of {self.model_sha256[:12]}.."
             )
 
     @property
@@ -70,9 +73,12 @@ class Sentences(LabelDistance):
     def _base(self) -> LabelDistance:
         return Cosine() if self.reduce == "mean" else Sets(Cosine())
 
+    def _digest(self) -> str:
+        return model_sha256(self.model, self._download)
+
     def settings(self) -> dict[str, Any]:
         """Return the settings as JSON can hold them, with the digest of the model."""
-        return {**super().settings(), "model_sha256": model_sha256(self.model)}
+        return {**super().settings(), "model_sha256": self._digest()}
 
     def encode(self, labels: Sequence[Any]) -> Labels:
         """Embed the texts of N labels and pack their vectors.
@@ -94,7 +100,7 @@ class Sentences(LabelDistance):
                 raise LabelError(position, f"should be a text or a list of texts. Got {short(label)} instead.")
             if not all(text.strip() for text in label):
                 raise LabelError(position, f"has an empty text: {short(label)}; write or delete it.")
-        vectors = sentence_vectors(self.model, [text for label in captions for text in label])
+        vectors = sentence_vectors(self.model, [text for label in captions for text in label], self._download)
         parts = np.split(vectors, np.cumsum([len(label) for label in captions])[:-1])
         return self._base.encode([part.mean(axis=0) for part in parts] if self.reduce == "mean" else parts)
 

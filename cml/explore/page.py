@@ -19,6 +19,7 @@ from cml.explore.views import View
 from cml.reporting.html_escaping import write_html
 from cml.reporting.visible_text import visible_text
 from cml.storage.atomic import atomic_file
+from cml.storage.safe_paths import check_no_link
 
 IN_ONE_FILE = 10_000  # items
 MOST = 100_000
@@ -61,14 +62,16 @@ def write_explorer(
         factor: What label distances are multiplied with to be in that unit.
 
     Raises:
-        UserError: There is no view, or there are more than 100,000 items.
+        UserError: There is no view, there are more than 100,000 items, or the folder of pictures is a link.
     """
     n = len(items.names)
     if not views or n > MOST:
         raise UserError(f"The explorer takes one embedding or more of at most {MOST:,} items. Got {n:,} items.")
     beside = n > IN_ONE_FILE
-    sheets = draw_sheets(items.pictures, curve_order(side.points[:, :2]), _BYTES_EACH * n if beside else _BYTES)
     folder = path.with_name(f"{path.stem}.pictures")
+    if beside:
+        check_no_link(path.parent, folder.name)
+    sheets = draw_sheets(items.pictures, curve_order(side.points[:, :2]), _BYTES_EACH * n if beside else _BYTES)
     if beside:
         folder.mkdir(parents=True, exist_ok=True)
         for number, content in enumerate(sheets.files):

@@ -1,6 +1,5 @@
 """Approximate indexes, which are fast and may miss some neighbours: faiss's flat, HNSW and IVF, chosen by size."""
 
-import hashlib
 import math
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -13,7 +12,7 @@ from cml.errors import DataError, require_extra
 from cml.retrieval.array_types import Float32, Int64
 from cml.retrieval.search import distances_to, nearest_embeddings, rows_at
 from cml.storage.atomic import atomic_file
-from cml.storage.regular_file import open_regular
+from cml.storage.regular_file import digest_file
 
 Method = Literal["exact", "flat", "hnsw", "ivf"]
 
@@ -148,7 +147,7 @@ class ApproximateIndex:
                 _faiss().write_index(self._index, str(temporary))
             except RuntimeError as error:  # a full disk, which faiss does not name
                 raise OSError(f"{path} could not be written: {str(error).splitlines()[0][:120]}") from None
-            return _sha256(temporary)
+            return digest_file(temporary)
 
     @classmethod
     def load(cls, path: Path, sha256: str | None = None) -> Self:
@@ -167,7 +166,7 @@ class ApproximateIndex:
         faiss = _faiss()
         limit = faiss.get_deserialization_vector_byte_limit()
         try:
-            if sha256 is not None and _sha256(path) != sha256:  # faiss would read a damaged file
+            if sha256 is not None and digest_file(path) != sha256:  # faiss would read a damaged file
                 raise OSError("it is not the file that was written")
             faiss.set_deserialization_vector_byte_limit(max(1, path.stat().st_size))  # no more than the file holds
             return cls(faiss.read_index(str(path)))
@@ -202,11 +201,6 @@ def measure_recall(index: ApproximateIndex, embeddings: Sequence[Float32]) -> Re
     limit = np.where(nearest == drawn[:, None], 0, exact).max(axis=1)[:, None] * (1 + 1e-6)
     right = ((distances <= limit) & (positions != drawn[:, None])).sum(axis=1).clip(max=k)
     return {"k": k, "queries": len(query), "value": float(right.mean() / k)}
-
-
-def _sha256(path: Path) -> str:
-    with open_regular(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _faiss() -> Any:  # noqa: ANN401 - a module without types

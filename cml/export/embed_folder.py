@@ -6,10 +6,11 @@ import contextlib
 import functools
 import io
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, Self, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from cml.export.image_list import ImageList
 from cml.storage.atomic import atomic_file, delete
 from cml.storage.growing_file import GrowingFile
 from cml.storage.npy import map_array
-from cml.storage.regular_file import open_regular
+from cml.storage.regular_file import digest_file, open_regular
 from cml.storage.resumable_output import DifferentSettingsError, ResumableOutput, resumable_output
 from cml.storage.safe_paths import relative_name
 from cml.storage.saved_options import Count, read_record, record
@@ -36,7 +37,10 @@ if TYPE_CHECKING:
 
 EMBEDDINGS, ITEMS, SKIPPED = "embeddings.npy", "items.jsonl", "skipped.jsonl"
 VECTORS_TSV, METADATA_TSV = "vectors.tsv", "metadata.tsv"
+_DIGESTED = frozenset({EMBEDDINGS, ITEMS})  # a flipped bit there would change what a search finds, and nothing else
 _LONGEST_LINE = 1 << 20  # bytes of an item
+_FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last four are full-width
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
 _RECORD = ("seen", "kept", EMBEDDINGS, ITEMS, SKIPPED)  # images seen and kept, bytes of the files
 _BATCHES_A_CHUNK = 16  # batches between two records, which a kill can cost
 
@@ -53,7 +57,10 @@ class Origin(TypedDict):
 
 
 class Manifest(TypedDict):
-    """manifest.json of a folder of embeddings: the images' folder, counts and the model's fingerprint."""
+    """manifest.json of a folder of embeddings: the images' folder, counts, the model's fingerprint.
+
+    ``sha256`` has the digest of each file of ``_DIGESTED``; folders of earlier versions have none.
+    """
 
     images: str
     items: Count
@@ -61,6 +68,7 @@ class Manifest(TypedDict):
     dimension: Count
     model: str
     made_with: Origin
+    sha256: NotRequired[dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -76,7 +84,7 @@ class EmbeddingFolder:
         """Open a folder that ``cml embed`` wrote.
 
         Raises:
-            DataError: The folder is not finished, or damaged.
+            DataError: The folder is not finished, or damaged: a checksum is wrong, where the folder has them.
         """
         manifest = read_record(folder / "manifest.json", Manifest, "what 'cml embed' wrote", "Embed again.")
         path, shape = folder / EMBEDDINGS, (manifest["items"], manifest["dimension"])
@@ -87,7 +95,20 @@ class EmbeddingFolder:
         if embeddings.shape != shape or embeddings.dtype != np.float32:
             got = f"{embeddings.dtype} {embeddings.shape}"
             raise DataError(f"{path} should hold float32 {shape}. Got {got} instead; embed again.")
-        return cls(folder, manifest, embeddings)
+        opened = cls(folder, manifest, embeddings)
+        opened._check_digests()
+        return opened
+
+    def _check_digests(self) -> None:
+        """Compare the files with the checksums of the manifest, which those of earlier versions lack."""
+        for name in _DIGESTED & self.manifest.get("sha256", {}).keys():
+            path = self.folder / name
+            try:
+                is_sound = digest_file(path) == self.manifest["sha256"][name]
+            except OSError as error:
+                raise DataError(f"{path} cannot be read ({error.strerror or error}).") from None
+            if not is_sound:
+                raise DataError(f"{path} is damaged: its checksum is wrong. Delete {self.folder} and embed again.")
 
     def items(self) -> Iterator[dict[str, Any]]:
         """The items in the order of the embeddings: item_id, file_name, and what else is known."""
@@ -169,8 +190,18 @@ def embed_folder(
             if not kept:
                 output.start_over()  # there is nothing to continue
                 raise AllBadError(f"None of the {len(images)} images in {images.root} can be read.")
+            digests = {name: digest_file(output.work / name) for name in _DIGESTED}
             counts = {"items": kept, "skipped": len(images) - kept, "dimension": model.config.dimension}
-            output.finish({"cml": __version__, "kind": "embeddings", **about, "model": made_with["model"], **counts})
+            output.finish(
+                {
+                    "cml": __version__,
+                    "kind": "embeddings",
+                    **about,
+                    "model": made_with["model"],
+                    **counts,
+                    "sha256": digests,
+                }
+            )
     if tsv:
         _write_tsv(out)
     return EmbeddingFolder.open(out)
@@ -278,8 +309,6 @@ def _line(images: ImageList, item: int, **more: str) -> bytes:
 
 def _write_tsv(folder: Path) -> None:
     """The projector's pair: vectors without a header, metadata with one."""
-    from cml.reporting.visible_text import visible_text
-
     embedded = EmbeddingFolder.open(folder)
     with atomic_file(folder / VECTORS_TSV) as temporary, temporary.open("w", encoding="ascii", newline="\n") as file:
         for row in embedded.embeddings:
@@ -289,5 +318,13 @@ def _write_tsv(folder: Path) -> None:
         for entry in embedded.items():
             if columns is None:
                 columns = list(entry)
-                file.write("\t".join(columns) + "\n")
-            file.write("\t".join(visible_text(str(entry.get(column, ""))) for column in columns) + "\n")
+                file.write("\t".join(map(_tsv_cell, columns)) + "\n")
+            file.write("\t".join(_tsv_cell(entry.get(column, "")) for column in columns) + "\n")
+
+
+def _tsv_cell(value: object) -> str:
+    """A cell as text. One that a spreadsheet would take for a formula gets an apostrophe; numbers stay numbers."""
+    from cml.reporting.visible_text import visible_text
+
+    text = visible_text(str(value))
+    return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text

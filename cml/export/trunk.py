@@ -6,6 +6,7 @@ from cml.errors import UserError
 from cml.models import registry
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.processes.device import pick_device
+from cml.storage.downloads import names_of_a_run
 from cml.storage.hugging_face import resolve_run
 from cml.training.run_config import RunConfig
 from cml.training.saved_model import load_model
@@ -25,13 +26,15 @@ class Trunk(NamedTuple):
     warning: str = ""
 
 
-def open_trunk(run: str, *, imagenet: bool = False, device: str = "auto") -> Trunk:
+def open_trunk(run: str, *, imagenet: bool = False, device: str = "auto", allow_download: bool = False) -> Trunk:
     """Open the trunk of a run, or a backbone with its published weights.
 
     Args:
         run: Run folder, ``hf:user/name``, or name of a backbone.
         imagenet: Take the run's backbone with its published weights instead of the trained ones.
         device: auto, cpu, cuda, ...
+        allow_download: Download the published weights of the run's backbone if they are not in the cache. Those of a
+            backbone that ``run`` names are downloaded in both cases.
 
     Raises:
         UserError: There is no such run or backbone.
@@ -46,7 +49,9 @@ def open_trunk(run: str, *, imagenet: bool = False, device: str = "auto") -> Tru
             raise UserError(f"There is no run folder {run!r}, and as a backbone: {error}") from None
     saved = RunConfig.load(folder)
     if imagenet:
-        return Trunk(EmbeddingModel(saved.model.published).to(place).eval(), f"{saved.model.backbone}, ImageNet")
+        with names_of_a_run(allow_download=allow_download):
+            network = EmbeddingModel(saved.model.published)
+        return Trunk(network.to(place).eval(), f"{saved.model.backbone}, ImageNet")
     warning = (
         f"{run} was trained with --freeze-backbone: its trunk is the published network, so these features equal "
         "those of --imagenet. Train the whole network for features of its own."

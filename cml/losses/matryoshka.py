@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from cml.errors import UserError
 from cml.losses.composite_loss import CompositeLoss
 from cml.losses.loss import LossInfo
 from cml.settings import check_whole
@@ -21,7 +22,7 @@ class MatryoshkaLoss(CompositeLoss):
         dimensions: The sizes beside the whole embedding, at least 1 each; larger ones than that are skipped.
 
     Raises:
-        UserError: the loss is not one over label distances, or a size is below 1.
+        UserError: the loss is not one over label distances, or holds a Matryoshka loss itself; or a size is below 1.
 
     Example:
         >>> import torch
@@ -47,6 +48,8 @@ class MatryoshkaLoss(CompositeLoss):
         sizes = [dimensions] if isinstance(dimensions, int) else list(dimensions)
         self.dimensions = tuple(sorted({check_whole("dimensions", size) for size in sizes}))
         self.set_parts([loss])
+        if any(isinstance(part, MatryoshkaLoss) for part in self.terms.modules()):
+            raise UserError(f"A Matryoshka loss cannot hold another one; name all sizes in one. Got {loss!r} instead.")
 
     def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
         """The mean of the loss over the sizes.

@@ -23,6 +23,7 @@ from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.results import Evaluation
 from cml.retrieval.search import nearest_embeddings
 from cml.storage.atomic import atomic_folder
+from cml.storage.downloads import names_of_a_run
 from cml.storage.hugging_face import resolve_run
 from cml.task import label_distance_of
 from cml.training.run_config import RunConfig
@@ -44,6 +45,7 @@ class Model(EmbeddingModel):
         network: The trained ``EmbeddingModel``; the model shares its weights.
         run: The ``RunConfig`` that it was trained with.
         label_distance: The label distance that it was trained with, for one that has no registered name.
+        allow_download: Whether models that the config names may be downloaded, such as that of ``sentences(..)``.
 
     Example:
         >>> import numpy as np
@@ -63,7 +65,14 @@ class Model(EmbeddingModel):
         ['embedding', 'random', 'oracle']
     """
 
-    def __init__(self, network: EmbeddingModel, run: RunConfig, label_distance: LabelDistance | None = None) -> None:
+    def __init__(
+        self,
+        network: EmbeddingModel,
+        run: RunConfig,
+        label_distance: LabelDistance | None = None,
+        *,
+        allow_download: bool = False,
+    ) -> None:
         if not isinstance(network, EmbeddingModel) or not isinstance(run, RunConfig):
             raise UserError(
                 "cml.Model takes a trained network of cml and the config of its run: cml.fit and cml.load make it. "
@@ -72,6 +81,7 @@ class Model(EmbeddingModel):
             )
         vars(self).update(vars(network))  # parameters, buffers and settings: one network, seen with more methods
         self.run_config = run
+        self.allow_download = allow_download
         self._label_distance = label_distance
 
     @property
@@ -82,7 +92,10 @@ class Model(EmbeddingModel):
             UserError: It is not registered here; it has to be given to ``cml.load``.
         """
         if self._label_distance is None:
-            with explain_missing_plugins(self.run_config, advice=_OWN_DISTANCE):
+            with (
+                explain_missing_plugins(self.run_config, advice=_OWN_DISTANCE),
+                names_of_a_run(allow_download=self.allow_download),
+            ):
                 self._label_distance = label_distance_of(self.run_config.task, self.run_config.label_distance)
         return self._label_distance
 
@@ -178,19 +191,25 @@ class Model(EmbeddingModel):
         return f"Model({self.config.backbone}, {height} x {width} pixels -> {self.config.dimension} numbers{ends})"
 
 
-def load_published(model: EmbeddingModel) -> EmbeddingModel:
+def load_published(model: Model) -> EmbeddingModel:
     """Load a network with published weights to compare a model with: its own backbone, or else EfficientNet-Lite0.
+
+    Weights that are not in the cache are downloaded only if the model allows that.
 
     Args:
         model: The trained model.
 
     Returns:
         The network, on the model's device, with the model's image size.
+
+    Raises:
+        UserError: The weights are not in the cache, or do not fit.
     """
     own = model.config.published
     if not has_published_weights(own.backbone):
         own = replace(own, backbone="efficientnet-lite0", weights="imagenet")
-    return EmbeddingModel(replace(own, normalize=False)).to(model.mean.device)
+    with names_of_a_run(allow_download=model.allow_download):
+        return EmbeddingModel(replace(own, normalize=False)).to(model.mean.device)
 
 
 def load(
@@ -199,6 +218,7 @@ def load(
     device: str = "auto",
     label_distance: LabelDistance | Callable[[Any, Any], float] | NDArray[Any] | None = None,
     backbone: nn.Module | Backbone | None = None,
+    allow_download: bool = False,
 ) -> Model:
     """Load the trained model of a run folder, or of a folder that ``model.save`` or ``cml export hub`` wrote.
 
@@ -208,6 +228,8 @@ def load(
         label_distance: The label distance of the run, where it was the user's own and has no registered name; only
             ``evaluate`` needs it.
         backbone: The module that the run was trained with, where that was the user's own; it gets the trained weights.
+        allow_download: Download what the run itself names, such as the model of ``sentences(..)``, if it is not in the
+            cache; otherwise that is an error where it is needed. ``hf:user/name`` is downloaded in both cases.
 
     Returns:
         The model.
@@ -223,8 +245,10 @@ def load(
     folder = resolve_run(folder)
     run = RunConfig.load(folder)
     with explain_missing_plugins(run, folder):
-        network = load_model(folder, run.model, pick_device(device), backbone)
-        return Model(network, run, None if label_distance is None else distances.as_label_distance(label_distance))
+        with names_of_a_run(allow_download=allow_download):
+            network = load_model(folder, run.model, pick_device(device), backbone)
+        own_distance = None if label_distance is None else distances.as_label_distance(label_distance)
+        return Model(network, run, own_distance, allow_download=allow_download)
 
 
 @contextlib.contextmanager

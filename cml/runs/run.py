@@ -226,6 +226,7 @@ def open_run(
     device: str = "auto",
     label_distance: LabelDistance | Callable[[Any, Any], float] | NDArray[Any] | None = None,
     backbone: nn.Module | Backbone | None = None,
+    allow_download: bool = False,
 ) -> Run:
     """Open a finished run.
 
@@ -235,6 +236,8 @@ def open_run(
         device: auto | cpu | cuda ..
         label_distance: As for ``cml.load``.
         backbone: As for ``cml.load``.
+        allow_download: Download what the run names, such as published weights for the row of frozen features, if it is
+            not in the cache.
 
     Raises:
         UserError: not a finished run.
@@ -246,4 +249,11 @@ def open_run(
         >>> run.model.embed(["photos/0.png"]).shape
         (1, 128)
     """
-    return Run.open(folder, data=data, device=device, label_distance=label_distance, backbone=backbone)
+    return Run.open(
+        folder,
+        data=data,
+        device=device,
+        label_distance=label_distance,
+        backbone=backbone,
+        allow_download=allow_download,
+    )

@@ -178,7 +178,7 @@ def train(
     callbacks = with_tracker(callbacks, tracker)
     with init_processes(chosen.device) as ranks:
         train_task(task, dataset, chosen, Path(out), resume=resume, callbacks=callbacks, quiet=quiet, ranks=ranks)
-    return open_run(out, data=dataset.folder, device=chosen.device)
+    return open_run(out, data=dataset.folder, device=chosen.device, allow_download=True)
 
 
 def options_for(task: Task, config: TrainConfig | None, options: Mapping[str, Any]) -> TrainConfig:

@@ -182,7 +182,7 @@ class _Results:
             evaluation = kept_evaluation(run.folder, self.references, cut_rows)
         opens = is_shown and run.row not in self.opened
         if evaluation is None or opens:
-            trained = Run.open(run.folder, data=dataset.folder, device=run.options.device)
+            trained = Run.open(run.folder, data=dataset.folder, device=run.options.device, allow_download=True)
             if opens:
                 self.opened[run.row] = trained
             if evaluation is None:

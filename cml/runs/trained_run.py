@@ -57,6 +57,7 @@ class TrainedRun:
         ranks: Ranks | None = None,
         label_distance: LabelDistance | Callable[[Any, Any], float] | NDArray[Any] | None = None,
         backbone: nn.Module | Backbone | None = None,
+        allow_download: bool = False,
     ) -> Self:
         """Open a finished run.
 
@@ -67,13 +68,16 @@ class TrainedRun:
             ranks: Several processes that share the embedding of images.
             label_distance: As for ``cml.load``.
             backbone: As for ``cml.load``.
+            allow_download: As for ``cml.load``; it holds for the frozen features of ``evaluate`` too.
 
         Raises:
             UserError: It is not a finished run.
         """
         folder = Path(folder)
         device = device if ranks is None else str(ranks.device)
-        model = load(folder, device=device, label_distance=label_distance, backbone=backbone)
+        model = load(
+            folder, device=device, label_distance=label_distance, backbone=backbone, allow_download=allow_download
+        )
         return cls(folder, model.run_config, model, None if data is None else Path(data), ranks)
 
     @functools.cached_property

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import hashlib
 import io
 import os
 import stat
@@ -30,6 +31,22 @@ def open_regular(path: Path) -> io.BufferedReader:
     except BaseException:
         os.close(descriptor)
         raise
+
+
+def digest_file(path: Path) -> str:
+    """Compute the SHA-256 of a regular file.
+
+    Args:
+        path: The file.
+
+    Returns:
+        64 hexadecimal digits.
+
+    Raises:
+        OSError: As of ``open_regular``.
+    """
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def text_path(path: Path) -> contextlib.AbstractContextManager[str]:

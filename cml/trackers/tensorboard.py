@@ -7,6 +7,7 @@ import numpy as np
 from PIL import Image
 
 from cml.errors import require_extra
+from cml.storage.safe_paths import check_no_link
 from cml.trackers.tracker import TrackedRun
 
 
@@ -29,6 +30,8 @@ class TensorBoard:
 
     def begin(self, run: TrackedRun) -> None:
         """Open the event file."""
+        if not self._folder and run.folder is not None:
+            check_no_link(run.folder, "tensorboard")
         self._writer = self._make_writer(self._folder or (run.folder or Path("runs")) / "tensorboard")
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:

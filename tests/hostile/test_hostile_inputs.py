@@ -39,6 +39,13 @@ def said(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     return last
 
 
+def without_digests(manifest: Path) -> None:
+    """As of a folder that was made before its files' checksums were noted."""
+    content = json.loads(manifest.read_text())
+    del content["sha256"]
+    manifest.write_text(json.dumps(content))
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Photographs, a dataset and a run on it, made by the commands."""
@@ -302,8 +309,31 @@ def test_indexes_without_an_entry_and_embeddings_that_are_no_numbers(
                 assert f"field {name}." in line or f"{name!r} cannot be" in line
         path.write_text(json.dumps(sound))
     embeddings = index / "parts" / "0001" / "embeddings.npy"
+    without_digests(embeddings.with_name("manifest.json"))
     np.save(embeddings, np.full_like(np.load(embeddings), np.nan))
     assert "NaN or infinity" in said(capsys, *search)
+
+
+@pytest.mark.parametrize("file", ["embeddings.npy", "items.jsonl"])
+@pytest.mark.parametrize("bit", [0.3, 0.6, 0.9])
+def test_a_flipped_bit_of_an_index_or_of_embeddings(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str, bit: float
+) -> None:
+    from cml.export.embed_folder import EmbeddingFolder
+
+    index, search = tmp_path / "index", ("search", tmp_path / "index", made / "photos" / "00.png")
+    assert main(["index", str(made / "run"), str(made / "photos"), "--out", str(index), "--device", "cpu"]) == 0
+    path = index / "parts" / "0001" / file
+    sound = path.read_bytes()
+    place = int(bit * len(sound))
+    if file == "items.jsonl":
+        place = sound.index(b".png", place) - 1  # the last digit of a name, which becomes another one
+    path.write_bytes(sound[:place] + bytes([sound[place] ^ 1]) + sound[place + 1 :])
+    assert f"{path} is damaged: its checksum is wrong. Delete {path.parent} and embed again." in said(capsys, *search)
+    with pytest.raises(DataError, match="checksum"):
+        EmbeddingFolder.open(path.parent)
+    without_digests(path.with_name("manifest.json"))
+    assert main(list(map(str, search))) == 0
 
 
 @pytest.mark.parametrize("noted", [True, False])

@@ -669,6 +669,8 @@ def test_a_sum_is_the_weighted_sum_of_its_parts_with_their_own_constants() -> No
         ("sum(parts=[])", "A sum lists its losses"),
         ("sum(parts=['', 'cosent'])", "A sum lists its losses"),
         ("sum(log-ratio, cosen)", "Unknown loss 'cosen'. Did you mean 'cosent'"),
+        ("matryoshka(loss=matryoshka)", "A Matryoshka loss cannot hold another one; name all sizes in one"),
+        ("matryoshka(loss='sum(log-ratio, matryoshka)')", "A Matryoshka loss cannot hold another one"),
         ("matryoshka(dimensions=(0,))", "'dimensions' must be a whole number of at least 1"),
         ("log-ratio(uniform)", "should read 'name(setting=value, ..)'"),
     ],

@@ -224,3 +224,13 @@ def test_the_command_names_an_unknown_tracker(tmp_path: Path, capsys: pytest.Cap
     assert main([*arguments, "--tracker", "wanb"]) == 2
     assert "Unknown tracker 'wanb'. Did you mean 'wandb'?" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_event_files_are_not_written_through_a_link_of_the_run(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "tensorboard").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match="tensorboard is a link"):
+        cml.trackers.get("tensorboard").begin(TrackedRun.of(tmp_path / "run", {}))
+    assert list((tmp_path / "elsewhere").iterdir()) == []

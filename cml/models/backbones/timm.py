@@ -1,5 +1,6 @@
 """All models of timm (the extra ``timm``): ``timm/resnet18``, ``timm/vit_small_patch14_dinov2.lvd142m``, .."""
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from cml.errors import UserError, did_you_mean, require_extra
 from cml.models.backbone import Backbone
 from cml.models.backbone_checks import first_line
 from cml.models.backbone_weights import unknown_weights
+from cml.storage.downloads import may_download, not_cached_error
 
 _LARGEST_SIDE = 4096  # pixels: for models with a parameter per position, as an untrusted config may ask for any size
 # Options for models of a fixed size, best first: they allow any later size, or only the given one.
@@ -56,8 +58,9 @@ def _make_network(name: str, image_size: tuple[int, int], *, load: bool, check: 
     if config.fixed_input_size and max(image_size) > _LARGEST_SIDE:
         most = _LARGEST_SIDE
         raise UserError(f"{subject} takes images of at most {most} pixels per side. Got {height} x {width} instead.")
+    cached = _cached_weights(config, subject) if load and not may_download() else {}
     for names in _SIZES if config.fixed_input_size else _SIZES[-1:]:
-        options: dict[str, Any] = {key: image_size if key == "img_size" else True for key in names}
+        options: dict[str, Any] = {key: image_size if key == "img_size" else True for key in names} | cached
         try:
             network = timm.create_model(name, pretrained=load, num_classes=0, **options)
             if check and names and "dynamic_img_pad" not in names:  # which pads to whole patches: any size will do
@@ -83,6 +86,21 @@ def _make_network(name: str, image_size: tuple[int, int], *, load: bool, check: 
                 f"{own_height} {own_width}, the size that it was made for."
             ) from None
     raise AssertionError("the last entry of sizes has no option to refuse")
+
+
+def _cached_weights(config: Any, subject: str) -> dict[str, Any]:  # noqa: ANN401 - a configuration of timm's
+    """The options with which timm loads weights from the cache of the hub or of torch, and asks no server."""
+    from huggingface_hub import try_to_load_from_cache
+
+    names = [config.hf_hub_filename] if config.hf_hub_filename else ["model.safetensors", "pytorch_model.bin"]
+    repository, _, revision = (config.hf_hub_id or "").partition("@")
+    files = [try_to_load_from_cache(repository, name, revision=revision or None) for name in names if repository]
+    if config.url:
+        files.append(f"{torch.hub.get_dir()}/checkpoints/{config.url.rpartition('/')[2]}")
+    for file in files:
+        if isinstance(file, str) and Path(file).is_file():
+            return {"pretrained_cfg_overlay": {"file": file, "custom_load": Path(file).suffix == ".npz"}}
+    raise not_cached_error(f"The file of published weights of {subject[0].lower()}{subject[1:]}")
 
 
 def _feature_map(network: Any, pixels: Tensor) -> Tensor:  # noqa: ANN401 - any class of timm's

@@ -1,5 +1,6 @@
 """All classifiers of torchvision that end in a linear layer; pixels are normalised with ImageNet's mean and std."""
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -8,6 +9,7 @@ from torch import nn
 from cml.errors import UserError, did_you_mean
 from cml.models.backbone import Backbone
 from cml.models.backbone_weights import unknown_weights
+from cml.storage.downloads import may_download, not_cached_error
 
 
 def classifier(model: str, weights: str = "imagenet", pretrained: bool = True) -> Backbone:
@@ -51,6 +53,8 @@ def _fetch(model: str, url: str) -> None:
     import pickle
 
     place = f"{torch.hub.get_dir()}/checkpoints/{url.rpartition('/')[2]}"
+    if not may_download() and not Path(place).is_file():
+        raise not_cached_error(f"The file of published weights of the backbone {model!r}")
     try:
         torch.hub.load_state_dict_from_url(url, map_location="cpu", check_hash=True, weights_only=True)
     except OSError as error:  # urllib's errors are OSErrors too
