@@ -84,6 +84,11 @@ class RunConfig:
         other_error = DataError(f"{run} is {other}, not a run; {advice}")
         if other is not None and not path.exists():
             raise other_error
+        below = "" if path.exists() else min((config.parent.name for config in run.glob("*/config.json")), default="")
+        if below:
+            raise DataError(
+                f"{run} holds the runs of several seeds, not a run; give one of them, such as {run / below}."
+            )
         value = read_json(path, "the run's config")
         if isinstance(value, dict):  # drop cml's version and the loss's constants, which are only informative
             value = {option.name: value[option.name] for option in fields(cls) if option.name in value}
