@@ -55,7 +55,7 @@ def losses(folder: Path) -> None:
         lines = [f"# {row.name}\n", f"{row.when}\n", "| | |", "|---|---|", f"| Labels | {row.labels} |"]
         lines += [f"| Cost of a batch | {row.cost} |", f"| Source | {row.source} |"]
         lines += [f"| Command line | `--loss {row.name}` |", f"| Python | {python} |"]
-        lines.append(f"| In a loop of your own | {training_loop_text(entry)} |\n")
+        lines.append(f"| In your own training loop | {training_loop_text(entry)} |\n")
         if row.name in FORMULAS:
             lines.append(f"## Formula\n\n$$\n{FORMULAS[row.name]}\n$$\n\n{legend(row.name)}\n")
         lines.append(f"## Gradient\n\n![The gradient of {row.name}](../pictures/{row.name}.svg)\n")

@@ -226,7 +226,7 @@ def test_each_loss_says_what_it_needs_in_a_loop_of_ones_own(made: Path) -> None:
         ("proxy-anchor", "first `loss.prepare(classes, dimension=D)`"),
         ("regression", "first `loss.prepare(labels, dimension=V)`"),
     ):
-        assert f"| In a loop of your own | {said}" in (made / "losses" / f"{name}.md").read_text(encoding="utf-8")
+        assert f"| In your own training loop | {said}" in (made / "losses" / f"{name}.md").read_text(encoding="utf-8")
 
 
 def test_a_notebook_has_no_link_to_itself(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ function facts(item) {
     return [column.name, column.kinds ? column.kinds[value] : show(value)];
   });
   const error = far(own("error"), item);
-  return [...columns, ...(meta.roles.length > 1 ? [["role", meta.roles[arrays.role[item]]]] : []), ["behind the best", error === Infinity ? "not comparable" : `${show(error)} ${meta.unit}`]];
+  return [...columns, ...(meta.roles.length > 1 ? [["role", meta.roles[arrays.role[item]]]] : []), ["gap to the oracle", error === Infinity ? "not comparable" : `${show(error)} ${meta.unit}`]];
 }
 
 function neighbours(item, byLabel) {
