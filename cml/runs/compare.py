@@ -15,7 +15,7 @@ from cml.runs.sweep import run_sweep
 from cml.runs.train import options_for
 from cml.runs.train_comparison import CompareOptions, run_comparison
 from cml.task import Task
-from cml.trackers import Tracker
+from cml.trackers import GuardedTracker, Tracker
 from cml.training.config import TrainConfig
 from cml.training.train_options import TrainOptions, list_options
 
@@ -89,11 +89,12 @@ def compare(
     for loss in losses:
         all_losses.get(loss)
     shared = options_for(task, config, options)
+    guarded = GuardedTracker(tracker) if tracker else None  # one for all runs: a server that is gone is waited for once
     if not search_space:
         if trials or study:
             raise UserError("'trials' and 'study' are for options that vary: name them by 'search_space'.")
         rows = rows_of(task, shared, variants, losses)
-        how = CompareOptions(seeds, recall_within, tracker, dimensions, cut)
+        how = CompareOptions(seeds, recall_within, guarded, dimensions, cut)
         return run_comparison(task, dataset, rows, Path(out), how, dimension=shared.dimension).comparison
     if dimensions or cut:
         raise UserError("Give all dimensions by 'search_space': dimension=16,32,64.")
@@ -104,7 +105,7 @@ def compare(
         rows,
         Path(out),
         parse_search_space(search_space),
-        CompareOptions(seeds, recall_within, tracker),
+        CompareOptions(seeds, recall_within, guarded),
         dimension=shared.dimension,
         trials=trials,
         study=study,

@@ -45,7 +45,11 @@ class TrackedRun:
 
 
 class Tracker(Protocol):
-    """The interface of a tracker; an error in any method becomes a warning, and training continues without it."""
+    """The interface of a tracker.
+
+    The methods of a tracker are called one after another in a thread of their own, while training continues. An error
+    in one, or a call that takes longer than a minute, becomes a warning, and training continues without the tracker.
+    """
 
     def begin(self, run: TrackedRun, /) -> None:
         """Open the run, for the first time or again.

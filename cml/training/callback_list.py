@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Self
 
 from torch import Tensor, nn
 
@@ -13,6 +14,8 @@ from cml.training.config import TrainConfig
 
 class CallbackList:
     """A run with its callbacks, of which the processes that do not write the run folder have none.
+
+    As a context, it calls ``on_interrupt`` of all callbacks if the block ends in an error or an interrupt.
 
     Args:
         callbacks: The callbacks; ``on_begin`` of each is called at once.
@@ -36,6 +39,13 @@ class CallbackList:
         self._images = 0
         for callback in callbacks:
             callback.on_begin(config, run)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.call("on_interrupt")
 
     def step(self, step: int, learning_rate: float, loss: Tensor, norm: Tensor | None, images: int) -> None:
         """Call ``on_step`` of all callbacks.

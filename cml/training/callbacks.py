@@ -61,6 +61,7 @@ class Callback:
         on_validate: Called after every validation.
         on_checkpoint: Called after every checkpoint that is written.
         on_end: Called when the run folder is complete.
+        on_interrupt: Called when an interrupt or an error ends the run before that.
 
     Example:
         >>> import numpy as np
@@ -82,8 +83,15 @@ class Callback:
         on_validate: Watch | None = None,
         on_checkpoint: Watch | None = None,
         on_end: Watch | None = None,
+        on_interrupt: Watch | None = None,
     ) -> None:
-        functions = {"on_step": on_step, "on_validate": on_validate, "on_checkpoint": on_checkpoint, "on_end": on_end}
+        functions = {
+            "on_step": on_step,
+            "on_validate": on_validate,
+            "on_checkpoint": on_checkpoint,
+            "on_end": on_end,
+            "on_interrupt": on_interrupt,
+        }
         for name, function in functions.items():
             if function is not None:
                 setattr(self, name, function)
@@ -128,6 +136,13 @@ class Callback:
 
     def on_end(self, state: State, /) -> Any:  # noqa: ANN401
         """Called when the run folder is complete.
+
+        Args:
+            state: The state of the run.
+        """
+
+    def on_interrupt(self, state: State, /) -> Any:  # noqa: ANN401
+        """Called when an interrupt or an error ends the run after a step and before its end.
 
         Args:
             state: The state of the run.

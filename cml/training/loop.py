@@ -166,7 +166,7 @@ def train(
     in_parts = config.micro_batch is not None and config.micro_batch < sampler.batch_size
     if ranks.first and in_parts and not is_fixed and not config.freeze_backbone:
         warn_of_statistics(network)
-    with catch_signals(out is not None) as request, fixed_statistics(network, is_fixed):
+    with catch_signals(out is not None) as request, fixed_statistics(network, is_fixed), callback_list:
         for step, (inputs, targets) in enumerate(source.steps(first, last), first):
             # forward and backward
             set_learning_rates(optimizer, config, step)
@@ -230,7 +230,7 @@ def train(
         adapters.merge()
         model.eval()
         run_folder.finish(folder, model, loss, progress.log.records)
-        callback_list.call("on_end")
+    callback_list.call("on_end")  # where Ctrl-C ends the wait for a tracker: the model is stored
     return Trained(model, loss, progress.log.records)
 
 

@@ -23,27 +23,32 @@ class Tracking(Callback):
     """
 
     def __init__(self, tracker: str | Tracker) -> None:
-        self._tracker = GuardedTracker(tracker)
+        self._tracker = tracker if isinstance(tracker, GuardedTracker) else GuardedTracker(tracker)
 
     def on_begin(self, config: TrainConfig, run: Path | None, /) -> None:
         """Open the run."""
-        self._tracker.call("begin", TrackedRun.of(run, asdict(config)))
+        self._tracker.begin(TrackedRun.of(run, asdict(config)))
 
     def on_step(self, state: State, /) -> None:
         """Send a point of each curve."""
         if state.step % TRACK_EVERY == 0 or state.step == state.steps:
             names = ("loss", "learning_rate", "gradient_norm", "images_per_second")
-            self._tracker.call("log", state.step, {name: getattr(state, name) for name in names})
+            self._tracker.log(state.step, {name: getattr(state, name) for name in names})
 
     def on_validate(self, state: State, /) -> None:
         """Send the score."""
-        self._tracker.call("log", state.step, {"validation": state.validation})
+        if state.validation is not None:
+            self._tracker.log(state.step, {"validation": state.validation})
 
     def on_end(self, state: State, /) -> None:
         """Send the loss curve, and close the run."""
         if state.run is not None:
-            self._tracker.call("log_image", "loss curve", state.run / "loss.png")
-        self._tracker.call("end")
+            self._tracker.log_image("loss curve", state.run / "loss.png")
+        self._tracker.end()
+
+    def on_interrupt(self, state: State, /) -> None:
+        """Send what waits, but leave the run open: it may be resumed."""
+        self._tracker.flush()
 
 
 def with_tracker(callbacks: Sequence[Callback], tracker: str | Tracker | None) -> list[Callback]:
@@ -71,7 +76,7 @@ def track_evaluation(tracker: str | Tracker, run: Path, config: TrainConfig, row
         config: The options of the run.
         row: The metrics by name.
     """
-    guarded = GuardedTracker(tracker)
-    guarded.call("begin", TrackedRun.of(run, asdict(config)))
-    guarded.call("log", config.steps, {f"evaluation/{name}": metric.mean for name, metric in row.items()})
-    guarded.call("end")
+    guarded = tracker if isinstance(tracker, GuardedTracker) else GuardedTracker(tracker)
+    guarded.begin(TrackedRun.of(run, asdict(config)))
+    guarded.log(config.steps, {f"evaluation/{name}": metric.mean for name, metric in row.items()})
+    guarded.end()

@@ -31,6 +31,7 @@ from cml.data_prep.synthetic.people.people import draw_people
 from cml.distances import registry as distances
 from cml.models.embedding import EmbeddingModel
 from cml.runs.demo import make_small_config
+from cml.trackers import GuardedTracker
 from cml.trackers.tensorboard import TensorBoard
 from cml.training.batches import BatchSource
 from cml.training.callback_list import CallbackList
@@ -115,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         network()  # so that there are gradients
 
         def followed() -> float:
-            tracker = TensorBoard()
+            tracker = GuardedTracker(TensorBoard())
             callback_list = CallbackList(
                 [Callback(on_step=lambda state: None), Tracking(tracker)], config, Path(folder), model
             )
@@ -124,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for step in range(seen):
                 callback_list.step(step + 1, 1e-3, value, None, 150)
             seconds = (time.perf_counter() - begin) / seen
-            tracker.end()  # its thread writes into the folder
+            tracker.end()  # its threads write into the folder
             return seconds
 
         paths = []
