@@ -168,6 +168,9 @@ def read_checkpoint(run: Path) -> dict[str, Any] | None:
     try:
         with open_regular(path) as file:
             with zipfile.ZipFile(file) as archive:
+                unpacked = sum(entry.file_size for entry in archive.infolist())
+                if unpacked > path.stat().st_size:  # torch packs nothing
+                    raise DataError(f"It unpacks to {unpacked:,} bytes, more than its own size")
                 damaged = archive.testzip()  # torch.load checks no checksum
                 if damaged is not None:
                     raise DataError(f"The checksum of {damaged!r} is wrong")

@@ -1,6 +1,7 @@
 """The models of a run folder: weights as safetensors, with a checksum that reveals damage."""
 
 import hashlib
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -94,6 +95,9 @@ def load_model(
             head = file.get_slice("head.weight").get_shape() if "head.weight" in file.keys() else []  # noqa: SIM118
             if head[:1] != [config.dimension]:
                 raise RuntimeError(f"head.weight has the shape {head}, the config the dimension {config.dimension}.")
+            shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
+            if backbone is None:
+                _check_shapes(config, shapes)
             weights: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except RuntimeError as error:
         raise DataError(f"{path} does not fit the run's config: {error}") from None
@@ -108,6 +112,22 @@ def load_model(
         lines = str(error).splitlines()
         raise DataError(f"{path} does not fit the run's config: {' '.join(lines[:2])[:300]}") from None
     return model.to(device).eval()
+
+
+def _check_shapes(config: ModelConfig, shapes: Mapping[str, list[int]]) -> None:
+    """Compare with the network of a config, made without memory: a config of a few bytes may ask for gigabytes."""
+    try:
+        with torch.device("meta"), warnings.catch_warnings(action="ignore"):
+            wanted = EmbeddingModel(config, pretrained=False).state_dict()
+    except Exception:  # a network that needs memory to be made: its shapes are compared when it is
+        return
+    for name, tensor in wanted.items():
+        if name not in shapes:
+            raise RuntimeError(f"it lacks {name}.")
+        if shapes[name] != list(tensor.shape):
+            raise RuntimeError(f"{name} has the shape {shapes[name]}, the config's network {list(tensor.shape)}.")
+    if more := sorted(shapes.keys() - wanted.keys()):
+        raise RuntimeError(f"it also has {more[0]}.")
 
 
 def _checksum(state: Mapping[str, Tensor]) -> str:

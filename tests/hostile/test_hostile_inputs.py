@@ -208,6 +208,57 @@ def test_a_device_in_the_place_of_a_checkpoint_is_not_read_for_ever(tmp_path: Pa
         read_checkpoint(tmp_path)
 
 
+@pytest.mark.parametrize("kind", ["deflated", "overlapping"])
+def test_a_checkpoint_that_unpacks_to_more_than_its_size_is_not_unpacked(tmp_path: Path, kind: str) -> None:
+    import zipfile
+
+    from cml.training.checkpoint import CHECKPOINT, read_checkpoint
+
+    path = tmp_path / CHECKPOINT
+    path.parent.mkdir()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED if kind == "deflated" else zipfile.ZIP_STORED) as archive:
+        archive.writestr("archive/data.pkl", bytes(1 << 20))
+        if kind == "overlapping":  # a second name for the same bytes
+            archive.filelist.append(archive.filelist[0])
+    with pytest.raises(DataError, match=r"is damaged \(It unpacks to [\d,]+ bytes, more than its own size\)"):
+        read_checkpoint(tmp_path)
+
+
+def test_a_config_that_names_a_huge_network_is_refused_before_it_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+    from torch import nn
+
+    import cml
+    from cml import models
+    from cml.training.saved_model import load_model, save_tensors
+
+    made: list[str] = []
+
+    class Wide(nn.Linear):
+        features = 256
+
+        def __init__(self) -> None:
+            super().__init__(8, 256)
+            made.append(self.weight.device.type)
+
+    monkeypatch.setitem(models.registry._entries, "wide", Wide)
+    run = make_run(tmp_path / "run")
+    config = dataclasses.replace(cml.load(run, device="cpu").config, backbone="wide")
+    with pytest.raises(DataError, match=r"does not fit the run's config: it lacks backbone\.weight\."):
+        load_model(run, config, torch.device("cpu"))
+    assert made == ["meta"]
+    head = {"head.weight": torch.ones(config.dimension, 256), "head.bias": torch.ones(config.dimension)}
+    for change, message in (
+        ({"backbone.weight": torch.ones(256, 9)}, r"backbone.weight has the shape \[256, 9\], .* \[256, 8\]"),
+        ({"backbone.weight": torch.ones(256, 8), "more": torch.ones(1)}, "it also has more"),
+    ):
+        save_tensors(run / "model.safetensors", head | {"backbone.bias": torch.ones(256)} | change)
+        with pytest.raises(DataError, match=message):
+            load_model(run, config, torch.device("cpu"))
+
+
 def test_evaluations_that_cml_did_not_write() -> None:
     from cml.retrieval.results import Evaluation
 
