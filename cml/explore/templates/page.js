@@ -122,9 +122,9 @@ function panel() {
     place.replaceChildren(
       make("div", { class: "one" }, picture(item, 176), make("div", {}, head(make("bdi", {}, meta.names[item])), make("p", { class: "words" }, make("bdi", {}, meta.words[item])), table(facts(item)))),
       make("h3", { class: "e" }, "Nearest by embedding", make("small", {}, "# rank by label")), neighbours(item, false),
-      make("h3", { class: "l" }, "Nearest by label", make("small", {}, tied(item) ? "# rank by embedding · tied items stand in any order" : "# rank by embedding")), neighbours(item, true),
+      make("h3", { class: "l" }, "Nearest by label", make("small", {}, tied(item) ? "# rank by embedding · the order of tied items is arbitrary" : "# rank by embedding")), neighbours(item, true),
       make("p", { class: "keys" }, ...meta.legend.map(([word, colour]) => make("span", {}, make("i", { style: { background: colour } }), make("bdi", {}, word)))),
-      make("p", { class: "about" }, make("span", { class: "e" }, "embedding distance"), " · ", make("span", { class: "l" }, `label distance${meta.unit ? ` (${meta.unit})` : ""}`), ` · among all ${N.toLocaleString("en")} items · behind the best: how much farther by label the ${K} nearest by embedding lie, on average, than the ${K} nearest by label`));
+      make("p", { class: "about" }, make("span", { class: "e" }, "embedding distance"), " · ", make("span", { class: "l" }, `label distance${meta.unit ? ` (${meta.unit})` : ""}`), ` · among all ${N.toLocaleString("en")} items · gap to the oracle: mean label distance of the ${K} nearest by embedding minus that of the ${K} nearest by label`));
   } else {
     place.replaceChildren(head(count(N, "item")), make("p", {}, "Click an item on a map, search for one, or draw around many. With a map in focus the arrow keys walk."),
       make("h3", {}, "Rank correlation of embedding and label distances over pairs"), make("p", { class: "about" }, `All pairs of the diagram count together${meta.held_out ? "; they are of held-out items" : "; training items are among them"}. spearman_rho of cml evaluate is another figure: the mean over queries.`), table(meta.views.map((one) => [one.title, one.agreement === null ? "–" : show(one.agreement)])));
