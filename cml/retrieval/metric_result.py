@@ -47,7 +47,7 @@ class MetricResult:
         """Whether it is in the unit of the label distance."""
         return self.info.unit == LABEL_DISTANCE
 
-    def scaled(self, factor: float) -> MetricResult:
+    def scale(self, factor: float) -> MetricResult:
         """Express a label distance in another unit.
 
         Args:

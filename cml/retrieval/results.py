@@ -102,7 +102,7 @@ class Evaluation:
         rows = self.rows
         if factor != 1:
             rows = {
-                ranker: {name: result.scaled(factor) for name, result in row.items()} for ranker, row in rows.items()
+                ranker: {name: result.scale(factor) for name, result in row.items()} for ranker, row in rows.items()
             }
         reported_unit = "" if factor == 1 and unit == self.unit else unit
         return replace(self, rows=rows, reported_unit=reported_unit, recall_within=factor * self.recall_within)

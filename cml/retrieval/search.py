@@ -71,9 +71,10 @@ def nearest_embeddings(
     # the nearest so far, heaps with the farthest in front
     squared, positions = np.full((queries, k), np.inf), np.full((queries, k), -1, np.int64)
 
-    def compare(which: slice, before: int, items: Float32, points: Float32, slack: Float64) -> None:
-        scores = factors[which] @ points.T  # (R, b)
-        keep_nearest(scores, slack[which], query[which], items, before, squared[which], positions[which])
+    def _scan(rows_of_block: slice, before: int, items: Float32, points: Float32, slack: Float64) -> None:
+        scores = factors[rows_of_block] @ points.T  # (R, b)
+        chosen = squared[rows_of_block], positions[rows_of_block]
+        keep_nearest(scores, slack[rows_of_block], query[rows_of_block], items, before, *chosen)
 
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
         for before, stored in _blocks(parts, block):
@@ -84,7 +85,7 @@ def nearest_embeddings(
             largest = float(points[:, -1].max())
             _check_size(largest)
             slack = _rounding_bound(norms, largest, dimension) - norms
-            for _ in pool.map(compare, rows, repeat(before), repeat(items), repeat(points), repeat(slack)):
+            for _ in pool.map(_scan, rows, repeat(before), repeat(items), repeat(points), repeat(slack)):
                 pass
     order = np.lexsort((positions, squared), axis=1)
     return (np.sqrt(np.take_along_axis(squared, order, 1)).astype(np.float32), np.take_along_axis(positions, order, 1))
