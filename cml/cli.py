@@ -18,22 +18,22 @@ from cml.processes.freed_memory import keep_freed_memory
 from cml.version import DISTRIBUTION, __version__
 
 COMMANDS = {
-    "demo": "train two losses on drawn people, rooms, scenes or heads and compare them, in three minutes",
+    "demo": "train with two losses on drawn people, rooms, scenes or heads and compare them, in three minutes",
     "prepare": "convert raw files to a prepared dataset",
     "check": "check a prepared dataset for problems",
     "distances": "compute all label distances or nearest neighbours, or summarise them",
     "train": "train an embedding",
-    "evaluate": "evaluate a trained embedding beside the oracle, a random ranking and frozen features",
-    "compare": "train several losses with the same budget and seeds, and compare them in a table",
-    "bench": "run the benchmark of continuous metric learning, check and compare results",
+    "evaluate": "evaluate a trained embedding against the oracle, a random ranking and frozen features",
+    "compare": "train with several losses, with the same budget and seeds, and compare the results in a table",
+    "bench": "run the benchmark of losses for continuous labels, and check and compare results",
     "reproduce": "repeat the experiments of a paper, and compare the results with the published ones",
-    "losses": "list all losses with their labels, cost, source and use",
-    "report": "write the retrieval report: what a trained embedding retrieves",
+    "losses": "list all losses, with the labels that they need, their cost, their source and when to use them",
+    "report": "write a report of the images that a trained embedding retrieves",
     "explore": "write an interactive page for exploring an embedding",
     "embed": "embed a folder of images with a trained run",
     "index": "build a search index of images, or add images to it",
     "search": "search an index for the images that are nearest to query images",
-    "export": "export a trained run: ONNX, weights to share, captioning features",
+    "export": "export a trained run as an ONNX graph, as a model to share, or as captioning features",
 }
 _RENAMED = {"gallery": "report"}  # commands that had another name
 SPLIT = ("train", "evaluate")  # the commands that several processes of torchrun share

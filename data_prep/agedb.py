@@ -18,7 +18,7 @@ _OLDEST = 120  # years
 
 @dataclass(frozen=True)
 class Agedb(ListedSource):
-    """Faces of AgeDB with their ages, split as AgeDB-DIR: training ages as they come, test ages balanced.
+    """AgeDB: faces with ages, in the AgeDB-DIR split (imbalanced training ages, balanced test ages).
 
     Command: cml prepare agedb --source agedb --out DIR
 

@@ -29,7 +29,7 @@ _FARTHEST = 100  # a head this many times its own size off the frame's middle is
 
 @dataclass(frozen=True)
 class Biwi(ListedSource):
-    """Heads of Biwi Kinect Head Pose with their rotations, cut out of the frames; test people were never seen.
+    """Biwi Kinect Head Pose: cropped heads with rotations; test people do not occur in training.
 
     Command: cml prepare biwi --source hpdb --out DIR
 
@@ -44,13 +44,13 @@ class Biwi(ListedSource):
     """
 
     image_size: int = 128
-    """Side of the squares cut out, in pixels."""
+    """Side of the square crops in pixels."""
     millimetres: float = 320.0
-    """Side of the square around the head's centre, at the head."""
+    """Side of the square around the head's centre in millimetres, at the distance of the head."""
     test_fraction: float = 0.3
-    """Share of the frames that are not for training, as nearly as whole people allow."""
+    """Approximate fraction of frames held out for testing; people are never split."""
     split_seed: int = 0
-    """Seed that decides which people are held out."""
+    """Random seed that determines which people are held out."""
 
     published = "Biwi Kinect Head Pose, Fanelli and others, IJCV 2013"
     licence = "non-commercial use such as university research and education"

@@ -47,13 +47,13 @@ class CaptionedSource(DatasetSource):
     """Photographs with their captions. A source of its own reads its files."""
 
     short_side: int | None = field(default=256, kw_only=True)
-    """Larger photographs are shrunk once so that their shorter side has this many pixels; none keeps the files."""
+    """Shrink larger photographs so that their shorter side has this many pixels; none keeps the files unchanged."""
     long_side: int = field(default=640, kw_only=True)
-    """Most pixels of the longer side, where photographs are shrunk."""
+    """Maximum number of pixels of the longer side of photographs that are shrunk."""
     test_fraction: float = field(default=0.3, kw_only=True)
-    """Share of the photographs that are not for training, where no file says which are."""
+    """Fraction of photographs held out for testing, if no file defines the split."""
     query_fraction: float = field(default=0.2, kw_only=True)
-    """Share of the test photographs that are queries; the others are the gallery."""
+    """Fraction of test photographs that are queries; the others form the gallery."""
 
     task = "caption"
 

@@ -14,7 +14,7 @@ from cml.errors import DataError
 
 @dataclass(frozen=True)
 class Cars(ListedSource):
-    """Cars of Cars-196 with their model, split as zero-shot retrieval has it: 98 models train, 98 test.
+    """Cars-196: cars with their model, in the zero-shot retrieval split (98 models for training, 98 for testing).
 
     Command: cml prepare cars --source cars196 --out DIR
 

@@ -19,7 +19,7 @@ _NAMES = {2014: re.compile(r"COCO_(?:train|val)2014_(\d{12})\.jpg"), 2017: re.co
 
 @dataclass(frozen=True)
 class CocoCaptions(CaptionedSource):
-    """Photographs of COCO with their captions.
+    """COCO: photographs with captions.
 
     Command: cml prepare coco_captions --source DIR --out DIR
 
@@ -37,7 +37,7 @@ class CocoCaptions(CaptionedSource):
     source: Path
     """Folder with annotations/ and the image folders."""
     year: int = 2017
-    """Year of the files, 2014 or 2017. Both have the same photographs under other names."""
+    """Year of the files, 2014 or 2017. Both contain the same photographs under different names."""
     karpathy: Path | None = None
     """Karpathy's dataset_coco.json, for the split that captioning papers use."""
 

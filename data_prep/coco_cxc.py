@@ -23,7 +23,7 @@ _COLUMNS = ("image1", "image2", "agg_score")
 
 @dataclass(frozen=True)
 class CocoCxc(CocoCaptions):
-    """COCO's captions, and beside them how alike people find pairs of the test photographs.
+    """COCO with captions, and human similarity ratings of pairs of test photographs (Crisscrossed Captions).
 
     Command: cml prepare coco_cxc --source COCO --karpathy dataset_coco.json --cxc CXC --out DIR
 

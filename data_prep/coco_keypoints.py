@@ -28,7 +28,7 @@ JOINTS = ("nose", *(f"{side}_{part}" for part in _PAIRS for side in ("l", "r")))
 
 @dataclass(frozen=True)
 class CocoKeypoints(DatasetSource):
-    """People of the COCO photographs with 17 joints each, cut to square crops.
+    """COCO: people with 17 joints each, in square crops.
 
     Command: cml prepare coco_keypoints --source DIR --out DIR
 
@@ -51,15 +51,15 @@ class CocoKeypoints(DatasetSource):
     min_joints: int = 8
     """People with fewer labelled joints are left out."""
     min_area: float = 64.0**2
-    """People whose region has fewer pixels in the photograph are left out."""
+    """People whose area in the photograph has fewer pixels are left out."""
     margin: float = 0.25
-    """Room around the person's box on each side, as a share of its longer side."""
+    """Margin around the person's bounding box on each side, as a fraction of its longer side."""
     image_size: int = 288
     """Side of the square crops in pixels."""
     test_fraction: float = 0.3
-    """With one annotation file: share of the photographs that are not for training."""
+    """Fraction of photographs held out for testing, if there is only one annotation file."""
     query_fraction: float = 0.2
-    """Share of the test photographs whose people are queries; the others are the gallery."""
+    """Fraction of test photographs whose people are queries; the others form the gallery."""
 
     task = "pose"
     frame = FRAME

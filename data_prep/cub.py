@@ -12,7 +12,7 @@ from cml.errors import DataError
 
 @dataclass(frozen=True)
 class Cub(ListedSource):
-    """Birds of CUB-200-2011 with their species, split as zero-shot retrieval has it: 100 species train, 100 test.
+    """CUB-200-2011: birds with their species, in the zero-shot retrieval split (100 for training, 100 for testing).
 
     Command: cml prepare cub --source CUB_200_2011 --out DIR
 

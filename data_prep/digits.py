@@ -17,7 +17,7 @@ _DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight
 
 @dataclass(frozen=True)
 class Digits(DatasetSource):
-    """1,797 handwritten digits; 0 to 4 train, 5 to 9 test, so that no test class was ever seen.
+    """1,797 handwritten digits of scikit-learn; 0 to 4 are for training, 5 to 9 for testing.
 
     Command: cml prepare digits --out DIR
 
@@ -28,7 +28,7 @@ class Digits(DatasetSource):
     """
 
     size: int = 32
-    """Side in pixels that the images are enlarged to."""
+    """Side in pixels to which the images are enlarged."""
 
     task = "classes"
     published = "scikit-learn's digits: Alpaydin and Kaynak, UCI, 1998"

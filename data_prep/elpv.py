@@ -31,9 +31,9 @@ class Elpv(ListedSource):
     """
 
     source: Path | None = None  # type: ignore[assignment]
-    """The folder with labels.csv; that of the installed package when not given."""
+    """Folder with labels.csv; by default that of the installed package."""
     test_fraction: float = 0.3
-    """Share of the photographs that are not for training."""
+    """Fraction of photographs held out for testing."""
 
     published = "ELPV, Deitsch and others, Solar Energy 185, 2019; Buerhop-Lutz and others, EU PVSEC 2018"
     licence = "CC BY-NC-SA 4.0"

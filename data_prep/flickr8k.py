@@ -21,7 +21,7 @@ _WITHOUT_PHOTO = "2258277193_586949ec62.jpg.1"  # never published, but the publi
 
 @dataclass(frozen=True)
 class Flickr8k(CaptionedSource):
-    """Photographs of Flickr8k with their captions; Flickr30k has the same form.
+    """Flickr8k, or Flickr30k, which has the same format: photographs with captions.
 
     Command: cml prepare flickr8k --captions Flickr8k.token.txt --images DIR --out DIR
 
@@ -40,9 +40,9 @@ class Flickr8k(CaptionedSource):
     images: Path
     """Folder of the photographs."""
     train_list: Path | None = None
-    """Names of the photographs to train on, one per line; test_list is needed with it."""
+    """File with the names of the training photographs, one per line; requires --test-list."""
     test_list: Path | None = None
-    """Names of those that are queries and gallery."""
+    """File with the names of the photographs that are queries and gallery."""
 
     published = "Flickr8k, Hodosh, Young and Hockenmaier, JAIR 2013, or Flickr30k, Young et al., TACL 2014"
     licence = "photographs under their owners' Flickr licences; research and education only"

@@ -37,37 +37,38 @@ _SPLITS = {role: role for role in ("train", "query", "gallery", "test")} | {"val
 
 @dataclass(frozen=True)
 class Folder(DatasetSource):
-    """Your own images with labels of your own: numbers, angles, rotations, places, boxes, captions, classes, masks ...
+    """Your own images and labels: numbers, angles, rotations, places, boxes, captions, classes, masks or keypoints.
 
     Command: cml prepare folder --images DIR --labels labels.csv --kind captions --out DIR
 
     Input: images in a folder, and a CSV file with a header or a JSONL file with one object per line. Each image has one
-    line, or several with captions. --kind says what the label columns hold, and so which task the dataset is for:
+    row, or several rows if the labels are captions or boxes. --kind specifies the kind of label, which also determines
+    the task of the dataset:
 
-    numbers (task value): one column gives a number, several a vector: ages, scores.
+    numbers (task value): one column for a number, such as an age or a score, or several for a vector.
 
-    angle (task value): degrees, one column or several, compared the shorter way round (circular). For hours say --unit
+    angle (task value): degrees, in one column or several, compared by the shorter arc (circular). For hours, use --unit
     h --label-distance "circular(period=24)".
 
     rotation (task value): 4 columns are a quaternion x, y, z, w; 3 are the Euler angles yaw, pitch and roll in degrees;
-    9 are a matrix, row by row. Compared by the angle between two (rotation).
+    9 are a matrix, row by row. Rotations are compared by the angle between them (rotation).
 
-    place (task value): latitude and longitude in degrees, compared by metres (haversine); with a third column, the
-    heading, by how much of what two cameras see is the same (place).
+    place (task value): latitude and longitude in degrees, compared by the distance in metres (haversine). With the
+    heading as a third column, places are compared by the overlap of two cameras' fields of view (place).
 
-    boxes (task value): one line per box with its class and corners x0, y0, x1, y1 in pixels of the image, compared by
+    boxes (task value): one row per box with its class and corners x0, y0, x1, y1 in pixels of the image, compared by
     IoU (boxes).
 
-    captions (task caption): texts, from one column or several and from every line of the image.
+    captions (task caption): texts, in one column or several, and in one or more rows per image.
 
-    classes (task classes): a name. Without a split column whole classes are held out, and every image of theirs is a
-    query that is searched among the others.
+    classes (task classes): the name of a class. Without a split column, whole classes are held out, and each of their
+    images is a query against all the others.
 
-    masks (task layout): an 8-bit PNG of ids, as large as the image. The label column has its path; without one it has
-    the image's name, ending in .png, in the folder --masks, and then no labels file is needed.
+    masks (task layout): an 8-bit PNG of ids, as large as the image. The label column contains the path of the mask.
+    Without it, no labels file is needed: the mask has the name of the image, ending in .png, in the folder --masks.
 
-    keypoints (task pose): one line per person in a JSONL file, a list of joints [x, y] or [x, y, visible], in pixels of
-    the image. Each person is cut out as a square around the visible joints.
+    keypoints (task pose): one line per person in a JSONL file, with a list of joints [x, y] or [x, y, visible], in
+    pixels of the image. Each person is cropped to a square around the visible joints.
 
     Licence: yours.
     """
@@ -75,44 +76,44 @@ class Folder(DatasetSource):
     images: Path
     """Folder of the images."""
     labels: Path | None = None
-    """CSV file with a header (.csv), or JSON lines (.jsonl)."""
+    """CSV file with a header, or JSONL file, of the labels."""
     kind: KindName = "numbers"
-    """What a label is."""
+    """Kind of label."""
     file_column: str = "file_name"
-    """Column with the image's path, relative to the folder of the images."""
+    """Column with the path of the image, relative to the folder of the images."""
     label_columns: tuple[str, ...] | None = None
-    """Columns with the label; when not given: value, angle, x y z w of a quaternion, latitude longitude, class x0 y0 x1
-    y1, caption, class or keypoints, and for masks none."""
+    """Columns with the label. The default depends on the kind: value; angle; x y z w of a quaternion; latitude
+    longitude; class x0 y0 x1 y1; caption; class; keypoints; none for masks."""
     label_distance: str = ""
-    """Label distance of numbers, angles, rotations and places, as in "rotation(form=rotvec)"; by default that of the
-    kind. Any registered one that reads no file and no network."""
+    """Label distance of numbers, angles, rotations or places, such as "rotation(form=rotvec)"; by default that of the
+    kind. It must not need files or a network."""
     split_column: str | None = None
-    """Column that says train, query, gallery, test or val. Without it images are dealt at random, in exact shares."""
+    """Column that contains train, query, gallery, test or val. By default the split is random, with exact fractions."""
     group_column: str | None = None
-    """Column that says what images belong together, as a person or a video: a group is never split."""
+    """Column that identifies images that belong together, such as a person or a video. Groups are never split."""
     split_seed: int = 0
-    """Seed of the random split."""
+    """Random seed of the split."""
     test_fraction: float = 0.3
-    """Without a split column: share of the images (of the classes, for classes) that are not for training."""
+    """Fraction of images (or of classes, with --kind classes) held out for testing, if there is no split column."""
     query_fraction: float = 0.3
-    """Share of the test images that are queries; the other test images are the gallery. With 1, and with fewer than 200
-    test images, each test image is a query that is searched among all others."""
+    """Fraction of test images that are queries; the others form the gallery. With 1, or with fewer than 200 test
+    images, each test image is a query against all the others."""
     image_size: int | None = None
-    """Larger images are shrunk once so that their shorter side has this many pixels; without it files are kept.
-    Of people cut out, the side of the squares: 288 without it."""
+    """Shrink larger images so that their shorter side has this many pixels; by default files are copied unchanged. With
+    --kind keypoints, the side of the square crops, by default 288."""
     unit: str = ""
-    """Unit of numbers and angles, for tables and axes: "years", "degrees", .."""
+    """Unit of numbers and angles in tables and plots, such as years or degrees."""
     masks: Path | None = None
-    """Folder of the masks, if it is not that of the images."""
+    """Folder of the masks; by default that of the images."""
     mask_names: tuple[str, ...] = ()
-    """What the ids in masks mean: 1=wall 2=floor ..; without it all ids that occur are taken as they are."""
+    """Names of the ids in masks, such as 1=wall 2=floor. By default, all ids that occur are used without names."""
     ignore_id: int | None = None
-    """The id in masks that does not count."""
+    """Id in masks that marks pixels to ignore."""
     joint_names: tuple[str, ...] = ()
-    """Names of the joints in order. l_knee and r_knee are taken for a pair, and the names that the source lspet has are
-    drawn as a skeleton."""
+    """Names of the joints in order. Names such as l_knee and r_knee are recognised as a pair. If the names are those of
+    the source lspet, a skeleton is drawn."""
     margin: float = 0.25
-    """Room around a person's visible joints on each side, as a share of the longer side of their bounding box."""
+    """Margin around a person's visible joints on each side, as a fraction of the longer side of their bounding box."""
 
     licence = "the user's own"
     whole_fractions = ("query_fraction",)

@@ -26,7 +26,7 @@ from cml.storage.safe_paths import is_inside
 
 @dataclass(frozen=True)
 class HuggingFace(DatasetSource):
-    """An image dataset of the Hugging Face hub, with labels from columns that you name.
+    """An image dataset from the Hugging Face hub or a local folder, with labels from the columns that you name.
 
     Command: cml prepare hf:USER/NAME --label-columns age --out DIR
 
@@ -45,22 +45,22 @@ class HuggingFace(DatasetSource):
     dataset: str
     """USER/NAME, USER/NAME@REVISION or a local folder."""
     kind: Literal["numbers", "captions", "classes"] = "numbers"
-    """What a label is: numbers (or a list of them), a text or several, or the name of a class."""
+    """Kind of label: one or more numbers, one or more texts, or the name of a class."""
     image: str = "image"
     """Column of the images."""
     label_columns: tuple[str, ...] = ("label",)
-    """Columns with the label; several columns of numbers make a vector."""
+    """Columns with the label; several columns of numbers form a vector."""
     label_distance: str = ""
-    """How numbers are compared, such as circular(period=24) or haversine; euclidean when not given."""
+    """Label distance of numbers, such as circular(period=24) or haversine; by default euclidean."""
     subset: str = ""
-    """The dataset's configuration, for one that has several; of a local folder, the folder in it that is read."""
+    """Configuration of the dataset, if it has several; for a local folder, the subfolder to read."""
     test_fraction: float = 0.3
-    """Share of the items that are not for training, where the dataset has one part."""
+    """Fraction of items held out for testing, if the dataset has only one split."""
     image_size: int | None = None
     """Larger images are scaled down so that their shorter side has this many pixels. By default the files are
     copied."""
     unit: str = ""
-    """Unit of numbers, for tables and axes."""
+    """Unit of numbers in tables and plots."""
 
     licence = "the dataset's own"
 

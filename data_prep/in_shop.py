@@ -17,7 +17,7 @@ _ROLES = ("train", "query", "gallery")
 
 @dataclass(frozen=True)
 class InShop(ListedSource):
-    """Garments of In-Shop Clothes Retrieval, split as published: 3,997 train, 3,985 are queried in a gallery.
+    """In-Shop Clothes Retrieval: garments in the published split (3,997 for training, 3,985 for queries and gallery).
 
     Command: cml prepare in_shop --source In-shop --out DIR
 

@@ -31,9 +31,9 @@ class ListedSource(DatasetSource):
     """A folder with lists of images and labels: by default numbers, and test images that search each other."""
 
     source: Path
-    """The folder of the dataset; see above for its content."""
+    """Folder of the raw dataset."""
     image_size: int | None = 256
-    """Larger images are scaled down so that their shorter side has this many pixels; "none" keeps the files."""
+    """Shrink larger images so that their shorter side has this many pixels; none keeps the files unchanged."""
 
     task = "value"
     lists: ClassVar[Iterable[str]] = ()  # names of the files

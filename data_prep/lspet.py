@@ -28,7 +28,7 @@ JOINTS = (
 
 @dataclass(frozen=True)
 class Lspet(DatasetSource):
-    """People doing sports with 14 joints each, cropped from the Leeds Sports Pose Extended photographs.
+    """Leeds Sports Pose Extended: people doing sports with 14 joints each, in square crops.
 
     Command: cml prepare lspet --source DIR --out DIR
 
@@ -44,15 +44,15 @@ class Lspet(DatasetSource):
     image_size: int = 288
     """Side of the square crops in pixels."""
     margin: float = 0.25
-    """Room around the visible joints on each side, as a share of the longer side of their bounding box."""
+    """Margin around the visible joints on each side, as a fraction of the longer side of their bounding box."""
     min_joints: int = 8
     """People with fewer visible joints are left out."""
     test_fraction: float = 0.4
-    """Share of the people that are not for training. The role depends on the photograph's name alone."""
+    """Fraction of people held out for testing. The role depends only on the name of the photograph."""
     query_fraction: float = 0.35
-    """Share of the test people that are queries; the others are the gallery."""
+    """Fraction of test people that are queries; the others form the gallery."""
     third_number: Literal["visible", "occluded"] = "visible"
-    """What a joint's third number says: 1 = visible (LSP Extended) or 1 = occluded (the first LSP)."""
+    """Meaning of a joint's third number: 1 = visible (LSP Extended) or 1 = occluded (the original LSP)."""
 
     task = "pose"
     frame = FRAME

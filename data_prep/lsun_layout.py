@@ -44,7 +44,7 @@ class Room(NamedTuple):
 
 @dataclass(frozen=True)
 class LsunLayout(DatasetSource):
-    """Rooms of the LSUN challenge of 2015/2016: 4,000 to train, 394 to validate; the 1,000 test rooms have no labels.
+    """LSUN layout challenge 2015/2016: rooms with masks (4,000 for training, 394 for queries and gallery).
 
     Command: cml prepare lsun_layout --source DIR --out DIR
 
@@ -63,13 +63,13 @@ class LsunLayout(DatasetSource):
     source: Path
     """The folder with training.mat, validation.mat, images/ and layout_seg/."""
     labels: Literal["corrected", "original"] = "corrected"
-    """Which release of layout_seg it is: corrected (an id is a surface) or original (it is not)."""
+    """Release of layout_seg: corrected (an id always means the same surface) or original (it does not)."""
     layouts: Path | None = None
     """The folder of the NAME.mat masks, if it is not layout_seg/ in the source."""
     image_size: int = 256
-    """Larger images are shrunk so that their shorter side has this many pixels, masks with them."""
+    """Shrink larger images and their masks so that the shorter side has this many pixels."""
     query_fraction: float = 0.35
-    """Share of the validation rooms that are queries; the others are the gallery."""
+    """Fraction of validation rooms that are queries; the others form the gallery."""
 
     name = "lsun_layout"
     task = "layout"

@@ -29,7 +29,7 @@ _DOWN = 0.075  # heights from the annotated middle of a person down to the crop'
 
 @dataclass(frozen=True)
 class Mpii(DatasetSource):
-    """People of the MPII Human Pose photographs with 16 joints each, cut to square crops.
+    """MPII Human Pose: people with 16 joints each, in square crops.
 
     Command: cml prepare mpii --annotations mpii_human_pose_v1_u12_1.mat --images images --out DIR
 
@@ -51,13 +51,13 @@ class Mpii(DatasetSource):
     """
 
     annotations: Path
-    """mpii_human_pose_v1_u12_1.mat, or a .json in the form of HRNet's train.json and valid.json."""
+    """mpii_human_pose_v1_u12_1.mat, or a .json file in the format of HRNet's train.json and valid.json."""
     images: Path
     """Folder of the images."""
     split: Path | None = None
-    """File that lists people with their roles; without it the split is by hash."""
+    """File that lists people with their roles; by default the split is by hash."""
     queries: int = 1919
-    """How many test lines of the split file are queries."""
+    """Number of test lines of the split file that are queries."""
     full_body: bool = False
     """Keep only people with all 16 joints, as the paper does."""
     min_joints: int = 8
@@ -67,9 +67,9 @@ class Mpii(DatasetSource):
     room: float = 1.25
     """Side of a crop's centre box in person heights."""
     test_fraction: float = 0.445
-    """Without a split file: share of the people that are not for training."""
+    """Fraction of people held out for testing, if there is no split file."""
     query_fraction: float = 0.1935
-    """Without a split file: share of the test people that are queries; the others are the gallery."""
+    """Fraction of test people that are queries, if there is no split file; the others form the gallery."""
 
     task = "pose"
     frame = FRAME

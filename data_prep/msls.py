@@ -23,7 +23,7 @@ _BOUNDS = {"lat": (-90, 90), "lon": (-180, 180), "ca": (-360, 360)}  # degrees
 
 @dataclass(frozen=True)
 class Msls(ListedSource):
-    """Street photographs of MSLS with latitude, longitude and heading, compared by how much of the view they share.
+    """Mapillary Street-level Sequences: street photographs with position and heading, compared by overlap of view.
 
     Command: cml prepare msls --source MSLS --out DIR
 
@@ -37,7 +37,7 @@ class Msls(ListedSource):
     """
 
     cities: tuple[str, ...] = ()
-    """Folder names of the cities to take; all when not given."""
+    """Folder names of the cities to use; by default all."""
 
     published = "Mapillary Street-level Sequences, Warburg and others, CVPR 2020"
     licence = "CC BY-NC-SA 4.0"

@@ -17,7 +17,7 @@ _LISTS: Mapping[str, str] = {"Ebay_train.txt": "train", "Ebay_test.txt": "query"
 
 @dataclass(frozen=True)
 class Sop(ListedSource):
-    """Products of Stanford Online Products, split as published: 11,318 products train, 11,316 test.
+    """Stanford Online Products: products in the published split (11,318 for training, 11,316 for testing).
 
     Command: cml prepare sop --source Stanford_Online_Products --out DIR
 

@@ -20,7 +20,7 @@ from cml.storage.safe_paths import file_inside
 
 @dataclass(frozen=True)
 class ZindLayouts(DatasetSource):
-    """Views of the rooms of a home with masks of front, left and right wall, floor and ceiling.
+    """Zillow Indoor Dataset: views of rooms with masks of front, left and right wall, floor and ceiling.
 
     Command: cml prepare zind_layouts --source DIR --out DIR
 
@@ -37,9 +37,10 @@ class ZindLayouts(DatasetSource):
     source: Path
     """The folder with labels.json, groups.json, images/ and masks/."""
     test_rooms: tuple[str, ...] = ()
-    """Rooms that are not for training; those that groups.json suggests when none are given."""
+    """Rooms held out for testing; by default those that groups.json suggests."""
     gallery_rooms: tuple[str, ...] = ()
-    """Rooms for testing that are the gallery; the other ones are queries. Without them see above."""
+    """Test rooms that form the gallery; the other test rooms are queries. By default, each test view is a query against
+    all the others."""
 
     name = "zind_layouts"
     task = "layout"

@@ -21,14 +21,14 @@ Results = Annotated[Path, Positional, arg(metavar="DIR", help="Folder of the res
 
 @dataclass(frozen=True)
 class Bench:
-    """Run every method on every set under the rules of the suite: equal trials, chosen on validation, one test.
+    """Run every method on every set, with equally many trials, settings chosen on validation items, and one test.
 
-    Rerun the command to resume. Several processes share the work. See --help for the other subcommands: cml bench check
-    | table | page | submit | embedding.
+    Rerun the command to resume. Several processes share the work. The subcommands are cml bench check, table, page,
+    submit and embedding; each has its own --help.
     """
 
     tier: Literal["offline", "download"] = "offline"
-    """offline: sets that need no download; download: sets whose raw files you provide, as a message explains."""
+    """offline: sets that need no download; download: sets whose raw files you have to provide."""
     track: Literal["A", "B"] = "A"
     """A: a linear head on frozen features; B: a whole network."""
     quick: bool = False
@@ -39,14 +39,14 @@ class Bench:
     sets: tuple[str, ...] = ()
     """Names of sets; by default all sets of the tier."""
     methods: tuple[str, ...] = ()
-    """Names of methods, or losses in the syntax of --loss, your own with --plugin; by default all methods of the suite.
-    oracle, random, frozen and label-mds are always included."""
+    """Names of methods, or losses in the syntax of --loss; by default all methods of the suite. Load your own losses
+    with --plugin. oracle, random, frozen and label-mds are always included."""
     backbone: str = ""
     """Backbone, as for cml train; by default that of the suite."""
     out: Path = RESULTS
     """Folder of the results."""
     scheduler: str = ""
-    """Address of a Dask scheduler whose workers train, tcp://host:port."""
+    """Address (tcp://host:port) of a Dask scheduler whose workers run the training."""
     markdown: AsMarkdown = False
 
     def __call__(self) -> None:
@@ -146,10 +146,10 @@ class Page:
 
     results: Results = RESULTS
     out: Path = Path("leaderboard.html")
-    """The page."""
+    """File to write."""
     reports: int = 0
-    """Also write a retrieval report for each set, with this many test queries and the images that each method
-    retrieves."""
+    """Also write a retrieval report for each set, with the images that each method retrieves for this many test
+    queries."""
 
     def __call__(self) -> None:
         """Write the page."""

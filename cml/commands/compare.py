@@ -39,17 +39,18 @@ class Compare:
     seeds: int = 3
     """Number of runs per row, with seeds 0, 1, ...; intervals over seeds need at least 2."""
     dimensions: tuple[int, ...] = ()
-    """Further embedding dimensions to train every row with, such as 16 32 64, for the figure over the dimension."""
+    """Additional embedding dimensions to train every row with, such as 16 32 64, for a plot over the dimension."""
     cut: bool = False
     """Also truncate the embedding of --dimension to these sizes, for example with --losses
     "matryoshka(loss=cosent)"."""
     recall_within: float = 0.0
     """Also measure Recall@K, as cml evaluate does."""
     search_space: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
-    """An option that varies, in quotes: "dimension=16,32,64", "loss.alpha=16,32" for one in the brackets of a loss,
-    sampler or backbone, or, with --trials, a range, "learning_rate=1e-5..1e-2:log". Repeatable: all combinations."""
+    """Option to vary, in quotes, such as "dimension=16,32,64". "loss.alpha=16,32" varies a setting in the brackets of a
+    loss, sampler or backbone. With --trials, "learning_rate=1e-5..1e-2:log" is a range. If the option is repeated, all
+    combinations are trained."""
     trials: int = 0
-    """Number of settings drawn from the search space for each loss; 0 trains all combinations."""
+    """Number of settings sampled from the search space for each loss; 0 trains all combinations."""
     study: bool = False
     """Evaluate all combinations on the test set instead of the one that is best on held-out items."""
     tracker: str = ""

@@ -17,25 +17,25 @@ FIRST = "pose"  # the task of a bare ``cml demo``
 
 @dataclass(frozen=True)
 class Demo:
-    """Train the log-ratio loss and binary-threshold triplets on drawn pictures, and compare what they retrieve."""
+    """Train with the log-ratio loss and with thresholded binary triplets on drawn images, and compare the retrieval."""
 
     out: Path = Path("runs/demo")
     """Folder for the drawn datasets, the runs and the retrieval report."""
     steps: int = 350
     """Number of training steps per loss."""
     count: int | None = None
-    """Number of pictures to draw; by default that of the data source."""
+    """Number of images to draw; by default that of the data source."""
     train: int | None = None
-    """Number of training pictures among them; by default two thirds."""
+    """Number of training images among them; by default two thirds."""
     seeds: int = 1
-    """Number of runs per loss, with seeds 0, 1, ... With 2 or more, the table has intervals over seeds."""
+    """Number of runs per loss, with seeds 0, 1, ... With 2 or more, the table shows intervals over seeds."""
     precision: Precision = "float32"
     """bfloat16 uses autocast: about twice as fast on CPUs with hardware support, slower on others."""
     backbone: str = ""
-    """The network, trained from scratch; by default small-cnn(layers=4), for captions with grid=1."""
+    """Backbone, trained from scratch; by default small-cnn(layers=4), or small-cnn(layers=4, grid=1) for captions."""
     variants: tuple[str, ...] = ()
-    """Names of the task's variants to train, each in quotes; "log-ratio" and "binary triplet, threshold" when none are
-    given. The retrieval report shows the first, beside the first binary one."""
+    """Names of the task's variants to train, each in quotes; by default "log-ratio" and "binary triplet, threshold".
+    The retrieval report shows the first variant next to the first binary one."""
     markdown: AsMarkdown = False
     json: AsJson = False
 
@@ -47,7 +47,7 @@ def run(arguments: Sequence[str]) -> None:
 
     known = [name for name in tasks.names() if tasks.get(name).sample]
     name, rest = pick(arguments, "task", known, lambda name: tasks.get(name).summary, "cml demo", default=FIRST)
-    description = f"{Demo.__doc__} cml demo TASK, with TASK one of {', '.join(known)}; without one, {FIRST}. "
+    description = f"{Demo.__doc__} TASK is one of {', '.join(known)}; by default, it is {FIRST}. "
     description += f"Variants: {quoted_list(tasks.get(name).variants)}."
     options = parse(Demo, rest, prog=f"cml demo {name}", description=description)
     began = perf_counter()

@@ -19,23 +19,23 @@ class Explore:
     runs: Annotated[tuple[Path, ...], Positional, arg(metavar="RUN")]
     """Run folders on one dataset, one tab each, or the folder of a comparison, one tab per row."""
     beside: tuple[Literal["frozen", "oracle"], ...] = ("frozen", "oracle")
-    """Further tabs: features of a frozen ImageNet network, and the labels themselves."""
+    """Additional tabs: frozen features of an ImageNet network, and the labels themselves."""
     splits: tuple[Split, ...] = ()
     """Splits to show; by default all."""
     maps: tuple[Literal["pca", "tsne", "umap"], ...] = ()
     """Maps of each embedding; by default pca and, if it is installed, tsne."""
     count: int = 10_000
-    """Maximum number of items (random subset). With more than 10,000, the pictures are written to a folder beside the
+    """Maximum number of items (random subset). With more than 10,000, the images are written to a folder next to the
     page."""
     out: Path | None = None
     """File to write; by default explorer.html in the first folder."""
     grid: str = ""
-    """COLUMNSxROWS, as in 60x40: write a picture of this many items on a grid instead of the page. Items with similar
-    embeddings are near each other; labels that are numbers colour the frames."""
+    """Write an image of items on a grid of COLUMNSxROWS, such as 60x40, instead of the page. Items with similar
+    embeddings are placed close together, and numeric labels are shown by the colour of the frames."""
     png: Path | None = None
-    """File for that picture; by default square.png in the first folder."""
+    """File for the image of --grid; by default square.png in the first folder."""
     cell: int = 48
-    """Size of an item in that picture, in pixels."""
+    """Size of an item in the image of --grid, in pixels."""
     data: Data = None
     device: Device = "auto"
     allow_download: AllowDownload = False

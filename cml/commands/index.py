@@ -28,12 +28,12 @@ class IndexOptions:
     method: Literal["auto", "exact", "flat", "hnsw", "ivf"] = "auto"
     """'exact' compares with every item; 'flat', 'hnsw' and 'ivf' use faiss; 'auto' chooses by the number of images."""
     prefix: str = ""
-    """Prefix of every item id, for folders that contain equal file names."""
+    """Prefix of every item id, to distinguish files of the same name in different folders."""
     splits: Splits = ("train", "query", "gallery")
     batch_size: BatchSize = None
     threads: Threads = DEFAULT_THREADS
     skip_bad: bool = False
-    """Leave out images that cannot be read."""
+    """Skip images that cannot be read."""
     device: Device = "auto"
     json: AsJson = False
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _SMALL = 1000  # training images; with fewer, a whole network overfits, and training its head takes seconds
 _LABELS = 20_000  # of so many labels, all are checked: it takes a moment
-SKIP_BAD = "Skip and count items whose image or label is invalid. By default, the first one is an error."
+SKIP_BAD = "Skip and count items whose image or label is invalid. By default, the first such item is an error."
 
 
 def run(arguments: Sequence[str]) -> None:

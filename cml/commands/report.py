@@ -12,17 +12,17 @@ from cml.runs.run import open_run
 
 @dataclass(frozen=True)
 class Report:
-    """Write the retrieval report: what a trained embedding retrieves, beside the oracle and a baseline."""
+    """Write a report of the images that a trained embedding retrieves, next to the oracle and a baseline."""
 
     run: Run
     against: Path | None = None
     """Run folder of a baseline on the same dataset; by default frozen ImageNet features."""
     queries: int = 48
-    """Number of queries, evenly spaced from the worst to the best."""
+    """Number of queries to show, evenly spaced from the worst to the best."""
     k: int = 5
     """Number of retrieved images per method."""
     thumbnail: int = 96
-    """Size of a picture on the page, in pixels."""
+    """Size of an image on the page, in pixels."""
     data: Data = None
     device: Device = "auto"
     allow_download: AllowDownload = False

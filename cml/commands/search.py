@@ -27,7 +27,7 @@ class Search:
     exact: bool = False
     """Compare with every item, even if the index is approximate."""
     html: Path | None = None
-    """Also write a page that shows the results as pictures."""
+    """Also write a page that shows the retrieved images."""
     run: Path | None = None
     """Path of the run, if it moved since the index was built."""
     device: Device = "auto"

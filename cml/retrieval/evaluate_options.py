@@ -16,7 +16,7 @@ HIT_NEIGHBORS = 50
 
 @dataclass(frozen=True)
 class EvaluateOptions:
-    """What an evaluation measures, and how.
+    """Metrics of the evaluation and how they are computed.
 
     These are the options of ``cml.retrieval.evaluate``, ``cml.retrieval.evaluate_embeddings``, ``cml.Model.evaluate``,
     ``cml.Run.evaluate`` and ``cml evaluate``.
@@ -38,13 +38,14 @@ class EvaluateOptions:
     """Count a query without a relevant gallery item, such as the only item of its class, as a miss of Recall@K, as
     published code does. By default such queries are left out."""
     recall_within: float = 0.0
-    """Also measure Recall@K: the fraction of queries with an item within this label distance, in the unit of the
-    table, among the first K. 0 uses the value that the dataset states, if any."""
+    """Also measure Recall@K: the fraction of queries with an item within this label distance, in the unit of the table,
+    among the first K. 0 uses the value that is stored with the dataset, if any."""
     recall_ks: tuple[int, ...] = ()
-    """K of Recall@K. By default those that the dataset states, or the usual ones: 1 2 4 8 for classes,
-    1 5 10 20 otherwise."""
+    """K of Recall@K. By default those that are stored with the dataset, or the usual ones: 1 2 4 8 for classes, 1 5 10
+    20 otherwise."""
     distance_ks: tuple[int, ...] = DISTANCE_KS
-    """K of the mean label distance. By default up to a quarter of the gallery: beyond it all rankings score alike."""
+    """K of the mean label distance. Values above a quarter of the gallery are left out, because all rankings score
+    similarly there."""
     ndcg_ks: tuple[int, ...] = NDCG_KS
     """K of nDCG."""
     hit_ks: tuple[int, ...] = HIT_KS
@@ -52,11 +53,11 @@ class EvaluateOptions:
     hit_neighbors: int = HIT_NEIGHBORS
     """Number of true nearest items that Hit@K looks for."""
     whole_ranking: bool = True
-    """Also measure what depends on the whole ranking: Kendall's tau-b, Spearman's rho and H-AP."""
+    """Also compute the metrics of the whole ranking: Kendall's tau-b, Spearman's rho and H-AP."""
     bootstrap: int = 1000
     """Number of bootstrap resamples of the 95 % intervals over queries; 0 computes no intervals."""
     threads: int = 2
-    """Number of blocks of queries that are computed at a time."""
+    """Number of blocks of queries that are processed in parallel."""
     block_bytes: int = 4 << 20
     """Size of a block of label distances in bytes. A block has at least 16 queries."""
 

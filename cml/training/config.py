@@ -39,7 +39,7 @@ _BOUNDS = {  # an untrusted config may hold any number
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Options of training. A task's recipe is an instance of this class.
+    """Training options. A task's recipe is an instance of this class.
 
     Example:
         >>> TrainConfig(loss="cosent(scale=2.0)", steps=300).learning_rate
@@ -47,7 +47,8 @@ class TrainConfig:
     """
 
     label_distance: str = "euclidean"
-    """Label distance: a name, or name(setting=value, ...). 'dataset' uses the label distance that the dataset names."""
+    """Label distance: a name, or name(setting=value, ...). 'dataset' uses the label distance that is stored with the
+    dataset."""
     loss: str = "log-ratio"
     """Loss: a name, or name(setting=value, ...). cml losses lists the names, and cml losses NAME explains the
     settings."""

@@ -34,15 +34,15 @@ class SyntheticSource(DatasetSource):
     """The settings of what is drawn, and how it is written. A drawing is never bad."""
 
     count: int = 3000
-    """How many pictures: those for training, then the queries, which are a quarter of the others, then the gallery."""
+    """Number of images: those for training, then the queries (a quarter of the rest), then the gallery."""
     train: int | None = None
-    """Pictures for training; two thirds of all when not given."""
+    """Number of training images; by default two thirds of all."""
     size: int = 64
     """Side of the square images in pixels."""
     seed: int = 0
-    """Another seed draws other pictures."""
+    """Random seed."""
     workers: int = 1
-    """Processes to draw in; the pictures do not depend on it."""
+    """Number of processes that draw; the images do not depend on it."""
 
     licence = "drawings: as cml; photographs behind them: scikit-learn's sample images, CC BY"
 

@@ -61,7 +61,7 @@ class CompareCaptioning:
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Captioners on ImageNet features against captioners on the features of caption-trained runs."""
+    """Compare captioners on ImageNet features with captioners on features of caption-trained runs."""
     import tyro
 
     defaults = CompareCaptioning(

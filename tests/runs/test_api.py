@@ -293,4 +293,4 @@ def test_help_tells_every_option_of_training() -> None:
     for option in fields(cml.TrainConfig):
         assert f"\n |      {option.name}: " in told, option.name
     assert "Optimiser: sgd with momentum 0.9, as in the paper, or adamw." in told
-    assert told.count("Options of training.") == 1
+    assert told.count("Training options.") == 1

@@ -7,7 +7,7 @@ from cml.data_prep.synthetic.synthetic_source import Drawing, SyntheticSource
 
 @dataclass(frozen=True)
 class Heads(SyntheticSource):
-    """Drawn heads, turned any way round over photographs, with their exact rotations.
+    """Drawn heads in random orientations on photographic backgrounds, with exact rotations.
 
     Command: cml prepare heads --out DIR
 

@@ -7,7 +7,7 @@ from cml.data_prep.synthetic.synthetic_source import Drawing, SyntheticSource
 
 @dataclass(frozen=True)
 class People(SyntheticSource):
-    """Drawn people in random poses over photographs, with the 16 MPII joints.
+    """Drawn people in random poses on photographic backgrounds, with the 16 MPII joints.
 
     Command: cml prepare people --out DIR
 

@@ -11,7 +11,7 @@ from cml.data_prep.synthetic.synthetic_source import Drawing, SyntheticSource
 
 @dataclass(frozen=True)
 class Rooms(SyntheticSource):
-    """Drawn furnished rooms with exact masks of front, left and right wall, floor and ceiling.
+    """Drawn, furnished rooms with exact masks of front, left and right wall, floor and ceiling.
 
     Command: cml prepare rooms --out DIR
 

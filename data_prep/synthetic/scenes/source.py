@@ -7,7 +7,7 @@ from cml.data_prep.synthetic.synthetic_source import Drawing, SyntheticSource
 
 @dataclass(frozen=True)
 class Scenes(SyntheticSource):
-    """Drawn scenes of two to five things over photographs, with five captions each.
+    """Drawn scenes of two to five objects on photographic backgrounds, with five captions each.
 
     Command: cml prepare scenes --out DIR
 

@@ -9,7 +9,7 @@ from cml.data_prep.synthetic.synthetic_source import Drawing, SyntheticSource
 
 @dataclass(frozen=True)
 class Things(SyntheticSource):
-    """Drawn things over photographs, one in each picture, as classes such as "red ball".
+    """Drawn objects on photographic backgrounds, one per image, with classes such as "red ball".
 
     Command: cml prepare things --out DIR
 
