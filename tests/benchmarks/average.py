@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from figures_file import add_json_option, write_figures  # beside this file
 
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.training.averaged_weights import AveragedWeights
@@ -25,7 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--backbones", nargs="+", default=["small-cnn", "efficientnet-lite0"])
     parser.add_argument("--images", type=int, default=60, help="in a batch")
     parser.add_argument("--size", type=int, default=64, help="pixels of a side")
+    add_json_option(parser)
     options = parser.parse_args(arguments)
+    figures = {}
     for backbone in options.backbones:
         size = options.size, options.size
         model = EmbeddingModel(ModelConfig(backbone, "none", 128, True, size))
@@ -47,6 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"{backbone}, {options.images} images of {options.size} px: step {1e3 * step:.1f} ms, average "
             f"{1e3 * update:.2f} ms ({100 * update / step:.2f} % of it), {megabytes:.1f} MB"
         )
+        seconds = {"step_seconds": step, "update_seconds": update, "share": update / step}
+        figures[backbone] = {**seconds, "copy_bytes": 1e6 * megabytes}
+    write_figures(options.json, {"images": options.images, "side": options.size, "backbones": figures})
 
 
 if __name__ == "__main__":

@@ -22,10 +22,12 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numba
 import numpy as np
 import ot
+from figures_file import add_json_option, write_figures  # beside this file
 from gensim.models import KeyedVectors
 from numpy.typing import NDArray
 
@@ -91,8 +93,8 @@ def by_pot(a: list[list[str]], b: list[list[str]], vector: dict[str, NDArray[np.
     return float(moved.min(axis=0).sum() + moved.min(axis=1).sum())
 
 
-def compare(captions: list[list[str]], stop: str, rounds: int, thread_rounds: int) -> float:
-    """Measure with and without stop words, print, and return the ratio."""
+def compare(captions: list[list[str]], stop: str, rounds: int, thread_rounds: int) -> dict[str, Any]:
+    """Measure with or without stop words, print, and return the figures."""
     words = documents(captions, stop)
     rng = np.random.default_rng(1)
     with tempfile.TemporaryDirectory() as folder:
@@ -130,12 +132,18 @@ def compare(captions: list[list[str]], stop: str, rounds: int, thread_rounds: in
                 for threads in (1, 2)
             )
             gains.append(one / two)
-    ratio = min(slow) / min(fast)
     print(f"stop words {stop}: {1 / min(fast):,.0f} pairs/s, gensim {1 / min(slow):.0f}")
     print(f"  largest difference from POT {error:.1e} (bar 1e-9)")
     print(f"  one anchor against 150 images: {1e3 * min(batches):.1f} ms (bar 20)")
     print(f"  two threads over one: {spread(gains)} (bar 1.9 on an idle machine)")
-    return ratio
+    return {
+        "ratio": min(slow) / min(fast),
+        "pairs_per_second": 1 / min(fast),
+        "gensim_pairs_per_second": 1 / min(slow),
+        "pot_difference": error,
+        "anchor_seconds": min(batches),
+        "thread_gains": gains,
+    }
 
 
 def spread(values: list[float]) -> str:
@@ -172,14 +180,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--thread-rounds", type=int, default=7, help="one thread and two take turns; the median counts")
     parser.add_argument("--loops", type=int, default=16, help="that show what two threads gain on this machine")
+    add_json_option(parser)
     options = parser.parse_args(arguments)
     captions = coco_captions()[: options.images]
-    gain = spread(machine_gain(options.thread_rounds, options.loops))
-    print(f"two threads over one in a loop without memory: {gain}, what this machine gives now")
+    gains = machine_gain(options.thread_rounds, options.loops)
+    print(f"two threads over one in a loop without memory: {spread(gains)}, what this machine gives now")
     with one_blas_thread():
-        ratios = [compare(captions, stop, options.rounds, options.thread_rounds) for stop in ("none", "english")]
-    print(f"ratio, all words: {ratios[0]:.0f} (bar 150)")
-    print(f"ratio, without stop words: {ratios[1]:.0f} (bar 400)")
+        figures = {stop: compare(captions, stop, options.rounds, options.thread_rounds) for stop in ("none", "english")}
+    print(f"ratio, all words: {figures['none']['ratio']:.0f} (bar 150)")
+    print(f"ratio, without stop words: {figures['english']['ratio']:.0f} (bar 400)")
+    write_figures(options.json, {"images": len(captions), "machine_thread_gains": gains, "stop_words": figures})
 
 
 if __name__ == "__main__":

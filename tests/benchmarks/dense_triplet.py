@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 
 import torch
+from figures_file import add_json_option, write_figures  # beside this file
 from torch import Tensor
 from torch.nn.functional import normalize
 
@@ -26,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.add_argument("--threads", type=int, default=torch.get_num_threads())
     options.add_argument("--items", type=int, nargs=2, default=(150, 1024), help="of the two batches")
     options.add_argument("--repeat", type=int, default=15)
+    add_json_option(options)
     chosen = options.parse_args(arguments)
     torch.set_num_threads(chosen.threads)
     print(f"{chosen.threads} thread(s)")
@@ -50,15 +52,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     report(f"B={many}, ms", large)
     gain = ratios(small["enumerated, (A, B, B)"], small["dense triplet"])
-    print(f"B={few}, enumerated over ours: {gain}")
+    print(f"B={few}, enumerated over ours: {ratio_text(gain)}")
+    over_log_ratio = {}
     for weights in ("rank", "uniform"):
         cost = ratios(large["dense triplet"], large[f"log-ratio, {weights}"])
-        print(f"B={many}, time over that of the log-ratio loss, {weights}: {cost}; bar 6")
+        print(f"B={many}, time over that of the log-ratio loss, {weights}: {ratio_text(cost)}; bar 6")
+        over_log_ratio[weights] = cost
+    write_figures(chosen.json, {"items": chosen.items, "enumerated": gain, "over_log_ratio": over_log_ratio})
 
 
-def ratios(a: tuple[float, ...], b: tuple[float, ...]) -> str:
-    median, fastest, processor = (x / y for x, y in zip(a, b, strict=True))
-    return f"{median:.2f} (fastest {fastest:.2f}, processor {processor:.2f})"
+def ratios(a: tuple[float, ...], b: tuple[float, ...]) -> dict[str, float]:
+    return {name: x / y for name, x, y in zip(("median", "fastest", "processor"), a, b, strict=True)}
+
+
+def ratio_text(values: dict[str, float]) -> str:
+    return f"{values['median']:.2f} (fastest {values['fastest']:.2f}, processor {values['processor']:.2f})"
 
 
 def batch(items: int) -> tuple[Tensor, Tensor]:

@@ -21,6 +21,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from figures_file import add_json_option, write_figures  # beside this file
+
 from cml.distances.jobs.job_options import JobOptions
 from cml.distances.jobs.run import write_matrix, write_neighbors
 from cml.distances.poses.keypoints import Keypoints
@@ -60,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--job", nargs=3, help=argparse.SUPPRESS)
+    add_json_option(parser)
     options = parser.parse_args(arguments)
     if options.job:
         kind, count, folder = options.job
@@ -67,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     base = options.scratch or Path(tempfile.mkdtemp())
     base.mkdir(parents=True, exist_ok=True)
-    worst = 0.0
+    worst, figures = 0.0, dict[str, list[dict[str, float]]]()
     for kind in options.kinds:
         peaks = []
         for count in options.sizes:
@@ -76,6 +79,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             done = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=3600).stdout)
             shutil.rmtree(folder)
             peaks.append(done["peak"] - done["start"])
+            memory = {"peak_bytes": 1e6 * done["peak"], "start_bytes": 1e6 * done["start"]}
+            sizes = {"poses": count, "file_bytes": done["size"], "pairs_per_second": done["rate"]}
+            figures.setdefault(kind, []).append({**sizes, **memory})
             print(
                 f"{kind:9} of {count:,} poses: {done['size'] / 1e6:,.0f} MB on disk, peak memory {done['peak']:.0f} MB "
                 f"(start {done['start']:.0f} MB), {done['rate'] / 1e6:.1f} M pairs/s"
@@ -86,6 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"memory of a job, {many:,} poses / {few:,} poses: ratio {worst:.1f} at most "
         f"({(many / few) ** 2:.0f} for all pairs)"
     )
+    write_figures(options.json, {"kinds": figures, "memory_ratio": worst})
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from figures_file import add_json_option, write_figures  # beside this file
 from numpy.typing import NDArray
 from scipy import stats
 from threadpoolctl import threadpool_limits
@@ -70,6 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--gallery", type=int, default=8000)
     parser.add_argument("--dimension", type=int, default=128)
     parser.add_argument("--repeats", type=int, default=3)
+    add_json_option(parser)
     options = parser.parse_args(arguments)
 
     rng = np.random.default_rng(0)
@@ -91,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
         return {name: metric.mean for name, metric in found.rows["embedding"].items()}
 
-    ratios = []
+    ratios, differences = [], []
     for correlation in (False, True):
         fast(correlation)  # compile
         jobs: dict[str, Callable[[], Figures]] = {
@@ -121,11 +123,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
             apart = max(abs(figures["evaluate"][key] - figures[name][key]) for key in both)
             ratio = best[name] / best["evaluate"]
             ratios.append(ratio)
+            differences.append(apart)
             print(
                 f"  {name}: {best[name]:.2f} s, processor time {processor[name]:.2f} s; {ratio:.1f}x; "
                 f"figures apart by at most {apart:.1e}"
             )
     print(f"smallest ratio {min(ratios):.1f}x, largest {max(ratios):.1f}x")
+    sizes = {"queries": options.queries, "gallery": options.gallery}
+    write_figures(options.json, {**sizes, "ratios": ratios, "difference": max(differences)})
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from typing import get_args
 
 import numpy as np
 import torch
+from figures_file import add_json_option, write_figures  # beside this file
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -60,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--backbone", default="efficientnet-lite0")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2, help="of torch; several spin where others are busy")
+    add_json_option(parser)
     options = parser.parse_args(arguments)
 
     keep_freed_memory()  # as every command does
@@ -113,9 +115,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 before = after
                 bares.append(after[0])
     print(f"{options.images / np.median(bares):.1f} images/s in the bare loop")
-    for name, found in ratios.items():
+    figures = dict[str, dict[int, dict[str, float]]]()
+    for kind, (name, found) in zip(kinds, ratios.items(), strict=True):
         throughput, busy = np.median(found, axis=0)
+        figures.setdefault(kind.layout, {})[kind.att_size] = {"throughput": throughput, "processor": busy}
         print(f"{name}: throughput {throughput:.3f} of the bare loop's (bar {BAR}), processor time {busy:.3f}")
+    sizes = {"images": options.images, "scale": options.scale, "bare_seconds": bares}
+    write_figures(options.json, {**sizes, "layouts": figures})
 
 
 if __name__ == "__main__":

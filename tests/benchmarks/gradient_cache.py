@@ -17,6 +17,9 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+from figures_file import add_json_option, write_figures  # beside this file
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -26,12 +29,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.add_argument("--micro-batch", type=int, default=128)
     options.add_argument("--gradients", default="small-cnn", help="backbone of the comparison of gradients, or none")
     options.add_argument("--child", type=int, default=0, help=argparse.SUPPRESS)
+    add_json_option(options)
     chosen = options.parse_args(arguments)
     if chosen.child:
         step(chosen.backbone, chosen.child, chosen.micro_batch)
         return
 
-    peaks = {}
+    peaks, figures = {}, dict[str, Any]()
     for items in (chosen.micro_batch, chosen.items):
         command = [sys.executable, __file__, "--backbone", chosen.backbone, "--micro-batch", str(chosen.micro_batch)]
         told = subprocess.run(
@@ -39,14 +43,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ).stdout
         before, peak, seconds = map(float, told.split())
         peaks[items] = (peak - before, peak)
+        figures.setdefault("sides", []).append(
+            {"images": items, "step_bytes": 2**20 * (peak - before), "peak_bytes": 2**20 * peak, "seconds": seconds}
+        )
         print(
             f"{chosen.backbone}, {items:5} images: step {peak - before:.0f} MiB, whole {peak:.0f} MiB, {seconds:.1f} s"
         )
     if chosen.gradients != "none":
         difference = compare(chosen.gradients, chosen.items, chosen.micro_batch)
         print(f"{chosen.gradients}, {chosen.items} images: relative difference of gradients {difference:.1e}; bar 1e-5")
+        figures["gradient_difference"] = difference
     ratio, whole = (a / b for a, b in zip(peaks[chosen.items], peaks[chosen.micro_batch], strict=True))
     print(f"peak of {chosen.items} over peak of {chosen.micro_batch}: {ratio:.2f} (whole process {whole:.2f}); bar 1.3")
+    write_figures(chosen.json, {**figures, "ratio": ratio, "whole_ratio": whole})
 
 
 def memory(name: str) -> float:

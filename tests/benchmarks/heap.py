@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from figures_file import add_json_option, write_figures  # beside this file
 
 WORK = {"small-cnn": (128, 64), "resnet18": (32, 128), "efficientnet-lite0": (1, 640)}  # images, pixels of a side
 PASSES = ("efficientnet-lite0",)  # not trained
@@ -58,6 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--passes", type=int, default=8, help="in a process")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--work", nargs=2, help=argparse.SUPPRESS)
+    add_json_option(parser)
     options = parser.parse_args(arguments)
     if options.work is not None:
         backbone, keep = options.work
@@ -72,6 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
         return found
 
+    figures = {}
     for backbone in options.backbones:
         count, side = WORK[backbone]
         sides: dict[str, list[dict[str, float]]] = {"keep": [], "default": []}
@@ -85,6 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"{seconds['default'] * 1000:.0f} ms, {most['keep']:.0f} MB instead of {most['default']:.0f} MB; "
             f"{seconds['default'] / seconds['keep']:.2f} times as fast"
         )
+        gain, memory = seconds["default"] / seconds["keep"], most["keep"] / most["default"]
+        figures[backbone] = {"seconds": seconds, "megabytes": most, "ratio": gain, "memory_ratio": memory}
+    write_figures(options.json, {"backbones": figures})
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
+from figures_file import add_json_option, write_figures  # beside this file
 from threadpoolctl import threadpool_limits
 
 from cml.distances.poses.keypoints import Keypoints, Normalization
@@ -26,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rows", type=int, default=1000)
     parser.add_argument("--columns", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=7)
+    add_json_option(parser)
     options = parser.parse_args(arguments)
     rows, columns = options.rows, options.columns
     rng = np.random.default_rng(0)
@@ -33,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     poses[:, :, :2] = rng.uniform(0, 224, (columns, JOINTS, 2))
     poses[:, :, 2] = rng.random((columns, JOINTS)) < 0.9
     flat = poses.reshape(columns, -1)
+    figures = {}
     with threadpool_limits(1, user_api="blas"):
         for normalization in ("crop", "centered"):
             kind: Normalization = normalization
@@ -49,7 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(
                 f"{kind:9} block {min(block) * 1e3:.0f} ms, plain product {min(plain) * 1e3:.0f} ms (bar {BAR:.0f} x)"
             )
-            print(f"{kind:9} ratio {min(block) / min(plain):.1f}")
+            ratio = min(block) / min(plain)
+            print(f"{kind:9} ratio {ratio:.1f}")
+            figures[kind] = {"seconds": min(block), "product_seconds": min(plain), "ratio": ratio}
+    write_figures(options.json, {"rows": rows, "columns": columns, "normalizations": figures})
 
 
 if __name__ == "__main__":

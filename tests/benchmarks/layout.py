@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
+from figures_file import add_json_option, write_figures  # beside this file
 from numpy.typing import NDArray
 
 from cml.distances.layout.distance import Layout
@@ -50,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--maps", type=int, nargs=2, default=(1000, 4000))
     parser.add_argument("--pairs", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=3)
+    add_json_option(parser)
     options = parser.parse_args(arguments)
     less, more = options.maps
     distance = Layout(resolution=SIDE)
@@ -71,11 +73,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     seconds = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(f"N={more:,}: {seconds:.1f} s (bar 10), peak memory {peak / 1e9:.2f} GB (bar 2)")
+    many = {"maps": more, "seconds": seconds, "peak_bytes": peak}
     start = time.perf_counter()
     matched = Layout(resolution=SIDE, matching="hungarian")
     matched.pairwise(few, few)
-    print(f"N={less:,} with matching=hungarian: {time.perf_counter() - start:.2f} s")
-    print(f"ratio: {min(slow) / min(fast):.0f} (bar 200)")
+    seconds = time.perf_counter() - start
+    print(f"N={less:,} with matching=hungarian: {seconds:.2f} s")
+    ratio = min(slow) / min(fast)
+    print(f"ratio: {ratio:.0f} (bar 200)")
+    few_figures = {"maps": less, "seconds": min(fast), "loop_seconds": min(slow), "hungarian_seconds": seconds}
+    write_figures(options.json, {"ratio": ratio, "difference": error, "few": few_figures, "many": many})
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from figures_file import add_json_option, write_figures  # beside this file
 from PIL import Image
 from sklearn.datasets import load_sample_images
 
@@ -66,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--workers", type=int, default=2, help="processes that make batches")
     parser.add_argument("--batches", type=int, default=8, help="batches of a round")
     parser.add_argument("--rounds", type=int, default=4)
+    add_json_option(parser)
     options = parser.parse_args(arguments)
     batches, rounds = options.batches, options.rounds
     torch.set_num_threads(1)
@@ -99,6 +101,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     speed = batches * BATCH / seconds
     print(f"{speed:.0f} images/s with {options.workers} workers")
     print(f"times the bar of {BAR} images/s: {speed / BAR:.2f}")
+    figures = {name.replace(" ", "_"): seconds / BATCH for name, seconds in parts.items()}
+    write_figures(options.json, {"images_per_second": speed, "workers": options.workers, "seconds_an_image": figures})
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Sequence
 
 import torch
+from figures_file import add_json_option, write_figures  # beside this file
 from torch import Tensor
 
 from cml.losses.log_ratio import Weights, log_ratio_loss
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.add_argument("--threads", type=int, default=torch.get_num_threads())
     options.add_argument("--items", type=int, nargs=2, default=(150, 4096), help="of the two batches")
     options.add_argument("--repeat", type=int, default=15)
+    add_json_option(options)
     chosen = options.parse_args(arguments)
     torch.set_num_threads(chosen.threads)
     print(f"{chosen.threads} thread(s)")
@@ -64,19 +66,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     report(f"B={many}, ms", pairwise)
     report(f"B={few}, ms", enumerated)
+    over_distances, over_ours = {}, dict[str, dict[str, dict[str, float]]]()
     for weights in ("rank", "uniform"):
         name = f"log-ratio, {weights}"
-        alone, ours = pairwise["squared distances alone"], pairwise[name]
-        print(f"B={many} {weights}, time over the distances alone: {ratios(ours, alone)}; bar 3")
+        cost = ratios(pairwise[name], pairwise["squared distances alone"])
+        over_distances[weights] = cost
+        print(f"B={many} {weights}, time over the distances alone: {ratio_text(cost)}; bar 3")
     for weights in ("rank", "uniform"):
         for way in ("without masks", "by index", "with masks", "anchor by anchor", "by selection"):
-            theirs, ours = enumerated[f"enumerated {way}"], enumerated[f"log-ratio, {weights}"]
-            print(f"B={few} {weights}, enumerated {way} over ours: {ratios(theirs, ours)}; bar 100")
+            gain = ratios(enumerated[f"enumerated {way}"], enumerated[f"log-ratio, {weights}"])
+            over_ours.setdefault(way, {})[weights] = gain
+            print(f"B={few} {weights}, enumerated {way} over ours: {ratio_text(gain)}; bar 100")
+    write_figures(chosen.json, {"items": chosen.items, "over_distances": over_distances, "enumerated": over_ours})
 
 
-def ratios(a: tuple[float, ...], b: tuple[float, ...]) -> str:
-    median, fastest, processor = (x / y for x, y in zip(a, b, strict=True))
-    return f"{median:.2f} (fastest {fastest:.2f}, processor {processor:.2f})"
+def ratios(a: tuple[float, ...], b: tuple[float, ...]) -> dict[str, float]:
+    return {name: x / y for name, x, y in zip(("median", "fastest", "processor"), a, b, strict=True)}
+
+
+def ratio_text(values: dict[str, float]) -> str:
+    return f"{values['median']:.2f} (fastest {values['fastest']:.2f}, processor {values['processor']:.2f})"
 
 
 def batch(items: int) -> tuple[Tensor, Tensor]:

@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from figures_file import add_json_option, write_figures  # beside this file
 
 from cml import tasks
 from cml.data_prep.synthetic.people.source import People
@@ -121,6 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--every", type=float, default=5, help="seconds between two samples")
     parser.add_argument("--people", type=int, default=900, help="drawings to train on")
     parser.add_argument("--plot", type=Path)
+    add_json_option(parser)
     options = parser.parse_args(arguments)
     keep_freed_memory()  # as every command does
     task = tasks.get("pose")
@@ -163,6 +165,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     worst = max((end for end, _ in drift.values()), key=abs)
     given_back = (after.handles, after.children) == (before.handles, before.children)
     print(f"growth of memory {worst:+.2f} %, bar +-{BAR} %; {'all' if given_back else 'not all'} given back")
+    figures = {name: {"growth": end / 100, "furthest": furthest / 100} for name, (end, furthest) in drift.items()}
+    write_figures(options.json, {"minutes": options.minutes, "memory": figures, "given_back": given_back})
     return 0 if abs(worst) <= BAR and given_back else 1
 
 

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 
 import torch
+from figures_file import add_json_option, write_figures  # beside this file
 from torch import Tensor
 
 from cml import losses
@@ -35,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.add_argument("--repeat", type=int, default=9)
     options.add_argument("--items", type=int, default=1024)
     options.add_argument("--only", nargs="+", default=[], help="names of losses; 2. is left out then")
+    add_json_option(options)
     chosen = options.parse_args(arguments)
     torch.set_num_threads(chosen.threads)
 
@@ -45,10 +47,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     everything = measure(found, embeddings_of_all, chosen.repeat)
     report(f"B={chosen.items}, ms", everything)
     print(f"\n{f'B={chosen.items}, time over that of':40}{'log-ratio':>12}{'its uniform':>14}   bar 6")
+    figures = {}
     for name, times in sorted(everything.items(), key=lambda entry: entry[1]):
         usual, uniform = (times[0] / everything[base][0] for base in ("log-ratio", "log-ratio(weights=uniform)"))
         print(f"{name:40}{usual:12.2f}{uniform:14.2f}")
+        figures[name] = {"over_log_ratio": usual, "over_uniform": uniform}
     if chosen.only:
+        write_figures(chosen.json, {"items": chosen.items, "losses": figures})
         return
 
     embeddings, label_distances = batch(256)
@@ -63,9 +68,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         chosen.repeat,
     )
     report("B=256, ms", loop)
-    print(f"\nB=256 values: ours {ours:.8f}, loop {theirs:.8f}, relative difference {abs(ours / theirs - 1):.1e}; 1e-6")
+    difference = abs(ours / theirs - 1)
+    print(f"\nB=256 values: ours {ours:.8f}, loop {theirs:.8f}, relative difference {difference:.1e}; 1e-6")
     median, fastest = (a / b for a, b in zip(loop["loop over the positives"], loop["rank-n-contrast"], strict=True))
     print(f"B=256 loop over the positives over rank-n-contrast: {median:.1f} (fastest {fastest:.1f}); bar 20")
+    rank_n_contrast = {"items": 256, "median": median, "fastest": fastest, "difference": difference}
+    write_figures(chosen.json, {"items": chosen.items, "losses": figures, "rank_n_contrast": rank_n_contrast})
 
 
 def batch(items: int) -> tuple[Tensor, Tensor]:

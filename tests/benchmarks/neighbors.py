@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from figures_file import add_json_option, write_figures  # beside this file
 from numpy.typing import NDArray
 
 from cml.distances.poses.keypoints import Keypoints
@@ -41,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--poses", type=Path, default=base / "mpii_poses")
     parser.add_argument("--count", type=int, help="the first so many; all by default")
+    add_json_option(parser)
     options = parser.parse_args(arguments)
     poses = mpii_poses(options.poses)[: options.count]
     distance = Keypoints()
@@ -53,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"{len(poses):,} poses, nearest neighbour at {nearest:.1f} {distance.unit} (median)")
     print(f"{seconds:.1f} s (bar {BAR_SECONDS:.0f}), peak memory {peak / 1e9:.2f} GB (bar {BAR_BYTES / 1e9:.0f})")
     print(f"ratio to the bar: time {seconds / BAR_SECONDS:.2f}, memory {peak / BAR_BYTES:.2f}")
+    write_figures(options.json, {"poses": len(poses), "seconds": seconds, "peak_bytes": peak})
 
 
 if __name__ == "__main__":

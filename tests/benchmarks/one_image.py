@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import torch
+from figures_file import add_json_option, write_figures  # beside this file
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -113,10 +114,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--large", type=int, default=8, help="JPEGs of 8 to 11 megapixels made of them")
     parser.add_argument("--networks", type=int, default=len(NETWORKS), help="how many networks, small ones first")
     parser.add_argument("--rounds", type=int, default=3, help="of timing")
+    add_json_option(parser)
     options = parser.parse_args(arguments)
     data = Path(os.environ.get("CML_DATA", ROOT.parent / "shared" / "data"))
     photos = sorted((data / "coco_mini" / "train2017").glob("*.jpg"))[: options.photos]
-    farthest = 0.0
+    farthest, figures = 0.0, dict[str, dict[str, dict[str, float]]]()
     with tempfile.TemporaryDirectory() as work:
         folders = {kind: Path(work, kind) for kind in ("COCO", "8 to 11 megapixels")}
         for folder in folders.values():
@@ -133,13 +135,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 made.mkdir()
                 distance, doors, other = apart(by_doors(model, folder, made))
                 farthest = max(farthest, distance)
-                name = f"{backbone} {size[0]}x{size[1]}, {kind}"
-                print(f"{name}: {distance:.1e} ({doors}); first neighbour differs for {other}")
+                name = f"{backbone} {size[0]}x{size[1]}"
+                print(f"{name}, {kind}: {distance:.1e} ({doors}); first neighbour differs for {other}")
                 paths = list(folder.iterdir())
                 both = [[seconds(read, paths, size) for read in (read_image, drafted)] for _ in range(options.rounds)]
                 whole, draft = np.min(both, axis=0)
                 print(f"  reading takes {whole / draft:.2f} times what it takes with drafts")
+                figures.setdefault(kind, {})[name] = {
+                    "distance": distance,
+                    "other_neighbors": other,
+                    "reading_ratio": whole / draft,
+                }
     print(f"largest distance: {farthest:.1e}")
+    write_figures(options.json, {"photos": len(photos), "distance": farthest, "images": figures})
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from figures_file import add_json_option, write_figures  # beside this file
 from PIL import Image
 from sklearn.datasets import load_sample_images
 
@@ -47,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--photos", type=int, default=400, help="photographs to crop in a round")
     parser.add_argument("--threads", type=int, default=2, help="threads to crop on")
+    add_json_option(parser)
     options = parser.parse_args(arguments)
     rng = np.random.default_rng(1)
     info = DatasetInfo("bench", "pose", "keypoints", "px", "", "drawn", "free", made_with={"source": "bench"})
@@ -66,6 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     crops = options.photos
     print(f"{crops / best:.0f} crops/s on {options.threads} threads; {1000 * busy / crops:.1f} ms of processor a crop")
     print(f"times the bar of {BAR} crops/s: {crops / best / BAR:.2f}")
+    figures = {"crops_per_second": crops / best, "processor_seconds": busy / crops, "threads": options.threads}
+    write_figures(options.json, {"crops": crops, "side": SIZE, **figures})
 
 
 if __name__ == "__main__":

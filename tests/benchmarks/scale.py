@@ -1,6 +1,7 @@
 """What each step costs as its sizes grow: items N, batch B, dimension d, neighbours k, queries Q, depth K.
 
     python tests/benchmarks/scale.py [--out scale.png] [--scratch DIR] [--rounds 3] [--smaller 1] [--only open ..]
+        [--largest 1000000] [--json FILE]
 
 Every step is measured at three sizes of one letter at a time, on drawn or random data; the table says the processor
 time at each (of all threads together, the least of some rounds: the machine may be shared) and the exponent e of a fit
@@ -24,7 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from large_dataset import write_large  # beside this file
+from figures_file import add_json_option, write_figures  # beside this file
+from large_dataset import write_large
 
 from cml import losses
 from cml.data.images import Images
@@ -53,7 +55,7 @@ print(json.dumps([seconds, int(status.split("VmHWM:")[1].split()[0]) / 1024]))
 
 
 class Line(NamedTuple):
-    """One step, measured at three sizes."""
+    """One step, measured at three sizes or more."""
 
     panel: str
     step: str
@@ -71,8 +73,10 @@ class Line(NamedTuple):
 class Bench:
     """Measures steps and prints a line of the table for each."""
 
-    def __init__(self, rounds: int, smaller: int = 1) -> None:
+    def __init__(self, rounds: int, smaller: int = 1, largest: int = 0) -> None:
         self.lines: list[Line] = []
+        self.opened: dict[str, dict[str, list[float]]] = {}  # label to sizes in bytes, of memory and metadata
+        self.largest = largest
         self._rounds, self._smaller = rounds, smaller
 
     def sizes(self, *sizes: int) -> tuple[int, ...]:
@@ -95,6 +99,14 @@ class Bench:
         self.lines.append(line)
         points = "  ".join(f"{size:>7,} {1000 * one:>9.1f}" for size, one in zip(sizes, seconds, strict=True))
         print(f"{panel:10} {step:34} {letter:2} {cost:18} {points}  {line.exponent:5.2f}", flush=True)
+
+    def figures(self) -> dict[str, object]:
+        """All figures: group, step and letter to sizes, seconds and exponent; and what opening takes."""
+        steps: dict[str, dict[str, dict[str, object]]] = {}
+        for line in self.lines:
+            entry = {"sizes": line.sizes, "seconds": line.seconds, "exponent": line.exponent}
+            steps.setdefault(line.panel, {}).setdefault(line.step, {})[line.letter] = entry
+        return {"steps": steps, "opened": self.opened}
 
     def _least(self, run: Callable[[], object]) -> float:
         run()  # compiles, and fills what is cached
@@ -129,10 +141,10 @@ def scenes(n: int) -> list[object]:
 
 def opening(bench: Bench, scratch: Path | None) -> None:
     """PreparedDataset.open."""
-    sizes = bench.sizes(5_000, 20_000, 80_000)
-    peaks: list[float] = []
-    for label in ("number", "pose"):
-        times = []
+    largest = [bench.largest] if bench.largest else []
+    for label, more in (("number", largest), ("pose", [])):
+        sizes = (*bench.sizes(5_000, 20_000, 80_000), *more)
+        times, memory, metadata = [], [], []
         for size in sizes:
             with tempfile.TemporaryDirectory(dir=scratch) as folder:
                 data = write_large(Path(folder) / "data", size, label)
@@ -140,10 +152,13 @@ def opening(bench: Bench, scratch: Path | None) -> None:
                 seconds, peak = json.loads(
                     subprocess.run(command, check=True, capture_output=True, timeout=3600).stdout
                 )
+                metadata.append(sum(path.stat().st_size for path in data.glob("*/metadata.jsonl")))
             times.append(seconds)
-            peaks.append(peak)
+            memory.append(2**20 * peak)
         bench.known("open", f"open a dataset, label {label}", "N", "N", sizes, tuple(times))
-    print(f"{'':10} peak memory, MB: {', '.join(f'{peak:.0f}' for peak in peaks)}")
+        bench.opened[label] = {"peak_bytes": memory, "metadata_bytes": metadata}
+    peaks = [peak for entry in bench.opened.values() for peak in entry["peak_bytes"]]
+    print(f"{'':10} peak memory, MiB: {', '.join(f'{peak / 2**20:.0f}' for peak in peaks)}")
 
 
 def label_distances(bench: Bench) -> None:
@@ -305,17 +320,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--scratch", type=Path, help="folder for the datasets that are opened; a temporary one")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--smaller", type=int, default=1, help="divides every size")
+    parser.add_argument("--largest", type=int, default=0, help="items of one more dataset to open, of numbers")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    add_json_option(parser)
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")  # random poses that share too few joints
     torch.set_num_threads(1)  # idle threads would count as processor time
     torch.manual_seed(0)
-    bench = Bench(options.rounds, options.smaller)
+    bench = Bench(options.rounds, options.smaller, options.largest)
     print(f"{'':10} {'step':34} {'by':2} {'cost':18} {'size, ms at each of three':54}  exponent")
     for part in options.only:
         PARTS[part](bench, options.scratch)
     if options.out:
         draw(bench.lines, options.out)
+    write_figures(options.json, bench.figures())
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from figures_file import add_json_option, write_figures  # beside this file
 from numpy.typing import NDArray
 
 from cml.retrieval.search import nearest_embeddings
@@ -55,10 +56,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--items", type=int, default=100_000)
     parser.add_argument("--queries", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=5)
+    add_json_option(parser)
     options = parser.parse_args(arguments)
     torch.set_num_threads(2)
     rng = np.random.default_rng(0)
-    ratios = {}
+    ratios, figures = {}, {}
     for kind in ("curve", "ordered curve", "random"):
         both = embeddings(kind, options.items + options.queries, rng)
         drawn = np.isin(np.arange(len(both)), rng.choice(len(both), options.queries, replace=False))
@@ -85,6 +87,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"{kind}: plain {least[0]:.2f} s, {shares[0]:.1%} right; cml {least[1]:.2f} s, {shares[1]:.1%} right; "
             f"ratio {ratios[kind]:.2f}"
         )
+        seconds_of = {"plain_seconds": least[0], "seconds": least[1], "ratio": ratios[kind]}
+        figures[kind] = {**seconds_of, "plain_right": shares[0], "right": shares[1]}
 
     peaks = []
     with tempfile.TemporaryDirectory() as folder:
@@ -104,6 +108,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"memory with four times the items: {peaks[1] / peaks[0]:.2f} times")
     listed = ", ".join(f"{kind} {ratio:.2f}" for kind, ratio in ratios.items())
     print(f"ratio to a plain matrix product and topk: {listed} (bar {BAR:.0f})")
+    sizes = {"items": options.items, "queries": options.queries, "dimension": DIMENSION, "k": K}
+    write_figures(options.json, {**sizes, "embeddings": figures, "peak_bytes": [1e6 * peak for peak in peaks]})
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from figures_file import add_json_option, write_figures  # beside this file
 from torch import Tensor
 
 import cml
@@ -42,13 +43,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Compare."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--steps", type=int, default=50)
-    steps = parser.parse_args(arguments).steps
+    add_json_option(parser)
+    options = parser.parse_args(arguments)
+    steps = options.steps
     one, again, two, twice = (weights(steps, threads) for threads in (1, 1, 2, 2))
-    print(f"one thread twice: {'identical' if torch.equal(one[0], again[0]) else 'different'}")
-    print(f"two threads twice: {'identical' if torch.equal(two[0], twice[0]) else 'different'}")
+    equal = {"one_thread": torch.equal(one[0], again[0]), "two_threads": torch.equal(two[0], twice[0])}
+    print(f"one thread twice: {'identical' if equal['one_thread'] else 'different'}")
+    print(f"two threads twice: {'identical' if equal['two_threads'] else 'different'}")
     apart, embeddings = (one[0] - two[0]).abs().max().item(), (one[1] - two[1]).abs().max().item()
     print(f"one against two: weights up to {apart:.2e} apart, embeddings of length 1 up to {embeddings:.2e}")
     print(f"{apart / one[0].abs().max().item():.2e}")
+    differences = {"weight_difference": apart, "embedding_difference": embeddings}
+    write_figures(options.json, {"steps": steps, "equal": equal, **differences})
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from figures_file import add_json_option, write_figures  # beside this file
 
 import cml.losses
 import cml.sampling
@@ -50,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--people", type=int, default=1000, help="drawings")
     parser.add_argument("--files", type=int, default=40, help="batches read from files")
     parser.add_argument("--rounds", type=int, default=5, help="measurements; the least of each counts")
+    add_json_option(parser)
     options = parser.parse_args(arguments)
     steps, files = options.steps, options.files
 
@@ -167,6 +169,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"loss + sampling, measured alone: {100 * (parts + alone) / step:.1f} % of a step")
     print(f"tracker and callback: {100 * follow / step:.2f} % of a step")
     print(f"all but network and pixels, as what is left of a step: {100 * (step - bare - pixels) / step:.1f} %")
+    figures = {
+        "sampling_seconds": parts,
+        "loss_seconds": alone,
+        "pixel_seconds": pixels,
+        "network_seconds": bare,
+        "step_seconds": step,
+        "reading_seconds": read,
+        "tracker_seconds": follow,
+        "reading_ratio": step / read,
+        "loss_and_sampling_share": (parts + alone) / step,
+        "tracker_share": follow / step,
+        "rest_share": (step - bare - pixels) / step,
+    }
+    write_figures(options.json, figures)
 
 
 if __name__ == "__main__":

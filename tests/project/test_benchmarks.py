@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import importlib
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-FOLDER = Path(__file__).parents[1] / "benchmarks"
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "tests" / "benchmarks"
+sys.path.insert(0, str(ROOT / "docs"))
+
+from making.records import numbers  # noqa: E402
+
+BENCHMARKS = {path.stem: path for path in FOLDER.glob("*.py") if "\ndef main(" in path.read_text(encoding="utf-8")}
 TINY = {
     "accelerator": "--backbones small-cnn --size 32 --batch 4 --steps 1 --warm 1 --device cpu --no-compile",
     "average": "--backbones small-cnn --rounds 1 --images 4 --size 32",
@@ -67,7 +75,7 @@ def _threads_as_before() -> Iterator[None]:
 
 
 @pytest.mark.filterwarnings("default")  # as from a shell
-@pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.py")))
+@pytest.mark.parametrize("name", sorted(BENCHMARKS))
 def test_a_benchmark_runs(
     name: str,
     real_data: Callable[[str], Path],
@@ -79,17 +87,39 @@ def test_a_benchmark_runs(
         monkeypatch.setenv("CML_DATA", str(real_data(REAL[name]).parent))
     monkeypatch.syspath_prepend(str(FOLDER))  # some take something from another
     arguments = TINY[name].replace("OUT", str(tmp_path / "out")).split()
+    figures = tmp_path / "figures.json" if "add_json_option" in BENCHMARKS[name].read_text(encoding="utf-8") else None
+    if figures is not None:
+        arguments += ["--json", str(figures)]
     if name == "long_run":  # it interrupts its own process
         command = [sys.executable, str(FOLDER / f"{name}.py"), *arguments]
         told = subprocess.run(command, capture_output=True, text=True, timeout=240)
         assert told.returncode in (0, 1), told.stderr  # 1: memory that has grown, as it does in the first seconds
         assert "given back" in told.stdout, told.stderr
-        return
-    importlib.import_module(name).main(arguments)
-    said = capsys.readouterr().out
-    assert said or any((tmp_path / "out").iterdir())
+    else:
+        importlib.import_module(name).main(arguments)
+        said = capsys.readouterr().out
+        assert said or any((tmp_path / "out").iterdir())
+    if figures is not None:
+        assert list(numbers(json.loads(figures.read_text(encoding="utf-8"))))
 
 
 def test_every_benchmark_has_a_tiny_size_and_says_what_it_is_for() -> None:
-    assert {path.stem for path in FOLDER.glob("*.py")} == set(TINY)
+    assert set(BENCHMARKS) == set(TINY)
     assert all(path.read_text("utf-8").startswith('"""') for path in FOLDER.glob("*.py"))
+
+
+def test_figures_are_written_unrounded_and_are_finite_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    write_figures = importlib.import_module("figures_file").write_figures
+    path = tmp_path / "figures.json"
+    write_figures(path, {"ratio": np.float32(0.1), "counts": np.arange(2), "sides": {7: (1 / 3, True)}})
+    assert json.loads(path.read_text(encoding="utf-8")) == {
+        "ratio": float(np.float32(0.1)),
+        "counts": [0, 1],
+        "sides": {"7": [1 / 3, True]},
+    }
+    with pytest.raises(TypeError, match="A figure must be a number, not 'fast'"):
+        write_figures(path, {"speed": "fast"})
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_figures(path, {"ratio": [float("nan")]})
+    write_figures(None, {"speed": "fast"})
