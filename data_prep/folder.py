@@ -86,7 +86,7 @@ class Folder(DatasetSource):
     longitude; class x0 y0 x1 y1; caption; class; keypoints; none for masks."""
     label_distance: str = ""
     """Label distance of numbers, angles, rotations or places, such as "rotation(form=rotvec)"; by default that of the
-    kind. It must not need files or a network."""
+    kind. Label distances that read files or use the network are not allowed."""
     split_column: str | None = None
     """Column that contains train, query, gallery, test or val. By default the split is random, with exact fractions."""
     group_column: str | None = None
