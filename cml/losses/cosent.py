@@ -34,7 +34,7 @@ def cosent_loss(embeddings: Tensor, label_distances: Tensor, *, mask: Mask = Non
             range.
     """
     scale = _check_scale(scale)
-    mean = cosent_mean(embeddings, mask_label_distances(label_distances, mask), scale=scale)
+    mean = cosent_mean(embeddings, mask_label_distances(embeddings, label_distances, mask), scale=scale)
     return warn_without_terms(mean, CoSENTLoss.missing)
 
 

@@ -29,7 +29,7 @@ def dense_triplet_loss(
         UserError: a tensor has another shape or type, a label distance is NaN or negative, or the margin is negative.
     """
     check_number("margin", margin, least=0)
-    order = mask_label_distances(label_distances, mask)
+    order = mask_label_distances(embeddings, label_distances, mask)
     mean = ordered_hinge_mean(embeddings, order, margin=margin, normalize=normalize)
     return warn_without_terms(mean, DenseTripletLoss.missing)
 

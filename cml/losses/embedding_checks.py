@@ -5,6 +5,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from cml.errors import UserError
+from cml.losses.closed_form import check_no_vmap
 
 _NORMALIZE_EPS = 1e-12  # torch's own
 
@@ -18,8 +19,10 @@ def check_matrix(name: str, tensor: Tensor, shape: str = "(B, D)") -> None:
         shape: What its two sizes are called, for the message.
 
     Raises:
-        UserError: the tensor has another number of dimensions or another type.
+        UserError: the tensor has another number of dimensions or another type, or is one of many under
+            ``torch.func.vmap``.
     """
+    check_no_vmap(name, tensor)
     if tensor.ndim != 2 or not tensor.is_floating_point():
         got = f"Got shape {tuple(tensor.shape)}, {tensor.dtype} instead."
         raise UserError(f"The {name!r} must be a floating-point tensor {shape}. {got}")

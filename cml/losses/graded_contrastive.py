@@ -45,7 +45,7 @@ def graded_contrastive_loss(
     """
     mean = graded_contrastive_mean(
         embeddings,
-        mask_label_distances(label_distances, mask),
+        mask_label_distances(embeddings, label_distances, mask),
         reach=check_above_zero("label_scale", label_scale),
         margin=check_number("margin", margin, least=0),
         normalize=normalize,

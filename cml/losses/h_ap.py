@@ -39,7 +39,7 @@ def h_ap_loss(
     temperature, neighbors = check_graded_rank(temperature, neighbors)
     mean = h_ap_mean(
         embeddings,
-        mask_label_distances(label_distances, mask),
+        mask_label_distances(embeddings, label_distances, mask),
         temperature=temperature,
         neighbors=neighbors,
         normalize=normalize,

@@ -33,7 +33,7 @@ def kernel_supcon_loss(
     """
     mean = kernel_supcon_mean(
         embeddings,
-        mask_label_distances(label_distances, mask),
+        mask_label_distances(embeddings, label_distances, mask),
         bandwidth=check_above_zero("bandwidth", bandwidth),
         temperature=check_above_zero("temperature", temperature),
     )

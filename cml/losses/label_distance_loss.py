@@ -92,7 +92,7 @@ class LabelDistanceLoss(Loss):
             ['floor', 'label_exponent']
         """
         if isinstance(distance, Tensor | np.ndarray):
-            sample = as_block(distance, torch.device("cpu"))
+            sample = distance if isinstance(distance, Tensor) else torch.tensor(distance)
             if sample.ndim == 2 and sample.shape[0] == sample.shape[1]:
                 sample = without_diagonal(sample)
         elif labels is None or not hasattr(distance, "pairwise"):
@@ -177,7 +177,7 @@ class LabelDistanceLoss(Loss):
 
     def __call__(self, embeddings: Tensor, label_distances: Tensor) -> Any:  # noqa: ANN401 - as torch has it
         """``forward``, of a subclass too, after a fit to the batch where nobody called ``fit``."""
-        label_distances = as_block(label_distances, embeddings.device)
+        label_distances = as_block(label_distances, embeddings)
         if not self._constants and self.unfitted_constants():
             self._fit_to_first_batch(embeddings, label_distances)
         return super().__call__(embeddings, label_distances)

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from cml.losses.closed_form import to_overwrite
 from cml.losses.graded_rank import MISSING, check_graded_rank, graded_rank_mean
 from cml.losses.label_distance_loss import LabelDistanceLoss, Mask
 from cml.losses.loss import LossInfo
@@ -40,7 +41,7 @@ def lambda_ndcg_loss(
     temperature, neighbors = check_graded_rank(temperature, neighbors)
     mean = lambda_ndcg_mean(
         embeddings,
-        mask_label_distances(label_distances, mask),
+        mask_label_distances(embeddings, label_distances, mask),
         temperature=temperature,
         neighbors=neighbors,
         normalize=normalize,
@@ -75,7 +76,7 @@ def lambda_ndcg_mean(
         weights /= ideal.clamp(min=torch.finfo(gains.dtype).tiny)[:, None, None]
         wrong = (scores[:, None, :] - scores[:, :, None]) / temperature  # (s_j - s_i) / temperature
         values = (weights * functional.softplus(wrong)).sum(dim=(1, 2))
-        pull = weights.mul_(wrong.sigmoid_()).div_(temperature)
+        pull = to_overwrite(weights, scores).mul_(to_overwrite(wrong, scores).sigmoid_()).div_(temperature)
         return values, pull.sum(dim=1) - pull.sum(dim=2)
 
     return graded_rank_mean(embeddings, label_distances, _compare_items, neighbors=neighbors, normalize=normalize)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.linalg import vecdot
 
+from cml.losses.closed_form import to_overwrite
 from cml.losses.label_distance_loss import Auto, LabelDistanceLoss, Mask
 from cml.losses.label_distance_sample import finite_sample
 from cml.losses.label_exponent import fit_floor, fit_label_exponent
@@ -55,7 +56,7 @@ def log_ratio_loss(
     check_word("weights", weights, get_args(Weights))
     mean = log_ratio_mean(
         embeddings,
-        mask_label_distances(label_distances, mask),
+        mask_label_distances(embeddings, label_distances, mask),
         label_exponent=check_above_zero("label_exponent", label_exponent),
         floor=check_number("floor", floor, least=0),
         weights=weights,
@@ -114,9 +115,9 @@ def log_ratio_mean(
         residual = squared.log().sub_(times(raised.log_(), label_exponent))  # r, of no meaning where not used
         mean = vecdot(weight, residual) / total.clamp_min_(limits.tiny)
         centered = residual.sub_(mean[..., None])
-        pull = weight.mul_(scale[..., None])
+        pull = to_overwrite(weight, squared).mul_(scale[..., None])
         pull = pull.mul_(centered) if pull.shape == centered.shape else pull * centered  # (..., R, B), 0 where not used
-        return RowTerms(vecdot(pull, centered), counts, pull.mul_(2).div_(squared))
+        return RowTerms(vecdot(pull, centered), counts, to_overwrite(pull, squared).mul_(2).div_(squared))
 
     return mean_over_rows(embeddings, label_distances, _row_terms, normalize=normalize)
 

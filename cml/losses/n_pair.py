@@ -1,5 +1,9 @@
 """The N-pair loss over classes: a softmax over the positives of all classes of a batch."""
 
+from torch import Tensor
+
+from cml.errors import UserError
+from cml.losses.closed_form import is_transformed
 from cml.losses.loss import LossInfo
 from cml.losses.pml import PmlPairLoss, pml
 from cml.settings import check_number
@@ -57,3 +61,24 @@ class NPairLoss(PmlPairLoss):
             inner = pml("losses").NPairsLoss(distance=distance)
         super().__init__(inner)
         self.regularization = regularization
+
+    def value(self, embeddings: Tensor, classes: Tensor) -> Tensor:
+        """The library's value.
+
+        Args:
+            embeddings: (B, D) floating point.
+            classes: (B,) int64.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            UserError: a tensor has another shape or type, the labels are continuous, or a transform of ``torch.func``
+                follows the embeddings.
+        """
+        if is_transformed(embeddings):
+            raise UserError(
+                "The loss 'n-pair' does not run inside a transform of torch.func, as pytorch-metric-learning picks its "
+                "pairs by NumPy. Use torch.autograd, with create_graph=True for second derivatives."
+            )
+        return super().value(embeddings, classes)

@@ -2,13 +2,14 @@
 
 For one anchor: the sum over all pairs (i, j) with order_i < order_j of [D_i - D_j + margin]_+, D the anchor's squared
 distances. Dense triplets order by label distance; binary ones put positives before negatives. The slope in D_i counts
-the active pairs of i, so counting them is all the work. On the CPU that is O(B log B) a row (numba); on other devices
-pairs are compared one by one in parts of bounded size.
+the active pairs of i, so counting them is all the work. On the CPU that is O(B log B) a row (numba); on other devices,
+and where torch follows the distances, pairs are compared one by one in parts of bounded size.
 """
 
 import torch
 from torch import Tensor
 
+from cml.losses.closed_form import is_followed
 from cml.losses.embedding_checks import check_matrix
 from cml.losses.row_blocks import RowTerms, mean_over_rows
 from cml.losses.row_mean import RowMean
@@ -52,7 +53,7 @@ def ordered_hinges(squared: Tensor, order: Tensor, margin: float) -> RowTerms:
     Returns:
         The terms of R anchors.
     """
-    if squared.device.type == "cpu":
+    if squared.device.type == "cpu" and not is_followed(squared):
         return _by_counting(squared, order, margin)
     rows = max(1, _PAIR_BYTES // (squared.element_size() * squared.shape[1] ** 2))
     parts = [

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cml.errors import UserError
-from cml.losses.embedding_checks import check_matrix, embedding_points
+from cml.losses.closed_form import check_no_vmap
+from cml.losses.embedding_checks import check_matrix, embedding_points, in_full
 from cml.losses.own_column import comparable_pairs, zero_own_column
 from cml.losses.squared_distances import euclidean_distances
 
@@ -61,19 +62,25 @@ def check_batch(embeddings: Tensor, label_distances: Tensor) -> Tensor:
 
     Args:
         embeddings: (B, D) floating point, or (H, B, D) of H heads.
-        label_distances: (A, B) floating point.
+        label_distances: (A, B) numbers; integers are converted to the type of the embeddings.
 
     Returns:
         The label distances, with a number in the anchors' own columns.
 
     Raises:
         UserError: a tensor has another number of dimensions or type, B differs, A > B, B < 2, or a label distance is
-            NaN or negative.
+            NaN or negative, or asks for a gradient.
     """
     if embeddings.ndim != 3 or not embeddings.is_floating_point():
         check_matrix("embeddings", embeddings)
-    label_distances = as_block(label_distances, embeddings.device)
+    check_no_vmap("embeddings", embeddings)
+    label_distances = as_block(label_distances, embeddings)
     check_matrix("label_distances", label_distances, "(A, B)")
+    if label_distances.requires_grad and torch.is_grad_enabled():
+        raise UserError(
+            "The 'label_distances' must not require a gradient: a loss has gradients in the embeddings alone. Pass "
+            "label_distances.detach() instead."
+        )
     anchors, items = label_distances.shape
     if items != embeddings.shape[-2]:
         raise UserError(
@@ -96,9 +103,22 @@ def check_batch(embeddings: Tensor, label_distances: Tensor) -> Tensor:
     return numbers
 
 
-def as_block(label_distances: Tensor | NDArray[Any], device: torch.device) -> Tensor:
-    """Label distances as a tensor; an array, as ``pairwise`` gives it, goes to the device of the embeddings."""
-    return label_distances if isinstance(label_distances, Tensor) else torch.tensor(label_distances, device=device)
+def as_block(label_distances: Tensor | NDArray[Any], embeddings: Tensor) -> Tensor:
+    """Label distances as a loss takes them.
+
+    Args:
+        label_distances: (A, B). An array, as ``pairwise`` gives it, goes to the device of the embeddings.
+        embeddings: (B, D).
+
+    Returns:
+        The tensor; integers in the type of the embeddings, which is at least float32.
+    """
+    if not isinstance(label_distances, Tensor):
+        label_distances = torch.tensor(label_distances, device=embeddings.device)
+    is_number = label_distances.is_floating_point() or label_distances.is_complex()
+    if is_number or label_distances.dtype == torch.bool:
+        return label_distances
+    return label_distances.to(in_full(embeddings[:0]).dtype)
 
 
 def check_mask(name: str, mask: Tensor, shape: torch.Size) -> None:
@@ -117,10 +137,11 @@ def check_mask(name: str, mask: Tensor, shape: torch.Size) -> None:
         raise UserError(f"The {name!r} must be a bool tensor (A, B) = {tuple(shape)}. {got}")
 
 
-def mask_label_distances(label_distances: Tensor, mask: Tensor | None) -> Tensor:
+def mask_label_distances(embeddings: Tensor, label_distances: Tensor, mask: Tensor | None) -> Tensor:
     """Set label distances to infinity, which leaves a pair out, where a mask is False.
 
     Args:
+        embeddings: (B, D).
         label_distances: (A, B).
         mask: (A, B) bool. ``None``: every pair may be used.
 
@@ -132,7 +153,7 @@ def mask_label_distances(label_distances: Tensor, mask: Tensor | None) -> Tensor
     """
     if mask is None:
         return label_distances
-    label_distances = as_block(label_distances, mask.device)
+    label_distances = as_block(label_distances, embeddings)
     check_matrix("label_distances", label_distances, "(A, B)")
     check_mask("mask", mask, label_distances.shape)
     return label_distances.masked_fill(~mask, torch.inf)

@@ -13,8 +13,10 @@ from torch import Tensor, nn
 
 from cml.errors import UserError
 from cml.losses.class_loss import ClassLoss, check_classes
+from cml.losses.closed_form import is_transformed
 from cml.losses.embedding_checks import embedding_points, rescale_rows
 from cml.losses.proxy_loss import ProxyLoss
+from cml.losses.squared_distances import plain_distances
 from cml.registry import Choice
 
 _EXAMPLES = {"losses": "TripletMarginLoss or CircleLoss", "miners": "BatchHardMiner or MultiSimilarityMiner"}
@@ -66,13 +68,13 @@ class PmlProxyLoss(ProxyLoss):
 
     Args:
         library: The name of the library's loss, such as "ProxyAnchorLoss".
-        **settings: Its settings, by the library's names.
+        **settings: Its settings and its distance, by the library's names.
 
     Attributes:
         inner: The library's loss with its proxies; None before ``prepare``.
     """
 
-    def __init__(self, library: str, **settings: float) -> None:
+    def __init__(self, library: str, **settings: float | nn.Module) -> None:
         super().__init__()
         self.inner: Any = None
         self._library, self._settings, self._count = library, settings, 0
@@ -112,25 +114,28 @@ def pml(module: str) -> Any:  # noqa: ANN401 - of an untyped library
     return importlib.import_module(f"pytorch_metric_learning.{module}")
 
 
-def lp_distance(normalize: bool, power: int = 1) -> nn.Module:
-    """The library's Euclidean distance, computed from differences.
-
-    The library's own matrix product is noise where embeddings nearly coincide.
+def lp_distance(normalize: bool, power: int = 1, *, exact: bool = True) -> nn.Module:
+    """The library's Euclidean distance, which transforms of ``torch.func`` may follow.
 
     Args:
         normalize: Whether the library L2-normalises the embeddings.
         power: 1 for distances, 2 for squared distances.
+        exact: Whether to compute it from differences. The library's own matrix product is noise where embeddings nearly
+            coincide.
 
     Returns:
         A distance of the library.
     """
+    mode = "donot_use_mm_for_euclid_dist" if exact else "use_mm_for_euclid_dist_if_necessary"
 
-    class ExactLpDistance(pml("distances").LpDistance):  # type: ignore[misc]
+    class LpDistance(pml("distances").LpDistance):  # type: ignore[misc]
         def compute_mat(self, query_emb: Tensor, ref_emb: Tensor | None) -> Tensor:
             others = query_emb if ref_emb is None else ref_emb
-            return torch.cdist(query_emb, others, compute_mode="donot_use_mm_for_euclid_dist")
+            if is_transformed(query_emb) or is_transformed(others):  # cdist has no forward derivative
+                return plain_distances((query_emb[:, None] - others).square().sum(dim=2))
+            return torch.cdist(query_emb, others, compute_mode=mode)
 
-    distance: nn.Module = ExactLpDistance(normalize_embeddings=normalize, power=power)
+    distance: nn.Module = LpDistance(normalize_embeddings=normalize, power=power)
     return distance
 
 

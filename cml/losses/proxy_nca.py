@@ -1,7 +1,7 @@
 """ProxyNCA over classes: a softmax over squared distances to one proxy per class."""
 
 from cml.losses.loss import LossInfo
-from cml.losses.pml import PmlProxyLoss
+from cml.losses.pml import PmlProxyLoss, lp_distance
 from cml.settings import check_above_zero
 
 
@@ -43,5 +43,6 @@ class ProxyNCALoss(PmlProxyLoss):
     )
 
     def __init__(self, scale: float = 1.0) -> None:
-        super().__init__("ProxyNCALoss", softmax_scale=check_above_zero("scale", scale))
+        distance = lp_distance(normalize=True, power=2, exact=False)
+        super().__init__("ProxyNCALoss", softmax_scale=check_above_zero("scale", scale), distance=distance)
         self.scale = float(scale)

@@ -37,7 +37,7 @@ def rank_n_contrast_loss(
     """
     mean = rank_n_contrast_mean(
         embeddings,
-        mask_label_distances(label_distances, mask),
+        mask_label_distances(embeddings, label_distances, mask),
         temperature=check_above_zero("temperature", temperature),
         normalize=normalize,
     )

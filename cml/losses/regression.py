@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from cml.errors import UserError
+from cml.losses.closed_form import check_no_vmap
 from cml.losses.embedding_checks import embedding_points
 from cml.losses.loss import LossInfo, VectorLoss
 from cml.settings import check_word
@@ -28,8 +29,10 @@ def regression_loss(predictions: Tensor, targets: Tensor, *, penalty: Penalty = 
         A scalar.
 
     Raises:
-        UserError: the tensors differ in shape, are not floating point, or the penalty is unknown.
+        UserError: the tensors differ in shape, are not floating point, or are many under ``torch.func.vmap``, or the
+            penalty is unknown.
     """
+    check_no_vmap("predictions", predictions)
     if predictions.ndim != 2 or predictions.shape != targets.shape:
         got = f"Got {tuple(predictions.shape)} and {tuple(targets.shape)} instead."
         raise UserError(f"The 'predictions' and 'targets' must both be (B, V). {got}")

@@ -42,7 +42,7 @@ def relaxed_contrastive_loss(
     """
     mean = relaxed_contrastive_mean(
         embeddings,
-        mask_label_distances(label_distances, mask),
+        mask_label_distances(embeddings, label_distances, mask),
         label_scale=check_above_zero("label_scale", label_scale),
         sigma=check_above_zero("sigma", sigma),
         delta=check_number("delta", delta, least=0),

@@ -27,7 +27,7 @@ def rkd_distance_loss(
     Raises:
         UserError: a tensor has another shape or type, or a label distance is NaN or negative.
     """
-    mean = rkd_distance_mean(embeddings, mask_label_distances(label_distances, mask), normalize=normalize)
+    mean = rkd_distance_mean(embeddings, mask_label_distances(embeddings, label_distances, mask), normalize=normalize)
     return warn_without_terms(mean, RKDDistanceLoss.missing)
 
 

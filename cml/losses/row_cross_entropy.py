@@ -9,6 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from cml.losses.closed_form import to_overwrite
 from cml.losses.row_blocks import Constant, RowTerms
 
 
@@ -39,5 +40,6 @@ def row_cross_entropy(
     log_shares = squared.div_(-temperature).masked_fill_(~used, -torch.inf).log_softmax(dim=-1)
     used &= counts[:, None]
     values = -(wanted * log_shares).where(used, 0).sum(dim=-1)
-    slopes = log_shares.exp_().sub_(wanted).div_(-temperature)  # (wanted - shares) / temperature
+    shares = to_overwrite(log_shares, log_shares).exp_()
+    slopes = shares.sub_(wanted).div_(-temperature)  # (wanted - shares) / temperature
     return RowTerms(values, counts, slopes.where(used, 0))

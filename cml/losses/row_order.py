@@ -1,7 +1,8 @@
 """The order and the ranks of each row of a block of distances, without gradient.
 
 On the CPU float32 rows are sorted as integers that hold the value's bits above the column's number, which numpy sorts
-several times faster than it finds a permutation; rows are spread over torch's threads. Elsewhere torch sorts.
+several times faster than it finds a permutation; rows are spread over torch's threads. Elsewhere torch sorts, as it
+does inside a transform of ``torch.func``, whose tensors numpy cannot read.
 """
 
 from collections.abc import Callable
@@ -11,6 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from cml.losses.closed_form import is_transformed
 
 _CHUNK = 1 << 17  # entries sorted at a time by one thread: 1 MiB of 64-bit keys
 
@@ -28,7 +31,7 @@ def row_ranks(label_distances: Tensor, used: Tensor) -> Tensor:
         (R, B) of the type of ``label_distances``; infinite where a column is not used.
     """
     ranked = torch.where(used, label_distances, torch.inf).abs_()  # abs: -0 is 0
-    if ranked.device.type == "cpu" and ranked.dtype == torch.float32:
+    if _has_keys(ranked):
         return _ranks_by_keys(ranked)
     return _ranks_by_sort(ranked)
 
@@ -63,7 +66,7 @@ def ascending_rows(values: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         The values in ascending order, and the columns that they come from, (R, B) each.
     """
-    if values.device.type != "cpu" or values.dtype != torch.float32:
+    if not _has_keys(values):
         ascending, columns = values.sort(dim=1)
         return ascending, columns
     entries = values.abs().numpy()  # abs: -0 is 0
@@ -112,6 +115,10 @@ def over_row_chunks(work: Callable[[slice], None], rows: int, columns: int) -> N
         return
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(work, chunks))
+
+
+def _has_keys(values: Tensor) -> bool:
+    return values.device.type == "cpu" and values.dtype == torch.float32 and not is_transformed(values)
 
 
 def _ranks_by_keys(ranked: Tensor) -> Tensor:

@@ -40,7 +40,7 @@ def soft_target_loss(
     """
     mean = soft_target_mean(
         embeddings,
-        mask_label_distances(label_distances, mask),
+        mask_label_distances(embeddings, label_distances, mask),
         label_temperature=check_above_zero("label_temperature", label_temperature),
         temperature=check_above_zero("temperature", temperature),
         normalize=normalize,

@@ -5,12 +5,13 @@ block is computed in float64, and pairs that nearly coincide even there from the
 points (B, D), or (H, B, D) of H heads.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+
+from cml.losses.closed_form import apply_closed_form, plain_gradient
 
 # Where a squared distance is below this part of the two squared norms, float32 products lose digits.
 NEAR = 0.1
@@ -43,33 +44,63 @@ def euclidean_distances(points: Tensor, anchors: int) -> Tensor:
     Returns:
         (..., A, B).
     """
-    distances: Tensor = _EuclideanDistances.apply(points, anchors)
-    return distances
+
+    def plain(points: Tensor) -> Tensor:
+        return plain_distances(plain_squared_distances(points, anchors))
+
+    return apply_closed_form(_EuclideanDistances, plain, points, anchors)
 
 
 class _EuclideanDistances(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, full: Tensor, anchors: int) -> Tensor:  # noqa: ANN401 - torch has no type
+    def forward(
+        ctx: Any,  # noqa: ANN401 - torch has no type
+        full: Tensor,
+        plain: Callable[[Tensor], Tensor],
+        anchors: int,
+    ) -> Tensor:
         """The distances.
 
         Args:
             ctx: Of torch.
             full: (..., B, D) the points.
+            plain: The distances of points by plain operations.
             anchors: A.
         """
         squared, shifted, near = squared_distances(full, *center_points(full), slice(0, anchors))
         distances = squared.sqrt_()
         ctx.save_for_backward(full, distances, shifted, near)
+        ctx.plain = plain
         return distances
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401
+    def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor, None, None]:  # noqa: ANN401
         full, distances, shifted, near = ctx.saved_tensors
+        if torch.is_grad_enabled():  # the gradient is to be differentiated again
+            return plain_gradient(ctx.plain, full, slopes), None, None
         gradient = torch.zeros_like(full, memory_format=torch.contiguous_format)
         block = slice(0, slopes.shape[-2])
         add_gradient(gradient, full, block, slopes_of_distances(slopes, distances), shifted, near)
-        return gradient, None
+        return gradient, None, None
+
+
+def plain_squared_distances(points: Tensor, anchors: int) -> Tensor:
+    """Squared distances of the first points to all, from their differences, by plain operations.
+
+    Args:
+        points: (..., B, D).
+        anchors: A.
+
+    Returns:
+        (..., A, B), differentiable any number of times.
+    """
+    return (points[..., :anchors, None, :] - points[..., None, :, :]).square().sum(dim=-1)
+
+
+def plain_distances(squared: Tensor) -> Tensor:
+    """The roots of squared distances, differentiable any number of times, with gradients of 0 at distance 0."""
+    apart = squared > 0
+    return squared.where(apart, 1).sqrt().where(apart, 0)
 
 
 def slopes_of_distances(slopes: Tensor, distances: Tensor) -> Tensor:

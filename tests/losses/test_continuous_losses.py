@@ -374,7 +374,7 @@ def test_bad_arguments_are_named(name: str) -> None:
     for bad, message in (
         ((embeddings, label_distances[:, :4]), "one column per embedding, 5. Got 4"),
         ((embeddings[:3], label_distances.T), "1 <= A <= B"),
-        ((embeddings, label_distances.long()), "'label_distances' must be a floating-point"),
+        ((embeddings, label_distances.bool()), "'label_distances' must be a floating-point"),
         ((embeddings[0], label_distances), "'embeddings' must be a floating-point"),
     ):
         for one in (function, module):

@@ -56,6 +56,13 @@ def contrastive(f: Tensor, classes: list[int], margin: float, squared: bool) -> 
     return mean_above_zero(positive) + mean_above_zero(negative)
 
 
+def contrastive_pairs(f: Tensor, positives: Tensor, negatives: Tensor, margin: float) -> Tensor:
+    """``positives`` and ``negatives`` (A, B) bool; distances are squared."""
+    near = [squared_distance(f[a], f[i]) for a, i in positives.nonzero().tolist()]
+    far = [(margin - distance(f[a], f[i])).clamp(min=0) ** 2 for a, i in negatives.nonzero().tolist()]
+    return mean_above_zero(near) + mean_above_zero(far)
+
+
 def triplet(f: Tensor, classes: list[int], margin: float, mining: str, squared: bool) -> Tensor:
     measure: Callable[[Tensor, Tensor], Tensor] = squared_distance if squared else distance
     found = []
