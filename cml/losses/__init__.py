@@ -8,6 +8,8 @@ a loss over label distances is a module like any other; ``fit`` finds its consta
     >>> distance = distances.get("euclidean")
     >>> loss = losses.LogRatioLoss().fit(distance, ages)
 
+Every loss may be differentiated any number of times; ``cml.losses.closed_form`` says how.
+
 A loss with proxies needs ``prepare(classes, dimension=D)`` instead, with the class numbers (N,) of the training items,
 before the optimiser is made that shall hold its parameters. Every name here is imported lazily.
 """

@@ -31,6 +31,9 @@ class LabelDistanceLoss(Loss):
     A subclass writes ``mean``, or ``forward`` if it counts no terms. One whose constants come from the training set
     names them in ``constant_names`` and finds them in ``find_constants``.
 
+    Every loss of cml may be differentiated any number of times, and by ``torch.func``; ``torch.compile`` leaves its
+    closed form as it is.
+
     Attributes:
         missing: What an anchor without a term has not, for the warning: "two items of a usable label distance".
         takes_heads: True if ``mean`` also takes embeddings (H, B, D) of H heads, with settings (H, 1, 1) that are
@@ -163,13 +166,15 @@ class LabelDistanceLoss(Loss):
         Args:
             embeddings: (B, D) floating point. Computed with in at least float32, also under autocast.
             label_distances: (A, B), >= 0, in the label's unit, a tensor or the array of ``distance.pairwise``; row a
-                belongs to item a. The anchor's own column and infinite entries are left out.
+                belongs to item a. The anchor's own column and infinite entries are left out. Integers are converted to
+                the type of the embeddings.
 
         Returns:
             A scalar.
 
         Raises:
-            UserError: a tensor has another shape or type, or a label distance is NaN or negative.
+            UserError: a tensor has another shape or type, a label distance is NaN or negative or requires a gradient,
+                or the batch is one of many under ``torch.func.vmap``.
         """
         mean = self.mean(embeddings, label_distances)
         self.count_skipped(mean.counts)
