@@ -38,8 +38,10 @@ def apply_closed_form(
     """
     if is_transformed(points):
         return plain(points)
-    # made only where it is needed: the first use imports the whole compiler
-    apply = torch.compiler.disable(function.apply) if torch.compiler.is_compiling() else function.apply
+    apply: Any = function.apply
+    if torch.compiler.is_compiling():
+        disable: Any = torch.compiler.disable  # not a decorator: its first use imports the whole compiler
+        apply = disable(apply)
     result: Result = apply(points, plain, *settings)
     return result
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from cml.errors import UserError
 from cml.losses.closed_form import check_no_vmap
-from cml.losses.embedding_checks import check_matrix, embedding_points, in_full
+from cml.losses.embedding_checks import check_matrix, embedding_points
 from cml.losses.own_column import comparable_pairs, zero_own_column
 from cml.losses.squared_distances import euclidean_distances
 
@@ -118,7 +118,7 @@ def as_block(label_distances: Tensor | NDArray[Any], embeddings: Tensor) -> Tens
     is_number = label_distances.is_floating_point() or label_distances.is_complex()
     if is_number or label_distances.dtype == torch.bool:
         return label_distances
-    return label_distances.to(in_full(embeddings[:0]).dtype)
+    return label_distances.to(torch.float64 if embeddings.dtype == torch.float64 else torch.float32)
 
 
 def check_mask(name: str, mask: Tensor, shape: torch.Size) -> None:

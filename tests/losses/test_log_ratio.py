@@ -401,7 +401,7 @@ def test_samples_that_cannot_be_fitted(sample: Tensor, message: str) -> None:
         (torch.rand(4), torch.rand(4, 4), None, r"'embeddings' must be a floating-point tensor \(B, D\)"),
         (torch.ones(4, 2, dtype=torch.int64), torch.rand(4, 4), None, "int64"),
         (torch.rand(4, 2), torch.rand(4), None, r"'label_distances' must be a floating-point tensor \(A, B\)"),
-        (torch.rand(4, 2), torch.ones(4, 4, dtype=torch.int64), None, "int64"),
+        (torch.rand(4, 2), torch.ones(4, 4, dtype=torch.bool), None, "torch.bool"),
         (torch.rand(4, 2), torch.rand(4, 5), None, "one column per embedding, 4. Got 5"),
         (torch.rand(4, 2), torch.rand(5, 4), None, "Got A=5, B=4"),
         (torch.rand(1, 2), torch.rand(1, 1), None, "Got A=1, B=1"),
