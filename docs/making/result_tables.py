@@ -90,6 +90,19 @@ def cell_text(record: Record, row: str, column: str) -> str:
     return rows[0][columns[0]]
 
 
+def table_cell(name: str, start: Sequence[str], column: str) -> float:
+    """Look up the number at the beginning of a cell of a legacy record whose rows have several titles.
+
+    Args:
+        name: The record.
+        start: The first cells of the row.
+        column: The header of the column.
+    """
+    header, *rows = load(name).table
+    (row,) = (row for row in rows if row[: len(start)] == list(start))
+    return float(row[header.index(column)].split(" ")[0])
+
+
 def _interval(figure: Mapping[str, Any]) -> tuple[float, float, float]:
     return figure["mean"], figure["low"], figure["high"]
 

@@ -5,8 +5,8 @@
 A table stands between ``<!-- results: NAME -->`` and ``<!-- end of results -->``; ``docs/making/result_tables.py`` says
 how it is made of records. A number in a sentence is followed by its expression: ``3.4<!-- = EXPRESSION | .1f -->``,
 where EXPRESSION is Python over the records and ``.1f`` is the format. A record is called by its name with the row, the
-column and "mean" (the default), "low" or "high": ``steering("log-ratio", "ndcg@10")``. ``board(TRACK)`` is a
-leaderboard, and ``NAME.settings`` and ``NAME.values`` are parts of a record.
+column and "mean" (the default), "low" or "high": ``steering("log-ratio", "ndcg@10")``. ``NAME.settings`` and
+``NAME.values`` are parts of a record. ``docs/making/benchmark_figures.py`` has the functions for the benchmark.
 
 ``fill`` writes all tables and numbers of the README and the pages.
 """
@@ -22,7 +22,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from making import result_tables
+from making import benchmark_figures, papers_tables, result_tables
 from making.records import RECORDS, ROOT, Record, numbers
 
 RESULTS = ROOT / "docs" / "results"
@@ -31,8 +31,17 @@ NUMBER = r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?"
 FIGURE = re.compile(rf"(?P<number>{NUMBER})<!--\s=\s(?P<expression>.+?)\s-->", re.DOTALL)
 FENCE = re.compile(r"^(?P<ticks>`{3,})[^\n]*\n(?P<code>.*?)^(?P=ticks)$", re.DOTALL | re.MULTILINE)
 SETTINGS = re.compile(r"<!-- settings: (?P<numbers>.+?) -->", re.DOTALL)
+TABLES = {
+    **result_tables.TABLES,
+    "papers_default_loss": papers_tables.default_loss,
+    "papers_equal_tuning": lambda: papers_tables.equal_tuning("A-efficientnet-lite0"),
+    "papers_equal_tuning_network": lambda: papers_tables.equal_tuning("B-small-cnn"),
+    "papers_published_loss": papers_tables.published_loss,
+    "papers_captioners": papers_tables.captioners,
+}
 PLAIN = {"95"}  # numbers that need no origin: the level of all intervals
-FUNCTIONS = {"abs": abs, "len": len, "max": max, "min": min, "round": round, "sum": sum, "zip": zip}
+FUNCTIONS: dict[str, Any] = {"abs": abs, "len": len, "max": max, "min": min, "round": round, "sum": sum, "zip": zip}
+FUNCTIONS["table_cell"] = result_tables.table_cell
 
 
 def pages() -> Iterator[Path]:
@@ -78,7 +87,7 @@ class Figures:
 
 
 class _Names(dict[str, Any]):
-    """What expressions can name: functions, ``board``, and every record."""
+    """What expressions can name: functions and every record."""
 
     def __missing__(self, name: str) -> Figures:
         if not (RECORDS / f"{name}.json").exists():
@@ -98,7 +107,7 @@ def evaluate(expression: str) -> str:
     code, separator, spec = " ".join(expression.split()).rpartition(" | ")
     if not separator:
         code, spec = spec, ""
-    names = _Names(FUNCTIONS, board=result_tables.load_board)
+    names = _Names({**FUNCTIONS, **benchmark_figures.NAMES})
     value = eval(code, {"__builtins__": {}}, names)
     if isinstance(value, float) and not spec:
         raise ValueError(f"The figure {code!r} has no format. Write one, as in '{code} | .2f'.")
@@ -109,9 +118,9 @@ def table(name: str) -> str:
     """Make a table from its records, as Markdown, and say where its figures come from.
 
     Args:
-        name: The name of the table, a key of ``result_tables.TABLES`` or of a record.
+        name: The name of the table, a key of ``TABLES`` or the name of a record.
     """
-    make = result_tables.TABLES.get(name, lambda: result_tables.comparison(name))
+    make = TABLES.get(name, lambda: result_tables.comparison(name))
     header, *rows = make()
     lines = [header, ["---"] * len(header), *rows]
     text = "".join(f"| {' | '.join(cells)} |\n" for cells in lines)

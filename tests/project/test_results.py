@@ -55,7 +55,7 @@ def test_every_record_is_complete_and_shown() -> None:
     assert len([name for name in names if records.read_record(name).legacy]) <= MOST_LEGACY
     text = "".join(page.read_text(encoding="utf-8") for page in results.pages())
     shown = {match["name"] for match in results.TABLE.finditer(text)}
-    assert shown - names <= set(result_tables.TABLES)
+    assert shown - names <= set(results.TABLES)
 
 
 def test_a_table_shows_rounded_figures_and_their_origin(folder: Path) -> None:
