@@ -182,7 +182,7 @@ def unrecorded_numbers(text: str) -> list[str]:
     return [
         " ".join(prose[max(match.start() - 40, 0) : match.end() + 40].split())
         for match in re.finditer(rf"(?<![\w@.]){NUMBER}", prose)
-        if match[0].replace(",", "").lstrip("+") not in allowed
+        if match[0].replace(",", "").lstrip("+-") not in allowed
     ]
 
 
