@@ -15,6 +15,7 @@ from cml.console.messages import say_warning
 from cml.errors import MachineError, UserError, did_you_mean, shorten_message
 from cml.launch import launch
 from cml.processes.freed_memory import keep_freed_memory
+from cml.processes.out_of_memory import is_out_of_memory
 from cml.version import DISTRIBUTION, __version__
 
 COMMANDS = {
@@ -53,20 +54,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2 if isinstance(error, UserError) else 1
     except BrokenPipeError:  # the reader of our output, such as head, has seen enough
         return 0
-    except OSError as error:
-        _complain(_machine(error))
+    except (MemoryError, RuntimeError, ImportError, OSError) as error:
+        if is_out_of_memory(error):
+            reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+            _complain(f"The memory is full ({reason}). {_LESS_MEMORY}")
+        elif isinstance(error, OSError):
+            _complain(_machine(error))
+        else:
+            raise
         return 1
     except UnicodeEncodeError as error:
         if (encoding := sys.getfilesystemencoding()) == "utf-8":
             raise
         _complain(f"No file can be called {error.object[:200]!a} here, where names are {encoding}: set LC_ALL=C.UTF-8.")
         return 2
-    except (MemoryError, RuntimeError) as error:
-        if not _is_out_of_memory(error):
-            raise
-        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
-        _complain(f"The memory is full ({reason}). {_LESS_MEMORY}")
-        return 1
     except KeyboardInterrupt as stop:
         _say(f"\nstopped; {stop}" if str(stop) else "\nstopped")
         return 130
@@ -114,12 +115,6 @@ def _machine(error: OSError) -> str:
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM) and error.filename is not None:
         return f"{error.filename} cannot be read or written ({error.strerror}): choose another folder."
     return str(error)
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    """Also where torch says it, which has no class of its own for a processor's memory."""
-    names = ("OutOfMemoryError", "MemoryError", "_ArrayMemoryError")
-    return type(error).__name__ in names or "can't allocate memory" in str(error)
 
 
 def _help() -> str:

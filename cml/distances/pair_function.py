@@ -19,6 +19,7 @@ from cml.distances.label_distance import Float32, LabelDistance
 from cml.distances.labels import LabelError, Labels, short
 from cml.distances.pair_cache import PairCache
 from cml.errors import UserError
+from cml.processes.out_of_memory import is_out_of_memory
 from cml.storage.cache_folder import cache_folder
 
 _SAMPLE, _SAMPLE_SECONDS = 24, 0.5  # labels whose pairs are asked for both ways, and for how long ...
@@ -184,6 +185,8 @@ class PairFunction(LabelDistance):
         try:
             result = self.function(label, other)
         except Exception as error:
+            if is_out_of_memory(error):
+                raise
             cause = f"{type(error).__name__}: {error}".rstrip(": ")
             raise UserError(
                 f"The label distance {self.title!r} failed for {short(label)} and {short(other)} ({cause}); it should "

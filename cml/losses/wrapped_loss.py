@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from cml.errors import UserError
 from cml.losses.label_distance_loss import LabelDistanceLoss
 from cml.losses.loss import Loss, LossInfo
+from cml.processes.out_of_memory import is_out_of_memory
 
 
 class WrappedLoss(LabelDistanceLoss):
@@ -51,6 +52,8 @@ class WrappedLoss(LabelDistanceLoss):
         try:
             value = self.module(embeddings, label_distances)
         except (RuntimeError, TypeError, ValueError) as error:
+            if is_out_of_memory(error):
+                raise
             raise UserError(f"The loss {name} failed on {shapes}: {error}") from error
         if not isinstance(value, Tensor) or value.ndim or not value.is_floating_point():
             got = f"a tensor {tuple(value.shape)}, {value.dtype}" if isinstance(value, Tensor) else type(value).__name__

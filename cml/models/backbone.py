@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from cml.errors import UserError, did_you_mean
 from cml.models.backbone_checks import check_features, embed_blank
 from cml.models.backbone_weights import WEIGHTS_FILE, load_weights_file
 from cml.models.feature_map import last_feature_map
+from cml.processes.out_of_memory import is_out_of_memory
 from cml.registry import Choice, Registry
 
 CUSTOM = "custom"  # the name of a backbone that is the user's own module
@@ -182,9 +182,9 @@ def as_backbone(
     if type(features) is not int:  # in some networks that is the name of their stages
         try:
             out = embed_blank(module, image_size)
-        except torch.OutOfMemoryError:
-            raise
         except Exception as error:  # an unknown module may raise anything
+            if is_out_of_memory(error):
+                raise
             reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
             raise UserError(
                 f"The backbone {name!r} fails on images of shape {(2, 3, *image_size)} ({reason}). Set image_size to a "

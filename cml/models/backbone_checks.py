@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from cml.errors import UserError
+from cml.processes.out_of_memory import is_out_of_memory
 
 LARGEST_TRIED = 384  # pixels; the largest default size of a torchvision classifier
 
@@ -64,7 +65,9 @@ def least_side(module: nn.Module, size: tuple[int, int]) -> int | None:
     def takes(height: int, width: int) -> bool:
         try:
             embed_blank(module, (height, width))
-        except (RuntimeError, AssertionError):  # vision transformers assert
+        except (RuntimeError, AssertionError) as error:  # vision transformers assert
+            if is_out_of_memory(error):
+                raise
             return False
         return True
 

@@ -21,6 +21,7 @@ from cml.data.open_image import MAX_PIXELS
 from cml.errors import DataError, UserError
 from cml.models.backbone import CUSTOM, Backbone, as_backbone, get
 from cml.models.backbone_checks import check_features, evaluating, first_line, least_side
+from cml.processes.out_of_memory import is_out_of_memory
 from cml.storage.saved_options import TINY, check_bounds
 
 AnyImages = Images | UInt8 | Sequence[Any]
@@ -111,9 +112,9 @@ class EmbeddingModel(nn.Module):
         """Backbone features (B, F) of images (B, 3, h, w), uint8 or float in 0..255."""
         try:
             features = self.backbone(self._normalize(images))
-        except torch.OutOfMemoryError:
-            raise
-        except (RuntimeError, AssertionError):  # vision transformers assert
+        except (RuntimeError, AssertionError) as error:  # vision transformers assert
+            if is_out_of_memory(error):
+                raise
             height, width = images.shape[2:]
             if (least := least_side(self.backbone, (height, width))) is None:
                 raise
@@ -128,9 +129,9 @@ class EmbeddingModel(nn.Module):
         pixels, name = self._normalize(images), self.config.backbone
         try:
             maps = self._map(self.backbone, pixels)
-        except torch.OutOfMemoryError:
-            raise
         except (RuntimeError, AssertionError) as error:  # vision transformers assert
+            if is_out_of_memory(error):
+                raise
             height, width = images.shape[2:]
             raise DataError(
                 f"The backbone {name!r} cannot take images of {width} x {height} pixels: {first_line(error)}. It "

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from cml.errors import UserError
+from cml.processes.out_of_memory import is_out_of_memory
 
 T = TypeVar("T")
 OWNED_STEPS = (
@@ -288,4 +289,6 @@ def _collective(run: Callable[[], object]) -> None:
     try:
         run()
     except RuntimeError as error:
+        if is_out_of_memory(error):
+            raise
         raise ConnectionLostError(str(error).splitlines()[0]) from None

@@ -27,6 +27,7 @@ from cml.errors import DataError, UserError
 from cml.losses.cross_batch_memory import CrossBatchMemory
 from cml.losses.loss import Loss
 from cml.models.embedding import EmbeddingModel
+from cml.processes.out_of_memory import is_out_of_memory
 from cml.storage.atomic import atomic_file
 from cml.storage.regular_file import open_regular
 from cml.storage.saved_options import Count, record
@@ -121,6 +122,8 @@ class Checkpoint:
                 torch.cuda.set_rng_state(state["device_rng"], device)
             return int(state["step"])
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, UserError) as error:
+            if is_out_of_memory(error):
+                raise
             reason = " ".join(str(error).split())[:200]
             raise DataError(
                 f"The checkpoint {run / CHECKPOINT} does not fit the run ({type(error).__name__}: {reason}); "
@@ -177,6 +180,8 @@ def read_checkpoint(run: Path) -> dict[str, Any] | None:
             file.seek(0)
             state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises half a dozen types for a damaged file
+        if is_out_of_memory(error):
+            raise
         reason = str(error) if isinstance(error, DataError) else type(error).__name__
         raise DataError(f"The checkpoint {path} is damaged ({reason}); delete it to start over.") from None
     return state

@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from cml.errors import MachineError, UserError
 from cml.processes.freed_memory import give_back_freed_memory
+from cml.processes.out_of_memory import is_out_of_memory
 from cml.training.signals import SIGNALS
 
 GIVE_BACK_EVERY = 32  # batches of a worker
@@ -44,12 +45,12 @@ class _ErrorsAsValues(Dataset[Any]):
             give_back_freed_memory()
         try:
             return self._source[step]
-        except (UserError, OSError) as error:
-            return error
-        except (MemoryError, RuntimeError) as error:
-            if not isinstance(error, MemoryError) and "can't allocate memory" not in str(error):
-                raise
-            return MemoryError()  # those of NumPy and torch may not be picklable
+        except (UserError, OSError, MemoryError, RuntimeError) as error:
+            if is_out_of_memory(error):
+                return MemoryError()  # those of NumPy and torch may not be picklable
+            if isinstance(error, UserError | OSError):
+                return error
+            raise
 
 
 def prefetch(source: Dataset[T], steps: range, *, workers: int, timeout: float) -> Iterator[T]:

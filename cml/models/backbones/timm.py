@@ -10,6 +10,7 @@ from cml.errors import UserError, did_you_mean, require_extra
 from cml.models.backbone import Backbone
 from cml.models.backbone_checks import first_line
 from cml.models.backbone_weights import unknown_weights
+from cml.processes.out_of_memory import is_out_of_memory
 from cml.storage.downloads import may_download, not_cached_error
 
 _LARGEST_SIDE = 4096  # pixels: for models with a parameter per position, as an untrusted config may ask for any size
@@ -78,6 +79,8 @@ def _make_network(name: str, image_size: tuple[int, int], *, load: bool, check: 
                 "'efficientnet-lite0', whose weights come with pip."
             ) from None
         except (RuntimeError, AssertionError) as error:
+            if is_out_of_memory(error):
+                raise
             _, own_height, own_width = config.input_size
             if image_size == (own_height, own_width) or not names:
                 raise
