@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from cml import plugins
+from cml.bench.needed_plugins import find_needed_plugins
 from cml.bench.result import BenchTrial, Result, choose, config_digest, describe_machine
 from cml.bench.scores import FIRST, Ranks
 from cml.bench.sets import BenchSet, Part, compute_features, open_set
@@ -291,7 +292,7 @@ def build_result(
         seconds={"run": round(seconds, 3), "trials": round(sum(trial.seconds for trial in trials), 3)},
         memory_mb=max((final.memory_mb for final in finals), default=measure_peak_memory()),
         unit=data.report[1],
-        plugins=plugins.required_plugins(config.get("loss", ""), config.get("backbone", "")),
+        plugins=find_needed_plugins(config.get("loss", ""), config.get("backbone", "")),
         **(finals[-1].made_on if finals else describe_machine()),
     )
 

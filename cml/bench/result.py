@@ -1,13 +1,15 @@
-"""Files of results, ``SUITE/SET/TRACK/METHOD.json`` and ranks beside it: written, read, checked by computing again."""
+"""Files of results, ``SUITE/SET/TRACK/METHOD.json`` and the ranks beside each: written and read.
+
+Not for: whether they are true (``cml.bench.check_result``).
+"""
 
 import contextlib
 import hashlib
-import itertools
 import json
 import math
 import platform
-import zipfile
-from collections.abc import Callable, Collection, Mapping, Sequence
+import reprlib
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
@@ -18,27 +20,19 @@ import numpy as np
 
 from cml import plugins
 from cml.bench import scores
-from cml.bench.own_metrics import (
-    OwnMetric,
-    describe_own_metrics,
-    find_unregistered,
-    make_own_metrics,
-    measure_own_metrics,
-)
-from cml.bench.scores import Ranks
-from cml.bench.sets import BenchSet, open_set
-from cml.bench.suite import SUITES, TRACKS, Method, Suite, look_up, method
+from cml.bench.own_metrics import OwnMetric, describe_own_metrics, make_own_metrics, measure_own_metrics
+from cml.bench.scores import SCORES, Ranks
+from cml.bench.sets import BenchSet
+from cml.bench.suite import SUITES
 from cml.errors import DataError, UserError
-from cml.renamed_options import with_current_names
 from cml.retrieval.metrics import LABEL_DISTANCE
-from cml.runs.search_space import with_settings
 from cml.storage.atomic import atomic_file
 from cml.storage.json_file import write_json
-from cml.storage.provenance import as_json
+from cml.storage.npz import DigestError, read_npz
 from cml.storage.saved_options import read_record
 from cml.version import __version__
 
-_CLOSE = 2e-5  # relative: files hold six digits
+_LARGEST = 1 << 24  # bytes of a file of results, a thousand times as many as published ones have
 
 
 @dataclass(frozen=True)
@@ -195,126 +189,111 @@ def config_digest(config: Mapping[str, Any]) -> str:
 
 
 def read_result(path: Path) -> Result:
-    """Read a file of results; an error if it is none, or lies where another one belongs."""
-    result = read_record(path, Result, "a result of the benchmark", "It is not as cml bench wrote it.")
-    expected = result_path(Path(), result.suite, result.set, result.track, result.method)
-    if path.resolve().parts[-4:] != expected.parts:
-        raise DataError(f"{path} says that it is {expected}, which is not where it lies.")
-    return result
-
-
-def read_ranks(path: Path, result: Result) -> Ranks:
-    """Read the ranks of a result; an error if they are not those whose digest it gives."""
-    held = path.with_suffix(".npz")
-    if not held.is_file() or hashlib.sha256(held.read_bytes()).hexdigest() != result.ranks_sha256:
-        raise DataError(f"{path}: {held.name} does not match its ranks_sha256: a rank was changed.")
-    try:
-        with np.load(held, allow_pickle=False) as arrays:
-            return Ranks(arrays["top"], arrays["probe"])
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path}: {held.name} should hold its ranks ({error}).") from error
-
-
-def results_in(folder: Path) -> list[Path]:
-    """The files of results below a folder, or the file itself; an error if there are none."""
-    paths = [folder] if folder.is_file() else sorted(folder.rglob("*.json"))
-    if not paths:
-        raise UserError(f"There are no results in {folder}: run cml bench.")
-    return paths
-
-
-def check(path: Path) -> Result:
-    """Check a file of results against its ranks, its set and the rules of its suite.
-
-    Metrics of one's own are computed again if the file holds them and they are registered; see ``find_unregistered``.
+    """Read a file of results.
 
     Args:
         path: The file.
 
     Returns:
-        The result.
+        The result, whose entries are all there. Whether they are true, ``cml.bench.check_result`` tells.
 
     Raises:
-        DataError: the result does not follow from its ranks, or breaks the rules; the error says how.
-        UserError: the plugin of its method is not loaded.
+        DataError: the file is none of results, lacks an entry, or lies where another one belongs.
     """
-    result = read_result(path)
-    of_metrics = {metric.plugin for metric in result.metrics.values()}
-    mend = plugins.explain_missing([(name, sha256) for name, sha256 in result.plugins if name not in of_metrics])
-    if mend:
-        raise UserError(f"{path}: {mend}")
-    rules = look_up("suite", result.suite, SUITES)
-    data = open_set(result.set, result.suite)
-
-    def refuse(wrong: object, why: str) -> None:
-        if wrong:
-            raise DataError(f"{path}: {why}.")
-
-    track = result.track.partition("-")[0]
-    how = None
-    here = data.data[:12]
-    split = f"its split is {result.split[:12]}.., that of the suite's set {result.set} is {data.split[:12]}.."
-    refuse(track not in TRACKS, f"there is no track {result.track!r}")
-    refuse(result.split != data.split, split)
-    refuse(result.data != data.data, f"its dataset is {result.data[:12]}.., the one that is prepared here {here}..")
-    refuse(config_digest(result.config) != result.config_sha256, "its config does not match its config_sha256")
-    changed = plugins.explain_changes(result.plugins)
-    refuse(changed, changed.rstrip("."))
-    if track != "C":
-        try:
-            how = method(result.method)
-        except UserError as error:
-            mend = plugins.explain_missing(result.plugins)
-            if mend:
-                raise UserError(f"{path}: {mend}") from None
-            refuse(True, str(error).rstrip("."))
-    if how is not None:
-        _check_method(result, how, rules, track, data, refuse)
-    refuse(how is None and result.trials, f"{result.method} is no method that has trials")
-    if result.failed:
-        refuse(result.scores or result.values, "it says that it failed, but has scores")
-        return result
-    ranks = read_ranks(path, result)
-    fault = ranks.fault(1 if how is None else rules.seeds, data.test_distances)
-    refuse(fault, f"its ranks: {fault}")
-    again = compute_scores(ranks, data, own=result.metrics.keys())
-    for name, score in again.scores.items():
-        for entry, computed in vars(score).items():
-            written = getattr(result.scores.get(name), entry, None)
-            refuse(
-                not _are_close(written, computed), f"the {entry} of {name} is {written}, but the ranks give {computed}"
-            )
-    unchecked = find_unregistered(result.metrics)
-    for name, metric in again.metrics.items():
-        refuse(metric != result.metrics[name], f"its description of the metric {name} differs from that of the plugin")
-    columns = {*again.scores, *(column for metric in unchecked.values() for column in metric.columns)}
-    agree = result.scores.keys() == columns and _are_close(result.values, again.values, 2e-4)
-    refuse(not agree, "the scores of its queries do not follow from its ranks")
+    with contextlib.suppress(OSError):  # which reading it will explain
+        size = path.stat().st_size
+        if size > _LARGEST:
+            raise DataError(f"{path} has {size:,} bytes. A result of the benchmark has at most {_LARGEST:,}.")
+    result = read_record(path, Result, "a result of the benchmark", "It is not as cml bench wrote it.")
+    expected = result_path(Path(), result.suite, result.set, result.track, result.method)
+    if path.resolve().parts[-4:] != expected.parts:
+        raise DataError(f"{path} says that it is {expected}, which is not where it lies.")
+    fault = _find_missing(result)
+    if fault:
+        raise DataError(f"{path}: {fault}. It is not as cml bench wrote it.")
     return result
 
 
-def _check_method(
-    result: Result, how: Method, rules: Suite, track: str, data: BenchSet, refuse: Callable[[object, str], None]
-) -> None:
-    whole = [trial.number for trial in result.trials] == list(range(rules.trials))
-    refuse(not whole, f"it should hold the trials 0 to {rules.trials - 1}, all of them")
-    for trial in result.trials:
-        other = trial.settings != how.settings(trial.number, track)
-        refuse(other, f"trial {trial.number} has other settings than the suite draws for it")
-    best = getattr(choose(result.trials), "number", None)
-    refuse(result.chosen != best, f"trial {result.chosen} was chosen, but {best} has the best score on validation")
-    shared = rules.config(track, result.config.get("backbone", ""))
-    expected = how.options(replace(shared, label_distance=data.label_distance), data.vectors)
-    chosen = next((trial.settings for trial in result.trials if trial.number == result.chosen), {})
-    saved = with_current_names(result.config, asdict(expected))
-    for name, value in as_json(asdict(with_settings(expected, chosen))).items():
-        written = saved.get(name, value)  # an option that came later is not in it
-        refuse(written != value, f"it was trained with {name} {written}, where the suite gives {value}")
+def _find_missing(result: Result) -> str:
+    """A clause that names an entry without which no table can be made; "" if all are there."""
+    if result.seconds.keys() != {"run", "trials"}:
+        return f"its seconds must be those of 'run' and 'trials'. Got {reprlib.repr(sorted(result.seconds))}"
+    if result.failed:
+        return ""
+    taken = next((name for name, metric in result.metrics.items() if SCORES & set(metric.columns)), None)
+    if taken is not None:
+        return f"the metric {taken!r} has the name of a score of the benchmark"
+    columns = SCORES.union(*(metric.columns for metric in result.metrics.values()))
+    missing = sorted(columns - result.scores.keys())
+    if missing:
+        return f"it lacks the score {missing[0]!r}"
+    surplus = sorted(result.scores.keys() - columns)
+    if surplus:
+        return f"it has the score {surplus[0]!r}, which is none of the benchmark and of no metric that it states"
+    widths = {len(row) for row in result.values}
+    if len(widths) != 1 or 0 in widths:
+        return "its values must have one row per final run and one column per query"
+    runs = len(result.values)
+    uneven = next((name for name, score in result.scores.items() if len(score.seeds) != runs), None)
+    if uneven is not None:
+        return f"the score {uneven!r} must have {runs} seeds, one per final run. Got {len(result.scores[uneven].seeds)}"
+    return ""
 
 
-def _are_close(written: Any, computed: Any, close: float = _CLOSE) -> bool:  # noqa: ANN401 - figures, or lists of them
-    if isinstance(written, list):
-        return len(written) == len(computed) and all(map(_are_close, written, computed, itertools.repeat(close)))
-    if written is None or computed is None:
-        return written is computed
-    return math.isclose(written, computed, rel_tol=close, abs_tol=close)
+def read_ranks(path: Path, result: Result, data: BenchSet) -> Ranks:
+    """Read the ranks of a result.
+
+    Args:
+        path: The file of the result.
+        result: The result.
+        data: Its set.
+
+    Returns:
+        The ranks.
+
+    Raises:
+        DataError: the ranks are missing or damaged, are not those whose digest the result gives, have other shapes than
+            the set and the suite ask for, or rank an item twice. Shapes are checked before anything is decompressed.
+    """
+    held = path.with_suffix(".npz")
+    queries, gallery = data.test_distances.shape
+    runs = SUITES[result.suite].seeds if result.trials else 1
+    for what, number, many in (("final runs", runs, len(result.values)), ("queries", queries, len(result.values[0]))):
+        if number != many:
+            raise DataError(f"{path}: it must have {number} {what}. Got {many}.")
+    try:
+        arrays = read_npz(held, Ranks.specs(runs, queries, gallery), sha256=result.ranks_sha256)
+    except FileNotFoundError:
+        raise DataError(f"{path}: {held.name}, which should hold its ranks, is missing.") from None
+    except OSError as error:
+        raise DataError(f"{path}: {held.name} should hold its ranks, but cannot be read ({error.strerror}).") from None
+    except DigestError:
+        raise DataError(f"{path}: {held.name} does not match its ranks_sha256: a rank was changed.") from None
+    except ValueError as error:
+        raise DataError(f"{path}: {held.name} does not hold its ranks: {error}.") from None
+    ranks = Ranks(**arrays)
+    fault = ranks.fault(gallery)
+    if fault:
+        raise DataError(f"{path}: {held.name} does not hold its ranks: {fault}.")
+    return ranks
+
+
+def results_in(folder: Path) -> list[Path]:
+    """List the files of results.
+
+    Args:
+        folder: A folder of results, or a file of results.
+
+    Returns:
+        The files below the folder, or the file itself. Folders whose names begin with a dot hold the work of runs that
+        are not done.
+
+    Raises:
+        UserError: there are none.
+    """
+    found = [folder] if folder.is_file() else sorted(folder.rglob("*.json"))
+    hidden = [path for path in found if any(part[:1] == "." for part in path.relative_to(folder).parts)]
+    paths = [path for path in found if path not in hidden]
+    if not paths:
+        raise UserError(f"There are no results in {folder}: run cml bench.")
+    return paths

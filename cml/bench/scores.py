@@ -17,6 +17,7 @@ from cml.retrieval.ranker import Ranker
 from cml.retrieval.ranking import retrieved_distances
 from cml.retrieval.ranking_ties import rank_columns
 from cml.retrieval.relevance_gains import compute_gains
+from cml.storage.npz import ArraySpec
 
 Float64 = NDArray[np.float64]
 
@@ -60,28 +61,39 @@ class Ranks:
         top = np.concatenate([ranks.top for ranks in every])
         return cls(top, np.concatenate([ranks.probe for ranks in every]))
 
-    def fault(self, seeds: int, distances: Float32) -> str:
-        """Find a fault in the shape, the type or the items of the ranks.
+    @staticmethod
+    def specs(seeds: int, queries: int, gallery: int) -> dict[str, ArraySpec]:
+        """State the shapes and types of the ranks.
 
         Args:
             seeds: S, the number of final runs.
-            distances: (Q, G) label distances.
+            queries: Q.
+            gallery: G.
+
+        Returns:
+            Name of an array -> its shape and type.
+        """
+        kept, probes = depth(gallery), min(PROBES, gallery)
+        return {
+            "top": ArraySpec((seeds, queries, kept), np.dtype(np.uint16)),
+            "probe": ArraySpec((seeds, queries, probes), np.dtype(np.uint8)),
+        }
+
+    def fault(self, gallery: int) -> str:
+        """Find a fault in the items of the ranks.
+
+        Args:
+            gallery: G.
 
         Returns:
             The fault, as a clause of a message; "" if there is none.
         """
-        queries, gallery = distances.shape
-        probes = min(PROBES, gallery)
-        for name, order, kind, kept, items in (
-            ("top", self.top, np.uint16, depth(gallery), gallery),
-            ("probe", self.probe, np.uint8, probes, probes),
-        ):
-            shape = (seeds, queries, kept)
-            if order.dtype != kind or order.shape != shape:
-                return f"{name} should be {shape}. It is {order.shape}, {order.dtype}"
+        for name, order, items in (("top", self.top, gallery), ("probe", self.probe, min(PROBES, gallery))):
             rising = np.sort(order, axis=2)
-            if (rising[:, :, 1:] == rising[:, :, :-1]).any() or rising.max() >= items:
-                return f"{name} ranks an item twice, or one that there is not"
+            if (rising[:, :, 1:] == rising[:, :, :-1]).any():
+                return f"{name} ranks an item twice"
+            if rising.max() >= items:
+                return f"{name} ranks the item {rising.max()}, but there are only {items}"
         return ""
 
 

@@ -1,16 +1,16 @@
 """What others hand in: results for the project's folder, and embeddings that were made elsewhere (track C)."""
 
 import shlex
-import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import numpy as np
 
 from cml import plugins
+from cml.bench.check_result import check_result
 from cml.bench.computing import Final, build_result
-from cml.bench.own_metrics import explain_unregistered, find_unregistered
-from cml.bench.result import check, describe_machine, read_result, result_path, results_in, write_result
+from cml.bench.own_metrics import explain_unregistered
+from cml.bench.result import describe_machine, read_result, result_path, results_in, write_result
 from cml.bench.scores import Ranks
 from cml.bench.sets import Part, open_set
 from cml.bench.suite import LATEST
@@ -19,6 +19,7 @@ from cml.errors import DataError, UserError
 from cml.export.embed_folder import EmbeddingFolder
 from cml.registry import NAME
 from cml.retrieval.embedding_ranker import embedding_ranker
+from cml.storage.atomic import atomic_file, with_path
 from cml.storage.npy import map_array
 
 
@@ -44,26 +45,25 @@ def submit(results: Path, into: Path, methods: Collection[str] = ()) -> str:
     small = next((path for path in paths if "-" in read_result(path).suite), None)
     if small is not None:
         raise UserError(f"{small} is of a small version, whose figures say little: submit results of {LATEST}.")
-    lines = []
-    checked = {path: check(path) for path in paths}
-    absent = [metric for result in checked.values() for metric in find_unregistered(result.metrics).values()]
+    checked = {path: check_result(path) for path in paths}
+    absent = [metric for one in checked.values() for metric in one.unregistered.values()]
     if absent:
         raise UserError(explain_unregistered(absent))
-    for path, result in checked.items():
+    for path, one in checked.items():
+        if one.unranked:
+            raise UserError(f"{path}: its ranks were not computed again. {one.unranked}")
+    lines: list[str] = []
+    copies: dict[Path, Path] = {}
+    for path, result in ((path, one.result) for path, one in checked.items()):
         target = result_path(into, result.suite, result.set, result.track, result.method)
-        copies = {path: target, path.with_suffix(".npz"): target.with_suffix(".npz")}
-        files = filter(None, (plugins.plugin_file(name) for name, _ in result.plugins))
+        files = [file for name, _ in result.plugins if (file := plugins.plugin_file(name)) is not None]
         copies |= {file: into / "plugins" / file.name for file in files}
-        there = {source: copy for source, copy in copies.items() if copy.exists() and source.exists()}
-        for source, copy in there.items():
-            if copy.read_bytes() != source.read_bytes():
-                raise UserError(f"{copy} is another file than {source}; a version keeps its results.")
-        for source, copy in copies.items() - there.items():
-            if source.exists():
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(source, copy)
+        if not result.failed:
+            copies[path.with_suffix(".npz")] = target.with_suffix(".npz")
+        copies[path] = target  # after its ranks, so that nobody sees it without them
         score = "failed" if result.failed else f"{result.scores['score'].mean}"
         lines.append(f"- {result.suite} {result.set} {result.track} {result.method}: {score} ({result.pretraining})")
+    _copy_files(copies)
     body, own = "\n".join(lines), sorted((into / "plugins").glob("*.py"))
     files_of_all = (f"--plugin={into.name}/plugins/{file.name}" for file in own)  # as the folder of results holds them
     check_again = shlex.join(["cml", "bench", "check", into.name, *files_of_all])  # in the checkout
@@ -71,6 +71,29 @@ def submit(results: Path, into: Path, methods: Collection[str] = ()) -> str:
         f"The results are in {into}. Open a pull request with them and this text:\n\n"
         f"Add results of the benchmark\n\n{body}\n\nChecked: {check_again}"
     )
+
+
+def _copy_files(copies: Mapping[Path, Path]) -> None:
+    """Copy files to where there are none yet, or equal ones; nothing is written if one of them is in the way.
+
+    Raises:
+        UserError: another file is in the place of a copy.
+        OSError: a file cannot be read or written; the error names the one that cannot.
+    """
+    missing: dict[Path, bytes] = {}
+    for source, target in copies.items():
+        with with_path(source):
+            content = source.read_bytes()
+        if not target.exists():
+            missing[target] = content
+            continue
+        with with_path(target):
+            is_equal = target.read_bytes() == content
+        if not is_equal:
+            raise UserError(f"{target} is another file than {source}. A version keeps its results.")
+    for target, content in missing.items():
+        with atomic_file(target) as temporary:
+            temporary.write_bytes(content)
 
 
 def score_embedding(

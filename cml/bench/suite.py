@@ -227,6 +227,31 @@ def method(name: str) -> Method | None:
     return Method(name, ranges, loss.labels == "vectors")
 
 
+def track_folder(track: str, backbone: str) -> str:
+    """Name the folder of the results of a track.
+
+    Args:
+        track: "A" or "B".
+        backbone: The backbone of the methods that are trained.
+
+    Returns:
+        The name: ``A-efficientnet-lite0``.
+    """
+    return f"{track}-{backbone.replace('/', '-')}"
+
+
+def declare_pretraining(weights: str) -> str:
+    """Describe the data on which a backbone was trained before.
+
+    Args:
+        weights: Its weights, as ``TrainConfig`` has them.
+
+    Returns:
+        What results state; the name of the weights where the data is unknown.
+    """
+    return "ImageNet-1k, classes" if weights == "imagenet" else weights
+
+
 def look_up(kind: str, name: str, there: Mapping[str, T]) -> T:
     """Return the entry of a table that has a name.
 

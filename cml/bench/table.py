@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.bench.check_record import CheckRecord, read_check_record
 from cml.bench.own_metrics import OwnMetric
 from cml.bench.result import Result, read_result, results_in
 from cml.bench.scores import interval
@@ -18,6 +19,7 @@ from cml.retrieval import text_table
 from cml.retrieval.comparison import interval_text
 
 BEST = "*"  # marks the best of a set, and what does not differ from it significantly
+UNCHECKED = "?"  # marks what cml bench check has not checked on this computer
 _NONE = "-"
 ELSEWHERE = " (C)"  # ends the name of an embedding that was made elsewhere, beside the methods of another track
 _LEVEL = 0.05
@@ -41,6 +43,8 @@ class Board:
     # mean ranks that are farther apart differ (Nemenyi, 1963; Demsar, Statistical Comparisons of Classifiers over
     # Multiple Data Sets, JMLR 2006)
     critical: float
+    # (method, set) to what its check left out; only those that were checked
+    checks: Mapping[tuple[str, str], CheckRecord] = field(default_factory=dict)
 
     @property
     def means(self) -> dict[str, float]:
@@ -106,17 +110,56 @@ class Board:
             return _NONE
         low = score.mean if score.low is None else score.low
         high = score.mean if score.high is None else score.high
-        return interval_text((score.mean, low, high))
+        record = self.checks.get((method, name))
+        is_checked = record is not None and column not in record.columns
+        return interval_text((score.mean, low, high)) + UNCHECKED * (not is_checked)
 
     def _cell(self, method: str, name: str) -> str:
         result = self.results[method].get(name)
         if result is None:
             return "not run"
+        mark = UNCHECKED * (not self.is_checked(method, name))
         if result.failed:
-            return "failed"
+            return f"failed{mark}"
         score, mean = result.scores["score"], score_of(result)
         ends = mean if score.low is None else score.low, mean if score.high is None else score.high
-        return interval_text((mean, *ends)) + BEST * ((method, name) in self.best)
+        return interval_text((mean, *ends)) + BEST * ((method, name) in self.best) + mark
+
+    def is_checked(self, method: str, name: str) -> bool:
+        """Tell whether the ranks and scores of a result were checked on this computer.
+
+        Args:
+            method: The method, as in ``results``.
+            name: The set.
+
+        Returns:
+            Whether they were, with this version of cml.
+        """
+        record = self.checks.get((method, name))
+        return record is not None and not record.ranks
+
+    @property
+    def unchecked(self) -> dict[str, list[str]]:
+        """Method to its sets whose results were not checked on this computer."""
+        by_method = {
+            method: [name for name in self.sets if name in row and not self.is_checked(method, name)]
+            for method, row in self.results.items()
+        }
+        return {method: sets for method, sets in by_method.items() if sets}
+
+    def _check_notes(self) -> str:
+        count = sum(len(sets) for sets in self.unchecked.values())
+        columns = sorted({column for record in self.checks.values() for column in record.columns})
+        sentences = []
+        if count:
+            results = "1 result was" if count == 1 else f"{count} results were"
+            sentences.append(
+                f"{results} not checked on this computer, {UNCHECKED} marks {'it' if count == 1 else 'them'}: run cml "
+                "bench check."
+            )
+        if columns:
+            sentences.append(f"Not checked for want of their plugin: {', '.join(columns)}.")
+        return "".join(f" {sentence}" for sentence in sentences)
 
     def notes(self) -> str:
         """What the figures are."""
@@ -141,7 +184,7 @@ class Board:
             "chance, 1 for the ranking by the labels, with its 95 % interval over seeds and queries. The row random is "
             f"one random ranking. {how} {BEST} marks the best method of a set and those that do not differ from it "
             "significantly: the 95 % interval of the paired difference over seeds and queries contains 0. The last "
-            f"column is the seconds of one run.{tests}{self._own_notes()}"
+            f"column is the seconds of one run.{tests}{self._own_notes()}{self._check_notes()}"
         )
 
     def _own_notes(self) -> str:
@@ -166,13 +209,19 @@ class Board:
         return rows, (
             f"Suite {self.version}, track {self.track}. Differences of the score from that of {method}, with the 95 % "
             f"interval over seeds and queries of the paired difference. {BEST} marks intervals that do not contain 0, "
-            f"{_NONE} where one of the two failed or was not run."
+            f"{_NONE} where one of the two failed or was not run.{self._check_notes()}"
         )
 
     def trials(self) -> tuple[list[list[str]], str]:
         """What tuning brings: header and rows as text, the method with the best defaults first, and what they are."""
         methods = [method for method in self.ranks if any(result.trials for result in self.results[method].values())]
         sets = [name for name in self.sets if not any(self.results[method][name].failed for method in methods)]
+        lengths = {len(self.results[method][name].trials) for method in methods for name in sets}
+        if len(lengths) > 1:
+            raise UserError(
+                f"The results of {self.version} {self.track} have {min(lengths)} to {max(lengths)} trials. All must "
+                "have those of the suite: run cml bench check."
+            )
         if not methods or not sets:
             raise UserError(f"No set of {self.version} {self.track} has trials of all ranked methods.")
         rows: dict[str, list[float]] = {}
@@ -185,7 +234,7 @@ class Board:
         return [["", "defaults", "median", "best"], *texts], (
             f"Suite {self.version}, track {self.track}. Scores of the trials on validation items: of the first trial, "
             f"which has the defaults, the median trial and the best one, as means over {', '.join(sets)}. A trial that "
-            "failed counts as 0."
+            f"failed counts as 0.{self._check_notes()}"
         )
 
     def markdown(self) -> str:
@@ -218,6 +267,7 @@ class Board:
             "borda": self.borda,
             **{name: None if math.isnan(value) else value for name, value in tests.items()},
             **({"metrics": own} if own else {}),
+            "unchecked": self.unchecked,
         }
 
 
@@ -249,15 +299,32 @@ def read_board(out: Path, version: str = "", track: str = "") -> Board:
     Raises:
         UserError: there are no such results.
     """
-    every_result = [read_result(path) for path in results_in(out)]
-    version = version or next(name for name in SUITES if any(result.suite == name for result in every_result))
-    every_result = [result for result in every_result if result.suite == version]
+    paths = {path: read_result(path) for path in results_in(out)}
+    versions = {result.suite for result in paths.values()}
+    version = version or next((name for name in SUITES if name in versions), "")
+    if not version:
+        raise UserError(
+            f"The results in {out} are of {', '.join(sorted(versions))}, which this version of cml does not know. "
+            f"Known: {', '.join(SUITES)}."
+        )
+    paths = {path: result for path, result in paths.items() if result.suite == version}
+    every_result = list(paths.values())
     there = sorted({result.track for result in every_result})
     track = next((name for name in there if track in (name, name.partition("-")[0], "")), track)
     if track not in there:
         others = f" There are those of {', '.join(there)}." if there else " Run cml bench."
         raise UserError(f"There are no results of {version} {track} in {out}.{others}")
-    return build_board(version, track, [result for result in every_result if result.track in (track, "C")])
+    shown = {path: result for path, result in paths.items() if result.track in (track, "C")}
+    checks = {
+        (_row_name(result, track), result.set): record
+        for path, result in shown.items()
+        if (record := read_check_record(path)) is not None
+    }
+    return replace(build_board(version, track, list(shown.values())), checks=checks)
+
+
+def _row_name(result: Result, track: str) -> str:
+    return result.method + ELSEWHERE * (result.track != track)
 
 
 def build_board(version: str, track: str, every_result: list[Result]) -> Board:
@@ -275,7 +342,7 @@ def build_board(version: str, track: str, every_result: list[Result]) -> Board:
     results: dict[str, dict[str, Result]] = {}
     for result in every_result:
         if result.set in sets:
-            results.setdefault(result.method + ELSEWHERE * (result.track != track), {})[result.set] = result
+            results.setdefault(_row_name(result, track), {})[result.set] = result
     ranked = [method for method, row in results.items() if _competes(method) and len(row) == len(sets)]
     scores = np.array([[score_of(results[method][name]) for name in sets] for method in ranked])  # (M, sets)
     best = frozenset((method, name) for name in sets for method in _best(name, results))

@@ -16,22 +16,18 @@ from cml.bench.computing import (
     Final,
     LocalComputing,
     build_result,
-    fit_label_mds,
-    fit_nothing,
     measure_peak_memory,
     run_final,
     run_trials,
 )
+from cml.bench.fixed_rows import fixed_row_config, rank_fixed_row
 from cml.bench.result import BenchTrial, Result, choose, describe_machine, read_result, result_path, write_result
 from cml.bench.scores import Ranks
 from cml.bench.sets import BenchSet, open_set
-from cml.bench.suite import UNTRAINED, Method, Suite
+from cml.bench.suite import UNTRAINED, Method, Suite, declare_pretraining, track_folder
 from cml.bench.suite import method as method_of
 from cml.console.messages import say
 from cml.errors import UserError
-from cml.retrieval.embedding_ranker import embedding_ranker
-from cml.retrieval.random_row import random_ranker
-from cml.retrieval.ranker import Ranker
 from cml.runs.search_space import with_settings
 from cml.storage.provenance import as_json
 from cml.storage.work_folder import FolderError, WorkFolder, work_folder
@@ -59,7 +55,7 @@ class Plan:
     @property
     def track_folder(self) -> str:
         """The track as folders are called."""
-        return f"{self.track}-{self.config.backbone.replace('/', '-')}"
+        return track_folder(self.track, self.config.backbone)
 
 
 def run(plan: Plan, scheduler: str = "") -> list[str]:
@@ -133,17 +129,9 @@ def _make_result(plan: Plan, data: BenchSet, method: str, how: Method | None, co
 
 def _write_rule(plan: Plan, data: BenchSet, method: str, path: Path) -> None:
     """The result of a row without settings; on track B those of features take the suite's published network."""
-    query, gallery = data.test(0, 0)
-    config = plan.config if plan.config.weights != "none" else plan.suite.heads
-    fitted = fit_label_mds(data, config) if method == "label-mds" else fit_nothing(data, config)
-    if method == "oracle":
-        ranker: Ranker = data.test_distances.__getitem__
-    elif method == "random":
-        ranker = random_ranker(len(query), len(gallery))
-    else:
-        ranker = embedding_ranker(fitted.embed(query), fitted.embed(gallery))
-    ranks = Ranks.from_rankers([ranker], len(query), len(gallery))
-    final = Final(ranks, fitted.seconds, "", measure_peak_memory(), describe_machine())
+    config = fixed_row_config(plan.suite, plan.track, plan.backbone)
+    ranks, seconds = rank_fixed_row(method, data, config)
+    final = Final(ranks, seconds, "", measure_peak_memory(), describe_machine())
     write_result(path, _result(plan, data, method, config, [final]), ranks, data)
 
 
@@ -192,6 +180,5 @@ def _result(
 ) -> Result:
     config = replace(config, label_distance=data.label_distance)
     options = {} if method in UNTRAINED else as_json(asdict(config))
-    weights = options.get("weights", "none")
-    pretraining = "ImageNet-1k, classes" if weights == "imagenet" else weights
+    pretraining = declare_pretraining(options.get("weights", "none"))
     return build_result(data, plan.suite.version, plan.track_folder, method, pretraining, options, finals, trials)

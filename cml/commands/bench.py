@@ -1,10 +1,10 @@
 """``cml bench``: run the benchmark of continuous metric learning, check its results, compare and publish them."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
@@ -14,6 +14,9 @@ from cml.command_line.shared_options import AsMarkdown
 from cml.console.messages import say
 from cml.console.resume_hint import resume_hint
 from cml.errors import DataError, UserError, did_you_mean
+
+if TYPE_CHECKING:
+    from cml.bench.check_result import CheckedResult
 
 RESULTS = Path("results")
 Results = Annotated[Path, Positional, arg(metavar="DIR", help="Folder of the results.")]
@@ -75,31 +78,76 @@ class Bench:
 
 @dataclass(frozen=True)
 class Check:
-    """Recompute every score from the ranks, and check the results against the rules and the split."""
+    """Recompute every score from the ranks, and check the results against the rules and the split.
+
+    A file cannot show whether its trials and final runs took place; --rerun trains some of them again.
+    """
 
     results: Annotated[Path, Positional, arg(metavar="FILE")]
     """Result file, or a folder of result files."""
+    rerun: int = 0
+    """Also run this many trials, final runs and rows without trials again, drawn at random from all results, and
+    compare them with the files. Backbones that the results name are downloaded if needed."""
 
     def __call__(self) -> None:
         """Check, and print what is wrong."""
-        from cml.bench.own_metrics import OwnMetric, explain_unregistered, find_unregistered
-        from cml.bench.result import check, results_in
+        from cml.bench.check_record import CheckRecord, write_check_record
+        from cml.bench.check_result import CheckedResult, check_result
+        from cml.bench.own_metrics import explain_unregistered
+        from cml.bench.result import results_in
 
-        wrong = 0
-        unchecked: list[OwnMetric] = []
+        if self.rerun < 0:
+            raise UserError(f"--rerun must be 0 or more. Got {self.rerun}.")
+        checked: dict[Path, CheckedResult] = {}
+        wrong = unchecked = 0
         paths = results_in(self.results)
         for path in paths:
             try:
-                unchecked.extend(find_unregistered(check(path).metrics).values())
+                checked[path] = check_result(path)
             except DataError as error:
                 wrong += 1
                 print(error)
-        if wrong:
-            raise DataError(f"{wrong} of {len(paths)} results cannot be trusted.")
-        agreed = "result agrees" if len(paths) == 1 else "results agree"
-        print(f"{len(paths)} {agreed} with ranks, splits and the rules.")
-        if unchecked:
-            print(explain_unregistered(unchecked))
+            except UserError as error:
+                unchecked += 1
+                print(f"Not checked: {error}")
+        for path, one in checked.items():
+            columns = [column for metric in one.unregistered.values() for column in metric.columns]
+            write_check_record(path, CheckRecord(columns, one.unranked))
+        unregistered = [metric for one in checked.values() for metric in one.unregistered.values()]
+        if unregistered:
+            print(explain_unregistered(unregistered))
+        for path, one in checked.items():
+            if one.unranked:
+                print(f"Not checked: the ranks of {path}. {one.unranked}")
+        differing = _rerun(checked, self.rerun)
+        _conclude(len(paths), wrong, unchecked, differing)
+
+
+def _rerun(checked: Mapping[Path, "CheckedResult"], count: int) -> int:
+    """Run parts of results again, and print how they compare; the number of those that differ."""
+    from cml.bench.rerun import draw_runs, rerun
+
+    differing = 0
+    for run in draw_runs(checked, count):
+        comparison = rerun(run, checked[run.path])
+        differing += not comparison.agrees
+        print(f"{'Rerun' if comparison.agrees else 'Rerun differs'}: {run}: {comparison.text}.", flush=True)
+    return differing
+
+
+def _conclude(count: int, wrong: int, unchecked: int, differing: int) -> None:
+    """Print that all results agree, or raise an error that says how many do not."""
+    sentences = []
+    if wrong:
+        sentences.append(f"{wrong} of {count} results cannot be trusted.")
+    if unchecked:
+        sentences.append(f"{unchecked} of {count} results were not checked.")
+    if differing:
+        sentences.append(f"{differing} {'run differs' if differing == 1 else 'runs differ'} from the files.")
+    if sentences:
+        raise (DataError if wrong or differing else UserError)(" ".join(sentences))
+    agreed = "result agrees" if count == 1 else "results agree"
+    print(f"{count} {agreed} with ranks, splits and the rules.")
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from test_bench import SET, SETTING, _tiny, at, plan
 
 from cml import plugins
 from cml.bench import result, track
+from cml.bench.check_result import check_result
 from cml.bench.result import Result
 from cml.errors import UserError
 from cml.registry import registries
@@ -54,7 +55,7 @@ def test_the_files_are_the_local_ones(workers: Workers, tmp_path: Path, letter: 
         here, there = (
             result.result_path(folder, "tiny", SET, f"{letter}-small-cnn", method) for folder in out.values()
         )
-        assert same(result.check(here), result.check(there))
+        assert same(check_result(here).result, check_result(there).result)
         with np.load(here.with_suffix(".npz")) as ours, np.load(there.with_suffix(".npz")) as theirs:
             for name in ours:
                 np.testing.assert_array_equal(ours[name], theirs[name])
@@ -85,7 +86,7 @@ def test_a_killed_run_keeps_its_trials(workers: Workers, tmp_path: Path, monkeyp
     monkeypatch.setattr(WorkFolder, "record", counted)
     track.run(plan(tmp_path, "cosent", letter="B"), workers.address)
     assert len(again) == 2
-    result.check(result.result_path(tmp_path, "tiny", SET, "B-small-cnn", "cosent"))
+    check_result(result.result_path(tmp_path, "tiny", SET, "B-small-cnn", "cosent"))
 
 
 def test_a_killed_worker_costs_what_it_had_under_way(
@@ -104,7 +105,7 @@ def test_a_killed_worker_costs_what_it_had_under_way(
     track.run(plan(tmp_path, "cosent", "rkd-distance", letter="B"), workers.address)
     assert len(recorded) == 2 * 3  # of trials that were computed twice, one is recorded
     for method in ("cosent", "rkd-distance"):
-        result.check(result.result_path(tmp_path, "tiny", SET, "B-small-cnn", method))
+        check_result(result.result_path(tmp_path, "tiny", SET, "B-small-cnn", method))
     workers.workers[0] = workers.start_worker()
 
 
@@ -118,7 +119,7 @@ def test_workers_load_the_plugins_of_a_run(workers: Workers, tmp_path: Path, mon
     monkeypatch.setattr(plugins, "_sources", {})
     plugins.load(own)
     track.run(plan(tmp_path / "a", "own-stress"), workers.address)
-    assert result.check(at(tmp_path / "a", "own-stress")).plugins[0][0] == "own_stress.py"
+    assert check_result(at(tmp_path / "a", "own-stress")).result.plugins[0][0] == "own_stress.py"
     monkeypatch.setattr(plugins, "sources", lambda: (str(tmp_path / "nowhere.py"),))
     with pytest.raises(UserError, match=rf"worker of the cluster cannot compute on {SET}: There is no plugin"):
         track.run(plan(tmp_path / "b", "own-stress"), workers.address)

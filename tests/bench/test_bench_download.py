@@ -18,6 +18,7 @@ from test_number_sources import agedb, msls, picture
 from test_pose_sources import mpii_folder, mpii_people, write_mat
 
 from cml.bench import result, sets, suite, track
+from cml.bench.check_result import check_result
 from cml.errors import UserError
 
 __all__ = ["_tiny"]  # a fixture of every test
@@ -99,7 +100,7 @@ def test_a_set_is_run_on_real_photographs(
     assert len(found.train) >= 50
     track.run(replace(plan(tmp_path / "results", "cosent"), sets=[name]))
     path = result.result_path(tmp_path / "results", "tiny", name, "A-small-cnn", "cosent")
-    assert result.check(path).kind == kind
+    assert check_result(path).result.kind == kind
 
 
 def many_products(folder: Path, products: int = 60) -> Path:

@@ -1,0 +1,106 @@
+"""Arrays in untrusted ``.npz`` files: sizes, shapes and types are checked before anything is decompressed."""
+
+import hashlib
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.storage.regular_file import open_regular
+
+_SUFFIX = ".npy"
+_OVERHEAD = 1 << 16  # bytes of headers and the table of contents, far more than NumPy writes
+
+
+class ArraySpec(NamedTuple):
+    """The shape and the type that an array must have."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def size(self) -> int:
+        """Its size in bytes."""
+        return int(np.prod(self.shape, dtype=object)) * self.dtype.itemsize
+
+    def __str__(self) -> str:
+        return f"{self.shape}, {self.dtype}"
+
+
+class DigestError(ValueError):
+    """A file is another one than was recorded."""
+
+
+def read_npz(path: Path, expected: Mapping[str, ArraySpec], *, sha256: str = "") -> dict[str, NDArray[Any]]:
+    """Read the arrays of a ``.npz`` file, as ``numpy.savez_compressed`` writes it.
+
+    The memory that is used depends on ``expected`` alone, not on what the file claims or decompresses to.
+
+    Args:
+        path: The file.
+        expected: Name -> shape and type of each array that the file must hold, and no others.
+        sha256: The digest that the file must have, in hexadecimal digits; "" for any.
+
+    Returns:
+        Name -> array.
+
+    Raises:
+        DigestError: the file has another digest.
+        ValueError: the file is damaged, or holds other arrays; the message is a clause that says what is wrong.
+        OSError: the file cannot be read.
+    """
+    total = sum(spec.size for spec in expected.values())
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > 2 * total + _OVERHEAD:  # what cannot be compressed hardly grows
+            raise ValueError(f"it has {size:,} bytes, but its arrays have only {total:,}")
+        if sha256 and hashlib.file_digest(file, "sha256").hexdigest() != sha256:
+            raise DigestError(f"its SHA-256 is not {sha256}")
+        try:
+            with zipfile.ZipFile(file) as archive:
+                names = sorted(archive.namelist())
+                if names != sorted(name + _SUFFIX for name in expected):
+                    raise ValueError(f"it must hold the arrays {', '.join(expected)}. Got {_list_names(names)}")
+                return {name: _read_array(archive, name, spec) for name, spec in expected.items()}
+        except (OSError, ValueError):
+            raise
+        except Exception as error:  # a damaged archive leads the modules zipfile and zlib to errors of many classes
+            raise ValueError(_in_one_line(error)) from None
+
+
+def _list_names(names: list[str]) -> str:
+    return repr(names[:5])[1:-1] + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _read_array(archive: zipfile.ZipFile, name: str, expected: ArraySpec) -> NDArray[Any]:
+    member = archive.getinfo(name + _SUFFIX)
+    with archive.open(member) as stream:
+        shape, dtype = _read_header(stream, name)
+        if shape != expected.shape or dtype.newbyteorder("=") != expected.dtype:
+            raise ValueError(f"{name} must be {expected}. Got {shape}, {dtype}")
+        content = stream.read(expected.size + 1)  # the sum of what is read is checked at its end
+    if len(content) != expected.size:
+        there = "more" if len(content) > expected.size else f"{len(content):,}"
+        raise ValueError(f"{name} must have {expected.size:,} bytes. Got {there}")
+    return np.frombuffer(content, dtype).reshape(shape).astype(expected.dtype)
+
+
+def _read_header(stream: IO[bytes], name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """The shape and the type of an array, from at most 64 KiB."""
+    if np.lib.format.read_magic(stream) != (1, 0):  # later versions are for field names, and have longer headers
+        raise ValueError(f"{name} must be in version 1.0 of the format .npy")
+    try:
+        shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+    except Exception as error:  # NumPy reads the header as Python text, and raises whatever that leads it to
+        raise ValueError(f"the header of {name} cannot be read ({_in_one_line(error)})") from None
+    if is_fortran:
+        raise ValueError(f"{name} must be in C order")
+    return shape, dtype
+
+
+def _in_one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
