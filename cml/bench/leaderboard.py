@@ -56,7 +56,7 @@ def write_leaderboard(results: Path, page: Path, queries: int = 0) -> list[str]:
     if queries < 0:
         raise UserError(f"A retrieval report shows 0 queries or more. Got {queries}.")
     kinds = sorted({(result.suite, result.track) for result in map(read_result, results_in(results))})
-    boards = [read_board(results, *kind) for kind in kinds]
+    boards = [read_board(results, *kind, checks=True) for kind in kinds]
     rules = [_RULES]
     for number, board in enumerate(boards):
         rules += [f"body:has(#t{number}:checked) .board:not(.b{number}){{display:none}}", *_sort_rules(number, board)]

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +43,8 @@ class Board:
     # mean ranks that are farther apart differ (Nemenyi, 1963; Demsar, Statistical Comparisons of Classifiers over
     # Multiple Data Sets, JMLR 2006)
     critical: float
-    # (method, set) to what its check left out; only those that were checked
-    checks: Mapping[tuple[str, str], CheckRecord] = field(default_factory=dict)
+    # (method, set) to what its check left out; only those that were checked. None marks nothing
+    checks: Mapping[tuple[str, str], CheckRecord] | None = None
 
     @property
     def means(self) -> dict[str, float]:
@@ -110,9 +110,7 @@ class Board:
             return _NONE
         low = score.mean if score.low is None else score.low
         high = score.mean if score.high is None else score.high
-        record = self.checks.get((method, name))
-        is_checked = record is not None and column not in record.columns
-        return interval_text((score.mean, low, high)) + UNCHECKED * (not is_checked)
+        return interval_text((score.mean, low, high)) + UNCHECKED * (not self.is_checked(method, name, column))
 
     def _cell(self, method: str, name: str) -> str:
         result = self.results[method].get(name)
@@ -125,18 +123,21 @@ class Board:
         ends = mean if score.low is None else score.low, mean if score.high is None else score.high
         return interval_text((mean, *ends)) + BEST * ((method, name) in self.best) + mark
 
-    def is_checked(self, method: str, name: str) -> bool:
-        """Tell whether the ranks and scores of a result were checked on this computer.
+    def is_checked(self, method: str, name: str, column: str = "") -> bool:
+        """Tell whether a result was checked on this computer, with this version of cml.
 
         Args:
             method: The method, as in ``results``.
             name: The set.
+            column: A column of a metric of one's own; "" for the ranks and the scores of the benchmark.
 
         Returns:
-            Whether they were, with this version of cml.
+            Whether it was; always, if the board does not ask for it.
         """
+        if self.checks is None:
+            return True
         record = self.checks.get((method, name))
-        return record is not None and not record.ranks
+        return record is not None and column not in record.columns and not (record.ranks and not column)
 
     @property
     def unchecked(self) -> dict[str, list[str]]:
@@ -149,7 +150,7 @@ class Board:
 
     def _check_notes(self) -> str:
         count = sum(len(sets) for sets in self.unchecked.values())
-        columns = sorted({column for record in self.checks.values() for column in record.columns})
+        columns = sorted({column for record in (self.checks or {}).values() for column in record.columns})
         sentences = []
         if count:
             results = "1 result was" if count == 1 else f"{count} results were"
@@ -267,7 +268,7 @@ class Board:
             "borda": self.borda,
             **{name: None if math.isnan(value) else value for name, value in tests.items()},
             **({"metrics": own} if own else {}),
-            "unchecked": self.unchecked,
+            **({} if self.checks is None else {"unchecked": self.unchecked}),
         }
 
 
@@ -285,13 +286,14 @@ def _score_ends(result: Result) -> list[float | None] | None:
     return [score.low, score.high]
 
 
-def read_board(out: Path, version: str = "", track: str = "") -> Board:
+def read_board(out: Path, version: str = "", track: str = "", *, checks: bool = False) -> Board:
     """Read the results of one version and track, with those of track C beside them.
 
     Args:
         out: Folder of the results.
         version: Version of the suite; "" takes the latest that has results.
         track: The track with its backbone, or its letter; "" takes the first.
+        checks: Whether the board marks results that ``cml bench check`` has not checked on this computer.
 
     Returns:
         The board.
@@ -315,12 +317,11 @@ def read_board(out: Path, version: str = "", track: str = "") -> Board:
         others = f" There are those of {', '.join(there)}." if there else " Run cml bench."
         raise UserError(f"There are no results of {version} {track} in {out}.{others}")
     shown = {path: result for path, result in paths.items() if result.track in (track, "C")}
-    checks = {
-        (_row_name(result, track), result.set): record
-        for path, result in shown.items()
-        if (record := read_check_record(path)) is not None
-    }
-    return replace(build_board(version, track, list(shown.values())), checks=checks)
+    board = build_board(version, track, list(shown.values()))
+    if not checks:
+        return board
+    records = {(_row_name(result, track), result.set): read_check_record(path) for path, result in shown.items()}
+    return replace(board, checks={cell: record for cell, record in records.items() if record is not None})
 
 
 def _row_name(result: Result, track: str) -> str:

@@ -71,7 +71,7 @@ class Bench:
             raise UserError(" ".join(left_out))
         for sentence in left_out:
             say(sentence)
-        board = table.read_board(self.out, version, plan.track_folder)
+        board = table.read_board(self.out, version, plan.track_folder, checks=True)
         print(board.markdown() if self.markdown else board)
         print(f"next: cml bench check {shlex.quote(str(self.out / version))}{plugins.flags()}")
 
@@ -174,7 +174,7 @@ class Table:
         from cml.bench import table
         from cml.retrieval import text_table
 
-        board = table.read_board(self.results, self.version, self.track)
+        board = table.read_board(self.results, self.version, self.track, checks=True)
         if self.diagram is not None:
             from cml.bench.critical_difference_diagram import draw_critical_difference_diagram
 

@@ -69,7 +69,7 @@ def read_npz(path: Path, expected: Mapping[str, ArraySpec], *, sha256: str = "")
         except (OSError, ValueError):
             raise
         except Exception as error:  # a damaged archive leads the modules zipfile and zlib to errors of many classes
-            raise ValueError(_in_one_line(error)) from None
+            raise ValueError(f"it is damaged ({_in_one_line(error)})") from None
 
 
 def _list_names(names: list[str]) -> str:

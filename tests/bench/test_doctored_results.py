@@ -5,30 +5,37 @@ What no file shows is in the last table: docs/results/benchmark.md names it.
 
 from __future__ import annotations
 
+import errno
 import hashlib
-import io
 import json
 import shutil
-import subprocess
-import sys
 import tracemalloc
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import page_examples
 import pytest
 from numpy.typing import NDArray
 
+from cml.bench import check_result as checking
 from cml.bench import sets
 from cml.bench.check_result import check_result
+from cml.bench.rerun import draw_runs
 from cml.bench.result import config_digest
+from cml.bench.scores import Ranks
+from cml.bench.submit import submit
 from cml.cli import main
-from cml.errors import DataError
+from cml.errors import DataError, UserError
+from cml.renamed_options import with_current_names
+from cml.training.config import TrainConfig
 
-PUBLISHED = Path(__file__).parents[2] / "results" / "2026.1" / "digits"
+ROOT = Path(__file__).parents[2]
+PUBLISHED = ROOT / "results" / "2026.1" / "digits"
 TRACK = "A-efficientnet-lite0"
 MIB = 1 << 20
 
@@ -99,7 +106,6 @@ class Doctored:
         from dataclasses import asdict
 
         from cml.bench.result import compute_scores
-        from cml.bench.scores import Ranks
 
         computed = compute_scores(Ranks(**self.arrays), sets.open_set("digits", "2026.1"))
         self.record["scores"] = {name: asdict(score) for name, score in computed.scores.items()}
@@ -372,6 +378,29 @@ def _fail(reason: str, *, ranks: bool = False) -> Doctor:
     return doctor
 
 
+def _untrained_weights(file: Doctored) -> None:
+    file.config["weights"] = file.record["pretraining"] = "none"
+    file.save_config()
+
+
+def _move_to(version: str, name: str) -> Doctor:
+    def doctor(file: Doctored) -> None:
+        file.record |= {"suite": version, "set": name}
+        moved = file.path.parents[3] / version / name / TRACK / "cosent.json"
+        moved.parent.mkdir(parents=True)
+        file.path.rename(moved)
+        file.path = moved
+        file.save_record()
+
+    return doctor
+
+
+def _unknown_method(file: Doctored) -> None:
+    file.record["method"] = "cossent"
+    file.path = file.path.rename(file.path.with_name("cossent.json"))
+    file.save_record()
+
+
 def _rename_method(file: Doctored) -> None:
     file.record["method"] = "rkd-distance"
     for suffix in (".json", ".npz"):
@@ -466,13 +495,13 @@ CASES: dict[str, tuple[str, Doctor, str]] = {
     "short array": ("cosent", _short_member, "top must have 100,000 bytes. Got 99,900"),
     "long header": ("cosent", _long_header, "must be in version 1.0 of the format .npy"),
     "header that is no Python": ("cosent", _header_that_is_no_python, "the header of .* cannot be read"),
-    "bytes flipped": ("cosent", _flip, "does not hold its ranks: (Error -3|Bad CRC)"),
-    "archive cut off": ("cosent", _bytes(lambda raw: raw[:-50]), "does not hold its ranks: File is not a zip file"),
-    "no archive": ("cosent", _bytes(lambda raw: b"PK nothing"), "does not hold its ranks: File is not a zip file"),
-    "empty archive": ("cosent", _bytes(lambda raw: b""), "does not hold its ranks: File is not a zip file"),
+    "bytes flipped": ("cosent", _flip, "it is damaged .(Error -3|Bad CRC)"),
+    "archive cut off": ("cosent", _bytes(lambda raw: raw[:-50]), "it is damaged .File is not a zip file"),
+    "no archive": ("cosent", _bytes(lambda raw: b"PK nothing"), "it is damaged .File is not a zip file"),
+    "empty archive": ("cosent", _bytes(lambda raw: b""), "it is damaged .File is not a zip file"),
     "padded archive": ("cosent", _bytes(lambda raw: bytes(10 * MIB) + raw), "its arrays have only 116,000"),
-    "encrypted": ("cosent", _encrypted, "does not hold its ranks: .*encrypted"),
-    "unknown compression": ("cosent", _unknown_compression, "does not hold its ranks: .*compression"),
+    "encrypted": ("cosent", _encrypted, "it is damaged .*encrypted"),
+    "unknown compression": ("cosent", _unknown_compression, "it is damaged .*compression"),
     # trials
     "trial left out": ("cosent", _drop("trials", 19), "it should hold the trials 0 to 19, all of them"),
     "trial repeated": ("cosent", _renumber, "trial 1 has other settings than the suite draws for it"),
@@ -515,7 +544,7 @@ CASES: dict[str, tuple[str, Doctor, str]] = {
         _set("config", "label_distance", value="euclidean"),
         "with label_distance euclidean",
     ),
-    "other weights": ("cosent", _set("config", "weights", value="none"), "its pretraining is 'ImageNet-1k, classes'"),
+    "other weights": ("cosent", _untrained_weights, "trained with weights none, where the suite gives imagenet"),
     "whole network": ("cosent", _set("config", "freeze_backbone", value=False), "trained with freeze_backbone False"),
     "other seed": ("cosent", _set("config", "seed", value=3), "trained with seed 3, where the suite gives 0"),
     "backbone is no text": ("cosent", _set("config", "backbone", value=5), "its backbone must be a text. Got 5"),
@@ -542,7 +571,10 @@ CASES: dict[str, tuple[str, Doctor, str]] = {
     "plugin that is not needed": ("cosent", _plugin, "it names the plugin 'evil.py', but its method and backbone are"),
     "method renamed": ("cosent", _rename_method, "other settings than the suite draws for it"),
     "moved": ("cosent", _set("method", value="h-ap"), "says that it is .*h-ap.json, which is not where it lies"),
-    "unknown suite": ("cosent", _set("suite", value="2020.1"), "which is not where it lies"),
+    "unknown suite": ("cosent", _move_to("2020.1", "digits"), "there is no suite '2020.1'. Did you mean '2026.1'"),
+    "unknown set": ("cosent", _move_to("2026.1", "digit"), "there is no set 'digit'. Did you mean 'digits'"),
+    "unknown track": ("cosent", lambda file: file.move("D-efficientnet-lite0"), "there is no track 'D-efficientnet-l"),
+    "unknown method": ("cosent", _unknown_method, "Unknown method 'cossent'. Did you mean 'cosent'"),
     "failed with scores": ("cosent", _fail_with_scores, "it says that it failed, but has scores"),
     "failed with ranks": ("cosent", _fail("lost", ranks=True), "it says that it failed, but its ranks are there"),
     "frozen failed": ("frozen", _fail("lost"), "it says that it failed, but frozen is not trained"),
@@ -593,4 +625,293 @@ def test_a_doctored_result_is_refused_with_its_reason(name: str, tmp_path: Path)
     assert str(tmp_path) in line
     assert "\n" not in line
     assert len(line) < 600
-    assert line.endswith(".")
+    assert line[-1] in ".?"
+
+
+def test_published_results_agree(tmp_path: Path) -> None:
+    for method in ("cosent", "log-ratio", "frozen", "label-mds", "oracle", "random"):
+        assert not check_result(Doctored(tmp_path, method).path).unranked
+
+
+def test_published_results_hold_every_option_of_the_version_that_wrote_them() -> None:
+    """A new option of training goes into ``_OPTIONS_SINCE``, or the published results are refused."""
+    known = {option.name for option in fields(TrainConfig)} - checking._OPTIONS_SINCE.keys()
+    for path in PUBLISHED.parent.rglob("*.json"):
+        config = json.loads(path.read_text("utf-8"))["config"]
+        assert not config or with_current_names(config, known).keys() >= known
+
+
+def test_an_option_that_came_later_may_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = Doctored(tmp_path)
+    del file.config["memory"]
+    file.save_config()
+    with pytest.raises(DataError, match="its config lacks the option 'memory'"):
+        check_result(file.path)
+    monkeypatch.setattr(checking, "_OPTIONS_SINCE", {"memory": "0.2.0"})
+    check_result(file.path)
+
+
+def _fill_with_zeros(path: Path, shapes: dict[str, tuple[int, ...]], sizes: dict[str, int]) -> None:
+    """Write arrays of zeros that are larger than their headers say."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, shape in shapes.items():
+            kind = "<u2" if name == "top" else "|u1"
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                header = {"descr": kind, "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_1_0(member, header)
+                for _ in range(sizes[name] // MIB):
+                    member.write(bytes(MIB))
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "reason"),
+    [
+        ((5, 100, 800_000), 256, "but its arrays have only 116,000"),  # of a file of 1 MiB
+        ((5, 100, 800_000), 48, r"top must be \(5, 100, 100\), uint16. Got"),
+        ((5, 100, 100), 48, "top must have 100,000 bytes. Got more"),
+    ],
+)
+def test_ranks_that_unpack_to_much_are_refused_in_little_memory(
+    shape: tuple[int, ...], size: int, reason: str, tmp_path: Path
+) -> None:
+    file = Doctored(tmp_path)
+    check_result(file.path)  # what is loaded once
+    _fill_with_zeros(file.ranks, {"top": shape, "probe": (5, 100, 32)}, {"top": size * MIB, "probe": MIB})
+    file.save_digest()
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match=reason):
+            check_result(file.path)
+        assert tracemalloc.get_traced_memory()[1] < 8 * MIB
+    finally:
+        tracemalloc.stop()
+
+
+def test_values_do_not_decide_how_much_is_read(tmp_path: Path) -> None:
+    file = Doctored(tmp_path)
+    file.record["values"] = [[0] * 500_000 for _ in range(5)]
+    file.save_record()
+    with pytest.raises(DataError, match=r"it must have 100 queries\. Got 500000"):
+        check_result(file.path)
+
+
+def test_a_bad_file_does_not_stop_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    doctored = {}
+    for method in ("cosent", "h-ap", "soft-target", "rkd-distance"):
+        doctored[method] = Doctored(tmp_path / "results", method)
+    doctored["cosent"].path.write_text("[" * 100_000, "utf-8")
+    _flip(doctored["h-ap"])
+    _plugin(doctored["soft-target"])
+    Doctored(tmp_path / "results", "oracle")
+    assert main(["bench", "check", str(tmp_path / "results")]) == 2
+    said = capsys.readouterr()
+    lines = said.out.splitlines()
+    assert len(lines) == 3
+    for line, method in zip(lines, ("cosent", "h-ap", "soft-target"), strict=True):
+        assert f"{method}.json" in line
+    assert said.err.strip() == "error: 3 of 5 results cannot be trusted."
+
+
+def test_a_set_that_is_not_here_leaves_results_unchecked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("CML_TUB", raising=False)
+    steering = tmp_path / "results" / "2026.1" / "steering" / TRACK
+    shutil.copytree(PUBLISHED.parent / "steering" / TRACK, steering)
+    for path in steering.iterdir():
+        if path.stem not in ("cosent", "h-ap"):
+            path.unlink()
+    record = json.loads((steering / "h-ap.json").read_text("utf-8"))
+    (steering / "h-ap.json").write_text(json.dumps({**record, "memory_mb": -1}), "utf-8")
+    Doctored(tmp_path / "results", "oracle")
+    assert main(["bench", "check", str(tmp_path / "results")]) == 2
+    said = capsys.readouterr()
+    assert "Not checked: " in said.out
+    assert "cosent.json: its set cannot be opened: its raw files are the user's own: set CML_TUB" in said.out
+    assert "h-ap.json: its memory_mb must be" in said.out  # what the file alone shows
+    assert "error: 1 of 3 results cannot be trusted. 1 of 3 results were not checked." in said.err
+
+
+def test_the_ranks_of_a_row_whose_backbone_is_not_here_are_marked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise UserError("It needs the extra 'pretrained'.")
+
+    monkeypatch.setattr("cml.bench.check_record.cache_folder", lambda: tmp_path / "cache")
+    file = Doctored(tmp_path / "results", "frozen")
+    Doctored(tmp_path / "results", "cosent")
+    board = ["bench", "table", str(tmp_path / "results")]
+    assert main(board) == 0
+    said = capsys.readouterr().out
+    assert said.count("?") == 3  # two figures, and what it means
+    assert "2 results were not checked on this computer, ? marks them: run cml bench check." in said
+    with monkeypatch.context() as patch:
+        patch.setattr(checking, "fixed_row_ranker", refuse)
+        assert main(["bench", "check", str(tmp_path / "results")]) == 0
+    assert f"Not checked: the ranks of {file.path}. It needs the extra 'pretrained'." in capsys.readouterr().out
+    assert main([*board, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["unchecked"] == {"frozen": ["digits"]}
+    assert main(["bench", "page", str(tmp_path / "results"), "--out", str(tmp_path / "board.html")]) == 0
+    assert "1 result was not checked on this computer, ? marks it" in (tmp_path / "board.html").read_text("utf-8")
+    assert main(["bench", "submit", str(tmp_path / "results"), "--into", str(tmp_path / "project")]) == 0
+    file.record["hardware"] = "another"
+    file.save_record()
+    assert main(board) == 0
+    assert "1 result was not checked" in capsys.readouterr().out  # the file has changed
+
+
+def _noisy_oracle(file: Doctored) -> None:
+    """Rank by the label distances with noise, and compute all scores from that."""
+    distances = sets.open_set("digits", "2026.1").test_distances
+    rng = np.random.default_rng(0)
+    runs = [distances + rng.normal(scale=0.8, size=distances.shape) for _ in range(5)]
+    ranks = Ranks.from_rankers([run.__getitem__ for run in runs], *distances.shape)
+    file.arrays = {"top": ranks.top, "probe": ranks.probe}
+    file.save_scores()
+
+
+def _invent_trials(file: Doctored) -> None:
+    for trial in file.trials:
+        trial["score"] = round(min(1.0, trial["score"] / 2 + 0.2), 6)
+    file.save_record()
+
+
+def _noisy_label_mds(file: Doctored) -> None:
+    ranks = file.other("h-ap")
+    file.arrays = {name: array[:1] for name, array in ranks.items()}
+    file.save_scores()
+
+
+def _claim_failure(file: Doctored) -> None:
+    for trial in file.trials:
+        trial |= {"score": None, "failed": "its loss became nan"}
+    file.record["chosen"] = None
+    file.record["config"] = json.loads((file.path.with_name("log-ratio.json")).read_text("utf-8"))["config"]
+    file.config["loss"] = "cosent"
+    file.record["config_sha256"] = config_digest(file.config)
+    file.record["seconds"]["run"] = 0.0
+    _fail("its loss became nan")(file)
+
+
+UNSEEN: dict[str, tuple[str, Doctor, str]] = {
+    "ranks of the labels with noise": ("cosent", _noisy_oracle, "final run"),
+    "invented trials": ("cosent", _invent_trials, "trial"),
+    "invented label MDS": ("label-mds", _noisy_label_mds, "row"),
+    "a failure that did not happen": ("cosent", _claim_failure, "trial"),
+    "other seconds, memory or hardware": ("cosent", _set("hardware", value="pocket calculator"), ""),
+}
+
+
+@pytest.mark.slow  # the features of all items of the set
+@pytest.mark.parametrize("name", UNSEEN)
+def test_what_no_file_shows_is_on_the_page_and_shown_by_running_it_again(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs" / "results" / "benchmark.md").read_text("utf-8")
+    assert name in " ".join(page.split())
+    method, doctor, kind = UNSEEN[name]
+    Doctored(tmp_path, "log-ratio")
+    file = Doctored(tmp_path, method)
+    doctor(file)
+    checked = check_result(file.path)
+    if not kind:
+        return
+    drawn = next(run for run in draw_runs({file.path: checked}, 100) if run.kind == kind)
+    monkeypatch.setattr("cml.bench.rerun.draw_runs", lambda *_: [drawn])
+    assert main(["bench", "check", str(file.path), "--rerun", "1"]) == 2
+    said = capsys.readouterr()
+    assert f"Rerun differs: {drawn}: " in said.out
+    assert "error: 1 run differs from the files." in said.err
+
+
+@pytest.mark.slow
+def test_published_runs_come_out_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [Doctored(tmp_path / "results", method) for method in ("log-ratio", "oracle", "random", "frozen")]
+    assert main(["bench", "check", str(tmp_path / "results"), "--rerun", "100"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith("Rerun: ") for line in lines) == 20 + len(files[1:])
+    assert "score 1.0, in the file 1.0; 100 % of the first 10 items are the same" in "".join(lines)
+    assert lines[-1] == "4 results agree with ranks, splits and the rules."
+    assert main(["bench", "check", str(tmp_path / "results"), "--rerun", "-1"]) == 2
+
+
+def test_runs_are_drawn_without_repetition_and_final_runs_as_often_as_trials(tmp_path: Path) -> None:
+    path = Doctored(tmp_path).path
+    checked = {path: check_result(path)}
+    every = draw_runs(checked, 100)
+    assert len(set(every)) == len(every) == 25
+    first = [draw_runs(checked, 1)[0].kind for _ in range(400)]
+    assert 140 < first.count("final run") < 260  # 200 and six standard deviations
+
+
+OWN = """
+import cml.losses
+import cml.retrieval.metrics
+from cml.losses import LabelDistanceLoss
+from cml.retrieval.metrics import Metric, MetricInfo
+
+@cml.losses.register("uniform")
+class Uniform(LabelDistanceLoss):
+    def forward(self, embeddings, label_distances):
+        return embeddings.sum()
+
+@cml.retrieval.metrics.register("scale")
+class Scale(Metric):
+    info = MetricInfo(higher_is_better=True)
+    needs = "top_k"
+    ks = (5,)
+
+    def measure(self, ranking):
+        return ranking.retrieved[:, 0]
+"""
+
+
+def test_a_plugin_whose_names_are_words_of_options_changes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "words.py").write_text(OWN, "utf-8")
+    folder = tmp_path / "results"
+    for method in ("cosent", "log-ratio", "oracle"):
+        Doctored(folder, method)
+    with pytest.MonkeyPatch.context() as patch:
+        page_examples.forget_plugins(patch)
+        assert main(["bench", "check", str(folder), "--plugin", str(tmp_path / "words.py")]) == 0
+    page_examples.forget_modules()
+    assert capsys.readouterr().out.strip() == "3 results agree with ranks, splits and the rules."
+
+
+def test_submitting_blames_the_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = Doctored(tmp_path / "results")
+    written: list[Path] = []
+
+    def write(path: Path, content: bytes) -> int:
+        written.append(path)
+        with path.open("wb") as stream:
+            stream.write(content[:100])
+        if len(written) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return len(content)
+
+    target = tmp_path / "project" / "2026.1" / "digits" / TRACK
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", write)
+        with pytest.raises(OSError, match="No space left") as error:
+            submit(tmp_path / "results", tmp_path / "project")
+    assert error.value.filename == str(target / "cosent.json")
+    assert [path.name for path in target.iterdir()] == ["cosent.npz"]  # the ranks first, and nothing by halves
+    shutil.rmtree(target)
+    with monkeypatch.context() as patch:
+        patch.setattr("cml.bench.submit.check_result", _check_and_break(file.ranks))
+        with pytest.raises(OSError, match=r"results.*cosent\.npz"):
+            submit(tmp_path / "results", tmp_path / "project")
+    assert not target.exists()
+
+
+def _check_and_break(ranks: Path) -> Callable[[Path], object]:
+    def check(path: Path) -> object:
+        checked = check_result(path)
+        ranks.unlink()
+        return checked
+
+    return check
