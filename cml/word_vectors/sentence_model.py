@@ -44,7 +44,7 @@ def _open(model: str, download: bool) -> Any:  # noqa: ANN401 - of a library tha
         return SentenceTransformer(
             folder, device="cpu", model_kwargs={"use_safetensors": True}, local_files_only=is_local
         )
-    except (OSError, ValueError, RuntimeError) as error:
+    except Exception as error:  # of two libraries that read files of a stranger
         line = " ".join(str(error).split())[:300]
         raise UserError(
             f"The sentence model {model!r} cannot be opened; take {PACKAGED}, the folder of a model, or its name on "

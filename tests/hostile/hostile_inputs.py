@@ -1,9 +1,10 @@
 """Hostile files, paths and options by mutation, read by the commands: ``python tests/hostile/hostile_inputs.py``.
 
 Every input is sound files of which one was changed, or a command line of which one word was. A finding is a traceback,
-an error that is not one line, a hang, a dead process, or a file that appears or changes outside of the output. Commands
-run in one process after another, which is replaced when it hangs or dies. Not for: fuzzing a parser by coverage
-(fuzz.py); the mutations of JSON are those of fuzz_parsers.py.
+an error that is not one line, a hang, a dead process, a file that appears or changes outside of the output, or an input
+that is refused only after 10 seconds of computing or in over 1 GB of memory. Commands run in one process after another,
+which is replaced when it hangs or dies. The mutations of JSON are those of fuzz_parsers.py, files in the formats of
+other programs those of foreign_files.py. Not for: fuzzing a parser by coverage (fuzz.py).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import io
 import json
 import os
 import random
+import re
 import resource
 import select
 import shutil
@@ -28,8 +30,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-SECONDS, LONGEST = 60, 4000  # of a command; characters of an error
+from foreign_files import CHANGES, FOREIGN, make_foreign_files
+
+SECONDS, LONGEST = 120, 4000  # of a command on a busy machine; characters of an error
 MEMORY = 12 << 30
+# of a command that refuses its input: computing time, and memory beside the 400 MB of torch and other libraries
+REFUSED_SECONDS, REFUSED_BYTES = 10, 600 << 20
+_INPUTS_A_PROCESS = 100  # libraries keep memory, in which a large input would not be seen
 SMALL = (
     "--backbone small-cnn --weights none --dimension 8 --image-size 16 16 --steps 2 --checkpoint-every 1 "
     "--sampler random(batch_size=8) --workers 0 --device cpu"
@@ -67,7 +74,7 @@ class Target:
     Attributes:
         needs: Folders and files that the commands read.
         file: The one that is changed; a pattern.
-        how: json | bytes | state | npy.
+        how: json | bytes | state | npy | tensors | faiss, or one of ``foreign_files.CHANGES``.
         commands: What reads it.
     """
 
@@ -209,6 +216,8 @@ TARGETS = [
     ],
 ]
 
+TARGETS += [Target(*fields) for fields in FOREIGN]
+
 ODD_WORDS = (
     *(
         "os:system",
@@ -306,6 +315,7 @@ def make_files(root: Path) -> None:
     (root / "vectors/word2vec.txt").write_text(f"{len(words)} 4\n{text}")
     packed = b"".join(word.encode() + b" " + row.tobytes() + b"\n" for word, row in zip(words, vectors, strict=True))
     (root / "vectors/word2vec.bin").write_bytes(f"{len(words)} 4\n".encode() + packed)
+    make_foreign_files(root)
     np.save(root / "vectors/array.npy", vectors)
     (root / "vectors/array.txt").write_text("\n".join(words) + "\n")
 
@@ -316,8 +326,12 @@ def make_files(root: Path) -> None:
 def serve(answers: int) -> None:
     """Run the commands that come on stdin, a JSON list of words a line, and answer each by a line of JSON."""
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    import torch
+    import torchvision  # noqa: F401 - before the first command, whose memory they would be
+
     import cml.cli
 
+    assert torch
     requests = sys.stdin
     sys.stdin = open(os.devnull)  # noqa: SIM115
     with os.fdopen(answers, "w") as out:
@@ -326,6 +340,8 @@ def serve(answers: int) -> None:
             texts = [io.TextIOWrapper(io.BytesIO(), encoding, errors) for errors in ("strict", "backslashreplace")]
             code: Any = None
             trace = ""
+            Path("/proc/self/clear_refs").write_text("5")  # the peak of memory begins anew
+            began, before = time.process_time(), memory("VmRSS")
             with contextlib.redirect_stdout(texts[0]), contextlib.redirect_stderr(texts[1]):
                 try:
                     code = cml.cli.main(words)
@@ -339,7 +355,15 @@ def serve(answers: int) -> None:
                 for text in texts
                 if not text.closed and not text.flush()
             ]
-            print(json.dumps([code, trace, *said]), file=out, flush=True)
+            used = [time.process_time() - began, memory("VmHWM") - before]
+            print(json.dumps([code, trace, *said, used]), file=out, flush=True)
+
+
+def memory(kind: str) -> int:
+    """Bytes that this process holds (VmRSS), or held at most (VmHWM)."""
+    match = re.search(rf"{kind}:\s*(\d+) kB", Path("/proc/self/status").read_text())
+    assert match is not None
+    return 1024 * int(match[1])
 
 
 class Commands:
@@ -348,8 +372,13 @@ class Commands:
     def __init__(self, root: Path, place: Path, log: Path) -> None:
         self._root, self._place, self._log, self._process = root, place, log, None
 
-    def run(self, words: list[str], encoding: str = "utf-8", seconds: float = SECONDS) -> tuple[Any, str, str, str]:
-        """Exit code, traceback, stdout and stderr; the code is "hang" or "died" where there is none."""
+    def run(
+        self, words: list[str], encoding: str = "utf-8", seconds: float = SECONDS
+    ) -> tuple[Any, str, str, str, tuple[float, int]]:
+        """Exit code, traceback, stdout, stderr, seconds of computing and bytes of memory at most.
+
+        The code is "hang" or "died" where there is none.
+        """
         if self._process is None:
             self._start()
         self._process.stdin.write(json.dumps([words, encoding]).encode() + b"\n")
@@ -359,10 +388,10 @@ class Commands:
         while not said.endswith(b"\n"):
             if not select.select([self._answers], [], [], max(0, end - time.monotonic()))[0]:
                 self.close()
-                return "hang", "", "", ""
+                return "hang", "", "", "", (seconds, 0)
             if not (part := os.read(self._answers, 1 << 20)):
                 self.close()
-                return "died", self._log.read_text(errors="replace")[-3000:], "", ""
+                return "died", self._log.read_text(errors="replace")[-3000:], "", "", (0, 0)
             said += part
         return tuple(json.loads(said))
 
@@ -410,6 +439,8 @@ def changed(content: bytes, how: str, rng: random.Random, root: Path) -> bytes:
     from fuzz_parsers import changed_json
 
     kind = rng.random()
+    if how in CHANGES:
+        return CHANGES[how](content, rng)
     if how == "state" and kind < 0.85:
         return changed_state(content, rng)
     if how == "tensors" and kind < 0.7:
@@ -598,12 +629,13 @@ class World:
         for name in ("a.txt", "b.json", "c.npy"):
             (root / "canary" / name).write_text(f"the canary {name} is well")
         self.commands = Commands(root, self.place, root / "log.txt")
+        self.slowest, self.largest = 0.0, 0  # seconds and bytes of the commands that refused their input
 
     def begin(self) -> None:
         """Make the sound files; whatever fails here that should not is an error."""
         make_files(self.place)
         for name, command in BEGIN.items():
-            code, trace, _, said = self.commands.run(command.split(), seconds=600)
+            code, trace, _, said, _ = self.commands.run(command.split(), seconds=600)
             half = name in ("halfway", "features", "half-indexed", "half-prepared")
             if code != (2 if half else 0):
                 raise RuntimeError(f"{command}: {code} {trace} {said}")
@@ -726,7 +758,7 @@ def fault(world: World, words: list[str], encoding: str) -> tuple[str, str] | No
     """Kind and account of what is wrong about how a command took its input; None if nothing is."""
     outputs = _outputs(words)
     before = world.seen(outputs)
-    code, trace, out, said = world.commands.run(words, encoding)
+    code, trace, out, said, (seconds, memory) = world.commands.run(words, encoding)
     after = world.seen(outputs)
     written = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
     if code in ("hang", "died"):
@@ -747,6 +779,9 @@ def fault(world: World, words: list[str], encoding: str) -> tuple[str, str] | No
         last = said.rpartition("\nerror: ")[2] if "\nerror: " in said else said.removeprefix("error: ")
         if code not in (1, 2) or "error: " not in said or "\n" in last.strip("\n"):
             return "no line", f"{code}: {said[-1500:]}"
+        world.slowest, world.largest = max(world.slowest, seconds), max(world.largest, memory)
+        if seconds > REFUSED_SECONDS or memory > REFUSED_BYTES:
+            return "costly", f"{seconds:.1f} s, {memory >> 20} MiB: {said[-500:]}"
     if longest := max(map(len, (out + said).splitlines()), default=0) > LONGEST:
         return "long", f"{(out + said)[:300]} .. {longest}"
     return None
@@ -764,6 +799,8 @@ def series(
         world.begin()
         for number in range(inputs) if only is None else [only]:
             made = make_input(world, seed, number)
+            if number % _INPUTS_A_PROCESS == 0:
+                world.commands.close()
             if number % 50 == 0:
                 report(f"{number} inputs, {sum(map(len, found.values()))} findings")
             for words in made.commands:
@@ -772,6 +809,7 @@ def series(
                     kind, account = wrong
                     found[kind].append(f"{number}: {made.what}: {' '.join(words)[:200]!a}: {account}")
                     report(f"{kind} {found[kind][-1]}")
+        report(f"refused after {world.slowest:.1f} s and {world.largest >> 20} MiB at most")
     finally:
         world.commands.close()
         shutil.rmtree(root, ignore_errors=True)
@@ -788,10 +826,12 @@ def main() -> None:
     if chosen.serve is not None:
         serve(chosen.serve)
         return
+    sys.path.append(str(Path(__file__).parents[1] / "scenarios"))  # as pytest does
     began = time.monotonic()
     found = series(chosen.inputs, chosen.seed, only=chosen.only)
     counts = ", ".join(
-        f"{len(found.get(kind, ()))} {kind}" for kind in ("traceback", "hang", "died", "written", "no line", "long")
+        f"{len(found.get(kind, ()))} {kind}"
+        for kind in ("traceback", "hang", "died", "written", "no line", "long", "costly")
     )
     print(f"{chosen.inputs} inputs in {time.monotonic() - began:.0f} s: {counts}")
     sys.exit(bool(found))

@@ -67,6 +67,21 @@ def test_the_series_finds_nothing() -> None:
     assert series(25, seed=7, report=lambda text: None) == {}
 
 
+@pytest.mark.slow
+def test_the_sound_files_of_the_series_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from foreign_files import FOREIGN, make_foreign_files
+
+    make_foreign_files(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    commands = {command for _, _, _, commands in FOREIGN for command in commands if command.startswith("prepare")}
+    assert len(commands) >= 20
+    for command in sorted(commands):
+        assert main(command.split()) == 0, command
+        assert "skipped" not in capsys.readouterr().err
+
+
 # ---- numbers of a config
 
 
