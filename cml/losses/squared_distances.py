@@ -80,7 +80,8 @@ class _EuclideanDistances(torch.autograd.Function):
             return plain_gradient(ctx.plain, full, slopes), None, None
         gradient = torch.zeros_like(full, memory_format=torch.contiguous_format)
         block = slice(0, slopes.shape[-2])
-        add_gradient(gradient, full, block, slopes_of_distances(slopes, distances), shifted, near)
+        with torch.autocast(full.device.type, enabled=False):
+            add_gradient(gradient, full, block, slopes_of_distances(slopes, distances), shifted, near)
         return gradient, None, None
 
 

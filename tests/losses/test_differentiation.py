@@ -202,6 +202,24 @@ def test_the_gradient_of_a_gradient_penalty_is_that_of_the_formula(name: str, ba
     assert_near(penalty_gradients(lambda f: loss(f, target), embeddings, loss), expected, 1e-8)
 
 
+@ignore_warnings_of_torch
+@every_loss_over_distances
+@pytest.mark.filterwarnings("ignore:Some anchors:RuntimeWarning")
+def test_pairs_that_cannot_be_compared_leave_second_derivatives_right(
+    name: str, batch_of: Callable[..., Batch]
+) -> None:
+    loss, oracle, embeddings, target = batch_of(name)
+    odd = target[:6].clone()  # some items are no anchors
+    odd[0, 4] = odd[1, 7] = odd[5, 0] = torch.inf
+    odd[2] = torch.inf
+    odd[3] = odd[3].where(torch.arange(9) == 5, torch.inf)  # one item alone
+    odd[1, 2] = odd[1, 3]  # a tie
+    expected = penalty_gradients(lambda f: oracle(loss, f, odd), embeddings, loss)
+    assert_near(penalty_gradients(lambda f: loss(f, odd), embeddings, loss), expected, 1e-8)
+    gradient = torch.func.grad(lambda f: torch.func.grad(lambda g: loss(g, odd))(f).square().sum())(embeddings)
+    assert_near([gradient], expected[:1], 1e-8)
+
+
 @every_loss
 def test_the_gradient_of_a_gradient_penalty_keeps_its_digits_in_float32(
     name: str, batch_of: Callable[..., Batch]
@@ -352,6 +370,22 @@ def test_torch_compile_runs_the_losses_with_compiled_loops(name: str, batch_of: 
 @every_loss
 def test_torch_compile_runs_every_loss(name: str, batch_of: Callable[..., Batch]) -> None:
     assert_compiles(batch_of(name, torch.float32))
+
+
+@ignore_warnings_of_torch
+@pytest.mark.parametrize("name", ["log-ratio", "rank-n-contrast", "dense-triplet", "cosent"])
+def test_many_gradients_at_once_are_those_of_one_after_the_other(name: str, batch_of: Callable[..., Batch]) -> None:
+    loss, _, embeddings, target = batch_of(name)
+    together = torch.autograd.functional.hessian(lambda f: loss(f, target), embeddings, vectorize=True)
+    torch.testing.assert_close(together, torch.autograd.functional.hessian(lambda f: loss(f, target), embeddings))
+
+
+@pytest.mark.parametrize("name", ["log-ratio", "rkd-distance", "rank-n-contrast", "soft-target", "h-ap"])
+def test_autocast_changes_no_derivative(name: str, batch_of: Callable[..., Batch]) -> None:
+    loss, _, embeddings, target = batch_of(name, torch.float32)
+    usual = penalty_gradients(lambda f: loss(f, target), embeddings, loss)
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(penalty_gradients(lambda f: loss(f, target), embeddings, loss), usual)
 
 
 @every_loss_over_distances
