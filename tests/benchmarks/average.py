@@ -35,15 +35,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
         images = torch.randint(0, 256, (options.images, 3, *size), dtype=torch.uint8)
         average, steps, updates = AveragedWeights(model, 0.99), [], []
+        processor: tuple[list[float], list[float]] = ([], [])
         for number in range(1, options.rounds + 1):
-            begin = time.perf_counter()
+            begin, used = time.perf_counter(), time.process_time()
             optimizer.zero_grad()
             torch.pdist(model(images)).mean().backward()
             optimizer.step()
             steps.append(time.perf_counter() - begin)
-            begin = time.perf_counter()
+            processor[0].append(time.process_time() - used)
+            begin, used = time.perf_counter(), time.process_time()
             average.update(number)
             updates.append(time.perf_counter() - begin)
+            processor[1].append(time.process_time() - used)
         step, update = np.median(steps), np.median(updates)
         megabytes = sum(one.nbytes for one in average.state_dict().values()) / 1e6
         print(
@@ -51,7 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"{1e3 * update:.2f} ms ({100 * update / step:.2f} % of it), {megabytes:.1f} MB"
         )
         seconds = {"step_seconds": step, "update_seconds": update, "share": update / step}
-        figures[backbone] = {**seconds, "copy_bytes": 1e6 * megabytes}
+        share = np.median(processor[1]) / np.median(processor[0])
+        figures[backbone] = {**seconds, "processor_share": share, "copy_bytes": 1e6 * megabytes}
     write_figures(options.json, {"images": options.images, "side": options.size, "backbones": figures})
 
 

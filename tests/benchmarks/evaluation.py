@@ -93,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
         return {name: metric.mean for name, metric in found.rows["embedding"].items()}
 
-    ratios, differences = [], []
+    ratios, processor_ratios, differences = [], [], []
     for correlation in (False, True):
         fast(correlation)  # compile
         jobs: dict[str, Callable[[], Figures]] = {
@@ -123,6 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             apart = max(abs(figures["evaluate"][key] - figures[name][key]) for key in both)
             ratio = best[name] / best["evaluate"]
             ratios.append(ratio)
+            processor_ratios.append(processor[name] / processor["evaluate"])
             differences.append(apart)
             print(
                 f"  {name}: {best[name]:.2f} s, processor time {processor[name]:.2f} s; {ratio:.1f}x; "
@@ -130,7 +131,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             )
     print(f"smallest ratio {min(ratios):.1f}x, largest {max(ratios):.1f}x")
     sizes = {"queries": options.queries, "gallery": options.gallery}
-    write_figures(options.json, {**sizes, "ratios": ratios, "difference": max(differences)})
+    figures = {"ratios": ratios, "processor_ratios": processor_ratios, "difference": max(differences)}
+    write_figures(options.json, {**sizes, **figures})
 
 
 if __name__ == "__main__":
