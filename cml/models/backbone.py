@@ -84,6 +84,7 @@ def get(
         UserError: the name or the weights are unknown, or the weights cannot be downloaded.
 
     Example:
+        >>> import torch
         >>> get("small-cnn", "none").module(torch.zeros(2, 3, 64, 64)).shape
         torch.Size([2, 256])
     """
