@@ -119,23 +119,28 @@ class Check:
         for path, one in checked.items():
             if one.unranked:
                 print(f"Not checked: the ranks of {path}. {one.unranked}")
-        differing = _rerun(checked, self.rerun)
-        _conclude(len(paths), wrong, unchecked, differing)
+        differing, impossible = _rerun(checked, self.rerun)
+        _conclude(len(paths), wrong, unchecked, differing, impossible)
 
 
-def _rerun(checked: Mapping[Path, "CheckedResult"], count: int) -> int:
-    """Run parts of results again, and print how they compare; the number of those that differ."""
+def _rerun(checked: Mapping[Path, "CheckedResult"], count: int) -> tuple[int, int]:
+    """Run parts of results again, and print how they compare; how many differ, and how many cannot be run here."""
     from cml.bench.rerun import draw_runs, rerun
 
-    differing = 0
+    differing = impossible = 0
     for run in draw_runs(checked, count):
-        comparison = rerun(run, checked[run.path])
+        try:
+            comparison = rerun(run, checked[run.path])
+        except UserError as error:
+            impossible += 1
+            print(f"Not run again: {run}: {error}", flush=True)
+            continue
         differing += not comparison.agrees
         print(f"{'Rerun' if comparison.agrees else 'Rerun differs'}: {run}: {comparison.text}.", flush=True)
-    return differing
+    return differing, impossible
 
 
-def _conclude(count: int, wrong: int, unchecked: int, differing: int) -> None:
+def _conclude(count: int, wrong: int, unchecked: int, differing: int, impossible: int) -> None:
     """Print that all results agree, or raise an error that says how many do not."""
     sentences = []
     if wrong:
@@ -144,6 +149,8 @@ def _conclude(count: int, wrong: int, unchecked: int, differing: int) -> None:
         sentences.append(f"{unchecked} of {count} results were not checked.")
     if differing:
         sentences.append(f"{differing} {'run differs' if differing == 1 else 'runs differ'} from the files.")
+    if impossible:
+        sentences.append(f"{impossible} {'run was' if impossible == 1 else 'runs were'} not possible here.")
     if sentences:
         raise (DataError if wrong or differing else UserError)(" ".join(sentences))
     agreed = "result agrees" if count == 1 else "results agree"

@@ -836,6 +836,22 @@ def test_published_runs_come_out_again(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["bench", "check", str(tmp_path / "results"), "--rerun", "-1"]) == 2
 
 
+def test_a_run_that_is_impossible_here_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise UserError("It needs the extra 'pretrained'.")
+
+    for method in ("oracle", "label-mds"):
+        Doctored(tmp_path, method)
+    monkeypatch.setattr("cml.bench.fixed_rows.fit_label_mds", refuse)
+    assert main(["bench", "check", str(tmp_path), "--rerun", "2"]) == 2
+    said = capsys.readouterr()
+    assert "label-mds.json: It needs the extra 'pretrained'." in said.out
+    assert "oracle.json: score 1.0" in said.out
+    assert "error: 1 run was not possible here." in said.err
+
+
 def test_runs_are_drawn_without_repetition_and_final_runs_as_often_as_trials(tmp_path: Path) -> None:
     path = Doctored(tmp_path).path
     checked = {path: check_result(path)}
@@ -906,6 +922,12 @@ def test_submitting_blames_the_disk_that_is_full(tmp_path: Path, monkeypatch: py
         with pytest.raises(OSError, match=r"results.*cosent\.npz"):
             submit(tmp_path / "results", tmp_path / "project")
     assert not target.exists()
+
+
+def test_the_series_of_mutations_finds_nothing() -> None:
+    from hostile_results import series
+
+    assert series(30, seed=5, report=lambda text: None) == {}
 
 
 def _check_and_break(ranks: Path) -> Callable[[Path], object]:
