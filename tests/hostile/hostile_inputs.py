@@ -34,8 +34,7 @@ from foreign_files import CHANGES, FOREIGN, make_foreign_files
 
 SECONDS, LONGEST = 120, 4000  # of a command on a busy machine; characters of an error
 MEMORY = 12 << 30
-# of a command that refuses its input: computing time, and memory beside the 400 MB of torch and other libraries
-REFUSED_SECONDS, REFUSED_BYTES = 10, 600 << 20
+REFUSED_SECONDS, REFUSED_BYTES = 10, 1 << 30  # of a command that refuses its input: computing time, memory with torch
 _INPUTS_A_PROCESS = 100  # libraries keep memory, in which a large input would not be seen
 SMALL = (
     "--backbone small-cnn --weights none --dimension 8 --image-size 16 16 --steps 2 --checkpoint-every 1 "
@@ -332,6 +331,7 @@ def serve(answers: int) -> None:
     import cml.cli
 
     assert torch
+    libraries = memory("VmRSS")
     requests = sys.stdin
     sys.stdin = open(os.devnull)  # noqa: SIM115
     with os.fdopen(answers, "w") as out:
@@ -355,7 +355,7 @@ def serve(answers: int) -> None:
                 for text in texts
                 if not text.closed and not text.flush()
             ]
-            used = [time.process_time() - began, memory("VmHWM") - before]
+            used = [time.process_time() - began, libraries + memory("VmHWM") - before]
             print(json.dumps([code, trace, *said, used]), file=out, flush=True)
 
 
