@@ -384,7 +384,7 @@ def _check_ranks(result: Result, ranks: Ranks, data: BenchSet) -> Iterator[str]:
         if np.array_equal(ranks.top[one], ranks.top[other]) and np.array_equal(ranks.probe[one], ranks.probe[other]):
             yield f"its final runs {one + 1} and {other + 1} have equal ranks, but other seeds"
     yield from _check_probes(ranks, data.test_distances.shape[1])
-    again = compute_scores(ranks, data, own=result.metrics.keys())
+    again = compute_scores(ranks, data, own=result.metrics.keys(), intervals=result.intervals)
     for name, score in again.scores.items():
         for entry, computed in vars(score).items():
             written = getattr(result.scores.get(name), entry, None)

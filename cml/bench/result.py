@@ -21,7 +21,7 @@ import numpy as np
 from cml import plugins
 from cml.bench import scores
 from cml.bench.own_metrics import OwnMetric, describe_own_metrics, make_own_metrics, measure_own_metrics
-from cml.bench.scores import SCORES, Ranks
+from cml.bench.scores import SCORES, Intervals, Ranks
 from cml.bench.sets import BenchSet
 from cml.bench.suite import SUITES
 from cml.errors import DataError, UserError
@@ -86,6 +86,7 @@ class Result:
     metrics: dict[str, OwnMetric] = field(
         default_factory=dict
     )  # those of one's own, whose columns are among the scores
+    intervals: Intervals = "bootstrap"  # how those of the scores were computed
 
 
 def choose(trials: Sequence[BenchTrial]) -> BenchTrial | None:
@@ -131,6 +132,7 @@ def write_result(path: Path, result: Result, ranks: Ranks | None, data: BenchSet
         needed = {*result.plugins, *plugins.required_plugins(*computed.metrics)}
         result = replace(result, ranks_sha256=digest, plugins=tuple(sorted(needed)))
         result = replace(result, scores=computed.scores, values=computed.values, metrics=computed.metrics)
+        result = replace(result, intervals="skew-t")
     write_json(path, asdict(result))
     return result
 
@@ -144,13 +146,16 @@ class ComputedScores:
     metrics: dict[str, OwnMetric]
 
 
-def compute_scores(ranks: Ranks, data: BenchSet, own: Collection[str] | None = None) -> ComputedScores:
+def compute_scores(
+    ranks: Ranks, data: BenchSet, own: Collection[str] | None = None, *, intervals: Intervals = "skew-t"
+) -> ComputedScores:
     """Compute the scores of ranks, the primary one of each query, and metrics of one's own.
 
     Args:
         ranks: The ranks of the final runs.
         data: The set, whose label distances score the ranks.
         own: Names of registered metrics that are not cml's; None measures all that need the kept ranks alone.
+        intervals: How intervals are computed.
 
     Returns:
         The scores.
@@ -167,8 +172,9 @@ def compute_scores(ranks: Ranks, data: BenchSet, own: Collection[str] | None = N
                 each[column] *= factor
     primary = each[scores.PRIMARY].tolist()
     values = [[None if math.isnan(value) else round(value, 4) for value in row] for row in primary]
-    summaries = {name: Score(**summary) for name, summary in scores.summarize(each).items()}
-    return ComputedScores(summaries, values, metrics)
+    reaches = scores.score_reaches(data.test_distances)
+    summaries = scores.summarize(each, reaches, intervals=intervals)
+    return ComputedScores({name: Score(**summary) for name, summary in summaries.items()}, values, metrics)
 
 
 def describe_machine() -> dict[str, Any]:

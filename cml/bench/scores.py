@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances.label_distance import Float32
+from cml.retrieval.mean_interval import mean_intervals, ratio_intervals
 from cml.retrieval.metrics.h_ap import compute_h_ap
 from cml.retrieval.metrics.label_distance import compute_label_distance
 from cml.retrieval.metrics.ndcg import compute_ndcg
@@ -27,6 +28,8 @@ FIRST = 10  # items whose mean label distance is the primary score
 PRIMARY = "score"
 SCORES = frozenset({"score", "label_distance", "ndcg", "h_ap", "spearman", "worst"})
 """The names of the scores that every result has, see ``score_queries``."""
+Intervals = Literal["bootstrap", "skew-t"]
+"""How 95 % intervals were computed: by earlier versions of cml, whose files do not name it, and today."""
 _RESAMPLES = 1000
 
 
@@ -112,9 +115,7 @@ def score_queries(ranks: Ranks, distances: Float32) -> dict[str, Float64]:
     queries, gallery = distances.shape
     kept = depth(gallery)
     ideal = retrieved_distances(distances, distances, kept)
-    best = compute_label_distance(ideal, [FIRST])[:, 0]
-    finite = np.isfinite(distances)
-    chance = np.where(finite, distances, 0).sum(axis=1, dtype=np.float64) / np.maximum(finite.sum(axis=1), 1)
+    chance, best = _chance(distances), _best(ideal)
     ideal_gains = compute_gains(ideal, distances, "rank")
     runs: list[dict[str, Float64]] = []
     for top, probe in zip(ranks.top.astype(np.int64), ranks.probe.astype(np.int64), strict=True):
@@ -139,20 +140,77 @@ def score_queries(ranks: Ranks, distances: Float32) -> dict[str, Float64]:
     return {name: np.stack([run[name] for run in runs]) for name in runs[0]}
 
 
-def summarize(values: Mapping[str, Float64]) -> dict[str, dict[str, Any]]:
-    """Mean, 95 % interval over seeds and queries, and the mean of each seed, of every score."""
+def score_reaches(distances: Float32) -> Float64:
+    """What the oracle is ahead of chance in each query, over its mean: the score of each query of the oracle.
+
+    Args:
+        distances: (Q, G) label distances.
+
+    Returns:
+        (Q,) denominators of the score, of mean 1; NaN for a query without one.
+    """
+    best = _best(retrieved_distances(distances, distances, depth(distances.shape[1])))
+    return over_mean(*score_terms(best, _chance(distances), best))
+
+
+def summarize(
+    values: Mapping[str, Float64], reaches: Float64, *, intervals: Intervals = "skew-t"
+) -> dict[str, dict[str, Any]]:
+    """Mean, 95 % interval over seeds and queries, and the mean of each seed, of every score.
+
+    Args:
+        values: Name of a score to its values, (S, Q).
+        reaches: (Q,) denominators of the primary score, which is a ratio of two means; see ``score_reaches``.
+        intervals: How intervals are computed.
+
+    Returns:
+        Name of a score to its figures.
+    """
     summary = {}
     for name, each in values.items():
         has_interval = name != "worst" and np.isfinite(each).any()
-        low, high = interval(each) if has_interval else (float("nan"), float("nan"))
+        low, high = float("nan"), float("nan")
+        if has_interval and intervals == "bootstrap":
+            low, high = _bootstrap_interval(each)
+        elif has_interval:
+            low, high = interval(each, reaches if name == PRIMARY else None)
         figures = {"mean": _mean(each), "low": low, "high": high}
         seeds = [_plain(_mean(run)) for run in each]
         summary[name] = {**{key: _plain(value) for key, value in figures.items()}, "seeds": seeds}
     return summary
 
 
-def interval(values: Float64) -> tuple[float, float]:
-    """95 % bootstrap interval of the mean of values (S, Q); of a difference of two methods it is the paired one."""
+def interval(values: Float64, reaches: Float64 | None = None) -> tuple[float, float]:
+    """95 % interval of a mean over seeds and queries; of a difference of two methods it is the paired one.
+
+    Args:
+        values: (S, Q) values.
+        reaches: (Q,) denominators, if the mean of the values is a ratio of two means; see ``score_reaches``.
+
+    Returns:
+        The ends; NaN for one value.
+    """
+    columns = values[:, :, None]
+    ends = mean_intervals(columns) if reaches is None else ratio_intervals(columns, reaches[:, None])
+    low, high = ends[0].tolist()
+    return low, high
+
+
+def _chance(distances: Float32) -> Float64:
+    """Mean label distance of all items to each query, (Q,)."""
+    finite = np.isfinite(distances)
+    total = np.where(finite, distances, 0).sum(axis=1, dtype=np.float64)
+    mean: Float64 = total / np.maximum(finite.sum(axis=1), 1)
+    return mean
+
+
+def _best(ideal: Float32) -> Float64:
+    """Mean label distance of the first ten of the nearest items, (Q,)."""
+    return compute_label_distance(ideal, [FIRST])[:, 0]
+
+
+def _bootstrap_interval(values: Float64) -> tuple[float, float]:
+    """The interval of earlier versions, a percentile bootstrap of seeds and queries: to check their files."""
     seeds, queries = values.shape
     rng = np.random.default_rng(0)
     known = np.isfinite(values)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,9 @@ from cml.bench.scores import interval
 from cml.bench.suite import SETS, SUITES, UNTRAINED
 from cml.errors import UserError, did_you_mean
 from cml.retrieval import text_table
+from cml.retrieval.best_methods import find_best
 from cml.retrieval.comparison import interval_text
+from cml.retrieval.metric_result import none_if_nan
 
 BEST = "*"  # marks the best of a set, and what does not differ from it significantly
 UNCHECKED = "?"  # marks what cml bench check has not checked on this computer
@@ -35,8 +37,7 @@ class Board:
     results: Mapping[str, Mapping[str, Result]]  # method to set to result
     # method to its ranks on the sets, 1 the best, of those that were run on all; who failed on a set is last there
     ranks: Mapping[str, NDArray[np.float64]]
-    # (method, set) of the best of each set and of those not significantly different: the 95 % interval of the paired
-    # difference over seeds and queries holds 0
+    # (method, set) of the best of each set and of those not significantly worse, see ``find_best``
     best: frozenset[tuple[str, str]]
     # p of the hypothesis that all methods perform alike (Friedman, 1937); NaN for fewer than 3 methods or sets
     friedman: float
@@ -45,6 +46,8 @@ class Board:
     critical: float
     # (method, set) to what its check left out; only those that were checked. None marks nothing
     checks: Mapping[tuple[str, str], CheckRecord] | None = None
+    # set to the (Q,) scores of the oracle, which are the denominators of all scores; without them they are held fixed
+    reaches: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
     @property
     def means(self) -> dict[str, float]:
@@ -119,9 +122,8 @@ class Board:
         mark = UNCHECKED * (not self.is_checked(method, name))
         if result.failed:
             return f"failed{mark}"
-        score, mean = result.scores["score"], score_of(result)
-        ends = mean if score.low is None else score.low, mean if score.high is None else score.high
-        return interval_text((mean, *ends)) + BEST * ((method, name) in self.best) + mark
+        text = interval_text((score_of(result), *self._score_ends(result)))
+        return text + BEST * ((method, name) in self.best) + mark
 
     def is_checked(self, method: str, name: str, column: str = "") -> bool:
         """Tell whether a result was checked on this computer, with this version of cml.
@@ -162,6 +164,14 @@ class Board:
             sentences.append(f"Not checked for want of their plugin: {', '.join(columns)}.")
         return "".join(f" {sentence}" for sentence in sentences)
 
+    def _score_ends(self, result: Result) -> tuple[float, float]:
+        """The ends of the interval of a score, of all results in the same way, whatever version wrote them."""
+        return interval(_scores_of(result), self._reach_of(result))
+
+    def _reach_of(self, result: Result) -> NDArray[np.float64] | None:
+        reach = self.reaches.get(result.set)
+        return reach if reach is not None and len(reach) == _scores_of(result).shape[1] else None
+
     def notes(self) -> str:
         """What the figures are."""
         some = [result for row in self.results.values() for result in row.values()]
@@ -182,10 +192,11 @@ class Board:
             )
         return (
             f"Suite {self.version}, track {self.track}. The score is 1 - (d@10 - oracle) / (random - oracle): 0 for "
-            "chance, 1 for the ranking by the labels, with its 95 % interval over seeds and queries. The row random is "
-            f"one random ranking. {how} {BEST} marks the best method of a set and those that do not differ from it "
-            "significantly: the 95 % interval of the paired difference over seeds and queries contains 0. The last "
-            f"column is the seconds of one run.{tests}{self._own_notes()}{self._check_notes()}"
+            "chance, 1 for the ranking by the labels. ± is half the width of its 95 % interval over seeds and queries. "
+            f"The row random is one random ranking. {how} {BEST} marks the best method of a set "
+            "and those that are not significantly worse, paired by seeds and queries: whichever method truly is best "
+            "is marked with a probability of 95 %, however many methods there are. The last column is the seconds of "
+            f"one run.{tests}{self._own_notes()}{self._check_notes()}"
         )
 
     def _own_notes(self) -> str:
@@ -205,12 +216,13 @@ class Board:
         for other in self.order:
             if other != method and _competes(other):
                 ours, theirs = self.results[other], self.results[method]
-                differences = [_difference(ours.get(name), theirs.get(name)) for name in self.sets]
+                differences = [self._difference(ours.get(name), theirs.get(name)) for name in self.sets]
                 rows.append([other, *(_NONE if pair is None else _difference_text(*pair) for pair in differences)])
         return rows, (
             f"Suite {self.version}, track {self.track}. Differences of the score from that of {method}, with the 95 % "
             f"interval over seeds and queries of the paired difference. {BEST} marks intervals that do not contain 0, "
-            f"{_NONE} where one of the two failed or was not run.{self._check_notes()}"
+            f"each on its own: of 20 differences that are 0, one is marked by chance. {_NONE} where one of the two "
+            f"failed or was not run.{self._check_notes()}"
         )
 
     def trials(self) -> tuple[list[list[str]], str]:
@@ -245,6 +257,20 @@ class Board:
     def __str__(self) -> str:
         return f"{text_table.align_columns(self.grid())}\n{self.notes()}"
 
+    def _json_ends(self, result: Result) -> list[float | None] | None:
+        """The ends of the interval of the score; None where the result failed."""
+        return None if result.failed else list(map(none_if_nan, self._score_ends(result)))
+
+    def _difference(self, ours: Result | None, theirs: Result | None) -> tuple[float, float, float] | None:
+        """The mean of the paired differences of two results, and the ends of its 95 % interval."""
+        if ours is None or theirs is None or ours.failed or theirs.failed:
+            return None
+        mine, other = _scores_of(ours), _scores_of(theirs)
+        if mine.shape[1] != other.shape[1] or not (len(mine) == len(other) or 1 in (len(mine), len(other))):
+            return None
+        difference = mine - other  # what has no seeds is one row, which goes with all of the other
+        return float(np.nanmean(difference)), *interval(difference, self._reach_of(ours))
+
     def to_json(self) -> dict[str, Any]:
         """The figures for machines."""
         tests = {"friedman_p": self.friedman, "critical_difference": self.critical}
@@ -252,7 +278,7 @@ class Board:
         ends: dict[str, dict[str, list[float | None] | None]] = {}
         for method, row in self.results.items():
             scores[method] = {name: None if result.failed else score_of(result) for name, result in row.items()}
-            ends[method] = {name: _score_ends(result) for name, result in row.items()}
+            ends[method] = {name: self._json_ends(result) for name, result in row.items()}
         own: dict[str, dict[str, dict[str, float | None]]] = {}
         for name, column in self.own_columns:
             for method, row in self.results.items():
@@ -276,14 +302,6 @@ def score_of(result: Result) -> float:
     """The normalised score, minus infinity where it failed."""
     value = result.scores["score"].mean if result.scores else None
     return -math.inf if value is None else value
-
-
-def _score_ends(result: Result) -> list[float | None] | None:
-    """The ends of the interval of the score; None where the result failed."""
-    if result.failed:
-        return None
-    score = result.scores["score"]
-    return [score.low, score.high]
 
 
 def read_board(out: Path, version: str = "", track: str = "", *, checks: bool = False) -> Board:
@@ -317,7 +335,8 @@ def read_board(out: Path, version: str = "", track: str = "", *, checks: bool = 
         others = f" There are those of {', '.join(there)}." if there else " Run cml bench."
         raise UserError(f"There are no results of {version} {track} in {out}.{others}")
     shown = {path: result for path, result in paths.items() if result.track in (track, "C")}
-    board = build_board(version, track, list(shown.values()))
+    oracles = {result.set: result for result in paths.values() if result.method == "oracle" and not result.failed}
+    board = build_board(version, track, list(shown.values()), oracles)
     if not checks:
         return board
     records = {(_row_name(result, track), result.set): read_check_record(path) for path, result in shown.items()}
@@ -328,13 +347,14 @@ def _row_name(result: Result, track: str) -> str:
     return result.method + ELSEWHERE * (result.track != track)
 
 
-def build_board(version: str, track: str, every_result: list[Result]) -> Board:
+def build_board(version: str, track: str, every_result: list[Result], oracles: Mapping[str, Result]) -> Board:
     """Build the board of some results of one version and track: ranks, tests and best methods.
 
     Args:
         version: Version of the suite.
         track: The track, with its backbone.
         every_result: The results, those of track C among them.
+        oracles: Set to a result of the oracle, of any track: what it is ahead of chance is the denominator of scores.
 
     Returns:
         The board.
@@ -347,8 +367,9 @@ def build_board(version: str, track: str, every_result: list[Result]) -> Board:
     ranked = [method for method, row in results.items() if _competes(method) and len(row) == len(sets)]
     scores = np.array([[score_of(results[method][name]) for name in sets] for method in ranked])  # (M, sets)
     best = frozenset((method, name) for name in sets for method in _best(name, results))
+    reaches = {name: _scores_of(oracle)[0] for name, oracle in oracles.items()}
     if not ranked:
-        return Board(version, track, sets, results, {}, best, math.nan, math.nan)
+        return Board(version, track, sets, results, {}, best, math.nan, math.nan, reaches)
     from scipy import stats
 
     ranks: NDArray[np.float64] = stats.rankdata(-scores, axis=0)  # equal scores share their mean rank
@@ -357,36 +378,27 @@ def build_board(version: str, track: str, every_result: list[Result]) -> Board:
         friedman = float(stats.friedmanchisquare(*ranks).pvalue)
         studentized = float(stats.studentized_range.ppf(1 - _LEVEL, len(ranked), np.inf)) / math.sqrt(2)
         critical = studentized * math.sqrt(len(ranked) * (len(ranked) + 1) / (6 * len(sets)))
-    return Board(version, track, sets, results, dict(zip(ranked, ranks, strict=True)), best, friedman, critical)
+    by_method = dict(zip(ranked, ranks, strict=True))
+    return Board(version, track, sets, results, by_method, best, friedman, critical, reaches)
 
 
 def _best(name: str, results: Mapping[str, Mapping[str, Result]]) -> list[str]:
-    """The best method of a set and those that do not differ from it significantly."""
+    """The best method of a set and those that are not significantly worse."""
     here = {method: row[name] for method, row in results.items() if _competes(method) and name in row}
-    there = {method: result for method, result in here.items() if not result.failed}
-    if not there:
+    values = {method: _scores_of(result) for method, result in here.items() if not result.failed}
+    if not values:
         return []
-    first = max(there, key=lambda method: score_of(there[method]))
-    best = [first]
-    for method, result in there.items():
-        difference = None if method == first else _difference(there[first], result)
-        if difference is None:
-            continue
-        _, low, high = difference
-        if low <= 0 <= high:
-            best.append(method)
-    return best
+    first = max(values, key=lambda method: score_of(here[method]))
+    seeds, queries = values[first].shape
+    if seeds == 1:
+        seeds = max(map(len, values.values()))
+    paired = [method for method, each in values.items() if each.shape in ((seeds, queries), (1, queries))]
+    return [paired[index] for index in find_best([values[method] for method in paired])]
 
 
-def _difference(ours: Result | None, theirs: Result | None) -> tuple[float, float, float] | None:
-    """The mean of the paired differences of two results, and the ends of its 95 % interval."""
-    if ours is None or theirs is None or ours.failed or theirs.failed:
-        return None
-    mine, other = (np.array(result.values, np.float64) for result in (ours, theirs))  # None is NaN
-    if mine.shape[1] != other.shape[1]:
-        return None
-    difference = mine - other  # what has no seeds is one row, which goes with all of the other
-    return float(np.nanmean(difference)), *interval(difference)
+def _scores_of(result: Result) -> NDArray[np.float64]:
+    """The scores of each seed and query, (S, Q); NaN for a query without one."""
+    return np.array(result.values, np.float64)  # None is NaN
 
 
 def _difference_text(mean: float, low: float, high: float) -> str:

@@ -8,4 +8,5 @@ from numpy.typing import NDArray
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 Floats = NDArray[np.floating[Any]]
+Bools = NDArray[np.bool_]
 Int64 = NDArray[np.int64]

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cml.retrieval import text_table
+from cml.retrieval.array_types import Float64
+from cml.retrieval.best_methods import compare_with, simultaneous_probability
+from cml.retrieval.mean_interval import LEVEL, MeanEstimate
 from cml.retrieval.metric_result import MetricResult, none_if_nan
 from cml.retrieval.metrics import LABEL_DISTANCE, family
 from cml.retrieval.results import Evaluation
@@ -106,49 +108,74 @@ class Comparison:
             better += "; score is 1 for the oracle and 0 for the mean of all random rankings; 'random' is one of them"
         if self.references.recall_within:
             better += f"; recall: within {self.references.recall_within:g} {self.unit}"
-        sentences = [f"{better}. 95 % intervals: {over}, over queries for the references (bootstrap)."]
+        sentences = [f"{better}. 95 % intervals: {over}, over queries for the references."]
         if self.seeds > 1:
             sentences.append(f"{APART} marks an interval that does not overlap that of {next(iter(self.trained))}.")
         return f"{' '.join(sentences)}\n{self.verdict()}"
 
     def verdict(self) -> str:
-        """Whether the first method differs from a reference, and from the best of the others, paired by seed."""
+        """Whether the first method differs from a reference, and from the best of the others, paired."""
         name = main_metric(list(self.references.rows[self.row]))
         if self.seeds < 2:
             return "Verdict: one seed does not show the spread between training runs; use --seeds 3."
         other = next(name for name in self.reference_names if name != "oracle")  # frozen features, or else random
         there = self.references.rows[other][name]
         sign = 1 if there.higher_is_better else -1
-        (first, ours), *rest = ((method, sign * np.array(values)) for method, values in self.values(name).items())
-        sentences = [f"Verdict: {self._compare_text(first, other, ours - sign * there.mean, name)}"]
+        scores, reference = self._query_values(name, there)
+        (first, ours), *rest = ((method, sign * values) for method, values in scores.items())
+        estimate = compare_with([sign * reference, ours], 0)
+        sentences = [f"Verdict: {self._compare_text(first, other, estimate, name)}"]
         if rest:
-            best, theirs = max(rest, key=lambda pair: float(pair[1].mean()))
-            sentences.append(f"Best of the other methods: {self._compare_text(best, first, theirs - ours, name)}")
+            every = [ours, *(values for _, values in rest)]
+            estimates = compare_with(every, 0)
+            best = int(np.argmax(estimates.mean))
+            probability = simultaneous_probability(every, 0, two_sided=True)
+            text = self._compare_text(rest[best][0], first, estimates.select(best), name, probability)
+            sentences.append(f"Best of the other methods: {text}")
+            if len(rest) > 1:
+                sentences.append(f"That interval allows for the choice among {len(rest)} methods.")
         if self.references.queries < FEW_QUERIES:
             sentences.append(f"Few queries ({self.references.queries}): the size of differences is uncertain.")
         return " ".join(sentences)
 
-    def _compare_text(self, method: str, other: str, gains: NDArray[np.float64], name: str) -> str:
-        """A sentence on the gains of one method over another, one per seed."""
-        from scipy.special import stdtrit
+    def _query_values(self, name: str, reference: MetricResult) -> tuple[dict[str, Float64], Float64]:
+        """Values of a metric: (S, Q) of each trained method and (1, Q) of a reference; Q is 1, means, if not kept."""
+        results = {method: [run.rows[self.row][name] for run in runs] for method, runs in self.trained.items()}
+        every = [reference, *(result for runs in results.values() for result in runs)]
+        has_queries = all(len(result.per_query) == len(reference.per_query) > 0 for result in every)
 
-        mean, low, high = over_seeds(gains.tolist())
+        def values(runs: Sequence[MetricResult]) -> Float64:
+            return np.array([result.per_query if has_queries else [result.mean] for result in runs], np.float64)
+
+        return {method: values(runs) for method, runs in results.items()}, values([reference])
+
+    def _compare_text(
+        self, method: str, other: str, gain: MeanEstimate, name: str, probability: float = (1 + LEVEL) / 2
+    ) -> str:
+        """A sentence on the mean gain of one method over another, with the interval between two such quantiles."""
+        mean = float(gain.mean[0])
+        low, high = gain.intervals(2 * probability - 1)[0].tolist()
         half, gap = (high - low) / 2, abs(mean)
         unit = f" {self.unit}" if "label_distance" in name else ""
-        if half <= gap:
+        if not low < 0 < high:
             if mean == 0:
                 return f"{method} and {other} are equal in {name}."
             side = "better" if mean > 0 else "worse"
             return f"{method} is {side} than {other} by {gap:.3g} ± {half:.3g}{unit} in {name}."
-        spread = float(gains.std(ddof=1))
-        more = range(self.seeds + 1, _MOST_SEEDS + 1)
-        enough = (n for n in more if stdtrit(n - 1, 0.975) * spread / math.sqrt(n) <= gap / 2)
-        seeds = next((n for n in enough), None)
+        seeds = next((n for n in range(self.seeds + 1, _MOST_SEEDS + 1) if self._tells(gain, n, probability)), None)
         needed = f"even {_MOST_SEEDS} seeds would not be enough" if seeds is None else f"{seeds} seeds would be needed"
+        queries = int(gain.query_freedom[0]) + 1 if gain.query_variance[0] > 0 else 0
+        over = f"{self.seeds} seeds" + (f" and {queries} queries" if queries else "")
         return (
             f"{method} and {other} do not differ significantly: the difference in {name} is {gap:.3g}{unit}, and its "
-            f"95 % interval over {self.seeds} seeds is ± {half:.3g}; {needed}."
+            f"95 % interval over {over} is ± {half:.3g}; {needed}."
         )
+
+    def _tells(self, gain: MeanEstimate, seeds: int, probability: float) -> bool:
+        """Whether so many seeds would make half of the interval at most half of the mean gain."""
+        seed_variance = gain.seed_variance * self.seeds / seeds
+        more = replace(gain, seed_variance=seed_variance, seed_freedom=np.full(1, seeds - 1.0))
+        return bool((more.error * more.critical_values(probability) <= np.abs(gain.mean) / 2)[0])
 
     def markdown(self) -> str:
         """The table as Markdown."""
@@ -226,7 +253,7 @@ def interval_text(value: Interval) -> str:
     mean, low, high = value
     digits = 3 if abs(mean) <= 1 else 2 if abs(mean) < 100 else 1
     spread = (high - low) / 2
-    return f"{mean:.{digits}f}" if spread == 0 else f"{mean:.{digits}f} ± {spread:.{digits}f}"
+    return f"{mean:.{digits}f}" if not spread > 0 else f"{mean:.{digits}f} ± {spread:.{digits}f}"
 
 
 def _lists(row: Mapping[str, Sequence[float]]) -> dict[str, list[float | None]]:

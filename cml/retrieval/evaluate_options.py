@@ -1,4 +1,4 @@
-"""The options of an evaluation: what is measured, and how its intervals are drawn."""
+"""The options of an evaluation: what is measured, and how."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class EvaluateOptions:
     """Gain of nDCG at a label distance of d: reciprocal is 1 / (1 + d), exponential is exp(-d), rank is
     1 / (1 + number of nearer items)."""
     seed: int = 0
-    """Random seed of the random ranking, the bootstrap and the order of tied items."""
+    """Random seed of the random ranking and of the order of tied items."""
     singletons_as_misses: bool = False
     """Count a query without a relevant gallery item, such as the only item of its class, as a miss of Recall@K, as
     published code does. By default such queries are left out."""
@@ -54,8 +54,6 @@ class EvaluateOptions:
     """Number of true nearest items that Hit@K looks for."""
     whole_ranking: bool = True
     """Also compute the metrics of the whole ranking: Kendall's tau-b, Spearman's rho and H-AP."""
-    bootstrap: int = 1000
-    """Number of bootstrap resamples of the 95 % intervals over queries; 0 computes no intervals."""
     threads: int = 2
     """Number of blocks of queries that are processed in parallel."""
     block_bytes: int = 4 << 20
@@ -68,8 +66,7 @@ class EvaluateOptions:
             raise UserError(
                 f"'recall_within' must be a label distance of at least 0. Got {self.recall_within} instead."
             )
-        if self.threads < 1 or self.block_bytes < 1 or self.bootstrap < 0:
+        if self.threads < 1 or self.block_bytes < 1:
             raise UserError(
-                "'threads' and 'block_bytes' must be at least 1 and 'bootstrap' at least 0. "
-                f"Got {self.threads}, {self.block_bytes} and {self.bootstrap} instead."
+                f"'threads' and 'block_bytes' must be at least 1. Got {self.threads} and {self.block_bytes} instead."
             )

@@ -17,8 +17,8 @@ from cml.distances import LabelDistance, Labels
 from cml.distances.blas_threads import one_blas_thread
 from cml.errors import UserError
 from cml.retrieval.array_types import Float64
-from cml.retrieval.bootstrap import mean_intervals
 from cml.retrieval.evaluate_options import EvaluateOptions
+from cml.retrieval.mean_interval import mean_intervals
 from cml.retrieval.metric_result import MetricResult
 from cml.retrieval.metrics import Metric, MetricInfo, make_metrics
 from cml.retrieval.metrics.all_queries import SCORE_K, AllQueriesMetric, QueryTable
@@ -106,7 +106,7 @@ def evaluate(
     measured = dict(zip(columns, blocks.values.transpose(2, 0, 1), strict=True))  # (names, Q) each
     vectors = distance.label_vectors(query_labels)
     table = QueryTable(measured, blocks.chance, blocks.best, blocks.best_k, vectors)
-    results = _summarize(metrics, table, names, options)
+    results = _summarize(metrics, table, names)
     ties = {name: int(tied.sum()) for name, tied in zip(rankers, blocks.tied, strict=True) if tied.any()}
     return Evaluation(
         rows=results,
@@ -267,7 +267,7 @@ def _largest_score_k(columns: Sequence[str]) -> int:
 
 
 def _summarize(
-    metrics: Sequence[Metric], table: QueryTable, names: Sequence[str], options: EvaluateOptions
+    metrics: Sequence[Metric], table: QueryTable, names: Sequence[str]
 ) -> dict[str, dict[str, MetricResult]]:
     """Means and intervals: ranker name -> column -> result, the columns in the order of the metrics."""
     infos = {column: metric.info for metric in metrics for column in metric.columns}
@@ -283,7 +283,7 @@ def _summarize(
             if values.intervals is not None:
                 intervals[metric.columns[0]] = values.intervals
     flat = np.concatenate([*columns.values()])  # (columns x names, Q)
-    ends = mean_intervals(flat.T, resamples=options.bootstrap, seed=options.seed)
+    ends = mean_intervals(flat.T)
     intervals = dict(zip(columns, ends.reshape(len(columns), len(names), 2), strict=True)) | intervals
     results: dict[str, dict[str, MetricResult]] = {ranker: {} for ranker in names}
     for column, rows in columns.items():

@@ -18,7 +18,7 @@ class MetricResult:
         name: The column: "label_distance@10", "score@10", "ndcg@100", "hit@5", "spearman_rho" ..
         per_query: (Q,) float64, NaN for a query without a value; empty if it was not saved.
         mean: Mean over the queries with a value; NaN if there are none.
-        low: Lower end of the 95 % bootstrap interval of the mean over queries.
+        low: Lower end of the 95 % interval of the mean over queries; see ``mean_interval.py``.
         high: Upper end.
         undefined: Number of queries left out.
         own_info: Direction, unit and note, as the evaluation had them; None for what is registered under the name.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 
@@ -107,11 +107,11 @@ class Evaluation:
         reported_unit = "" if factor == 1 and unit == self.unit else unit
         return replace(self, rows=rows, reported_unit=reported_unit, recall_within=factor * self.recall_within)
 
-    def to_json(self, *, per_query: bool = False) -> dict[str, Any]:
+    def to_json(self, *, per_query: bool | Collection[str] = False) -> dict[str, Any]:
         """Give the evaluation as JSON can hold it, NaN as null.
 
         Args:
-            per_query: Add the values of all queries (megabytes).
+            per_query: Add the values of all queries, of all metrics (megabytes) or of those named.
 
         Returns:
             What ``from_json`` reads, with the direction, the unit and the note of each metric as "metrics".
@@ -121,8 +121,9 @@ class Evaluation:
         infos = {family(name): result.info for name, result in first.items()}
         keys = _SavedInfo.__annotations__
         metrics = {kind: {key: getattr(info, key) for key in keys} for kind, info in infos.items()}
+        names = per_query if isinstance(per_query, Collection) else tuple(first) if per_query else ()
         rows = {
-            ranker: {name: result.to_json(per_query=per_query) for name, result in row.items()}
+            ranker: {name: result.to_json(per_query=name in names) for name, result in row.items()}
             for ranker, row in self.rows.items()
         }
         return {**values, "ties": dict(self.ties), "metrics": metrics, "rows": rows}

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cml.retrieval.bootstrap import mean_intervals
+from cml.retrieval.mean_interval import mean_intervals
 from cml.retrieval.results import Evaluation
 
 FEW_QUERIES = 100  # the interval of a mean over them is +- 0.2 standard deviations; fewer show only large differences
@@ -30,7 +30,7 @@ def with_verdict(evaluation: Evaluation, row: str, losses: Sequence[float] = ())
     for other, metrics in evaluation.rows.items():
         if other in (row, "oracle") or other.startswith(f"{row}, "):  # cut to its first numbers
             continue
-        # how much better ours is, query by query: a bootstrap of the paired differences
+        # how much better ours is, query by query
         gain = (ours.per_query - metrics[name].per_query) * (1 if ours.higher_is_better else -1)
         low, high = mean_intervals(gain[:, None])[0].tolist()
         against = f"{ours.mean:.3g} against {metrics[name].mean:.3g} in {name}"

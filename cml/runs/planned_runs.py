@@ -10,6 +10,7 @@ from cml.data.prepared import PreparedDataset
 from cml.errors import DataError, UserError
 from cml.retrieval.embeddings import EMBEDDING
 from cml.retrieval.results import Evaluation
+from cml.retrieval.verdict import main_metric
 from cml.runs.rows import Row, row_folders
 from cml.storage.json_file import read_json
 from cml.training import checkpoint, run_folder, saved_model
@@ -107,5 +108,8 @@ def kept_evaluation(folder: Path, like: Evaluation, rows: Sequence[str] = ()) ->
         return None
     if not kept.rows.keys() >= set(rows):
         return None
-    same_metrics = set(kept.rows.get(EMBEDDING, ())) == set(like.rows[EMBEDDING])
-    return kept if same_metrics else None
+    if set(kept.rows.get(EMBEDDING, ())) != set(like.rows[EMBEDDING]):
+        return None
+    main = main_metric(list(like.rows[EMBEDDING]))
+    kept_values, values = (evaluation.rows[EMBEDDING][main].per_query for evaluation in (kept, like))
+    return kept if len(kept_values) == len(values) else None  # verdicts pair the queries of all runs

@@ -19,7 +19,7 @@ from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.random_row import RANDOM, random_ranker
 from cml.retrieval.ranker import Ranker
 from cml.retrieval.results import Evaluation
-from cml.retrieval.verdict import with_verdict
+from cml.retrieval.verdict import main_metric, with_verdict
 from cml.runs.explore import BESIDE, EXPLORER, ExploreOptions, Explorer, by_title, explore_runs
 from cml.runs.pair_similarity import PAIRS, with_pairs
 from cml.runs.published_recall import published_recall_ks, published_recall_within
@@ -112,7 +112,8 @@ class Run(TrainedRun):
         records = read_metrics(log) if log.exists() else []  # a shared model has none
         evaluation = with_verdict(evaluation, EMBEDDING, [record["loss"] for record in records if "loss" in record])
         if self.ranks is None or self.ranks.first:
-            write_json(self.folder / EVALUATION, evaluation.to_json())
+            main = main_metric(list(evaluation.rows[EMBEDDING]))
+            write_json(self.folder / EVALUATION, evaluation.to_json(per_query=[main]))  # which comparisons pair
             if tracker:
                 track_evaluation(tracker, self.folder, self.config.train, evaluation.rows[EMBEDDING])
         return evaluation

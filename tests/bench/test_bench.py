@@ -514,9 +514,10 @@ def test_differences_from_a_method_are_paired(results: Path, capsys: pytest.Capt
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     found = {cells[0]: cells[1:] for cells in lines if cells and cells[0] in ("rkd-distance", "frozen", "label-mds")}
     ours = np.array(result.read_result(at(results, "cosent")).values)
+    reach = np.array(result.read_result(at(results, "oracle")).values)[0]
     for method, (mean, _, half) in found.items():
         apart = np.array(result.read_result(at(results, method)).values) - ours
-        low, high = interval(apart)
+        low, high = interval(apart, reach)
         assert float(mean) == pytest.approx(apart.mean(), abs=6e-4)
         assert float(half.rstrip("*")) == pytest.approx((high - low) / 2, abs=6e-4)
         assert half.endswith("*") == (not low <= 0 <= high)
@@ -579,7 +580,7 @@ def _board(scores: np.ndarray) -> table.Board:
             found.append(
                 result.Result(*texts, {}, "", "", {}, "", [], None, {"run": 1.0}, 1, "", kept, values.tolist())
             )
-    return table.build_board("tiny", "A-x", found)
+    return table.build_board("tiny", "A-x", found, {})
 
 
 def test_ranks_borda_and_the_critical_difference_follow_their_definitions(tmp_path: Path) -> None:
@@ -607,6 +608,45 @@ def test_scores_from_ranks_are_those_of_slow_definitions() -> None:
     oracle = score_queries(Ranks.from_rankers([distances.__getitem__], 3, 60), distances)
     for name in ("score", "ndcg", "spearman"):
         np.testing.assert_allclose(oracle[name].mean(), 1, rtol=1e-6)
+
+
+def test_the_score_of_the_oracle_is_1_without_an_error(results: Path) -> None:
+    saved = json.loads(at(results, "oracle").read_text("utf-8"))
+    score = saved["scores"]["score"]
+    assert (score["mean"], score["low"], score["high"]) == (1, 1, 1)
+    board = table.read_board(results, "tiny", TRACK)
+    assert board.to_json()["intervals"]["oracle"][SET] == [1, 1]
+    assert next(line for line in board.grid() if line[0] == "oracle")[1] == "1.000"
+    # the denominators of all scores, which have errors of their own
+    low, high = board.to_json()["intervals"]["random"][SET]
+    values = np.array(result.read_result(at(results, "random")).values)
+    assert (low, high) == pytest.approx(interval(values, np.array(saved["values"])[0]))
+    written = result.read_result(at(results, "random")).scores["score"]
+    assert (written.low, written.high) == pytest.approx((low, high), abs=2e-4)  # of values that are not rounded
+
+
+def test_results_of_earlier_versions_pass_the_check(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = at(results, "cosent")
+    saved = json.loads(path.read_text("utf-8"))
+    assert saved.pop("intervals") == "skew-t"
+    path.write_text(json.dumps(saved), "utf-8")
+    assert main(["bench", "check", str(path)]) == 2  # its intervals are those of today
+    assert "the low of score is" in capsys.readouterr().out
+    ranks, data = result.read_ranks(path, result.read_result(path)), sets.open_set(SET, "tiny")
+    before = result.compute_scores(ranks, data, intervals="bootstrap").scores
+    assert before["score"].low != saved["scores"]["score"]["low"]
+    saved["scores"] = {name: vars(score) for name, score in before.items()}
+    path.write_text(json.dumps(saved), "utf-8")
+    assert main(["bench", "check", str(path)]) == 0
+    path.write_text(json.dumps({**saved, "intervals": "none"}), "utf-8")
+    assert main(["bench", "check", str(path)]) == 2
+
+
+def test_methods_are_marked_as_best_however_many_there_are() -> None:
+    board = _board(0.5 + 1e-6 * np.random.default_rng(1).random((12, 3)))
+    assert len(board.best) >= 33  # of 36 that are equal, 19 in 20
+    board = _board(np.array([[0.5, 0.5], [0.5, 0.4]]))
+    assert {method for method, name in board.best if name == board.sets[1]} == {"m0"}
 
 
 def test_the_interval_of_a_mean_covers_seeds_and_queries() -> None:

@@ -45,13 +45,7 @@ def measured(
         CLASSES.encode(query_classes),
         CLASSES.encode(gallery_classes),
         EvaluateOptions(
-            recall_ks=ks,
-            distance_ks=(1,),
-            ndcg_ks=(),
-            hit_ks=(),
-            whole_ranking=False,
-            bootstrap=0,
-            block_bytes=block_bytes,
+            recall_ks=ks, distance_ks=(1,), ndcg_ks=(), hit_ks=(), whole_ranking=False, block_bytes=block_bytes
         ),
         same_items=same_items,
     )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cml.distances import LabelDistance, Labels
 from cml.errors import DataError, UserError
-from cml.retrieval import EvaluateOptions, Evaluation, bootstrap, embedding_ranker, evaluate, random_ranker
+from cml.retrieval import EvaluateOptions, Evaluation, embedding_ranker, evaluate, random_ranker
 
 pytestmark = pytest.mark.filterwarnings("ignore:The queries have the labels of the gallery")
 
@@ -126,16 +126,6 @@ def test_score_of_labels_that_are_all_alike_is_undefined() -> None:
     assert math.isnan(row["score@7"].mean)
 
 
-def test_intervals_of_ratios_equal_a_slow_bootstrap() -> None:
-    rng = np.random.default_rng(1)
-    above, below = rng.standard_normal((50, 1)), 2 + rng.random((50, 1))
-    found = bootstrap.ratio_intervals(above, below, resamples=100, seed=4)
-    drawn = np.random.default_rng(4).integers(0, 50, (100, 50))
-    ratios = [above[row].mean() / below[row].mean() for row in drawn]
-    assert found[0] == pytest.approx([np.percentile(ratios, 2.5), np.percentile(ratios, 97.5)], abs=1e-12)
-    assert np.isnan(bootstrap.ratio_intervals(above, 0 * below)).all()
-
-
 @dataclass(frozen=True)
 class Ages(Numbers):
     """Numbers that say so."""
@@ -173,7 +163,7 @@ def test_worst_decile_is_the_tenth_of_the_labels_with_the_largest_mean(distance:
 
 
 def test_recall_under_a_threshold() -> None:
-    found = run(recall_ks=[1, 4], recall_within=2.0, bootstrap=20).in_unit(12, "months")
+    found = run(recall_ks=[1, 4], recall_within=2.0).in_unit(12, "months")
     labels, gallery_labels, query, gallery = example()
     block = Numbers().pairwise(Labels({"values": labels}), Labels({"values": gallery_labels}))
     direct = ((query[:, None] - gallery) ** 2).sum(axis=2)
@@ -276,34 +266,11 @@ def test_bad_input_of_evaluate() -> None:
     check("Got 3, 3, 0", {}, oracle=False)
     check("3, 3, 2 and 0 instead", {"a": good}, distance_ks=[], ndcg_ks=[], hit_ks=[], whole_ranking=False)
     check("'gain' must be one of", {"a": good}, gain="linear")
-    check("Got 0, 1 and 5", {"a": good}, threads=0, block_bytes=1, bootstrap=5)
-
-
-def test_intervals_equal_a_slow_bootstrap(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(1)
-    values = rng.standard_normal((60, 3))
-    values[rng.random(values.shape) < 0.2] = np.nan
-    values[:, 2] = np.nan
-    found = bootstrap.mean_intervals(values, resamples=200, seed=4)
-    drawn = np.random.default_rng(4).integers(0, 60, (200, 60))
-    for column in range(2):
-        means = [np.nanmean([values[query, column] for query in row]) for row in drawn]
-        assert found[column] == pytest.approx([np.percentile(means, 2.5), np.percentile(means, 97.5)], abs=1e-12)
-    assert np.isnan(found[2]).all()
-    monkeypatch.setattr(bootstrap, "_CHUNK", 60 * 7)
-    assert bootstrap.mean_intervals(values, resamples=200, seed=4) == pytest.approx(found, abs=1e-12, nan_ok=True)
-    assert np.isnan(bootstrap.mean_intervals(values, resamples=0)).all()
-
-
-def test_intervals_are_as_wide_as_the_normal_theory_says() -> None:
-    values = np.random.default_rng(2).standard_normal((2000, 1))
-    low, high = bootstrap.mean_intervals(values)[0]
-    assert high - low == pytest.approx(2 * 1.96 * values.std() / math.sqrt(2000), rel=0.1)
-    assert low < values.mean() < high
+    check("Got 0 and 1 instead", {"a": good}, threads=0, block_bytes=1)
 
 
 def test_json_round_trip_without_nan() -> None:
-    found = run(bootstrap=20)
+    found = run()
     text = json.dumps(found.to_json(per_query=True), allow_nan=False)
     again = Evaluation.from_json(json.loads(text))
     assert again.to_json(per_query=True) == found.to_json(per_query=True)
@@ -340,17 +307,16 @@ def test_table() -> None:
     markdown = found.table(["ndcg@10"], markdown=True).splitlines()
     assert markdown[:2] == ["|  | ndcg@10 |", "|---|---:|"]
     assert markdown[2].startswith("| embedding | 0.")
-    assert "[" not in run(bootstrap=0).table(["ndcg@10"]).splitlines()[1]
     with pytest.raises(UserError, match=r"No metric 'ndcg@7' was measured\. There are: label_distance@1,"):
         found.table(["ndcg@7"])
 
 
 def test_hit_is_measured_unasked_where_its_neighbours_are_few() -> None:
     for neighbors, shown in ((13, True), (14, False)):  # of 130 gallery items
-        found = run(hit_neighbors=neighbors, bootstrap=0)
+        found = run(hit_neighbors=neighbors)
         assert ("hit@10" in found.table()) is shown
         assert ("hit@10" in found.to_json()["rows"]["embedding"]) is shown
-    assert "hit@9" in run(hit_neighbors=50, hit_ks=[9], bootstrap=0).table()
+    assert "hit@9" in run(hit_neighbors=50, hit_ks=[9]).table()
 
 
 MEASURES = {
@@ -367,7 +333,7 @@ def test_tied_items_score_what_they_do_in_the_mean_over_their_orders() -> None:
     found = evaluate(
         {"tied": lambda rows: np.tile(scores, (rows.stop - rows.start, 1))}, distance, distance.encode([1.0] * 4000),
         distance.encode(gallery),
-        EvaluateOptions(distance_ks=(3,), ndcg_ks=(4,), hit_ks=(2,), hit_neighbors=2, bootstrap=0),
+        EvaluateOptions(distance_ks=(3,), ndcg_ks=(4,), hit_ks=(2,), hit_neighbors=2),
     )  # fmt: skip
     for name, measure in MEASURES.items():
         expected = slow_retrieval.expected(lambda order, measure=measure: measure(labels, order), scores.tolist())
@@ -398,7 +364,7 @@ def test_a_constant_embedding_scores_like_a_random_one_however_the_gallery_is_so
 
 
 def test_reported_unit_is_of_the_label_distances_alone() -> None:
-    found = run(bootstrap=20)
+    found = run()
     there = found.in_unit(12.0, "months")
     for ranker, row in found.rows.items():
         for name, metric in row.items():

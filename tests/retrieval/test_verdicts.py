@@ -20,6 +20,7 @@ from cml.data_prep.folder import Folder
 from cml.data_prep.synthetic.people.source import People
 from cml.errors import UserError
 from cml.retrieval.comparison import Comparison
+from cml.retrieval.mean_interval import mean_intervals
 from cml.retrieval.metric_result import MetricResult
 from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import with_verdict
@@ -115,13 +116,39 @@ def test_a_comparison_sets_its_best_method_against_the_first_paired_by_seed() ->
     others = {"worse": [6.0, 6.0, 6.0], "paired": [2.9, 3.8, 4.9]}
     rest = {name: [evaluation(embedding=np.array([value])) for value in values] for name, values in others.items()}
     # gains .1 .2 .1: mean .1333, sd .0577, t(.975, 2) 4.303, so +- 4.303 * .0577 / sqrt(3) = .143
-    said = replace(first, trained={**first.trained, **rest}).verdict()
+    said = replace(first, trained={**first.trained, "paired": rest["paired"]}).verdict()
     assert "Best of the other methods: paired and ours do not differ significantly: " in said
     assert "the difference in label_distance@10 is 0.133 px" in said
-    assert "± 0.143" in said
+    assert "interval over 3 seeds is ± 0.143" in said
+    assert "choice" not in said
+    said = replace(first, trained={**first.trained, **rest}).verdict()
+    assert "paired and ours do not differ significantly: the difference in label_distance@10 is 0.133 px" in said
+    assert (
+        float(re.search(r"0.133 px.*± (\S+); .* That interval allows for the choice among 2 methods\.", said)[1])
+        > 0.143
+    )  # type: ignore[index]
+    del rest["worse"]
     rest["paired"][1] = evaluation(embedding=np.array([3.9]))
     said = replace(first, trained={**first.trained, **rest}).verdict()
     assert "Best of the other methods: paired is better than ours by 0.1 ± " in said
+
+
+def test_a_comparison_pairs_queries_as_well_as_seeds() -> None:
+    rng = np.random.default_rng(0)
+    queries = rng.normal(10, 3, 200)
+    noise = rng.normal(size=(3, 200))
+    ours = [evaluation(embedding=queries - 0.5 + row) for row in noise]
+    references = evaluation(embedding=queries, frozen=queries, oracle=queries * 0)
+    said = Comparison({"ours": ours}, references, "embedding", 16, {}).verdict()
+    low, high = mean_intervals((0.5 - noise)[:, :, None])[0]
+    assert f"ours is better than frozen by {(low + high) / 2:.3g} ± {(high - low) / 2:.3g} px in" in said
+    ours = [evaluation(embedding=queries - 0.01 + row) for row in noise]
+    said = Comparison({"ours": ours}, references, "embedding", 16, {}).verdict()
+    assert re.search(r"interval over 3 seeds and 200 queries is ± 0\.\d+; even 20 seeds would not be enough", said)
+    # where the values of queries were not kept, the means of the seeds alone are compared
+    brief = [Evaluation.from_json(run.to_json()) for run in ours]
+    said = Comparison({"ours": brief}, references, "embedding", 16, {}).verdict()
+    assert "interval over 3 seeds is" in said
 
 
 def folder_of(place: Path, values: Sequence[float], **settings: Any) -> Path:  # noqa: ANN401 - a source's

@@ -3,7 +3,7 @@
 import numpy as np
 
 from cml.retrieval.array_types import Float64
-from cml.retrieval.bootstrap import ratio_intervals
+from cml.retrieval.mean_interval import ratio_intervals
 from cml.retrieval.metrics.all_queries import AllQueriesMetric, QueryTable, QueryValues
 from cml.retrieval.metrics.metric import MetricInfo
 
@@ -22,7 +22,7 @@ class Score(AllQueriesMetric):
         ours = table.columns[f"label_distance@{table.k}"]
         terms = np.array([score_terms(row, table.chance, table.best) for row in ours])
         gains, reaches = terms.transpose(1, 2, 0)  # (Q, N) each
-        intervals = ratio_intervals(gains, reaches, resamples=self.options.bootstrap, seed=self.options.seed)
+        intervals = ratio_intervals(gains, reaches)
         return QueryValues(over_mean(gains, reaches).T, intervals)
 
 

@@ -1,0 +1,204 @@
+"""Confidence intervals of means over queries, and over seeds and queries together; not of differences to the best."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from cml.retrieval.array_types import Bools, Float64
+
+LEVEL = 0.95
+_NEARLY_SYMMETRIC = 1e-8  # below this skewness the cube root loses more digits than the transformation changes
+
+
+@dataclass(frozen=True, eq=False)
+class MeanEstimate:
+    """Means of M columns over seeds and queries, and what is known of their errors.
+
+    The variance of a mean is the sum of what seeds and queries contribute. Its skewness is that of the queries, which
+    weighs the less, the more the seeds differ.
+
+    Attributes:
+        mean: (M,) means of the present values; NaN where there are none.
+        seed_variance: (M,) variance of the mean due to seeds; 0 for one seed, NaN for one value alone.
+        query_variance: (M,) variance of the mean due to queries; 0 for one query.
+        seed_freedom: (M,) degrees of freedom of ``seed_variance``: the number of seeds less 1, at least 1.
+        query_freedom: (M,) degrees of freedom of ``query_variance``: the number of queries less 1, at least 1.
+        third_cumulant: (M,) third cumulant of the mean, due to queries.
+    """
+
+    mean: Float64
+    seed_variance: Float64
+    query_variance: Float64
+    seed_freedom: Float64
+    query_freedom: Float64
+    third_cumulant: Float64
+
+    def select(self, column: int) -> MeanEstimate:
+        """The estimate of one column."""
+        return MeanEstimate(**{field.name: getattr(self, field.name)[[column]] for field in fields(self)})
+
+    @property
+    def error(self) -> Float64:
+        """(M,) standard errors of the means."""
+        error: Float64 = np.sqrt(self.seed_variance + self.query_variance)
+        return error
+
+    def critical_values(self, probability: float) -> Float64:
+        """Quantiles of a studentised mean whose variance has two parts, seeds and queries.
+
+        Satterthwaite's quantile (Biometrics Bulletin 2, 1946) is too small where a few seeds dominate, and Cochran and
+        Cox's (Experimental Designs, 1950) too large where both parts matter: their mean is between them, and covers.
+        Of one part alone both are Student's t.
+
+        Args:
+            probability: That of a value below the quantile.
+
+        Returns:
+            (M,) quantiles.
+        """
+        from scipy.special import stdtrit  # the quantile itself: scipy.stats takes half a second to import
+
+        seeds, queries = self.seed_variance, self.query_variance
+        variance = seeds + queries
+        known = variance > 0
+        share = np.divide(seeds, variance, out=np.zeros_like(seeds), where=known)
+        freedom = 1 / (share**2 / self.seed_freedom + (1 - share) ** 2 / self.query_freedom)
+        of_seeds = stdtrit(self.seed_freedom, probability)
+        of_queries = stdtrit(self.query_freedom, probability)
+        cochran_cox = share * of_seeds + (1 - share) * of_queries
+        quantiles: Float64 = (stdtrit(freedom, probability) + cochran_cox) / 2
+        return quantiles
+
+    def intervals(self, level: float = LEVEL) -> Float64:
+        """Confidence intervals, each end at least as far from the mean as without the correction of skewness.
+
+        The quantiles are corrected by the monotone transformation that removes the skewness of a studentised mean
+        (Hall, On the removal of skewness by transformation, JRSS B 54, 1992, equation 2.3).
+
+        Args:
+            level: The share of such intervals that should cover.
+
+        Returns:
+            (M, 2) lower and upper ends; NaN for a mean of one value, both the mean where no value differs.
+        """
+        critical = self.critical_values((1 + level) / 2)
+        error = self.error
+        cube = np.where(error > 0, error, 1) ** 3
+        skewness = np.where(error > 0, self.third_cumulant / cube, 0)
+        below = np.maximum(critical, _undo_skewness_removal(critical, skewness))
+        above = np.maximum(critical, -_undo_skewness_removal(-critical, skewness))
+        return np.stack([self.mean - error * below, self.mean + error * above], axis=1)
+
+
+def estimate_means(values: Float64) -> MeanEstimate:
+    """Estimate means over seeds and queries with the variances due to both.
+
+    A value is the sum of a mean, an effect of its seed, an effect of its query and a remainder (Searle, Casella and
+    McCulloch, Variance Components, 1992, section 4.3). The variance of the query means over the number of queries
+    holds the remainder's part, so it is taken off the seeds' part.
+
+    Args:
+        values: (S, Q, M), one row per seed and query; NaN is left out of its column.
+
+    Returns:
+        The estimates. With values missing they are approximate: every seed and query has the same weight.
+    """
+    present = np.isfinite(values)
+    counts = present.sum(axis=(0, 1))
+    largest = np.where(present, values, -np.inf).max(axis=(0, 1), initial=-np.inf)
+    origin = np.where(counts > 0, largest, 0)  # so that equal values have their own mean exactly
+    total = np.where(present, values - origin, 0).sum(axis=(0, 1))
+    mean = origin + np.divide(total, counts, out=np.full(total.shape, np.nan), where=counts > 0)
+    centred = np.where(present, values - mean, 0)
+    seed_effects, seeds = _effects(centred, present, axis=1)  # (S, M)
+    query_effects, queries = _effects(centred, present, axis=0)  # (Q, M)
+    seed_freedom, query_freedom = np.maximum(seeds - 1, 1), np.maximum(queries - 1, 1)
+
+    of_queries = (query_effects**2).sum(axis=0) / query_freedom
+    of_seeds = (seed_effects**2).sum(axis=0) / seed_freedom
+    seed_variance = np.where(queries > 1, 0, np.full(mean.shape, np.nan))
+    if len(values) > 1:
+        remainder = np.where(present, centred - seed_effects[:, None] - query_effects, 0)
+        of_remainder = (remainder**2).sum(axis=(0, 1)) / np.maximum(counts - seeds - queries + 1, 1)
+        of_remainder[queries < 2] = 0
+        corrected = of_seeds / np.maximum(seeds, 1) - of_remainder / np.maximum(counts, 1)
+        seed_variance = np.where(seeds > 1, np.maximum(corrected, 0), seed_variance)
+    query_variance = np.where(queries > 1, of_queries / np.maximum(queries, 1), 0)
+
+    squares = query_effects**2
+    second, third = (part.sum(axis=0) / np.maximum(queries, 1) for part in (squares, squares * query_effects))
+    skewness = np.divide(third, second**1.5, out=np.zeros_like(third), where=second > 0)
+    third_cumulant = skewness * of_queries**1.5 / np.maximum(queries, 1) ** 2
+    return MeanEstimate(mean, seed_variance, query_variance, seed_freedom, query_freedom, third_cumulant)
+
+
+def mean_intervals(values: Float64) -> Float64:
+    """95 % intervals of column means over queries, or over seeds and queries together.
+
+    tests/benchmarks/interval_coverage.py measures how often they cover.
+
+    Args:
+        values: (Q, M), one row per query, or (S, Q, M), one per seed and query. NaN is left out of its column, as it is
+            of the mean. Of a difference of two rankers it is the paired interval.
+
+    Returns:
+        (M, 2) float64 lower and upper ends; NaN for a column with one value or none.
+
+    Example:
+        >>> mean_intervals(np.array([[1.0], [2.0], [3.0]])).round(2).tolist()
+        [[-0.48, 4.48]]
+    """
+    return estimate_means(values if values.ndim == 3 else values[None]).intervals()
+
+
+def linearize_ratio(numerators: Float64, denominators: Float64) -> Float64:
+    """Values whose mean is the ratio of two means, and whose error is the ratio's to first order (the delta method).
+
+    They are R + (numerator - R denominator) / mean denominator, where R is the ratio of the means (Cochran, Sampling
+    Techniques, 3rd ed., section 6.4). Where numerator and denominator are equal they are 1 exactly: the score of the
+    oracle has no error.
+
+    Args:
+        numerators: (Q, M), one row per query, or (S, Q, M), one per seed and query; NaN is left out of its column.
+        denominators: Of a shape that broadcasts to it, NaN likewise.
+
+    Returns:
+        Of the shape of ``numerators``; NaN where either is, and in a column whose mean denominator is 0.
+    """
+    both = np.isfinite(numerators) & np.isfinite(denominators)
+    axes = tuple(range(numerators.ndim - 1))
+    above, below = (np.where(both, part, 0).sum(axis=axes) for part in (numerators, denominators))
+    counts = both.sum(axis=axes)
+    ratio = np.divide(above, below, out=np.full(above.shape, np.nan), where=below != 0)
+    rest = np.where(both, numerators - ratio * denominators, np.nan)
+    linear: Float64 = ratio + rest * np.divide(counts, below, out=np.full(below.shape, np.nan), where=below != 0)
+    return linear
+
+
+def ratio_intervals(numerators: Float64, denominators: Float64) -> Float64:
+    """95 % intervals of ratios of two means, both of which are estimates.
+
+    Args:
+        numerators: (Q, M), one row per query, or (S, Q, M); see ``linearize_ratio``.
+        denominators: Of a shape that broadcasts to it.
+
+    Returns:
+        (M, 2) float64 lower and upper ends; NaN for a ratio that does not exist.
+    """
+    return mean_intervals(linearize_ratio(numerators, denominators))
+
+
+def _effects(centred: Float64, present: Bools, axis: int) -> tuple[Float64, Float64]:
+    """Mean deviations over an axis, 0 where no value is present, and the number of the others: (N, M) and (M,)."""
+    counts = present.sum(axis=axis)
+    effects = centred.sum(axis=axis) / np.maximum(counts, 1)
+    return effects, (counts > 0).sum(axis=0).astype(np.float64)
+
+
+def _undo_skewness_removal(quantile: Float64, skewness: Float64) -> Float64:
+    """Solve y = t + a t^2 / 3 + a^2 t^3 / 27 + a / 6 for t, where a is the skewness of the mean."""
+    skewed = np.abs(skewness) > _NEARLY_SYMMETRIC
+    a = np.where(skewed, skewness, 1)
+    return np.where(skewed, 3 / a * (np.cbrt(1 + a * (quantile - a / 6)) - 1), quantile)
