@@ -25,7 +25,7 @@ class MeanEstimate:
         query_variance: (M,) variance of the mean due to queries; 0 for one query.
         seed_freedom: (M,) degrees of freedom of ``seed_variance``: the number of seeds less 1, at least 1.
         query_freedom: (M,) degrees of freedom of ``query_variance``: the number of queries less 1, at least 1.
-        third_cumulant: (M,) third cumulant of the mean, due to queries.
+        query_skewness: (M,) skewness of the mean over queries: theirs over the root of their number.
     """
 
     mean: Float64
@@ -33,7 +33,7 @@ class MeanEstimate:
     query_variance: Float64
     seed_freedom: Float64
     query_freedom: Float64
-    third_cumulant: Float64
+    query_skewness: Float64
 
     def select(self, column: int) -> MeanEstimate:
         """The estimate of one column."""
@@ -85,8 +85,9 @@ class MeanEstimate:
         """
         critical = self.critical_values((1 + level) / 2)
         error = self.error
-        cube = np.where(error > 0, error, 1) ** 3
-        skewness = np.where(error > 0, self.third_cumulant / cube, 0)
+        variance = self.seed_variance + self.query_variance
+        share = np.divide(self.query_variance, variance, out=np.zeros_like(error), where=variance > 0)
+        skewness = self.query_skewness * share**1.5
         below = np.maximum(critical, _undo_skewness_removal(critical, skewness))
         above = np.maximum(critical, -_undo_skewness_removal(-critical, skewness))
         return np.stack([self.mean - error * below, self.mean + error * above], axis=1)
@@ -127,11 +128,13 @@ def estimate_means(values: Float64) -> MeanEstimate:
         seed_variance = np.where(seeds > 1, np.maximum(corrected, 0), seed_variance)
     query_variance = np.where(queries > 1, of_queries / np.maximum(queries, 1), 0)
 
+    largest_effect = np.abs(query_effects).max(axis=0, initial=0)
+    query_effects /= np.where(largest_effect > 0, largest_effect, 1)  # in place, so that no power of them is 0
     squares = query_effects**2
     second, third = (part.sum(axis=0) / np.maximum(queries, 1) for part in (squares, squares * query_effects))
     skewness = np.divide(third, second**1.5, out=np.zeros_like(third), where=second > 0)
-    third_cumulant = skewness * of_queries**1.5 / np.maximum(queries, 1) ** 2
-    return MeanEstimate(mean, seed_variance, query_variance, seed_freedom, query_freedom, third_cumulant)
+    query_skewness = skewness / np.sqrt(np.maximum(queries, 1))
+    return MeanEstimate(mean, seed_variance, query_variance, seed_freedom, query_freedom, query_skewness)
 
 
 def mean_intervals(values: Float64) -> Float64:
