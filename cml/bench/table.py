@@ -369,7 +369,7 @@ def build_board(version: str, track: str, every_result: list[Result], oracles: M
     best = frozenset((method, name) for name in sets for method in _best(name, results))
     reaches = {name: _scores_of(oracle)[0] for name, oracle in oracles.items()}
     if not ranked:
-        return Board(version, track, sets, results, {}, best, math.nan, math.nan, reaches)
+        return Board(version, track, sets, results, {}, best, math.nan, math.nan, reaches=reaches)
     from scipy import stats
 
     ranks: NDArray[np.float64] = stats.rankdata(-scores, axis=0)  # equal scores share their mean rank
@@ -379,7 +379,7 @@ def build_board(version: str, track: str, every_result: list[Result], oracles: M
         studentized = float(stats.studentized_range.ppf(1 - _LEVEL, len(ranked), np.inf)) / math.sqrt(2)
         critical = studentized * math.sqrt(len(ranked) * (len(ranked) + 1) / (6 * len(sets)))
     by_method = dict(zip(ranked, ranks, strict=True))
-    return Board(version, track, sets, results, by_method, best, friedman, critical, reaches)
+    return Board(version, track, sets, results, by_method, best, friedman, critical, reaches=reaches)
 
 
 def _best(name: str, results: Mapping[str, Mapping[str, Result]]) -> list[str]:
