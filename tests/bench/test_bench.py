@@ -632,7 +632,8 @@ def test_results_of_earlier_versions_pass_the_check(results: Path, capsys: pytes
     path.write_text(json.dumps(saved), "utf-8")
     assert main(["bench", "check", str(path)]) == 2  # its intervals are those of today
     assert "the low of score is" in capsys.readouterr().out
-    ranks, data = result.read_ranks(path, result.read_result(path)), sets.open_set(SET, "tiny")
+    data = sets.open_set(SET, "tiny")
+    ranks = result.read_ranks(path, result.read_result(path), data)
     before = result.compute_scores(ranks, data, intervals="bootstrap").scores
     assert before["score"].low != saved["scores"]["score"]["low"]
     saved["scores"] = {name: vars(score) for name, score in before.items()}
