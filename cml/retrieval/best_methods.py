@@ -36,14 +36,14 @@ def find_best(scores: Sequence[Float64], level: float = LEVEL) -> list[int]:
         >>> find_best([good, equal, worse])
         [0, 1]
     """
-    found = []
+    best = []
     for index in range(len(scores)):
         ahead = compare_with(scores, index)
         probability = simultaneous_probability(scores, index, level)
         least = ahead.mean - ahead.error * ahead.critical_values(probability)
         if not (least > 0).any():
-            found.append(index)
-    return found
+            best.append(index)
+    return best
 
 
 def compare_with(scores: Sequence[Float64], reference: int) -> MeanEstimate:
