@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import importlib
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -38,6 +39,7 @@ COMMANDS = {
 }
 _RENAMED = {"gallery": "report"}  # commands that had another name
 SPLIT = ("train", "evaluate")  # the commands that several processes of torchrun share
+_NO_DIRECTORY = "The working directory was deleted. Change to a folder that exists and run the command again."
 _LESS_MEMORY = "Take smaller batches or images, fewer threads or workers, or a machine with more."
 
 
@@ -86,6 +88,8 @@ def _run(name: str, arguments: list[str]) -> None:
         raise UserError(f"Unknown command {name!r}.{hint} Known: {', '.join(COMMANDS)}.")
     if launch().size > 1 and name not in SPLIT:
         raise UserError(f"cml {name} runs in one process; torchrun is for cml {' and cml '.join(SPLIT)}.")
+    if not _has_working_directory():  # without one, relative paths mean nothing, and oneMKL ends the process
+        raise UserError(_NO_DIRECTORY)
     keep_freed_memory()
     importlib.import_module(f"cml.commands.{name}").run(load_plugins(arguments))
 
@@ -109,7 +113,17 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     say_warning(str(message))  # a user needs what it says, not the line of code that says it
 
 
+def _has_working_directory() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def _machine(error: OSError) -> str:
+    if isinstance(error, FileNotFoundError) and not _has_working_directory():  # deleted meanwhile
+        return _NO_DIRECTORY
     if error.errno == errno.ENOSPC:
         return f"The disk is full ({error.filename or 'while writing'}): free some space and run the command again."
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM) and error.filename is not None:

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from cml.renamed_options import current_name
 from cml.version import DISTRIBUTION
 
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
+# what moves the cursor, ends a line, or reorders the text after it, as a file name of a stranger may
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _LONGEST = 1500  # characters of a message
 
 
@@ -38,9 +39,21 @@ def shorten_message(text: str) -> str:
     Returns:
         The message with control characters escaped; if it is too long, its middle is left out.
     """
-    text = _CONTROLS.sub(lambda match: repr(match[0])[1:-1], text)
+    text = escape_controls(text)
     half = _LONGEST // 2
     return text if len(text) <= _LONGEST else f"{text[:half]} .. {text[-half:]}"
+
+
+def escape_controls(text: str) -> str:
+    r"""Escape control characters, also those of text direction: a terminal would obey them.
+
+    Args:
+        text: Any text.
+
+    Returns:
+        The text, with ``\x1b`` or ``\u202e`` in place of such a character.
+    """
+    return _CONTROLS.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 class MachineError(Exception):

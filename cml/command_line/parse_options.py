@@ -4,10 +4,12 @@ import dataclasses
 import inspect
 import typing
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from cml.command_line.plugin_help import PLUGIN, PLUGIN_HELP
 from cml.command_line.wrong_options import explain_wrong_options
+from cml.storage.safe_paths import check_name_lengths
 
 T = TypeVar("T")
 
@@ -41,7 +43,20 @@ def parse(
     flat = (tyro.conf.AvoidSubcommands, tyro.conf.OmitArgPrefixes)
     with explain_wrong_options(kind, arguments, prog), help_registry():
         args = _move_positional_flag(kind, arguments, prog)
-        return cast("T", tyro.cli(kind, args=args, prog=prog, description=about, default=default, config=flat))
+        options = cast("T", tyro.cli(kind, args=args, prog=prog, description=about, default=default, config=flat))
+    _check_paths(options)
+    return options
+
+
+def _check_paths(options: Any) -> None:  # noqa: ANN401 - a dataclass
+    """Refuse names that no file can have, before the command works for an output that it cannot write."""
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        if dataclasses.is_dataclass(value):
+            _check_paths(value)
+        for path in value if isinstance(value, tuple) else (value,):
+            if isinstance(path, Path):
+                check_name_lengths(path, f"--{field.name.replace('_', '-')}")
 
 
 def _move_positional_flag(kind: type, arguments: Sequence[str], prog: str) -> Sequence[str]:

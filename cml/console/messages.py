@@ -8,6 +8,7 @@ installed here is silent where the logger ``cml`` has other handlers, or a handl
 import logging
 import sys
 
+from cml.errors import escape_controls
 from cml.launch import launch
 
 LOGGER = logging.getLogger("cml")
@@ -34,7 +35,7 @@ def say_warning(text: str) -> None:
 
 def _log(level: int, text: str) -> None:
     if launch().first:
-        LOGGER.log(level, "%s", text)
+        LOGGER.log(level, "%s", "\n".join(map(escape_controls, text.split("\n"))))
 
 
 def print_around_bars(text: str) -> None:

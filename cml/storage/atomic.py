@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import hashlib
 import os
 import secrets
 import shutil
@@ -10,8 +11,30 @@ from pathlib import Path
 
 from cml.errors import UserError
 from cml.storage import system
+from cml.storage.safe_paths import LONGEST_NAME
 
 PARTIAL = ".partial-"  # every temporary carries it, so that people can tell what a killed run left behind
+
+
+_LONGEST_SUFFIX = 5  # characters, up to 20 bytes
+_ROOM = 40  # bytes that are kept free for what follows a hidden name
+
+
+def hidden_name(name: str) -> str:
+    """Name a hidden file or folder after another one, short enough to be followed by some 40 bytes.
+
+    Args:
+        name: The name of the other one.
+
+    Returns:
+        The name after a dot; of a long one the beginning and a digest.
+    """
+    coded = os.fsencode(name)
+    longest = LONGEST_NAME - _ROOM - 1
+    if len(coded) <= longest:
+        return f".{name}"
+    digest = hashlib.sha256(coded).hexdigest()[:16]
+    return f".{coded[: longest - 17].decode(errors='ignore')}-{digest}"
 
 
 @contextlib.contextmanager
@@ -146,7 +169,8 @@ def write_all(descriptor: int, content: bytes | memoryview, at: int | None = Non
 def _own_temporary(path: Path, held: contextlib.ExitStack, *, folder: bool) -> Path:
     """Make a temporary of ``path``; while ``held`` is open, a lock on it tells others that its maker lives."""
     while True:
-        temporary = path.with_name(f".{path.name}{PARTIAL}{secrets.token_hex(4)}{'' if folder else path.suffix}")
+        suffix = "" if folder or len(path.suffix) > _LONGEST_SUFFIX else path.suffix
+        temporary = path.with_name(f"{hidden_name(path.name)}{PARTIAL}{secrets.token_hex(4)}{suffix}")
         if folder:
             temporary.mkdir()
         else:
@@ -166,7 +190,7 @@ def _clear_dead(path: Path) -> None:
     """Delete the temporaries of ``path`` that killed processes left."""
     if not system.OPEN_FILES_MOVE:
         return
-    prefix = f".{path.name}{PARTIAL}"
+    prefix = f"{hidden_name(path.name)}{PARTIAL}"
     for entry in [entry for entry in os.scandir(path.parent) if entry.name.startswith(prefix)]:
         with contextlib.suppress(OSError):
             handle = os.open(entry.path, os.O_RDONLY | system.NO_FOLLOW | system.NO_WAIT)

@@ -12,7 +12,7 @@ import PIL
 
 from cml.console.messages import say
 from cml.errors import DataError, UserError
-from cml.storage.atomic import check_vacant, sync_to_disk
+from cml.storage.atomic import check_vacant, hidden_name, sync_to_disk
 from cml.storage.safe_paths import relative_name
 from cml.storage.work_folder import work_folder
 
@@ -157,7 +157,7 @@ def partial_folder(folder: Path) -> Path:
         The hidden folder beside it, which need not exist.
     """
     folder = Path(os.path.abspath(folder))
-    return folder.with_name(f".{folder.name}.partial")
+    return folder.with_name(f"{hidden_name(folder.name)}.partial")
 
 
 def _item(entry: dict[str, Any]) -> tuple[str, dict[str, Whole]]:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from cml.errors import DataError, UserError
 
-_LONGEST, _LONGEST_PART = 4096, 255  # bytes, what Linux can open
+LONGEST_NAME = 255  # bytes of a file name; on Windows UTF-16 characters
+_LONGEST = 4096  # bytes of a path, what Linux can open
 
 
 def relative_name(value: object, folder: object, *, portable: bool = True) -> str:
@@ -31,9 +32,26 @@ def relative_name(value: object, folder: object, *, portable: bool = True) -> st
     if "\0" in value or (portable and "\\" in value):
         raise ValueError("holds a backslash or NUL, which no portable file name has")
     coded = value.encode(errors="surrogatepass")
-    if len(coded) > _LONGEST or max(map(len, coded.split(b"/"))) > _LONGEST_PART:
-        raise ValueError(f"is longer than any file name: {_LONGEST_PART} bytes, {_LONGEST} with its folders")
+    if len(coded) > _LONGEST or max(map(len, coded.split(b"/"))) > LONGEST_NAME:
+        raise ValueError(f"is longer than any file name: {LONGEST_NAME} bytes, {_LONGEST} with its folders")
     return posixpath.normpath(value)
+
+
+def check_name_lengths(path: Path, subject: str) -> None:
+    """Check that no name in a path is longer than a file system can hold.
+
+    Args:
+        path: The path.
+        subject: What it is, for errors: "--out".
+
+    Raises:
+        UserError: a name is too long.
+    """
+    for name in path.parts:
+        length = len(name) if os.name == "nt" else len(os.fsencode(name))
+        if length > LONGEST_NAME:
+            got = f"Got {length} in {reprlib.repr(name)} instead"
+            raise UserError(f"A file name in {subject} must have at most {LONGEST_NAME} bytes. {got}. Shorten it.")
 
 
 def is_inside(path: Path, folder: Path) -> bool:

@@ -66,3 +66,15 @@ assert cli.main(["demo"]) == 130
     assert told.returncode == 0, told.stderr
     assert told.stderr.split() == ["stopped"]
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize("line", ["losses", "train pose --help", "prepare people --count 24 --size 16 --out here"])
+def test_a_deleted_working_directory_is_one_error(line: str, tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    python = f'cd "{tmp_path}/gone"; rmdir ../gone; {CML} {line}'
+    told = subprocess.run(["bash", "-c", python], capture_output=True, text=True, timeout=120, check=False)
+    assert told.returncode == 2
+    (message,) = [text for text in told.stderr.splitlines() if "getcwd" not in text]  # which bash says
+    assert message == (
+        "error: The working directory was deleted. Change to a folder that exists and run the command again."
+    )

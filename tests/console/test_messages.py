@@ -12,6 +12,7 @@ from cml.console.byte_sizes import format_bytes
 from cml.console.durations import format_duration
 from cml.console.messages import LOGGER, install_console_handler, say, say_warning
 from cml.console.progress_bar import ProgressBar
+from cml.errors import UserError
 
 
 class Terminal(io.StringIO):
@@ -96,3 +97,14 @@ def test_amounts_as_text() -> None:
         "about 10 min",
         "about 2.0 h",
     ]
+
+
+@pytest.mark.parametrize("character", [*"\x1b\r\x9b\u202e\u2066\u200f\u2028"], ids=ascii)
+def test_a_name_cannot_reorder_or_colour_what_is_shown(character: str, caplog: pytest.LogCaptureFixture) -> None:
+    name = f"a{character}gnp.exe"
+    shown = f"a{ascii(character)[1:-1]}gnp.exe"
+    assert str(UserError(f"The image {name} is missing.")) == f"The image {shown} is missing."
+    with caplog.at_level("INFO", "cml"):
+        say(f"skipped: {name}\nnext")
+    assert caplog.messages == [f"skipped: {shown}\nnext"]
+    assert str(UserError("Größe, 日本, שלום")) == "Größe, 日本, שלום"

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from cml.cli import main
 from cml.errors import UserError
+from cml.storage.atomic import atomic_file, atomic_folder, hidden_name
 from cml.storage.exclusive_lock import exclusive_lock
+from cml.storage.partial_dataset import partial_folder
 
 
 def test_a_second_holder_of_a_lock_is_refused_and_a_dead_one_holds_nothing(tmp_path: Path) -> None:
@@ -36,3 +39,38 @@ def test_a_second_holder_of_a_lock_is_refused_and_a_dead_one_holds_nothing(tmp_p
         pass
     with exclusive_lock(lock, "the job"):
         pass
+
+
+@pytest.mark.parametrize("name", ["x" * 255, "ä" * 127, "x" * 200 + "." + "y" * 54, "x" * 250 + ".json", "short.json"])
+def test_a_file_or_folder_may_have_the_longest_name_there_is(name: str, tmp_path: Path) -> None:
+    with atomic_file(tmp_path / name) as temporary:
+        temporary.write_text("whole")
+    assert (tmp_path / name).read_text() == "whole"
+    with atomic_folder(tmp_path / "below" / name) as temporary:
+        (temporary / "file").touch()
+    assert [path.name for path in (tmp_path / "below").iterdir()] == [name]
+    partial_folder(tmp_path / name).mkdir()
+
+
+def test_long_names_that_begin_alike_have_different_hidden_names() -> None:
+    assert hidden_name("x" * 254 + "a") != hidden_name("x" * 254 + "b")
+    assert hidden_name("x" * 200) == "." + "x" * 200
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "prepare people --count 24 --size 16 --out {}",
+        "train pose --data nowhere --out a/{}/b",
+        "index run images --out {}",
+        "explore run --out {}.html",
+    ],
+)
+def test_a_name_that_no_file_can_have_is_refused_before_the_work(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(line.format("x" * 256).split()) == 2
+    (message,) = capsys.readouterr().err.splitlines()
+    assert message.startswith("error: A file name in --out must have at most 255 bytes. Got 2")
+    assert list(tmp_path.iterdir()) == []
