@@ -8,6 +8,7 @@ from typing import Any
 
 from cml.bench.table import Board, read_board
 from cml.retrieval.comparison import APART, apart, interval_text
+from making import benchmark_tables
 from making.records import ROOT, Cells, Record, read_record
 
 DISTANCE = "label_distance@10"
@@ -52,13 +53,14 @@ def comparison(name: str, methods: Sequence[str] = (), metrics: Sequence[str] = 
     return [["method", *columns], *([row, *(cell(name, row, metric) for metric in columns)] for row in methods or rows)]
 
 
-def cell(name: str, method: str, metric: str = DISTANCE) -> str:
+def cell(name: str, method: str, metric: str = DISTANCE, first: str = "") -> str:
     """Write a figure of a comparison with its interval, and mark it where the interval of the first method is apart.
 
     Args:
         name: The record of the comparison.
         method: A row of it; "" is an empty cell.
         metric: A column of it.
+        first: The method whose interval decides on the mark; by default that of the first row.
     """
     record = load(name)
     if not method:
@@ -66,7 +68,7 @@ def cell(name: str, method: str, metric: str = DISTANCE) -> str:
     if record.legacy:
         return cell_text(record, method, metric)
     rows = record.values["trained"] | record.values["references"]
-    first = next(iter(rows))
+    first = first or next(iter(rows))
     ours, theirs = _interval(rows[method][metric]), _interval(rows[first][metric])
     return interval_text(ours) + APART * (method != first and apart(ours, theirs))
 
@@ -123,6 +125,25 @@ def _overview_cells(name: str, column: str, methods: Sequence[str]) -> list[str]
     return [cell(name, method if method in rows else "", column) for method in methods]
 
 
+def losses() -> Cells:
+    """Make the table of losses on several sets: header and rows."""
+    methods = [FIRST_LOSS, *(method for method in load(LOSSES[0][1]).values["trained"] if method != FIRST_LOSS)]
+    methods += load(LOSSES[0][1]).values["references"]
+    header = ["loss", *(title for title, _ in LOSSES)]
+    return [header, *([method, *(cell(name, method, first=FIRST_LOSS) for _, name in LOSSES)] for method in methods)]
+
+
+FIRST_LOSS = "log-ratio"
+LOSSES = [  # title of the column, record
+    ("steering", "losses_steering"),
+    ("sports poses, px", "losses_sports"),
+    ("rooms of one home", "losses_rooms"),
+    ("COCO captions", "losses_captions"),
+    ("drawn people, px", "losses_people"),
+    ("drawn rooms", "losses_drawn_rooms"),
+    ("drawn scenes", "losses_scenes"),
+]
+
 OVERVIEW = [  # title of the row, record, column
     ("drawn people, px", "drawn", "people: px@10"),
     ("drawn rooms, 1 - mIoU", "drawn", "rooms: 1 - mIoU@10"),
@@ -151,4 +172,7 @@ TABLES: dict[str, Callable[[], Cells]] = {
     "benchmark_network": lambda: board("B-small-cnn"),
     "benchmark_trials": lambda: trials("A-efficientnet-lite0"),
     "benchmark_network_trials": lambda: trials("B-small-cnn"),
+    "speed": benchmark_tables.speed,
+    "scale": benchmark_tables.scale,
+    "limits": benchmark_tables.limits,
 }
