@@ -47,11 +47,11 @@ def print_around_bars(text: str) -> None:
     stream = sys.stderr
     if stream is None:
         return
-    tqdm = sys.modules.get("tqdm")
-    if tqdm is None:  # without it there are no bars
+    bars = getattr(sys.modules.get("tqdm"), "tqdm", None)
+    if bars is None:  # there are none yet; another thread may be importing tqdm
         print(text, file=stream, flush=True)
         return
-    tqdm.tqdm.write(text, file=stream)
+    bars.write(text, file=stream)
     stream.flush()
 
 

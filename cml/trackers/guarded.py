@@ -24,6 +24,14 @@ END_LIMIT = 300.0  # seconds after the last step for the calls that wait
 INTERRUPT_LIMIT = 2.0  # the same after an interrupt; the watch of several processes leaves rank 0 three (peer_watchdog)
 QUEUE_LIMIT = 10_000  # calls that may wait: a tracker that is 100,000 steps behind will not catch up
 _SILENT_WAIT = 3.0  # seconds of waiting at the end without a message
+_MAKE = "make_tracker"
+_DEEDS = {
+    _MAKE: "starting it",
+    "begin": "opening the run",
+    "log": "sending metrics",
+    "log_image": "sending an image",
+    "end": "closing the run",
+}
 
 
 class GuardedTracker:
@@ -43,7 +51,7 @@ class GuardedTracker:
         if isinstance(tracker, str):
             self._name = Choice.parse(tracker).name
             self._calls = _Calls(None)
-            self._calls.add(functools.partial(self._calls.make_tracker, tracker))
+            self._calls.add(_MAKE, functools.partial(self._calls.make_tracker, tracker))
         else:
             self._name = type(tracker).__name__
             self._calls = _Calls(tracker)
@@ -69,9 +77,9 @@ class GuardedTracker:
 
         Args:
             step: Steps done.
-            numbers: The metrics by name.
+            numbers: The metrics by name, of which the tracker gets a copy.
         """
-        self._call("log", step, numbers)
+        self._call("log", step, dict(numbers))
 
     def log_image(self, name: str, path: Path, /) -> None:
         """Add an image.
@@ -92,17 +100,19 @@ class GuardedTracker:
         say(f"waiting for the tracker {self._name}, at most {END_LIMIT:g} seconds: {_count(calls)} left")
         if not self._is_sent(END_LIMIT - silent_wait):
             calls = self._calls.count_unmade()
-            self._give_up(f"{_count(calls)} were left {END_LIMIT:g} seconds after the last step")
+            self._give_up(
+                f"{END_LIMIT:g} seconds after the last step it was still {self._calls.deed}, with {_count(calls)} left"
+            )
 
     def flush(self) -> None:
         """Wait a moment until all is sent, after an interrupt."""
         if not self._is_sent(INTERRUPT_LIMIT):  # the thread goes on sending, if the process lives
             calls = self._calls.count_unmade()
-            self._warn(f"may lack the end of this run: {_count(calls)} were left when it stopped")
+            self._warn(f"may lack the end of this run: {_count(calls)} were left when it stopped.")
 
     def _call(self, method: str, *arguments: object) -> None:
         if self._is_usable():
-            self._calls.add(functools.partial(self._calls.call, method, *arguments))
+            self._calls.add(method, functools.partial(self._calls.call, method, *arguments))
 
     def _is_sent(self, limit: float) -> bool:
         """Wait until all calls are made; False after ``limit`` seconds, True also if none is made any more."""
@@ -115,22 +125,22 @@ class GuardedTracker:
         """Whether the tracker takes calls; warn if it has just become clear that it does not."""
         error, self._calls.error = self._calls.error, None
         if error is not None:
-            message = " ".join(str(error).split())[:300]
-            self._warn(f"failed and gets no more of this run: {type(error).__name__}: {message}")
+            reason = " ".join(f"{type(error).__name__}: {error}".split())[:300].rstrip(".: ")
+            self._warn(f"failed when {self._calls.deed} and gets no more of this run: {reason}. {self._calls.advice}")
         elif self._calls.is_skipping:
             pass
         elif self._calls.seconds() > CALL_LIMIT:
-            self._give_up(f"a call has not returned for {CALL_LIMIT:g} seconds. Check that its server answers")
+            self._give_up(f"{self._calls.deed} has taken more than {CALL_LIMIT:g} seconds")
         elif self._calls.count_unmade() > QUEUE_LIMIT:
-            self._give_up(f"more than {QUEUE_LIMIT:,} calls wait. They take too long")
+            self._give_up(f"more than {QUEUE_LIMIT:,} calls wait until {self._calls.deed} is done")
         return not self._calls.is_skipping
 
     def _give_up(self, reason: str) -> None:
         self._calls.is_skipping = True
-        self._warn(f"gets no more of this run: {reason}")
+        self._warn(f"gets no more of this run: {reason}. Check that its server answers. {self._calls.advice}")
 
     def _warn(self, claim: str) -> None:
-        warnings.warn(f"The tracker {self._name} {claim}.", stacklevel=4)
+        warnings.warn(f"The tracker {self._name} {claim}".rstrip(), stacklevel=4)
 
     def _wait(self, limit: float) -> bool:
         """Wait until the calls so far are made; False after ``limit`` seconds, or if one takes too long."""
@@ -154,27 +164,37 @@ class _Calls:
         tracker: The tracker; None for one that ``make_tracker`` makes.
 
     Attributes:
-        waiting: Calls that are not made yet; events, which are set when reached; None at the end.
+        waiting: Calls that are not made yet, with the names of their methods; events, which are set when reached; None
+            at the end.
+        deed: The last call that began, in words.
         error: The error of a call, until somebody takes it.
         is_skipping: Whether calls are dropped.
     """
 
     def __init__(self, tracker: Tracker | None) -> None:
-        self.waiting: queue.SimpleQueue[Callable[[], None] | threading.Event | None] = queue.SimpleQueue()
+        self.waiting: queue.SimpleQueue[tuple[str, Callable[[], None]] | threading.Event | None] = queue.SimpleQueue()
+        self.deed = ""
         self.error: BaseException | None = None
         self.is_skipping = False
         self._tracker = tracker
         self._added = self._passed = 0  # each is written by one thread only
         self._began: float | None = None  # when the call that is being made began
 
-    def add(self, call: Callable[[], None]) -> None:
+    @property
+    def advice(self) -> str:
+        """A sentence of the tracker's class on what to do if its server does not answer; empty if it has none."""
+        advice = getattr(type(self._tracker), "advice", "")
+        return advice if isinstance(advice, str) else ""
+
+    def add(self, method: str, call: Callable[[], None]) -> None:
         """Let the thread make a call after the others.
 
         Args:
+            method: Name of its method.
             call: The call.
         """
         self._added += 1
-        self.waiting.put(call)
+        self.waiting.put((method, call))
 
     def make_calls(self) -> None:
         """Make the calls in order, until None comes; the thread's function."""
@@ -183,7 +203,7 @@ class _Calls:
                 call.set()
                 continue
             if not self.is_skipping:
-                self._make_call(call)
+                self._make_call(*call)
             self._passed += 1
 
     def make_tracker(self, name: str) -> None:
@@ -219,7 +239,8 @@ class _Calls:
         """How many calls have not returned."""
         return self._added - self._passed
 
-    def _make_call(self, call: Callable[[], None]) -> None:
+    def _make_call(self, method: str, call: Callable[[], None]) -> None:
+        self.deed = _DEEDS[method]
         self._began = time.monotonic()
         try:
             call()

@@ -18,6 +18,8 @@ class MLflow:
         UserError: The library is not installed.
     """
 
+    advice = "MLFLOW_TRACKING_URI names another server or store."
+
     def __init__(self, experiment: str = "cml") -> None:
         with require_extra("mlflow", "The tracker 'mlflow'"):
             from mlflow import entities, tracking

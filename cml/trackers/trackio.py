@@ -16,6 +16,7 @@ class Trackio(WandB):
         UserError: The library is not installed.
     """
 
+    advice = ""
     _name = "trackio"
 
     def begin(self, run: TrackedRun) -> None:

@@ -19,6 +19,7 @@ class WandB:
         UserError: The library is not installed.
     """
 
+    advice = "WANDB_MODE=offline keeps the run on this machine."
     _name = "wandb"
 
     def __init__(self, project: str = "cml") -> None:

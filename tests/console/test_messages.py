@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import logging
 import sys
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -75,6 +76,14 @@ def test_a_message_is_a_line_of_its_own_above_a_bar(monkeypatch: pytest.MonkeyPa
         say("a message")
     assert "\ra message\n" in terminal.getvalue()  # the bar was cleared before
     assert terminal.getvalue().rindex("work") > terminal.getvalue().index("a message")
+
+
+def test_a_message_is_shown_while_another_thread_imports_the_library_of_bars(
+    stderr: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "tqdm", types.ModuleType("tqdm"))  # as it is before its first line has run
+    say("1/2 drawing")
+    assert stderr() == "1/2 drawing\n"
 
 
 def test_only_the_first_of_several_processes_speaks(stderr: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> None:

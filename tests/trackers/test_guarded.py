@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -98,12 +100,19 @@ def _send(tracker: GuardedTracker, step: int) -> None:
 
 
 @pytest.mark.usefixtures("_brief")
-@pytest.mark.parametrize(("method", "arrived"), [("begin", []), ("log", [10]), ("end", [10, 20, 30, 40])])
+@pytest.mark.parametrize(
+    ("method", "deed", "arrived"),
+    [("begin", "opening the run", []), ("log", "sending metrics", [10]), ("end", "closing the run", [10, 20, 30, 40])],
+)
 def test_a_tracker_that_hangs_is_one_warning_and_no_step(
-    method: str, arrived: list[int], forever: Callable[[int], object]
+    method: str, deed: str, arrived: list[int], forever: Callable[[int], object]
 ) -> None:
     tracker = Acting(method, forever)
-    with pytest.warns(UserWarning, match=r"Acting gets no more of this run: a call has not returned for 1 sec") as told:
+    warning = (
+        f"The tracker Acting gets no more of this run: {deed} has taken more than 1 seconds. Check that its server "
+        "answers."
+    )
+    with pytest.warns(UserWarning, match=f"^{re.escape(warning)}$") as told:
         model, steps = _train(tracker)
     assert len(told) == 1
     assert steps == [*range(1, 41)]
@@ -116,7 +125,7 @@ def test_training_ends_while_the_first_call_still_hangs(
 ) -> None:
     monkeypatch.setattr(guarded, "START_WAIT", 0.05)
     monkeypatch.setattr(guarded, "END_LIMIT", 0.1)  # that of a call stays a minute
-    with pytest.warns(UserWarning, match=r"6 calls were left 0\.1 seconds after the last step"):
+    with pytest.warns(UserWarning, match=r"0\.1 seconds after the last step it was still opening the run, with 6 c"):
         _, steps = _train(Acting("begin", forever))
     assert steps[-1] == 40
 
@@ -127,8 +136,9 @@ def test_whatever_a_tracker_raises_is_one_warning(method: str, error: BaseExcept
     def act(step: int) -> None:
         raise error
 
-    kind = type(error).__name__
-    with pytest.warns(UserWarning, match=f"The tracker Acting failed and gets no more of this run: {kind}") as told:
+    deeds = {"begin": "opening the run", "log": "sending metrics", "log_image": "sending an image"}
+    failure = f"failed when {deeds.get(method, 'closing the run')} and gets no more of this run: {type(error).__name__}"
+    with pytest.warns(UserWarning, match=f"The tracker Acting {failure}") as told:
         _, steps = _train(Acting(method, act), out=tmp_path / "run")
     assert len(told) == 1
     assert steps == [*range(1, 41)]
@@ -148,7 +158,7 @@ def test_everything_reaches_a_slow_tracker_in_order_and_in_one_thread(tmp_path: 
 def test_a_slow_tracker_has_a_limit_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guarded, "END_LIMIT", 0.2)
     tracker = Acting("log", lambda step: time.sleep(0.5))
-    with pytest.warns(UserWarning, match=r"\d calls were left 0\.2 seconds after the last step") as told:
+    with pytest.warns(UserWarning, match=r"0\.2 seconds after the last step it was still sending metrics, w") as told:
         _train(tracker, 100)
     assert len(told) == 1
     assert tracker.steps() == [10 * count for count in range(1, len(tracker.steps()) + 1)]
@@ -161,7 +171,7 @@ def test_a_tracker_that_falls_too_far_behind_is_given_up(
 ) -> None:
     monkeypatch.setattr(guarded, "CALL_LIMIT", 60.0)
     monkeypatch.setattr(guarded, "QUEUE_LIMIT", 5)
-    with pytest.warns(UserWarning, match="gets no more of this run: more than 5 calls wait") as told:
+    with pytest.warns(UserWarning, match="more than 5 calls wait until opening the run is done") as told:
         _, steps = _train(Acting("begin", forever), 100)
     assert len(told) == 1
     assert steps[-1] == 100
@@ -224,7 +234,7 @@ def test_a_tracker_that_hangs_is_waited_for_once_in_several_runs() -> None:
     released = threading.Event()
     tracker = Acting("begin", lambda step: released.wait())
     shared = GuardedTracker(tracker)
-    with pytest.warns(UserWarning, match="a call has not returned"):
+    with pytest.warns(UserWarning, match="opening the run has taken"):
         _send(shared, 10)
     for _ in range(3):
         _send(shared, 10)  # a warning would be an error
@@ -261,7 +271,7 @@ def test_a_tracker_that_cannot_be_made_is_one_warning(
             super().__init__()
 
     monkeypatch.setitem(cml.trackers.registry._entries, "making", Making)
-    with pytest.warns(UserWarning, match="The tracker making (failed|gets no more)") as told:
+    with pytest.warns(UserWarning, match="The tracker making (failed when|gets no more .*) starting it") as told:
         _, steps = _train("making")
     assert len(told) == 1
     assert steps[-1] == 40
@@ -278,6 +288,90 @@ def test_the_thread_of_a_tracker_ends_with_it() -> None:
     gc.collect()
     thread.join(30)
     assert not thread.is_alive()
+
+
+def test_a_tracker_gets_the_values_of_the_call() -> None:
+    released = threading.Event()
+    tracker = Acting("begin", lambda step: released.wait())
+    sent: list[dict[str, float]] = []
+    tracker.log = lambda step, numbers: sent.append(dict(numbers))  # type: ignore[method-assign]
+    shared = GuardedTracker(tracker)
+    threading.Timer(0.2, released.set).start()
+    shared.begin(RUN)
+    numbers = {"loss": 1.0}
+    shared.log(10, numbers)
+    numbers["loss"] = 2.0
+    shared.log(20, numbers)
+    shared.end()
+    assert sent == [{"loss": 1.0}, {"loss": 2.0}]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> cml.Run:
+    """A run of two steps."""
+    folder = tmp_path_factory.mktemp("tracked")
+    cml.prepare("people", folder / "people", count=40, size=16)
+    options = {name: value for name, value in TINY.items() if name != "quiet"}
+    cml.train("pose", folder / "people", folder / "run", steps=2, **options)
+    return cml.open_run(folder / "run")
+
+
+@pytest.mark.usefixtures("_brief")
+@pytest.mark.parametrize(
+    ("method", "hangs", "warning"),
+    [
+        ("begin", True, "opening the run has taken more than 1 seconds"),
+        ("log", True, "sending metrics has taken more than 1 seconds"),
+        ("end", True, "closing the run has taken more than 1 seconds"),
+        ("begin", False, "failed when opening the run and gets no more of this run: SystemExit: 3"),
+        ("log", False, "failed when sending metrics and gets no more of this run: SystemExit: 3"),
+        ("end", False, "failed when closing the run and gets no more of this run: SystemExit: 3"),
+    ],
+)
+def test_an_evaluation_ends_beside_a_tracker_that_hangs_or_exits(
+    method: str, hangs: bool, warning: str, run: cml.Run, forever: Callable[[int], object]
+) -> None:
+    released = threading.Event()
+    act = (lambda step: released.wait()) if hangs else (lambda step: sys.exit(3))
+    (run.folder / "evaluation.json").unlink(missing_ok=True)
+    with pytest.warns(UserWarning, match=warning) as told:
+        evaluation = run.evaluate(tracker=Acting(method, act))
+    released.set()
+    assert len(told) == 1
+    written = json.loads((run.folder / "evaluation.json").read_text())
+    assert (
+        written["rows"]["embedding"]["label_distance@1"]["mean"]
+        == evaluation.rows["embedding"]["label_distance@1"].mean
+    )
+
+
+# A tracker whose thread never comes back, in a process of its own.
+_HANGING = """
+import threading
+import numpy as np
+import cml
+from cml.trackers import guarded
+
+guarded.START_WAIT, guarded.CALL_LIMIT = 0.1, 0.5
+
+
+class Hanging:
+    def begin(self, run):
+        threading.Event().wait()
+
+
+levels = np.linspace(0, 255, 40).round()
+images = np.tile(levels[:, None, None, None], (1, 16, 16, 3)).astype(np.uint8)
+cml.fit(images, levels, steps=4, backbone="small-cnn", weights="none", image_size=(16, 16), dimension=8, workers=0,
+        quiet=True, sampler="random(batch_size=16)", device="cpu", tracker=Hanging())
+print("trained")
+"""
+
+
+def test_a_process_ends_beside_a_tracker_that_hangs() -> None:
+    result = subprocess.run([sys.executable, "-c", _HANGING], capture_output=True, text=True, timeout=240, check=False)
+    assert (result.returncode, result.stdout) == (0, "trained\n"), result.stderr
+    assert result.stderr.count("The tracker Hanging gets no more of this run: opening the run has") == 1
 
 
 # A server that accepts connections and never answers; the process of the tracker is killed once the model is there,
@@ -323,4 +417,5 @@ def test_a_server_that_never_answers_costs_one_warning(name: str, tmp_path: Path
             os.killpg(process.pid, signal.SIGKILL)
     told = (tmp_path / "stderr").read_text()
     assert lines == ["trained (40, 8)\n"], told
-    assert told.count(f"The tracker {name} gets no more of this run: a call has not returned for 3 seconds") == 1
+    assert told.count(f"The tracker {name} gets no more of this run: opening the run has taken more than 3 sec") == 1
+    assert told.count({"mlflow": "MLFLOW_TRACKING_URI names", "wandb": "WANDB_MODE=offline keeps"}[name]) == 1

@@ -218,16 +218,52 @@ def test_without_torchrun_the_others_stop_too_and_say_whose_fault_it_was(how: st
     assert state["step"] == 4
 
 
+# A tracker that notes its calls in a file, and hangs at the end; rank 1 then waits for rank 0, or has ended.
+_TRACKER = """
+import os, time
+import cml
+from cml.trackers import guarded
+
+guarded.CALL_LIMIT = 5.0
+
+
+@cml.trackers.register("noting")
+class Noting:
+    def begin(self, run):
+        self._note("begin")
+
+    def log(self, step, numbers):
+        self._note(f"{step} {max(numbers, key=len)}")
+
+    def log_image(self, name, path):
+        self._note(name)
+
+    def end(self):
+        self._note("end")
+        time.sleep(600)
+
+    def _note(self, call):
+        with open("calls.txt", "a") as file:
+            file.write(f"{os.environ['RANK']} {call}\\n")
+"""
+
+
 def test_torchrun_trains_a_task_as_one_process_does(session: Session, tmp_path: Path) -> None:
+    (tmp_path / "noting.py").write_text(_TRACKER)
     options = ["--data", str(session.folder / "people"), *SMALL, "--steps", "6", "--evaluate-every", "3"]
     command = ["cml", "train", "pose", *options, "--sampler", "random(batch_size=15)", "--optimizer", "sgd"]
+    tracked = ["--plugin", str(tmp_path / "noting.py"), "--tracker", "noting"]
     done = subprocess.run(
-        [*TORCHRUN, "-m", *command, "--out", str(tmp_path / "two")],
+        [*TORCHRUN, "-m", *command, *tracked, "--out", str(tmp_path / "two")], cwd=tmp_path,
         env=environment(), capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("6 steps, last loss") == 1
     assert done.stderr.count(" 0/6 [") == 1  # one progress bar
+    calls = (tmp_path / "calls.txt").read_text().splitlines()
+    points = ["3 validation", "6 images_per_second", "6 validation"]
+    assert calls == ["0 begin", *(f"0 {point}" for point in points), "0 loss curve", "0 end"]
+    assert done.stderr.count("The tracker noting gets no more of this run: closing the run has taken") == 1
     assert main([*command[1:], "--out", str(tmp_path / "one")]) == 0
     found, true = (read_metrics(tmp_path / name / "metrics.jsonl") for name in ("two", "one"))
     assert [sorted(record) for record in found] == [sorted(record) for record in true]
