@@ -75,7 +75,9 @@ def run(arguments: Sequence[str]) -> None:
             threads=options.threads,
             skip_bad=options.skip_bad,
         )
-    if known:
+    if known == len(images):
+        say(f"all {known} images were in the index already: nothing was added")
+    elif known:
         say(f"{known} of the {len(images)} images were in the index already")
     method, recall = index.manifest["method"], index.manifest["recall"]
     lines = [f"{index.folder}: {len(index)} items, {method}", f"next: cml search {index.folder} IMAGE"]

@@ -13,6 +13,7 @@ from typing import Literal, NotRequired, Self, TypedDict
 
 import numpy as np
 
+from cml.console.messages import say_warning
 from cml.errors import DataError, UserError
 from cml.export.approximate import ApproximateIndex, Method, Recall, measure_recall, method_for
 from cml.export.decoding import DEFAULT_THREADS
@@ -257,15 +258,7 @@ def add_to_index(
     with _alone(out):
         index = Index.open(out)
         index.check_model(model, run)
-        there = {item_id: path for item_id, path, _ in _list_items(index.parts)}
-        paths = set(there.values())
-        fresh = [item for item, path in enumerate(images.paths) if path not in paths]
-        for item in fresh:
-            if (item_id := images.item_ids[item]) in there:
-                raise DataError(
-                    f"{out} already holds an item {item_id!r}, {there[item_id]}; {images.paths[item]} has the same id. "
-                    "Give the new ones other ids with --prefix."
-                )
+        fresh = _find_new(index, images)
         known = len(images) - len(fresh)
         if not fresh:
             return index, known
@@ -288,6 +281,43 @@ def add_to_index(
         if approximate is not None:
             approximate.add([part.embeddings])
         return _publish(out, run, method, (*index.parts, part), approximate), known
+
+
+def _find_new(index: Index, images: ImageList) -> list[int]:
+    """Positions of the images that an index does not hold; warn of files that were modified since it took them in."""
+    indexed_at = {path: time for part in index.parts for path, time in _list_times(part)}
+    paths = {item_id: path for item_id, path, _ in _list_items(index.parts)}
+    fresh, modified = [], []
+    for item, (item_id, path) in enumerate(zip(images.item_ids, images.paths, strict=True)):
+        earlier = path if path in indexed_at else paths.get(item_id)
+        if earlier is None:
+            fresh.append(item)
+        elif not (earlier == path or _is_same_file(earlier, path)):
+            gone = "" if earlier.exists() else ", which is gone"
+            moved = "If the images have moved, build a new index. If not, give" if gone else "Give"
+            raise DataError(
+                f"{index.folder} already holds an item {item_id!r}, {earlier}{gone}; {path} has the same id. {moved} "
+                "the new ones other ids with --prefix."
+            )
+        elif path.exists() and path.stat().st_mtime > indexed_at[earlier]:
+            modified.append(path)
+    if modified:
+        say_warning(
+            f"{len(modified)} of the {len(images)} images changed after {index.folder} took them in, such as "
+            f"{modified[0]}. It keeps their earlier embeddings. Build a new index to search the images as they are now."
+        )
+    return fresh
+
+
+def _list_times(part: EmbeddingFolder) -> Iterable[tuple[Path, float]]:
+    """The image of every item of a part, and when the part was written, in seconds since 1970."""
+    time = (part.folder / _MANIFEST).stat().st_mtime
+    return ((path, time) for _, path, _ in _list_items([part]))
+
+
+def _is_same_file(first: Path, second: Path) -> bool:
+    """Whether two paths, one perhaps through a link, lead to one file."""
+    return first.exists() and second.exists() and first.samefile(second)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -283,6 +284,44 @@ def test_adding_embeds_the_new_ones_alone(
     before = (index / "manifest.json").read_bytes()
     assert main(["index", str(run), str(photos), "--out", str(index), "--add"]) == 0  # nothing new
     assert (index / "manifest.json").read_bytes() == before
+    assert capsys.readouterr().err == "all 13 images were in the index already: nothing was added\n"
+
+
+def test_added_images_that_the_index_holds_under_another_path_are_not_embedded_twice(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    index, photos = tmp_path / "index", tmp_path / "photos"
+    draw_images(photos, 3)
+    (tmp_path / "link").symlink_to(photos)
+    add = ("index", run, tmp_path / "link", "--out", index, "--add")
+    assert main(["index", str(run), str(photos), "--out", str(index)]) == 0
+    assert main([*map(str, add)]) == 0
+    assert "all 3 images were in the index already" in capsys.readouterr().err
+    photos.rename(tmp_path / "moved")
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").symlink_to(tmp_path / "moved")
+    refusal = failure(capsys, *add)
+    assert f"already holds an item '000.png', {photos / '000.png'}, which is gone; " in refusal
+    assert "If the images have moved, build a new index. If not, give the new ones other ids with --prefix." in refusal
+
+
+def test_added_images_that_were_modified_since_are_named(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    index, photos = tmp_path / "index", tmp_path / "photos"
+    draw_images(photos, 3)
+    add = ["index", str(run), str(photos), "--out", str(index), "--add"]
+    assert main(add[:-1]) == 0
+    assert main(add) == 0
+    assert "changed" not in capsys.readouterr().err
+    later = (index / "parts/0001/manifest.json").stat().st_mtime + 1
+    os.utime(photos / "001.png", (later, later))
+    assert main(add) == 0
+    warning = (
+        f"warning: 1 of the 3 images changed after {index} took them in, such as {photos / '001.png'}. It keeps their "
+        "earlier embeddings. Build a new index to search the images as they are now.\n"
+    )
+    assert capsys.readouterr().err.startswith(warning)
 
 
 def test_two_folders_with_equal_names_need_a_prefix(
