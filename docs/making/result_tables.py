@@ -12,6 +12,7 @@ from making import benchmark_tables
 from making.records import ROOT, Cells, Record, read_record
 
 DISTANCE = "label_distance@10"
+FIRST = "log-ratio"  # the method that others are compared with
 
 
 @functools.cache
@@ -125,23 +126,37 @@ def _overview_cells(name: str, column: str, methods: Sequence[str]) -> list[str]
     return [cell(name, method if method in rows else "", column) for method in methods]
 
 
-def losses() -> Cells:
-    """Make the table of losses on several sets: header and rows."""
-    methods = [FIRST_LOSS, *(method for method in load(LOSSES[0][1]).values["trained"] if method != FIRST_LOSS)]
-    methods += load(LOSSES[0][1]).values["references"]
-    header = ["loss", *(title for title, _ in LOSSES)]
-    return [header, *([method, *(cell(name, method, first=FIRST_LOSS) for _, name in LOSSES)] for method in methods)]
+def joined(corner: str, columns: Sequence[tuple[str, str, str]], first: str = FIRST) -> Cells:
+    """Make a table of columns from several comparisons of the same methods: header and rows.
+
+    Args:
+        corner: The title of the first column.
+        columns: Title, record and metric of each column.
+        first: The method of the first row, whose intervals decide on the marks.
+    """
+    values = load(columns[0][1]).values
+    methods = [first, *(method for method in (*values["trained"], *values["references"]) if method != first)]
+    header = [corner, *(title for title, _, _ in columns)]
+    rows = ([method, *(cell(name, method, metric, first) for _, name, metric in columns)] for method in methods)
+    return [header, *rows]
 
 
-FIRST_LOSS = "log-ratio"
-LOSSES = [  # title of the column, record
-    ("steering", "losses_steering"),
-    ("sports poses, px", "losses_sports"),
-    ("rooms of one home", "losses_rooms"),
-    ("COCO captions", "losses_captions"),
-    ("drawn people, px", "losses_people"),
-    ("drawn rooms", "losses_drawn_rooms"),
-    ("drawn scenes", "losses_scenes"),
+LOSSES = [
+    ("steering", "losses_steering", DISTANCE),
+    ("sports poses, px", "losses_sports", DISTANCE),
+    ("rooms of one home", "losses_rooms", DISTANCE),
+    ("COCO captions", "losses_captions", DISTANCE),
+    ("drawn people, px", "losses_people", DISTANCE),
+    ("drawn rooms", "losses_drawn_rooms", DISTANCE),
+    ("drawn scenes", "losses_scenes", DISTANCE),
+]
+DRAWN = [
+    ("people: px@10", "drawn_people", DISTANCE),
+    ("ndcg@100", "drawn_people", "ndcg@100"),
+    ("rooms: 1 - mIoU@10", "drawn_rooms", DISTANCE),
+    ("ndcg@100", "drawn_rooms", "ndcg@100"),
+    ("scenes: WMD@10", "drawn_scenes", DISTANCE),
+    ("ndcg@100", "drawn_scenes", "ndcg@100"),
 ]
 
 OVERVIEW = [  # title of the row, record, column

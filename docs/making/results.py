@@ -22,7 +22,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from making import benchmark_figures, papers_tables, result_tables
+from making import benchmark_figures, coverage_figures, papers_tables, result_tables
 from making.records import RECORDS, ROOT, Record, numbers
 
 RESULTS = ROOT / "docs" / "results"
@@ -33,6 +33,7 @@ FENCE = re.compile(r"^(?P<ticks>`{3,})[^\n]*\n(?P<code>.*?)^(?P=ticks)$", re.DOT
 SETTINGS = re.compile(r"<!-- settings: (?P<numbers>.+?) -->", re.DOTALL)
 TABLES = {
     **result_tables.TABLES,
+    "coverages": coverage_figures.coverage_table,
     "papers_default_loss": papers_tables.default_loss,
     "papers_equal_tuning": lambda: papers_tables.equal_tuning("A-efficientnet-lite0"),
     "papers_equal_tuning_network": lambda: papers_tables.equal_tuning("B-small-cnn"),
@@ -107,7 +108,7 @@ def evaluate(expression: str) -> str:
     code, separator, spec = " ".join(expression.split()).rpartition(" | ")
     if not separator:
         code, spec = spec, ""
-    names = _Names({**FUNCTIONS, **benchmark_figures.NAMES})
+    names = _Names({**FUNCTIONS, **benchmark_figures.NAMES, **coverage_figures.NAMES})
     value = eval(code, {"__builtins__": {}}, names)
     if isinstance(value, float) and not spec:
         raise ValueError(f"The figure {code!r} has no format. Write one, as in '{code} | .2f'.")

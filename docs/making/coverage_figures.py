@@ -1,0 +1,60 @@
+"""How often intervals cover in the simulation of tests/benchmarks/interval_coverage.py."""
+
+from __future__ import annotations
+
+from making.records import Cells
+from making.result_tables import load
+
+BEST = "interval_coverage_best"  # the file of the part "best", which needs many more steps and has fewer repetitions
+ROWS = [  # title of the row, part of the simulation, interval, file
+    ("of a mean over queries", "mean", "cml", "interval_coverage"),
+    ("the same by Student's t", "mean", "Student's t", "interval_coverage"),
+    ("the same by a percentile bootstrap", "mean", "percentile bootstrap", "interval_coverage"),
+    ("of a mean over seeds and queries", "seeds", "cml", "interval_coverage"),
+    ("of a ratio", "ratio", "cml", "interval_coverage"),
+    ("the same with the denominator held fixed", "ratio", "denominator held fixed", "interval_coverage"),
+    ("the best method is marked", "best", "cml", BEST),
+    ("the same with 95 % intervals of single differences", "best", "each on its own", BEST),
+]
+
+
+def coverages(part: str, interval: str = "cml", file: str = "interval_coverage") -> dict[str, float]:
+    """List how often intervals cover.
+
+    Args:
+        part: "mean", "seeds", "ratio" or "best".
+        interval: Whose intervals.
+        file: Which file of the record.
+
+    Returns:
+        Percentages, keyed by the case: the number of values, their distribution and the seeds.
+    """
+    return {
+        f"{queries} {distribution} values, {title}": 100 * shares[interval]
+        for distribution, by_queries in load("interval_coverage").values[file][part].items()
+        for queries, cases in by_queries.items()
+        for title, shares in cases.items()
+    }
+
+
+def lowest_coverage(part: str, interval: str = "cml", case: str = "", file: str = "interval_coverage") -> float:
+    """Find the lowest coverage of the cases whose names contain a text, in percent."""
+    return min(share for title, share in coverages(part, interval, file).items() if case in title)
+
+
+def highest_coverage(part: str, interval: str = "cml", case: str = "", file: str = "interval_coverage") -> float:
+    """Find the highest coverage of the cases whose names contain a text, in percent."""
+    return max(share for title, share in coverages(part, interval, file).items() if case in title)
+
+
+def coverage_table() -> Cells:
+    """Make the table of the lowest and the highest coverage of each kind of interval: header and rows."""
+    rows = []
+    for title, part, interval, file in ROWS:
+        shares = coverages(part, interval, file)
+        low, high = min(shares, key=shares.__getitem__), max(shares, key=shares.__getitem__)
+        rows.append([title, f"{shares[low]:.1f}", low, f"{shares[high]:.1f}", high])
+    return [["interval", "lowest, %", "where", "highest, %", "where"], *rows]
+
+
+NAMES = {"lowest_coverage": lowest_coverage, "highest_coverage": highest_coverage}
