@@ -6,6 +6,7 @@ from making.records import Cells
 from making.result_tables import load
 
 BEST = "interval_coverage_best"  # the file of the part "best", which needs many more steps and has fewer repetitions
+GOOD = (93, 97)  # percent: what a coverage should be
 ROWS = [  # title of the row, part of the simulation, interval, file
     ("of a mean over queries", "mean", "cml", "interval_coverage"),
     ("the same by Student's t", "mean", "Student's t", "interval_coverage"),
@@ -53,8 +54,11 @@ def coverage_table() -> Cells:
     for title, part, interval, file in ROWS:
         shares = coverages(part, interval, file)
         low, high = min(shares, key=shares.__getitem__), max(shares, key=shares.__getitem__)
-        rows.append([title, f"{shares[low]:.1f}", low, f"{shares[high]:.1f}", high])
-    return [["interval", "lowest, %", "where", "highest, %", "where"], *rows]
+        good = sum(GOOD[0] <= share <= GOOD[1] for share in shares.values())
+        ends = [f"{shares[low]:.1f}", low, f"{shares[high]:.1f}", high]
+        rows.append([title, *ends, f"{good} of {len(shares)}"])
+    header = ["interval", "lowest, %", "where", "highest, %", "where", f"cases from {GOOD[0]} to {GOOD[1]} %"]
+    return [header, *rows]
 
 
 NAMES = {"lowest_coverage": lowest_coverage, "highest_coverage": highest_coverage}

@@ -162,3 +162,12 @@ def test_limits_are_extrapolated_from_the_nearest_point() -> None:
     assert benchmark_tables.extrapolate([10, 100], [1, 30], 100, 2) == 30
     assert benchmark_tables.extrapolate([10, 100], [1, 30], 5, 1) == 0.5
     assert benchmark_tables.interpolate([10, 110], [60, 160], 1010) == 1060
+
+
+def test_coverages_are_those_of_the_record(folder: Path) -> None:
+    part = {"normal": {"20": {"1 seed": {"cml": 0.93}}, "50": {"1 seed": {"cml": 0.96}}}, "lognormal": {}}
+    values = {"interval_coverage": {"mean": part}}
+    write_json(folder / "interval_coverage.json", {**COMPLETE, "kind": "benchmark", "values": values})
+    assert results.evaluate("lowest_coverage('mean') | .1f") == "93.0"
+    assert results.evaluate("highest_coverage('mean') | .1f") == "96.0"
+    assert results.evaluate("lowest_coverage('mean', case='50 normal') | .1f") == "96.0"
