@@ -92,21 +92,20 @@ def equal_tuning(track: str) -> Cells:
     return [["data", *(f"minus binary triplet, {name}" for name in baselines), "confirmed"], *rows]
 
 
-DIMENSION_SETS = [  # title of the rows, record
-    ("drawn people, px", "dimension_people"),
-    ("drawn rooms, 1 - mIoU", "dimension_rooms"),
-    ("drawn scenes, WMD", "dimension_scenes"),
-]
+DIMENSION_RECORDS = {"drawn people, px": "dimension_people"}
 
 
 def leads_by_dimension() -> Cells:
     """Subtract the label distances of log-ratio from those of binary triplets at each dimension: header and rows."""
-    sizes = sorted(load(DIMENSION_SETS[0][1]).values["dimensions"], key=int)
+    header, *legacy = load("papers_dimension").table
+    sizes = header[2:]
     rows = []
     for rule in ("threshold", "nearest"):
-        for title, name in DIMENSION_SETS:
-            rows.append([rule, title, *(interval_mark(lead(name, f"binary triplet, {rule}", size)) for size in sizes)])
-    return [["binary triplet", "data", *sizes], *rows]
+        for title, name in DIMENSION_RECORDS.items():
+            leads = [lead(name, f"binary triplet, {rule}", size) for size in sizes]
+            rows.append([rule, title, *(interval_mark(interval) for interval in leads)])
+        rows += [row for row in legacy if row[0] == rule]
+    return [header, *rows]
 
 
 def lead(name: str, baseline: str, size: str) -> tuple[float, float, float]:

@@ -180,6 +180,20 @@ def trials(track: str) -> Cells:
     return load_board(track).trials()[0]
 
 
+SHORT_TRIALS = {"log-ratio on people": "bench_trials_people", "CoSENT on rooms": "bench_trials_rooms"}
+
+
+def short_trials() -> Cells:
+    """Make the table of what the short trials of track B lose: header and rows."""
+    header = ["trials", "score of the one that short runs choose", "best score", "median score", "rank correlation"]
+    rows = []
+    for title, file in SHORT_TRIALS.items():
+        figures = load("bench_short_trials").values[file]
+        scores = [f"{figures[key]:.3f}" for key in ("chosen", "best", "median")]
+        rows.append([title, *scores, f"{figures['rank_correlation']:.2f}"])
+    return [header, *rows]
+
+
 TABLES: dict[str, Callable[[], Cells]] = {
     "overview": overview,
     "benchmark": lambda: board("A-efficientnet-lite0"),

@@ -38,6 +38,7 @@ TABLES = {
     "papers_equal_tuning": lambda: papers_tables.equal_tuning("A-efficientnet-lite0"),
     "papers_equal_tuning_network": lambda: papers_tables.equal_tuning("B-small-cnn"),
     "papers_published_loss": papers_tables.published_loss,
+    "papers_dimension": papers_tables.leads_by_dimension,
     "papers_captioners": papers_tables.captioners,
 }
 PLAIN = {"95"}  # numbers that need no origin: the level of all intervals
