@@ -76,11 +76,12 @@ class Choice:
         if named and _count_nested(call) > _MOST_NESTED:
             raise _nested_error(text)
         settings = _keywords(call, text) if named else None
-        listed = call.args if named else []  # only the parts of a sum are positional
-        if settings is None or (listed and match["name"] != "sum"):
+        listed = call.args if named else []
+        if settings is None or (listed and match["name"] not in _LISTED):
             raise UserError(f"{text!r} should read 'name(setting=value, ..)'; {inside!r} is not a list of settings.")
         if listed:
-            settings["parts"] = [_parse_weighted(part, text) for part in listed]
+            setting, parse_value = _LISTED[match["name"]]
+            settings[setting] = [parse_value(value, text) for value in listed]
         return cls(match["name"], settings)
 
     def __str__(self) -> str:
@@ -322,6 +323,10 @@ def _value(node: ast.expr, text: str) -> Any:  # noqa: ANN401 - any literal
         pass
     fault = f"In {text!r} the value {ast.unparse(node)!r} is not a number, a word, a list or a quoted text."
     raise UserError(fault) from None
+
+
+_LISTED = {"sum": ("parts", _parse_weighted), "mlp": ("widths", _value)}
+"""The choices that may list the values of a setting without its name, as in ``mlp(512, 512)``."""
 
 
 def _is_plain(value: object) -> bool:

@@ -11,6 +11,8 @@ from PIL import Image
 
 from cml.data.exif_orientation import swaps_sides, upright_rgb
 from cml.data.image_fault import ImageFault
+from cml.data.input_form import InputForm
+from cml.data.lazy_items import Lazy
 from cml.data.open_image import open_named_image, read_upright
 from cml.errors import DataError, UserError
 
@@ -85,13 +87,18 @@ class Images:
         return len(self._source)
 
     @property
+    def form(self) -> InputForm:
+        """The form of images."""
+        return InputForm()
+
+    @property
     def paths(self) -> Sequence[Path] | None:
         """The N files; None if some images are not files."""
         is_files = not isinstance(self._source, np.ndarray) and all(isinstance(image, Path) for image in self._source)
         return self._source if is_files else None
 
-    def subset(self, items: slice) -> "Images":
-        """Take a part of the images, which shares the memory of decoded ones.
+    def subset(self, items: slice | NDArray[np.int64]) -> "Images":
+        """Take a part of the images; a slice shares the memory of decoded ones.
 
         Args:
             items: The positions of the images.
@@ -99,7 +106,11 @@ class Images:
         Returns:
             The part.
         """
-        part = Images(self._source[items], self.size, cache_bytes=self._cache_bytes)
+        if isinstance(items, slice) or isinstance(self._source, np.ndarray):
+            source = self._source[items]
+        else:
+            source = Lazy(self._source, items.tolist(), lambda image, item: image)
+        part = Images(source, self.size, cache_bytes=self._cache_bytes)
         part._cache = None if self._cache is None else self._cache[items]
         return part
 

@@ -1,181 +1,49 @@
-"""What Python users give as images and labels, recognised by its attributes, so that no library is imported for it.
+"""What all inputs of a model have in common: N items of one form, read in batches by their numbers."""
 
-Paths, uint8 arrays and tensors in either channel order, Pillow images, a torch ``Dataset`` of (image, label), a
-Hugging Face ``Dataset`` or a data frame with column names.
-"""
-
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
-from PIL import Image
+from numpy.typing import NDArray
 
-from cml.data.images import UInt8
-from cml.errors import UserError, did_you_mean
-
-OneImage = Path | Image.Image | UInt8
-ImageSource = Sequence[OneImage] | UInt8  # N images, or one array (N, H, W, 3)
+from cml.data.input_form import InputForm
 
 
-class Lazy(Sequence[Any]):
-    """Items of a data set, made by ``convert`` of ``source[index]`` and the index on each access."""
+@runtime_checkable
+class Inputs(Protocol):
+    """N items: ``Images``, ``Vectors`` or ``Tensors``.
 
-    def __init__(self, source: Any, items: Sequence[int], convert: Callable[[Any, int], Any]) -> None:  # noqa: ANN401
-        self._source, self._items, self._convert = source, items, convert
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __getitem__(self, index: int | slice) -> Any:  # noqa: ANN401 - an item of any kind, or a Lazy
-        if isinstance(index, slice):
-            return Lazy(self._source, self._items[index], self._convert)
-        item = self._items[index]
-        return self._convert(self._source[item], item)
-
-    def __iter__(self) -> Iterator[Any]:
-        return (self[index] for index in range(len(self)))
-
-
-def images_and_labels(
-    images: Any,  # noqa: ANN401 - the kinds that the file's head lists
-    labels: Any,  # noqa: ANN401 - a sequence of any labels
-    *,
-    image: str | None = None,
-    label: str | None = None,
-) -> tuple[ImageSource, list[Any]]:
-    """Recognise N images of any kind listed above, and their labels.
-
-    Args:
-        images: The images, or a data set that holds images and labels.
-        labels: A label for each image; None for a data set that holds them.
-        image: The column of images of a data frame or Hugging Face data set.
-        label: Its column of labels, if ``labels`` is None.
-
-    Returns:
-        The images, and the labels as plain Python values.
-
-    Raises:
-        UserError: images or labels are of another kind, or their numbers differ.
+    Training, embedding, evaluation and export ask no more of what an item is.
     """
-    if _has_columns(images):
-        column = _column(images, image, "image")
-        labels = _column(images, label, "label") if labels is None else labels
-        source: ImageSource = Lazy(column, range(len(column)), _one_image)
-    elif labels is None:
-        source, labels = _pairs(images)
-    else:
-        source = image_source(images)
-    if isinstance(labels, str) or not hasattr(labels, "__len__"):
-        raise UserError(f"'labels' must be a sequence with a label for each image. Got {labels!r:.80} instead.")
-    array = _array(labels)
-    plain = list(labels if array is None else array.tolist())
-    plain = [value.tolist() if hasattr(value, "tolist") else value for value in plain]
-    if len(source) != len(plain):
-        raise UserError(f"There must be one label per image. Got {len(source)} images and {len(plain)} labels instead.")
-    return source, plain
 
+    @property
+    def form(self) -> InputForm:
+        """Kind and shape of the items."""
+        ...
 
-def image_source(images: Any) -> ImageSource:  # noqa: ANN401 - the kinds that the file's head lists
-    """Recognise N images without labels.
+    def __len__(self) -> int: ...
 
-    Args:
-        images: Images of any kind listed above.
+    def subset(self, items: slice | NDArray[np.int64]) -> Self:
+        """Take a part of the items.
 
-    Returns:
-        The images.
+        Args:
+            items: Their positions.
 
-    Raises:
-        UserError: they are of another kind.
-    """
-    if isinstance(images, str | Path):
-        raise UserError(f"'images' must be a list of paths or an array. Got the single path {images} instead.")
-    if isinstance(images, Image.Image):
-        raise UserError("'images' must be a list of images or an array. Got a single image instead.")
-    if _has_columns(images):
-        raise UserError("'images' is a data frame: give its column of images, as in images['file'].")
-    if (array := _array(images)) is not None and (array.ndim != 1 or array.dtype.kind not in "OSU"):
-        return _channels_last(array, 4, "An array of images")
-    images = _as_list(images)  # a frame's column is indexed by labels, not by position
-    try:
-        count = len(images)
-    except TypeError:
-        raise UserError(
-            f"'images' must be paths, Pillow images, arrays or a data set. Got {type(images).__name__} instead."
-        ) from None
-    if isinstance(images, list | tuple):
-        return [_one_image(image, index) for index, image in enumerate(images)]
-    return Lazy(images, range(count), _one_image)
+        Returns:
+            The part.
+        """
+        ...
 
+    def load(self) -> None:
+        """Read all items now if they fit into memory and reading them again would take long."""
+        ...
 
-def _one_image(image: Any, index: int) -> OneImage:  # noqa: ANN401 - the kinds that the file's head lists
-    if isinstance(image, str | Path):
-        return Path(image)
-    if isinstance(image, Image.Image):
-        return image
-    if (array := _array(image)) is None:
-        raise UserError(
-            f"images[{index}] must be a path, a Pillow image or an array of uint8, (H, W, 3) or (3, H, W). "
-            f"Got {type(image).__name__} instead."
-        )
-    return _channels_last(array, 3, f"images[{index}]")
+    def read(self, items: NDArray[np.integer]) -> NDArray[Any]:
+        """Read some items.
 
+        Args:
+            items: Their positions, (B,).
 
-def _array(value: Any) -> np.ndarray[Any, Any] | None:  # noqa: ANN401 - anything
-    """An array or tensor as an array; None for anything else."""
-    if isinstance(value, np.ndarray):
-        return value
-    if hasattr(value, "detach") and hasattr(value, "numpy"):  # a tensor, on any device
-        return np.asarray(value.detach().cpu().numpy())
-    return None
-
-
-def _channels_last(images: np.ndarray[Any, Any], axes: int, where: str) -> UInt8:
-    """Images of ``axes`` axes in either channel order, as channels last; if both orders fit, they are unchanged."""
-    if images.dtype != np.uint8:
-        raise UserError(
-            f"{where} must be uint8, 0 to 255. Got {images.dtype} instead; convert floats from 0 to 1 by "
-            "(255 * images).round() to uint8, and leave out a transform such as ToTensor."
-        )
-    if images.ndim != axes or 3 not in (images.shape[-1], images.shape[-3]):
-        shapes = "(H, W, 3) or (3, H, W)" if axes == 3 else "(N, H, W, 3) or (N, 3, H, W)"
-        raise UserError(f"{where} must have the shape {shapes}. Got {images.shape} instead.")
-    return images if images.shape[-1] == 3 else np.ascontiguousarray(np.moveaxis(images, -3, -1))
-
-
-def _has_columns(images: Any) -> bool:  # noqa: ANN401 - anything
-    return hasattr(images, "__dataframe__") or (hasattr(images, "column_names") and hasattr(images, "features"))
-
-
-def _column(frame: Any, name: str | None, content: str) -> Any:  # noqa: ANN401 - a frame of any library
-    """A column as a sequence; that of a Hugging Face data set decodes images on access."""
-    names = [str(column) for column in (frame.column_names if hasattr(frame, "column_names") else frame.columns)]
-    if name is None:
-        raise UserError(
-            f"Name the column that holds the {content}s, as in {content}='..'. There are: {', '.join(names)}."
-        )
-    if name not in names:
-        hint = did_you_mean(name, names)
-        raise UserError(f"The data has no column {content}={name!r}.{hint} There are: {', '.join(names)}.")
-    return _as_list(frame[name])
-
-
-def _as_list(column: Any) -> Any:  # noqa: ANN401 - a column of any library
-    """A column as a list; one that decodes its images on access is unchanged."""
-    names = ("to_list", "tolist", "to_pylist")  # of pandas and polars, NumPy, Arrow
-    return next((getattr(column, name)() for name in names if hasattr(column, name)), column)
-
-
-def _pairs(dataset: Any) -> tuple[ImageSource, list[Any]]:  # noqa: ANN401 - a torch Dataset of (image, label)
-    if isinstance(dataset, np.ndarray | list | tuple) or not hasattr(dataset, "__getitem__"):
-        raise UserError("'labels' are missing: give a label for each image, or a data set of (image, label).")
-    if not hasattr(dataset, "__len__"):
-        raise UserError(f"The data set of (image, label) must have a length. Got {type(dataset).__name__} without.")
-    first = dataset[0] if len(dataset) else None
-    if not isinstance(first, list | tuple) or len(first) < 2:
-        raise UserError(
-            "'labels' are missing: give a label for each image; a data set without them must give (image, label). "
-            f"Got {type(first).__name__} from {type(dataset).__name__} instead."
-        )
-    items = range(len(dataset))
-    return Lazy(dataset, items, lambda pair, index: _one_image(pair[0], index)), [dataset[index][1] for index in items]
+        Returns:
+            One array, (B, ..).
+        """
+        ...

@@ -8,7 +8,8 @@ A backbone of cml is a file of ``cml/models/backbones`` and a line here; your ow
 
 The class or function may have settings, ``my-net(width=2)``, and gets those of the following that are parameters of it:
 ``weights``, the initial weights (without it the backbone has no published ones); ``pretrained``, False if other weights
-follow; ``image_size``, (height, width) in pixels; ``model``, the text after the slash in ``my-net/small``.
+follow; ``image_size``, (height, width) in pixels; ``model``, the text after the slash in ``my-net/small``;
+``vector_size``, the number of numbers F of a vector: a backbone that asks for it takes vectors (B, F), not images.
 """
 
 import inspect
@@ -18,6 +19,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from cml.data.input_form import InputForm
 from cml.errors import UserError, did_you_mean
 from cml.models.backbone_checks import check_features, embed_blank
 from cml.models.backbone_weights import WEIGHTS_FILE, load_weights_file
@@ -25,6 +27,7 @@ from cml.models.feature_map import last_feature_map
 from cml.processes.out_of_memory import is_out_of_memory
 from cml.registry import Choice, Registry
 
+_VECTOR_SIZE = "vector_size"  # a parameter of those backbones that take vectors
 CUSTOM = "custom"  # the name of a backbone that is the user's own module
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -36,7 +39,7 @@ class Backbone:
     """A feature extractor and the pixels it expects.
 
     Attributes:
-        module: Maps (B, 3, h, w) to (B, ``features``).
+        module: Maps (B, 3, h, w), or for inputs that are no images (B, ..), to (B, ``features``).
         features: F.
         mean: Subtracted from each channel of pixels scaled to 0..1.
         std: Divides the difference.
@@ -54,6 +57,8 @@ registry: Registry[nn.Module | Backbone] = Registry(
     "backbone",
     {
         "small-cnn": "cml.models.backbones.small_cnn:SmallCNN",
+        "none": "cml.models.backbones.vector_backbones:no_backbone",
+        "mlp": "cml.models.backbones.vector_backbones:mlp",
         "efficientnet-lite0": "cml.models.backbones.efficientnet_lite:lite0",
         "efficientnet-lite1": "cml.models.backbones.efficientnet_lite:lite1",
         "efficientnet-lite2": "cml.models.backbones.efficientnet_lite:lite2",
@@ -65,7 +70,12 @@ registry: Registry[nn.Module | Backbone] = Registry(
 
 
 def get(
-    name: str, weights: str = "imagenet", *, image_size: tuple[int, int] = (224, 224), pretrained: bool = True
+    name: str,
+    weights: str = "imagenet",
+    *,
+    image_size: tuple[int, int] = (224, 224),
+    pretrained: bool = True,
+    form: InputForm | None = None,
 ) -> Backbone:
     """Make a backbone.
 
@@ -76,12 +86,14 @@ def get(
             a .safetensors file.
         image_size: (height, width) in pixels of its images, for networks of a fixed size.
         pretrained: Load the weights; False if others follow.
+        form: The form of its inputs; by default images.
 
     Returns:
         The backbone.
 
     Raises:
-        UserError: the name or the weights are unknown, or the weights cannot be downloaded.
+        UserError: the name or the weights are unknown, the weights cannot be downloaded, or the backbone takes inputs
+            of another kind.
 
     Example:
         >>> import torch
@@ -89,6 +101,7 @@ def get(
         torch.Size([2, 256])
     """
     choice, known = _entry(name)
+    _check_kind(name, known, form or InputForm())
     is_file = weights.endswith(WEIGHTS_FILE)
     load = pretrained and not is_file
     if load and "weights" not in known and weights != "none":
@@ -96,9 +109,11 @@ def get(
             f"The backbone {name!r} has no published weights: set weights to 'none' or a {WEIGHTS_FILE} file."
         )
     initial = weights if load or ("pretrained" in known and not is_file) else "none"
-    offered = {"weights": initial, "pretrained": load, "image_size": image_size}
+    offered: dict[str, Any] = {"weights": initial, "pretrained": load, "image_size": image_size}
+    if form is not None and form.kind == "vectors":
+        offered["vector_size"] = form.shape[0]
     settings = {key: value for key, value in offered.items() if key in known}
-    backbone = as_backbone(registry.get(str(choice), **settings), name=name, image_size=image_size)
+    backbone = as_backbone(registry.get(str(choice), **settings), name=name, image_size=image_size, form=form)
     if is_file and pretrained:
         load_weights_file(backbone.module, weights, name)
     return backbone
@@ -114,6 +129,31 @@ def has_published_weights(name: str) -> bool:
         Whether it has published weights.
     """
     return name != CUSTOM and "weights" in _entry(name)[1]
+
+
+def takes_vectors(name: str) -> bool:
+    """Tell whether a backbone takes vectors, not images.
+
+    Args:
+        name: Name of the backbone.
+
+    Returns:
+        Whether it does.
+    """
+    return name != CUSTOM and _VECTOR_SIZE in _entry(name)[1]
+
+
+def _check_kind(name: str, known: Iterable[str], form: InputForm) -> None:
+    """Refuse a backbone for another kind of inputs."""
+    kind = "vectors" if _VECTOR_SIZE in known else "images"
+    if kind == form.kind:
+        return
+    mend = {
+        "images": "choose one for images, such as efficientnet-lite0",
+        "vectors": "leave the backbone out, choose none or mlp(512, 512), or give a torch module that takes (B, F)",
+        "tensors": "give a torch module of your own that takes them",
+    }[form.kind]
+    raise UserError(f"The backbone {name!r} takes {kind}, but the inputs are {form}: {mend}.")
 
 
 def _entry(name: str) -> tuple[Choice, Iterable[str]]:
@@ -141,6 +181,7 @@ def as_backbone(
     mean: Three | None = None,
     std: Three | None = None,
     image_size: tuple[int, int] = (64, 64),
+    form: InputForm | None = None,
 ) -> Backbone:
     """Make a backbone of your own module.
 
@@ -152,6 +193,8 @@ def as_backbone(
         mean: Of each channel of pixels scaled to 0..1; by default the module's attribute, else ImageNet's.
         std: Divides the difference; by default the module's attribute, else ImageNet's.
         image_size: (height, width) of the blank images, in pixels.
+        form: The form of its inputs, of whose shape the blank ones are; by default images. Vectors are standardised,
+            and tensors are given to the module as they are.
 
     Returns:
         The backbone.
@@ -180,16 +223,19 @@ def as_backbone(
             ) from None
         stated[key] = red, green, blue
     features = getattr(module, "features", None) if features is None else features
+    shape = (3, *image_size) if form is None or form.kind == "images" else form.shape
     if type(features) is not int:  # in some networks that is the name of their stages
         try:
-            out = embed_blank(module, image_size)
+            out = embed_blank(module, shape, whole=form is not None and form.whole)
         except Exception as error:  # an unknown module may raise anything
             if is_out_of_memory(error):
                 raise
             reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            is_image = form is None or form.kind == "images"
+            mend = "Set image_size to a size that it accepts, or mend its forward." if is_image else "Mend its forward."
+            noun = "images" if is_image else "inputs"
             raise UserError(
-                f"The backbone {name!r} fails on images of shape {(2, 3, *image_size)} ({reason}). Set image_size to a "
-                "size that it accepts, or mend its forward."
+                f"The backbone {name!r} fails on {noun} of shape {(2, *shape)} ({reason}). {mend}"
             ) from error
         features = int(check_features(out, name).shape[1])
     return Backbone(

@@ -1,4 +1,4 @@
-"""Checks of what a backbone accepts and returns, by a pass over blank images."""
+"""Checks of what a backbone accepts and returns, by a pass over blank inputs."""
 
 import contextlib
 from collections.abc import Iterator
@@ -31,10 +31,10 @@ def check_features(out: object, name: str, features: int | None = None) -> Tenso
         raise UserError(f"{subject} a {type(out).__name__}: let its forward return one tensor of features (B, F).")
     if out.ndim == 2 and out.is_floating_point() and out.shape[1] == (features or max(1, out.shape[1])):
         return out
-    mend = "let it return one row of floats per image"
+    mend = "let it return one row of floats per input"
     if out.ndim in (3, 4):
         pool = "pool its map, as in nn.Sequential(module, nn.AdaptiveAvgPool2d(1), nn.Flatten())"
-        mend = pool if out.ndim == 4 else "take one token per image, or the mean of the tokens"
+        mend = pool if out.ndim == 4 else "take one token per input, or the mean of the tokens"
     kind = str(out.dtype).removeprefix("torch.")
     raise UserError(f"{subject} {kind} {tuple(out.shape)} instead of features (B, {features or 'F'}): {mend}.")
 
@@ -64,7 +64,7 @@ def least_side(module: nn.Module, size: tuple[int, int]) -> int | None:
 
     def takes(height: int, width: int) -> bool:
         try:
-            embed_blank(module, (height, width))
+            embed_blank(module, (3, height, width))
         except (RuntimeError, AssertionError) as error:  # vision transformers assert
             if is_out_of_memory(error):
                 raise
@@ -75,19 +75,20 @@ def least_side(module: nn.Module, size: tuple[int, int]) -> int | None:
 
 
 @torch.no_grad()  # not in inference mode: some modules keep tensors of their first pass
-def embed_blank(module: nn.Module, size: tuple[int, int]) -> object:
-    """Run a backbone on two blank images.
+def embed_blank(module: nn.Module, shape: tuple[int, ...], *, whole: bool = False) -> object:
+    """Run a backbone on two blank inputs.
 
     Args:
         module: The backbone.
-        size: (height, width) of the images in pixels.
+        shape: The shape of an input: (3, height, width) for an image.
+        whole: Whether inputs are whole numbers, as int64.
 
     Returns:
         What it returns, in evaluation mode and without a graph.
     """
     first = next(module.parameters(), torch.zeros(()))
     with evaluating(module):
-        return module(torch.zeros(2, 3, *size, device=first.device, dtype=first.dtype))
+        return module(torch.zeros(2, *shape, device=first.device, dtype=torch.int64 if whole else first.dtype))
 
 
 @contextlib.contextmanager

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,18 +16,23 @@ from torch.nn import functional
 
 from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.data.augmentation import center_box, stored_size
-from cml.data.images import Images, UInt8
-from cml.data.inputs import image_source
+from cml.data.input_form import InputForm
+from cml.data.input_sources import open_inputs
+from cml.data.inputs import Inputs
 from cml.data.open_image import MAX_PIXELS
+from cml.data.tensors import Tensors
+from cml.data.vectors import Vectors
 from cml.errors import DataError, UserError
 from cml.models.backbone import CUSTOM, Backbone, as_backbone, get
 from cml.models.backbone_checks import check_features, evaluating, first_line, least_side
 from cml.processes.out_of_memory import is_out_of_memory
 from cml.storage.saved_options import TINY, check_bounds
 
-AnyImages = Images | UInt8 | Sequence[Any]
+AnyInputs = Inputs | NDArray[Any] | Sequence[Any]
 Float32 = NDArray[np.float32]
 
+_IMAGES_A_PASS = 64
+_VECTORS_A_PASS = 4096
 _LARGEST = 65_536  # dimensions of an embedding, pixels of a side: an untrusted file may hold any number
 
 
@@ -39,8 +45,9 @@ class ModelConfig:
         weights: Initial weights of the backbone, as for ``cml.models.get``.
         dimension: D, the number of dimensions of the embedding.
         normalize: Whether embeddings are L2-normalised, which the loss decides.
-        image_size: (height, width) in pixels of the backbone's images.
+        image_size: (height, width) in pixels of the backbone's images; without effect on other inputs.
         crop: Fraction of the stored image's sides that the centre box covers; the rest is room for jitter.
+        inputs: The form of the inputs.
     """
 
     backbone: str
@@ -49,6 +56,7 @@ class ModelConfig:
     normalize: bool
     image_size: tuple[int, int]
     crop: float = 1.0
+    inputs: InputForm = field(default_factory=InputForm)
 
     def __post_init__(self) -> None:
         check_bounds(self, {(1, _LARGEST): ("dimension", "image_size"), (TINY, 1): ("crop",)})
@@ -74,11 +82,15 @@ class EmbeddingModel(nn.Module):
         backbone: The user's own module, for which ``config.backbone`` is ``custom``.
 
     Attributes:
-        backbone: Maps normalised pixels (B, 3, h, w) to features (B, F).
+        backbone: Maps normalised pixels (B, 3, h, w), standardised vectors (B, V) or tensors (B, ..) to features
+            (B, F).
         head: Maps features (B, F) to embeddings (B, D).
+        mean: What is subtracted from inputs: (3, 1, 1) levels of pixels, or (V,) of vectors, which
+            ``fit_standardization`` sets.
+        std: What divides the difference.
 
     Raises:
-        UserError: The backbone is unknown or missing, or its weights cannot be loaded.
+        UserError: The backbone is unknown or missing, it takes inputs of another kind, or its weights cannot be loaded.
     """
 
     mean: Tensor
@@ -89,33 +101,62 @@ class EmbeddingModel(nn.Module):
     ) -> None:
         super().__init__()
         if backbone is not None:
-            parts = as_backbone(backbone, name=config.backbone, image_size=config.image_size)
+            parts = as_backbone(backbone, name=config.backbone, image_size=config.image_size, form=config.inputs)
         elif config.backbone == CUSTOM:
             raise UserError(
                 "The backbone of this model is its author's own module, of which only the weights were saved. "
                 "Give it: cml.load(path, backbone=module)."
             )
         else:
-            parts = get(config.backbone, config.weights, image_size=config.image_size, pretrained=pretrained)
+            parts = get(
+                config.backbone, config.weights, image_size=config.image_size, pretrained=pretrained, form=config.inputs
+            )
         self.config = config
         self._map = parts.feature_map
-        # the fastest layout for convolutions, on CPUs and GPUs; values do not depend on it
-        self.backbone = parts.module.to(memory_format=torch.channels_last)
+        self.backbone = parts.module
+        if config.inputs.kind == "images":
+            # the fastest layout for convolutions, on CPUs and GPUs; values do not depend on it
+            self.backbone = self.backbone.to(memory_format=torch.channels_last)
         self.head = nn.Linear(parts.features, config.dimension)
         nn.init.kaiming_normal_(self.head.weight, mode="fan_out")
         nn.init.zeros_(self.head.bias)
-        # constants, not weights: they move with the device, but are not part of the state
-        self.register_buffer("mean", 255 * torch.tensor(parts.mean).view(3, 1, 1), persistent=False)
-        self.register_buffer("std", 255 * torch.tensor(parts.std).view(3, 1, 1), persistent=False)
+        if config.inputs.kind == "vectors":  # fitted to the training rows, so they are part of the state
+            self.register_buffer("mean", torch.zeros(config.inputs.shape))
+            self.register_buffer("std", torch.ones(config.inputs.shape))
+        else:  # constants, not weights: they move with the device, but are not part of the state
+            self.register_buffer("mean", 255 * torch.tensor(parts.mean).view(3, 1, 1), persistent=False)
+            self.register_buffer("std", 255 * torch.tensor(parts.std).view(3, 1, 1), persistent=False)
 
-    def features(self, images: Tensor) -> Tensor:
-        """Backbone features (B, F) of images (B, 3, h, w), uint8 or float in 0..255."""
+    def fit_standardization(self, vectors: Vectors) -> None:
+        """Set mean and standard deviation, by which vectors are standardised; warn of constant columns.
+
+        Args:
+            vectors: The training vectors.
+
+        Raises:
+            UserError: A number is infinite or, where that is not allowed, missing.
+        """
+        standardization = vectors.standardization()
+        self.mean.copy_(torch.from_numpy(standardization.mean))
+        self.std.copy_(torch.from_numpy(standardization.std))
+        if constant := standardization.constant:
+            names = ", ".join(map(vectors.form.column_name, constant[:3])) + (", .." if len(constant) > 3 else "")
+            warnings.warn(
+                f"{len(constant)} of {len(standardization.mean)} columns of the vectors are constant, so they say "
+                f"nothing about the label: {names}.",
+                stacklevel=2,
+            )
+
+    def features(self, inputs: Tensor) -> Tensor:
+        """Backbone features (B, F) of inputs: images (B, 3, h, w) in 0..255, vectors (B, V) or tensors (B, ..)."""
+        if self.config.inputs.kind != "images":
+            return self._features_of_numbers(inputs)
         try:
-            features = self.backbone(self._normalize(images))
+            features = self.backbone(self._normalize(inputs))
         except (RuntimeError, AssertionError) as error:  # vision transformers assert
             if is_out_of_memory(error):
                 raise
-            height, width = images.shape[2:]
+            height, width = inputs.shape[2:]
             if (least := least_side(self.backbone, (height, width))) is None:
                 raise
             raise UserError(
@@ -124,8 +165,26 @@ class EmbeddingModel(nn.Module):
             ) from None
         return check_features(features, self.config.backbone, self.head.in_features)
 
+    def _features_of_numbers(self, inputs: Tensor) -> Tensor:
+        """Backbone features (B, F) of vectors or tensors."""
+        if tuple(inputs.shape[1:]) != self.config.inputs.shape:
+            raise UserError(
+                f"The model takes {self.config.inputs}. Got an item of shape {tuple(inputs.shape[1:])} instead."
+            )
+        try:
+            features = self.backbone(self._normalize(inputs))
+        except (RuntimeError, AssertionError, TypeError, ValueError, IndexError) as error:  # a module of the user's own
+            if is_out_of_memory(error):
+                raise
+            name = self.config.backbone
+            reason = f"{type(error).__name__}: {first_line(error)}"
+            raise UserError(f"The backbone {name!r} fails on inputs {tuple(inputs.shape)} ({reason}).") from error
+        return check_features(features, self.config.backbone, self.head.in_features)
+
     def feature_maps(self, images: Tensor) -> Tensor:
         """The backbone's last map (B, C, h', w') float32, of a transformer its tokens, of images (B, 3, h, w)."""
+        if self.config.inputs.kind != "images":
+            raise UserError(f"Feature maps are those of images; this model takes {self.config.inputs}.")
         pixels, name = self._normalize(images), self.config.backbone
         try:
             maps = self._map(self.backbone, pixels)
@@ -144,43 +203,57 @@ class EmbeddingModel(nn.Module):
             )
         return maps.float()
 
-    def _normalize(self, images: Tensor) -> Tensor:
-        return ((images.float() - self.mean) / self.std).contiguous(memory_format=torch.channels_last)
+    def _normalize(self, inputs: Tensor) -> Tensor:
+        form = self.config.inputs
+        if form.kind == "tensors":
+            return inputs
+        standardized = (inputs.float() - self.mean) / self.std
+        if form.kind == "images":
+            return standardized.contiguous(memory_format=torch.channels_last)
+        if form.missing == "refuse":
+            return standardized
+        return torch.where(standardized.isnan(), 0, standardized)  # 0 is the mean of a standardised column
 
     def embed_features(self, features: Tensor) -> Tensor:
         """Embeddings (B, D) of backbone features (B, F)."""
         embeddings: Tensor = self.head(features)
         return functional.normalize(embeddings.float(), dim=1) if self.config.normalize else embeddings
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Embeddings (B, D) of images (B, 3, h, w), uint8 or float in 0..255."""
-        return self.embed_features(self.features(images))
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Embeddings (B, D) of inputs: images (B, 3, h, w) in 0..255, vectors (B, V) or tensors (B, ..)."""
+        return self.embed_features(self.features(inputs))
 
-    def embed(self, images: AnyImages, *, batch_size: int = 64, bar: str = "") -> Float32:
-        """Embed images of any sizes.
+    def embed(self, inputs: AnyInputs, *, batch_size: int | None = None, bar: str = "") -> Float32:
+        """Embed images of any sizes, or vectors or tensors of the model's shape.
 
         Args:
-            images: N images, of any kind that ``cml.fit`` takes.
-            batch_size: Images per pass.
+            inputs: N inputs, of any kind that ``cml.fit`` takes.
+            batch_size: Inputs per pass; by default 64, or 4096 vectors.
             bar: Title of a progress bar; "" for none.
 
         Returns:
             Embeddings (N, D), in evaluation mode.
-        """
-        return self._by_batches(self.forward, images, batch_size, bar)
 
-    def extract(self, images: AnyImages, *, batch_size: int = 64, bar: str = "") -> Float32:
-        """Compute the backbone features of images of any sizes.
+        Raises:
+            UserError: The inputs are of another form than the model's, or hold numbers that are not finite.
+        """
+        return self._by_batches(self.forward, inputs, batch_size, bar)
+
+    def extract(self, inputs: AnyInputs, *, batch_size: int | None = None, bar: str = "") -> Float32:
+        """Compute the backbone features of inputs.
 
         Args:
-            images: N images, of any kind that ``cml.fit`` takes.
-            batch_size: Images per pass.
+            inputs: N inputs, of any kind that ``cml.fit`` takes.
+            batch_size: Inputs per pass; by default 64, or 4096 vectors.
             bar: Title of a progress bar; "" for none.
 
         Returns:
             Features (N, F), in evaluation mode.
+
+        Raises:
+            UserError: As ``embed``.
         """
-        return self._by_batches(self.features, images, batch_size, bar)
+        return self._by_batches(self.features, inputs, batch_size, bar)
 
     @torch.inference_mode()
     def embed_extracted(self, features: Float32, *, batch_size: int = 64) -> Float32:
@@ -197,23 +270,31 @@ class EmbeddingModel(nn.Module):
         return np.concatenate([self.embed_features(part).float().cpu().numpy() for part in parts])
 
     @torch.inference_mode()
-    def _by_batches(self, compute: Callable[[Tensor], Tensor], source: AnyImages, batch_size: int, bar: str) -> Float32:
-        size = stored_size(self.config.image_size, self.config.crop)
-        images = source if isinstance(source, Images) else Images(image_source(source), size)
+    def _by_batches(
+        self, compute: Callable[[Tensor], Tensor], source: AnyInputs, batch_size: int | None, bar: str
+    ) -> Float32:
+        form = self.config.inputs
+        inputs = open_inputs(source, form, stored_size(self.config.image_size, self.config.crop))
+        step = batch_size or (_VECTORS_A_PASS if form.kind == "vectors" else _IMAGES_A_PASS)
         results: list[Float32] = []
 
         def read(start: int) -> Tensor:
-            rows = np.arange(start, min(start + batch_size, len(images)))
-            return center_box(images.read(rows), self.config.image_size)
+            rows = np.arange(start, min(start + step, len(inputs)))
+            items = inputs.read(rows)
+            return center_box(items, self.config.image_size) if form.kind == "images" else torch.from_numpy(items)
 
-        shown = ProgressBar(total=len(images), desc=bar, unit="image", delay=BAR_DELAY, leave=False, disable=not bar)
+        unit = form.kind.removesuffix("s")
+        shown = ProgressBar(total=len(inputs), desc=bar, unit=unit, delay=BAR_DELAY, leave=False, disable=not bar)
         # the reader decodes the next batch during the network's pass
         with evaluating(self), shown, ThreadPoolExecutor(1) as reader:
             upcoming = reader.submit(read, 0)
-            for start in range(0, len(images), batch_size):
+            for start in range(0, len(inputs), step):
                 batch = upcoming.result()
-                if start + batch_size < len(images):
-                    upcoming = reader.submit(read, start + batch_size)
-                results.append(compute(batch.to(self.mean.device)).float().cpu().numpy())
+                if start + step < len(inputs):
+                    upcoming = reader.submit(read, start + step)
+                result = compute(batch.to(self.mean.device)).float().cpu().numpy()
+                if isinstance(inputs, Vectors | Tensors) and not np.isfinite(result).all():
+                    inputs.check(np.arange(start, start + len(batch)))
+                results.append(result)
                 shown.update(len(batch))
         return np.concatenate(results) if results else np.empty((0, self.config.dimension), np.float32)

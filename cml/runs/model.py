@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from cml import distances, plugins
-from cml.data.inputs import image_source, images_and_labels
+from cml.data.input_sources import LabelledInputs, recognize_inputs
 from cml.distances import LabelDistance
 from cml.errors import UserError
 from cml.models import Backbone, has_published_weights
@@ -38,8 +38,9 @@ _OWN_DISTANCE = (
 class Model(EmbeddingModel):
     """A trained embedding model, and what it was trained with.
 
-    It is the ``torch.nn.Module`` from images (B, 3, h, w), uint8 or float in 0..255, to embeddings (B, D); ``embed``
-    takes images of any kind. ``cml.fit`` and ``cml.load`` make it.
+    It is the ``torch.nn.Module`` from images (B, 3, h, w), uint8 or float in 0..255, to embeddings (B, D), or from
+    vectors (B, V) or tensors (B, ..) if it was trained on those; ``embed`` takes all that ``cml.fit`` takes.
+    ``cml.fit`` and ``cml.load`` make it.
 
     Args:
         network: The trained ``EmbeddingModel``; the model shares its weights.
@@ -101,7 +102,7 @@ class Model(EmbeddingModel):
 
     def evaluate(
         self,
-        images: Any,  # noqa: ANN401 - as cml.fit takes them
+        inputs: Any,  # noqa: ANN401 - as cml.fit takes them
         labels: Any = None,  # noqa: ANN401
         gallery: Any = None,  # noqa: ANN401
         gallery_labels: Any = None,  # noqa: ANN401
@@ -110,12 +111,12 @@ class Model(EmbeddingModel):
         label: str | None = None,
         options: EvaluateOptions | None = None,
     ) -> Evaluation:
-        """Evaluate how well images find images with near labels, beside chance and the best possible ranking.
+        """Evaluate how well inputs find others with near labels, beside chance and the best possible ranking.
 
         Args:
-            images: The queries, of any kind that ``cml.fit`` takes.
-            labels: A label for each of them; None where ``images`` holds them.
-            gallery: The images that are ranked; None lets every query rank all other queries.
+            inputs: The queries, of any kind that ``cml.fit`` takes.
+            labels: A label for each of them; None where ``inputs`` holds them.
+            gallery: The inputs that are ranked; None lets every query rank all other queries.
             gallery_labels: A label for each of them.
             image: Name of the column of images, where images come as a data frame.
             label: Name of its column of labels.
@@ -125,18 +126,17 @@ class Model(EmbeddingModel):
             The rows "embedding", "random" and "oracle", each metric with its 95 % interval over queries.
 
         Raises:
-            UserError: images and labels that do not fit each other or the label distance.
+            UserError: inputs and labels that do not fit each other, the model or the label distance.
         """
-        source, raw = images_and_labels(images, labels, image=image, label=label)
-        gallery_embeddings = raw_gallery_labels = None
+        queries = self._labelled(inputs, labels, image, label)
+        ranked = None
         if gallery is not None or gallery_labels is not None:
-            gallery_source, raw_gallery_labels = images_and_labels(gallery, gallery_labels, image=image, label=label)
-            gallery_embeddings = self.embed(gallery_source, bar="embed")
+            ranked = self._labelled(gallery, gallery_labels, image, label)
         return evaluate_embeddings(
-            self.embed(source, bar="embed"),
-            raw,
-            gallery_embeddings,
-            raw_gallery_labels,
+            self.embed(queries.inputs, bar="embed"),
+            queries.labels,
+            None if ranked is None else self.embed(ranked.inputs, bar="embed"),
+            None if ranked is None else ranked.labels,
             label_distance=self.label_distance,
             options=options,
         )
@@ -147,18 +147,19 @@ class Model(EmbeddingModel):
         gallery: Any,  # noqa: ANN401
         k: int = 10,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Find the k gallery images nearest to each query by embedding distance (L2), exactly.
+        """Find the k gallery items nearest to each query by embedding distance (L2), exactly.
 
         Args:
-            queries: Q images, or their embeddings (Q, D) float32.
-            gallery: G images, or their embeddings (G, D) float32.
-            k: Images found for each query, at most G.
+            queries: Q inputs, or their embeddings (Q, D) float32. Of a model of vectors whose V is D, an array (Q, D)
+                holds vectors; ``cml.retrieval.nearest_embeddings`` searches embeddings alone.
+            gallery: G inputs, or their embeddings (G, D) float32, likewise.
+            k: Items found for each query, at most G.
 
         Returns:
             Positions (Q, k) in the gallery, nearest first, and their embedding distances (Q, k).
 
         Raises:
-            UserError: something is no image, or k is out of range.
+            UserError: something is no input of the model, or k is out of range.
         """
         distances, positions = nearest_embeddings(self._embeddings(queries), self._embeddings(gallery), k)
         return positions, distances
@@ -180,15 +181,36 @@ class Model(EmbeddingModel):
             replace(self.run_config, model=self.config).save(temporary)
         return Path(folder)
 
-    def _embeddings(self, images: Any) -> NDArray[np.float32]:  # noqa: ANN401 - images or embeddings
-        if isinstance(images, np.ndarray) and images.ndim == 2:
-            return np.ascontiguousarray(images, np.float32)
-        return self.embed(image_source(images), bar="embed")
+    def _embeddings(self, inputs: Any) -> NDArray[np.float32]:  # noqa: ANN401 - inputs or embeddings
+        form = self.config.inputs
+        sizes = {self.config.dimension} - {*form.shape}  # of an array that can only hold embeddings
+        if isinstance(inputs, np.ndarray) and inputs.ndim == 2 and (form.kind == "images" or inputs.shape[1] in sizes):
+            return np.ascontiguousarray(inputs, np.float32)
+        return self.embed(inputs, bar="embed")
+
+    def _labelled(
+        self,
+        inputs: Any,  # noqa: ANN401 - as cml.fit takes them
+        labels: Any,  # noqa: ANN401
+        image: str | None,
+        label: str | None,
+    ) -> LabelledInputs:
+        form = self.config.inputs
+        return recognize_inputs(
+            inputs,
+            labels,
+            kind=form.kind,
+            image=image,
+            features=form.columns or None,
+            label=label,
+            missing=form.missing,
+        )
 
     def __repr__(self) -> str:
-        height, width = self.config.image_size
+        form = self.config.inputs
+        taken = "{} x {} pixels".format(*self.config.image_size) if form.kind == "images" else str(form)
         ends = ", L2-normalised" if self.config.normalize else ""
-        return f"Model({self.config.backbone}, {height} x {width} pixels -> {self.config.dimension} numbers{ends})"
+        return f"Model({self.config.backbone}, {taken} -> {self.config.dimension} numbers{ends})"
 
 
 def load_published(model: Model) -> EmbeddingModel:

@@ -1,15 +1,18 @@
-"""Training from Python: on your own images and labels, or on a prepared dataset as ``cml train`` does."""
+"""Training from Python: on your own inputs and labels, or on a prepared dataset as ``cml train`` does."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
 from cml import distances, tasks
-from cml.data.inputs import images_and_labels
+from cml.data.image_sources import label_list
+from cml.data.input_form import InputKind
+from cml.data.input_sources import recognize_inputs
 from cml.data.prepared import PreparedDataset
 from cml.distances import LabelDistance, LabelError
 from cml.distances.dataset_labels import encode
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
 
 @list_options
 def fit(
-    images: Any,  # noqa: ANN401 - the kinds listed below
+    inputs: Any,  # noqa: ANN401 - the kinds listed below
     labels: Any = None,  # noqa: ANN401
     config: TrainConfig | None = None,
     *,
@@ -43,7 +46,10 @@ def fit(
     loss: str | nn.Module | None = None,
     backbone: str | nn.Module | Backbone | None = None,
     image: str | None = None,
+    features: str | Sequence[str] | None = None,
     label: str | None = None,
+    groups: Any = None,  # noqa: ANN401 - a sequence of any names
+    input_kind: InputKind | None = None,
     out: Path | str | None = None,
     resume: bool = False,
     tracker: str | Tracker | None = None,
@@ -51,13 +57,15 @@ def fit(
     quiet: bool = False,
     **options: Unpack[FitOptions],
 ) -> Model:
-    """Train an embedding of ``images`` whose distances mirror the distances of ``labels``.
+    """Train an embedding of ``inputs`` whose distances mirror the distances of ``labels``.
 
     A script that calls this may be started by torchrun: its processes then share every batch.
 
     Args:
-        images: N images: paths, uint8 arrays or tensors in either channel order, Pillow images; or a data set that
+        inputs: N images: paths, uint8 arrays or tensors in either channel order, Pillow images; or a data set that
             holds the labels too: a torch ``Dataset`` of (image, label), a Hugging Face ``Dataset`` or a data frame.
+            Or N vectors: floats (N, F) as an array, a tensor, a memory map, a ``.npy`` file, a list of rows or columns
+            of a data frame. With a backbone of your own also N tensors (N, ..): see ``cml.data.tensors``.
         labels: N labels of the kind that the label distance takes; numbers or vectors by default.
         config: All options of training; None for the defaults.
         label_distance: How far apart two labels are: a text as on the command line, a ``LabelDistance``, a function of
@@ -66,9 +74,15 @@ def fit(
             embeddings (B, D) and label distances (A, B), whose first A items are the anchors. If its attribute
             ``normalize`` is true, the trained model L2-normalises its embeddings; otherwise it does not.
         backbone: The network below the head: a text as on the command line, or a torch module of your own from
-            normalised pixels (B, 3, h, w) to features (B, F); see ``cml.models.as_backbone`` for its mean and std.
+            normalised pixels (B, 3, h, w) to features (B, F); see ``cml.models.as_backbone`` for its mean and std. On
+            vectors: "none" (a linear head), which is the default, "mlp(512, 512)", or a module from standardised
+            vectors (B, V) to features (B, F).
         image: Name of the column of images, where images come as a data frame or Hugging Face data set.
+        features: Names of its columns of vectors: a list, a pattern such as ``emb_*``, a prefix, or the name of one
+            column of lists.
         label: Name of its column of labels.
+        groups: A name or number for each input, such as its subject: validation holds out whole groups.
+        input_kind: Which kind the inputs are, "images", "vectors" or "tensors"; None to recognise it.
         out: Run folder for checkpoints and the model; None keeps nothing.
         resume: Continue the run in ``out``.
         tracker: An experiment tracker that follows the run: tensorboard, wandb, mlflow, trackio, or one of your own.
@@ -80,7 +94,7 @@ def fit(
         The trained model: ``model.embed(images)`` gives (N, D) float32.
 
     Raises:
-        UserError: images, labels or options that do not fit each other.
+        UserError: inputs, labels or options that do not fit each other.
 
     Example:
         >>> import numpy as np
@@ -91,6 +105,9 @@ def fit(
         ...                 sampler="random(batch_size=20)", workers=0, quiet=True)
         >>> model.embed(images).shape
         (40, 128)
+        >>> rows = np.stack([levels, levels**2], axis=1)
+        >>> cml.fit(rows, levels, steps=2, sampler="random(batch_size=20)", quiet=True)
+        Model(none, 2 numbers -> 128 numbers, L2-normalised)
     """
     parts = {"label_distance": label_distance, "loss": loss, "backbone": backbone}
     # a part is a text, which is an option of the run, or an object, of which the run keeps a name
@@ -104,8 +121,20 @@ def fit(
     config = with_options(TrainConfig() if config is None else config, {**options, **texts})
     distance = distances.as_label_distance(config.label_distance if label_distance is None else label_distance)
     if labels is None and isinstance(distance, Precomputed):  # its labels are the numbers of its rows
-        labels = range(len(images))
-    source, raw = images_and_labels(images, labels, image=image, label=label)
+        labels = range(len(inputs))
+    labelled = recognize_inputs(
+        inputs,
+        labels,
+        kind=input_kind,
+        image=image,
+        features=features,
+        label=label,
+        missing=config.missing,
+        own_backbone=own_backbone is not None,
+    )
+    raw = labelled.labels
+    if labelled.kind != "images":
+        config = _without_image_backbone(config, {*options, *texts})
     try:
         distance = distance.fit(raw)
         encoded = distance.encode(raw)
@@ -114,12 +143,13 @@ def fit(
         raise UserError(f"The 'labels' do not fit the label distance {distance.name!r}: {error} {advice}") from None
     with init_processes(config.device) as ranks:
         trained, run = train_run(
-            source,
+            labelled.inputs,
             encoded,
             distance,
             config,
             loss=own_loss,
             backbone=own_backbone,
+            groups=None if groups is None else number_groups(groups, len(raw)),
             out=None if out is None else Path(out),
             resume=resume,
             shrink=True,
@@ -128,6 +158,38 @@ def fit(
             ranks=ranks,
         )
     return Model(trained.model, run, distance)
+
+
+def number_groups(groups: Any, count: int) -> NDArray[np.int64]:  # noqa: ANN401 - a sequence of any names
+    """Number the groups of inputs.
+
+    Args:
+        groups: A name or number for each input.
+        count: The number of inputs, N.
+
+    Returns:
+        (N,) the number of each input's group.
+
+    Raises:
+        UserError: There is not one for each input.
+    """
+    names = label_list(groups)
+    if len(names) != count:
+        raise UserError(
+            f"'groups' must name a group for each input. Got {len(names)} names and {count} inputs instead."
+        )
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return np.array([numbers[name] for name in names], np.int64)
+
+
+def _without_image_backbone(config: TrainConfig, chosen: Collection[str]) -> TrainConfig:
+    """The options for other inputs than images, where backbone or weights are still the defaults, those of images."""
+    default = TrainConfig()
+    if "backbone" not in chosen and config.backbone == default.backbone:
+        config = replace(config, backbone="none")
+    if "weights" not in chosen and config.weights == default.weights:
+        config = replace(config, weights="none")
+    return config
 
 
 @list_options

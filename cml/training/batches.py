@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from cml.data.augmentation import Jitter, jitter_boxes, mirror_images
+from cml.data.images import Images
 from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.losses.loss import LabelSource
@@ -26,7 +27,6 @@ from cml.sampling.sampler import Sampler
 from cml.training.batch_targets import BatchTargets, label_distances
 from cml.training.config import TrainConfig
 from cml.training.data_workers import prefetch
-from cml.training.frozen_backbone import Features
 from cml.training.horizontal_flip import draw_flips, mirror_labels
 from cml.training.training_data import TrainingData
 from cml.training.training_targets import TrainingTargets
@@ -86,7 +86,7 @@ class BatchSource(Dataset[Step]):
         return self._plan(step).items
 
     def __getitem__(self, step: int) -> Step:
-        """Make this process's inputs, (b, 3, h, w) uint8 or features (b, F), and the target of a step."""
+        """Make this process's inputs, images (b, 3, h, w) uint8 or (b, ..), and the target of a step."""
         items, flips, anchors, rng = self._plan(step)
         stored, stored_flips = self.memory_items(step)
         targets = BatchTargets(
@@ -100,10 +100,10 @@ class BatchSource(Dataset[Step]):
         )
         target = self.target(targets)
         share = self.ranks.share(len(items))
-        images = self.data.images
-        if isinstance(images, Features):
-            return torch.from_numpy(images.read(items[share])), target
-        pixels = images.read(items[share])
+        inputs = self.data.inputs
+        if not isinstance(inputs, Images):
+            return torch.from_numpy(inputs.read(items[share])), target
+        pixels = inputs.read(items[share])
         boxes = jitter_boxes(pixels, self.config.image_size, self._jitter, rng, part=share, total=len(items))
         return mirror_images(boxes, flips[share]), target
 
@@ -138,7 +138,7 @@ class BatchSource(Dataset[Step]):
         Returns:
             The batches, in order.
         """
-        workers = 0 if isinstance(self.data.images, Features) else self.config.workers
+        workers = self.config.workers if isinstance(self.data.inputs, Images) else 0
         return prefetch(self, range(first, last), workers=workers, timeout=self.config.worker_timeout)
 
     def _plan(self, step: int) -> _Plan:

@@ -57,12 +57,14 @@ class TrainConfig:
 
     backbone: str = "efficientnet-lite0"
     """Backbone: small-cnn | efficientnet-lite0, -lite1, -lite2 | timm/MODEL for any timm model | a torchvision
-    classifier, such as resnet34."""
+    classifier, such as resnet34. For vectors: none (a linear head) | mlp(512, 512)."""
     weights: str = "imagenet"
     """Initial weights of the backbone: imagenet (the default weights of the model) | none (random) | the name of a set
     of weights, such as IMAGENET1K_V2 or a timm tag | a .safetensors file."""
     dimension: int = 128
     """Number of dimensions of the embedding."""
+    missing: Literal["refuse", "mean"] = "refuse"
+    """A missing number (NaN) of an input vector: 'refuse' is an error, 'mean' takes the column's mean."""
     image_size: tuple[int, int] = (224, 224)
     """Height and width of the backbone's input in pixels."""
     freeze_backbone: bool = False

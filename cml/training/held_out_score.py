@@ -54,7 +54,7 @@ def held_out_score(network: Any, data: TrainingData, *, order: Int32, ranks: Ran
     """
     from cml.retrieval.rank_correlation import rank_correlations
 
-    embeddings = ranks.compute_rows(len(data), lambda rows: network.embed(data.images.subset(rows)))
+    embeddings = ranks.compute_rows(len(data), lambda rows: network.embed(data.inputs.subset(rows)))
     scores = embedding_ranker(embeddings, embeddings)(slice(0, len(embeddings)))  # (N, N)
     rho = rank_correlations(scores, order)[1][order.max(axis=1) > 0]
     return float(1 - np.nan_to_num(rho).mean())

@@ -18,6 +18,8 @@ from torch import Tensor
 
 from cml import losses, sampling
 from cml.console.messages import say
+from cml.data.input_form import InputForm
+from cml.data.vectors import Vectors
 from cml.losses.cross_batch_memory import CrossBatchMemory
 from cml.losses.loss import Loss
 from cml.models import Backbone
@@ -79,7 +81,7 @@ def train(
     """Train an embedding.
 
     Args:
-        data: Images and labels to train on.
+        data: Inputs and labels to train on.
         config: All options.
         loss: The loss; None for the one that ``config.loss`` names.
         backbone: The user's own module, for which ``config.backbone`` is ``custom``; it is trained in place.
@@ -114,16 +116,18 @@ def train(
     sampler = sampling.registry.make(config.sampler)
     if loss is None:
         loss = losses.registry.make(config.loss)
-    model = EmbeddingModel(model_config(config, loss), backbone=backbone).to(device)
+    model = EmbeddingModel(model_config(config, loss, data.inputs.form), backbone=backbone).to(device)
     adapters = LoraAdapters(model, config.lora)
     if loss.starts_at_zero:
         torch.nn.init.zeros_(model.head.weight)
+    if isinstance(vectors := data.split_validation(config)[0].inputs, Vectors):
+        model.fit_standardization(vectors)
     network: Any = model
     if config.freeze_backbone:
-        network, features = freeze_backbone(model, data.images, ranks, bar="features" if is_shown else "")
-        data = replace(data, images=features)
+        network, features = freeze_backbone(model, data.inputs, ranks, bar="features" if is_shown else "")
+        data = replace(data, inputs=features)
     data, held_out = data.split_validation(config)
-    data.images.load()
+    data.inputs.load()
     training = TrainingTargets(data.distance, data.labels, seed=config.seed, ranks=ranks)
     loss.prepare(
         loss.target(training),
@@ -234,12 +238,13 @@ def train(
     return Trained(model, loss, progress.log.records)
 
 
-def model_config(config: TrainConfig, loss: Loss) -> ModelConfig:
+def model_config(config: TrainConfig, loss: Loss, form: InputForm) -> ModelConfig:
     """Make the shape of the model; the loss determines whether embeddings are normalised.
 
     Args:
         config: The options of the run.
         loss: The loss.
+        form: The form of the inputs.
 
     Returns:
         The shape.
@@ -251,4 +256,5 @@ def model_config(config: TrainConfig, loss: Loss) -> ModelConfig:
         normalize=loss.normalize,
         image_size=config.image_size,
         crop=config.crop,
+        inputs=form,
     )

@@ -16,6 +16,7 @@ class FitOptions(TypedDict, total=False):
     sampler: str
     weights: str
     dimension: int
+    missing: Literal["refuse", "mean"]
     image_size: tuple[int, int]
     freeze_backbone: bool
     lora: int

@@ -1,4 +1,4 @@
-"""From labelled images to a run: everything before the first step, for arrays and for prepared datasets."""
+"""From labelled inputs to a run: everything before the first step, for arrays and for prepared datasets."""
 
 import contextlib
 import hashlib
@@ -11,9 +11,13 @@ from torch import nn
 
 from cml import losses, plugins, sampling
 from cml.data.augmentation import stored_size
+from cml.data.image_sources import ImageSource
 from cml.data.images import Images
-from cml.data.inputs import ImageSource
+from cml.data.input_form import InputForm
+from cml.data.inputs import Inputs
 from cml.data.prepared import PreparedDataset
+from cml.data.tensors import Tensors
+from cml.data.vectors import Vectors
 from cml.distances.jobs.stored_matrix import through_matrix
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
@@ -29,11 +33,11 @@ from cml.training.config import TrainConfig
 from cml.training.loop import Trained, model_config, train
 from cml.training.run_config import RunConfig
 from cml.training.run_folder import open_run_folder
-from cml.training.training_data import TrainingData, count_trained_items
+from cml.training.training_data import Int64, TrainingData, count_trained_items
 
 
 def train_run(
-    images: ImageSource,
+    inputs: ImageSource | Vectors | Tensors,
     labels: Labels,
     distance: LabelDistance,
     config: TrainConfig,
@@ -42,6 +46,7 @@ def train_run(
     backbone: nn.Module | Backbone | None = None,
     task: str = "",
     dataset: PreparedDataset | None = None,
+    groups: Int64 | None = None,
     out: Path | None = None,
     resume: bool = False,
     shrink: bool = False,
@@ -49,17 +54,18 @@ def train_run(
     quiet: bool = False,
     ranks: Ranks | None = None,
 ) -> tuple[Trained, RunConfig]:
-    """Train on labelled images, optionally in a run folder.
+    """Train on labelled inputs, optionally in a run folder.
 
     Args:
-        images: N images.
+        inputs: N images, vectors or tensors.
         labels: Labels that ``distance`` encoded: N, for ``flip="image"`` followed by those of the N mirrored images.
         distance: The label distance.
         config: All options.
         loss: The loss; None for the one that ``config.loss`` names.
         backbone: The user's own module, for which ``config.backbone`` is ``custom``.
-        task: Name of the task; "" for images and labels given in Python.
-        dataset: The prepared dataset; None for images and labels given in Python.
+        task: Name of the task; "" for inputs and labels given in Python.
+        dataset: The prepared dataset; None for inputs and labels given in Python.
+        groups: (N,) numbers of groups that validation keeps together; None for none.
         out: Run folder; None writes nothing.
         resume: Continue the run in ``out``.
         shrink: Make a batch smaller that is larger than the data, with a warning.
@@ -76,16 +82,20 @@ def train_run(
     if ranks is None:
         ranks = Ranks(device=pick_device(config.device))
     quiet = quiet or not ranks.first
-    count = len(images)
+    count = len(inputs)
+    if isinstance(inputs, Vectors | Tensors):
+        stored: Inputs = inputs
+        _check_augmentation(config, stored.form)
+    else:
+        stored = Images(inputs, stored_size(config.image_size, config.crop), cache_bytes=config.cache_bytes)
     if config.flip == "image" and len(labels) < 2 * count:
         reason = f"The task {task!r} cannot mirror its labels" if task else "No mirrored labels are given"
         raise UserError(f"{reason}; set 'flip' to list or none.")
     if shrink:
         config = reduce_batch_size(config, count_trained_items(config, count), warn=ranks.first)
     sampler = sampling.registry.make(config.sampler)
-    run = _run_config(config, labels, distance, loss, count=count, task=task, dataset=dataset)
+    run = _run_config(config, labels, distance, loss, stored, task=task, dataset=dataset)
     sampler.check_count(count_trained_items(config, count))  # before there is an empty run folder
-    stored = Images(images, stored_size(config.image_size, config.crop), cache_bytes=config.cache_bytes)
     with contextlib.ExitStack() as stack:
         if out is not None and ranks.first:
             stack.enter_context(open_run_folder(out, run, resume=resume))
@@ -95,7 +105,7 @@ def train_run(
         )
         mirrored_labels = labels[count:] if len(labels) > count else None
         trained = train(
-            TrainingData(stored, labels[:count], distance, mirrored_labels),
+            TrainingData(stored, labels[:count], distance, mirrored_labels, groups),
             config,
             loss=loss,
             backbone=backbone,
@@ -106,6 +116,14 @@ def train_run(
             ranks=ranks,
         )
         return trained, run
+
+
+def _check_augmentation(config: TrainConfig, form: InputForm) -> None:
+    """Refuse the augmentation of images for other inputs."""
+    for name in ("flip", "scale_jitter", "shift_jitter", "brightness_jitter"):
+        value = getattr(config, name)
+        if value not in ("none", 0):
+            raise UserError(f"{name!r} changes images, but the inputs are {form}: leave out {name}={value}.")
 
 
 def reduce_batch_size(config: TrainConfig, items: int, *, warn: bool = True) -> TrainConfig:
@@ -143,8 +161,8 @@ def _run_config(
     labels: Labels,
     distance: LabelDistance,
     loss: Loss | None,
+    inputs: Inputs,
     *,
-    count: int,
     task: str,
     dataset: PreparedDataset | None,
 ) -> RunConfig:
@@ -155,8 +173,8 @@ def _run_config(
         dataset="" if dataset is None else str(dataset.folder.resolve()),
         dataset_fingerprint=digest if dataset is None else dataset.fingerprint,
         train=config,
-        model=model_config(config, losses.registry.make(config.loss) if loss is None else loss),
+        model=model_config(config, losses.registry.make(config.loss) if loss is None else loss, inputs.form),
         label_distance=label_distance,
-        made_of={"items": count, "labels": digest} if dataset is None else dataset.made_of,
+        made_of={"items": len(inputs), "labels": digest} if dataset is None else dataset.made_of,
         plugins=plugins.required_plugins(task, label_distance, config.loss, config.sampler, config.backbone),
     )

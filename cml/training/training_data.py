@@ -1,52 +1,64 @@
-"""The images and labels that a run trains on, and the part of them that is held out for validation."""
+"""The inputs and labels that a run trains on, and the part of them that is held out for validation."""
 
 from dataclasses import dataclass, replace
 from typing import Self
 
-from cml.data.images import Images
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.data.inputs import Inputs
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.training.config import TrainConfig
-from cml.training.frozen_backbone import Features
 
+Int64 = NDArray[np.int64]
 FEWEST_HELD_OUT = 8  # rankings of fewer items say little
 MOST_HELD_OUT = 1000  # all pairs of them are compared
 
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Images and their labels, in the same order.
+    """Inputs and their labels, in the same order.
 
     Attributes:
-        images: N images, or their features by a frozen backbone.
+        inputs: N inputs, or their features by a frozen backbone.
         labels: N encoded labels.
         distance: The label distance that encoded them.
         mirrored_labels: Labels of the mirrored images; needed if images are mirrored one by one.
+        groups: (N,) numbers of groups, such as subjects, that validation keeps together; None for none.
     """
 
-    images: Images | Features
+    inputs: Inputs
     labels: Labels
     distance: LabelDistance
     mirrored_labels: Labels | None = None
+    groups: Int64 | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    def subset(self, items: slice) -> Self:
+    def subset(self, items: slice | Int64) -> Self:
         """Take a part of the items.
 
         Args:
             items: Which items.
 
         Returns:
-            Their images and labels.
+            Their inputs and labels.
         """
-        mirrored = None if self.mirrored_labels is None else self.mirrored_labels[items]
-        return replace(self, images=self.images.subset(items), labels=self.labels[items], mirrored_labels=mirrored)
+        return replace(
+            self,
+            inputs=self.inputs.subset(items),
+            labels=self.labels[items],
+            mirrored_labels=None if self.mirrored_labels is None else self.mirrored_labels[items],
+            groups=None if self.groups is None else self.groups[items],
+        )
 
     def split_validation(self, config: TrainConfig) -> tuple[Self, Self]:
         """Split off the items for validation: the last ones, so that neighbouring video frames stay together.
+
+        With groups, these are the groups of the last items, whole.
 
         Args:
             config: The options of the run.
@@ -58,7 +70,24 @@ class TrainingData:
             UserError: There are too few items for both.
         """
         trained = count_trained_items(config, len(self))
-        return self.subset(slice(0, trained)), self.subset(slice(trained, len(self)))
+        if self.groups is None or trained == len(self):
+            return self.subset(slice(0, trained)), self.subset(slice(trained, len(self)))
+        is_held_out = _last_groups(self.groups, len(self) - trained)
+        if (~is_held_out).sum() < FEWEST_HELD_OUT:
+            raise UserError(
+                f"'groups' leaves {(~is_held_out).sum()} of {len(self)} items to train on where whole groups are held "
+                f"out for validation; at least {FEWEST_HELD_OUT} are needed. Set evaluate_every to 0, or make the "
+                "groups smaller."
+            )
+        return self.subset(np.flatnonzero(~is_held_out)), self.subset(np.flatnonzero(is_held_out))
+
+
+def _last_groups(groups: Int64, count: int) -> NDArray[np.bool_]:
+    """Which items (N,) belong to the last groups, of as few as have at least ``count`` items together."""
+    names, last, sizes = np.unique(groups[::-1], return_index=True, return_counts=True)  # of the reversed order
+    order = np.argsort(last)
+    needed = int(np.searchsorted(np.cumsum(sizes[order]), count)) + 1
+    return np.isin(groups, names[order[:needed]])
 
 
 def count_trained_items(config: TrainConfig, items: int) -> int:

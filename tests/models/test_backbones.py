@@ -92,9 +92,9 @@ def test_weights_for_larger_images_make_the_network_that_they_fit(monkeypatch: p
     ("name", "weights", "message"),
     [
         (
-            "nope",
+            "unknown",
             "none",
-            "Unknown backbone 'nope'. Known: efficientnet-lite0, .*the names of torchvision's classifiers",
+            "Unknown backbone 'unknown'. Known: efficientnet-lite0, .*the names of torchvision's classifiers",
         ),
         ("resnet51", "none", "Unknown backbone 'resnet51'. Did you mean 'resnet50'"),
         ("torchvision/resnet51", "none", "torchvision has no classifier 'resnet51'. Did you mean 'resnet50'"),
@@ -236,7 +236,7 @@ class Tupled(Own):
             lambda: nn.Conv2d(3, 4, 3),
             r"gives float32 \(2, 4, 30, 30\) instead of features \(B, F\): pool its map, as in nn",
         ),
-        (lambda: nn.Flatten(2), r"gives float32 \(2, 3, 1024\) instead of .* take one token per image"),
+        (lambda: nn.Flatten(2), r"gives float32 \(2, 3, 1024\) instead of .* take one token per input"),
         (lambda: nn.Flatten(0), r"gives float32 \(6144,\) instead of features"),
         (Tupled, "'custom' gives a tuple: let its forward return one tensor"),
         (lambda: nn.Linear(7, 2), r"fails on images of shape \(2, 3, 32, 32\) \(RuntimeError: .*\)\. Set image_size"),

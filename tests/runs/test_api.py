@@ -274,8 +274,8 @@ def test_a_batch_larger_than_the_data_becomes_smaller_and_says_so() -> None:
         ({"flip": "image"}, "set 'flip' to list or none"),
         ({"label_distance": lambda a, b: float("nan")}, r"nan"),
         ({"label_distance": np.zeros((3, 3)), "labels": None}, "Label 3 should be a row number from 0 to 2"),
-        ({"images": pandas.DataFrame({"a": [1]}), "image": "file"}, "no column image='file'"),
-        ({"images": torch.rand(40, 3, 16, 16)}, "must be uint8"),
+        ({"inputs": pandas.DataFrame({"a": [1]}), "image": "file"}, "no column image='file'"),
+        ({"inputs": torch.rand(40, 3, 16, 16)}, "look like pictures. If they are, convert them by"),
         ({"loss": "log-ration"}, "Did you mean 'log-ratio'"),
         ({"loss": 3}, "The 'loss' must be a text .* Got int instead"),
         ({"loss": torch.nn.PairwiseDistance()}, r"The loss PairwiseDistance failed on embeddings \(20, 8\)"),
@@ -285,7 +285,7 @@ def test_a_batch_larger_than_the_data_becomes_smaller_and_says_so() -> None:
     ],
 )
 def test_wrong_arguments_are_one_sentence(changes: dict[str, object], message: str) -> None:
-    given = {"images": IMAGES, "labels": LEVELS, "steps": 1, "sampler": "random(batch_size=20)", **TINY} | changes
+    given = {"inputs": IMAGES, "labels": LEVELS, "steps": 1, "sampler": "random(batch_size=20)", **TINY} | changes
     with pytest.raises(UserError, match=message):
         cml.fit(quiet=True, **given)  # type: ignore[arg-type]
 

@@ -21,6 +21,7 @@ from scipy.stats import spearmanr
 import cml
 from cml import distances, sampling
 from cml.data.images import Images
+from cml.data.vectors import Vectors
 from cml.errors import DataError, UserError
 from cml.models.embedding import EmbeddingModel
 from cml.processes.device import pick_device
@@ -30,7 +31,6 @@ from cml.training.batch_targets import BatchTargets
 from cml.training.batches import BatchSource
 from cml.training.checkpoint import Checkpoint
 from cml.training.config import TrainConfig
-from cml.training.frozen_backbone import Features
 from cml.training.held_out_score import held_out_score, label_order
 from cml.training.learning_rate import learning_rate_factor
 from cml.training.loop import train
@@ -333,13 +333,13 @@ def test_fit_validates_on_held_out_items() -> None:
 def test_the_validation_score_tells_however_few_items_are_held_out(count: int) -> None:
     places = np.random.default_rng(0).uniform(size=count)
     distance = distances.get("euclidean")
-    data = TrainingData(Features(places[:, None].astype(np.float32)), distance.encode(places.tolist()), distance)
+    data = TrainingData(Vectors(places[:, None].astype(np.float32)), distance.encode(places.tolist()), distance)
 
     class Noisy:
         def __init__(self, noise: float) -> None:
             self.noise = noise
 
-        def embed(self, features: Features) -> NDArray[np.float32]:
+        def embed(self, features: Vectors) -> NDArray[np.float32]:
             one = features.read(np.arange(len(features)))
             return (one + self.noise * np.random.default_rng(1).normal(size=one.shape)).astype(np.float32)
 
@@ -348,7 +348,7 @@ def test_the_validation_score_tells_however_few_items_are_held_out(count: int) -
     assert scores == sorted(set(scores))
 
     class Collapsed:
-        def embed(self, features: Features) -> NDArray[np.float32]:
+        def embed(self, features: Vectors) -> NDArray[np.float32]:
             return np.ones((len(features), 3), np.float32)
 
     assert held_out_score(Collapsed(), data, order=label_order(data), ranks=Ranks()) == 1

@@ -12,8 +12,8 @@ import pytest
 import torch
 from PIL import Image
 
+from cml.data.image_sources import image_source, images_and_labels
 from cml.data.images import Images
-from cml.data.inputs import image_source, images_and_labels
 from cml.errors import UserError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (6, 5, 4, 3), np.uint8)  # (N, H, W, 3)

@@ -1,0 +1,182 @@
+"""What Python users give as images and labels, recognised by its attributes, so that no library is imported for it.
+
+Paths, uint8 arrays and tensors in either channel order, Pillow images, a torch ``Dataset`` of (image, label), a
+Hugging Face ``Dataset`` or a data frame with column names.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from cml.data.images import UInt8
+from cml.data.lazy_items import Lazy
+from cml.data.table_columns import column_names, has_columns
+from cml.errors import UserError, did_you_mean
+
+OneImage = Path | Image.Image | UInt8
+ImageSource = Sequence[OneImage] | UInt8  # N images, or one array (N, H, W, 3)
+
+
+def images_and_labels(
+    images: Any,  # noqa: ANN401 - the kinds that the file's head lists
+    labels: Any,  # noqa: ANN401 - a sequence of any labels
+    *,
+    image: str | None = None,
+    label: str | None = None,
+) -> tuple[ImageSource, list[Any]]:
+    """Recognise N images of any kind listed above, and their labels.
+
+    Args:
+        images: The images, or a data set that holds images and labels.
+        labels: A label for each image; None for a data set that holds them.
+        image: The column of images of a data frame or Hugging Face data set.
+        label: Its column of labels, if ``labels`` is None.
+
+    Returns:
+        The images, and the labels as plain Python values.
+
+    Raises:
+        UserError: images or labels are of another kind, or their numbers differ.
+    """
+    if has_columns(images):
+        column = _column(images, image, "image")
+        labels = _column(images, label, "label") if labels is None else labels
+        source: ImageSource = Lazy(column, range(len(column)), _one_image)
+    elif labels is None:
+        source, labels = _pairs(images)
+    else:
+        source = image_source(images)
+    plain = label_list(labels)
+    if len(source) != len(plain):
+        raise UserError(f"There must be one label per image. Got {len(source)} images and {len(plain)} labels instead.")
+    return source, plain
+
+
+def label_list(labels: Any) -> list[Any]:  # noqa: ANN401 - a sequence of any labels
+    """Convert labels to plain Python values.
+
+    Args:
+        labels: A sequence, array, tensor or column with a label for each input.
+
+    Returns:
+        The labels; arrays in it become lists.
+
+    Raises:
+        UserError: It is no sequence.
+    """
+    if isinstance(labels, str) or not hasattr(labels, "__len__"):
+        raise UserError(f"'labels' must be a sequence with a label for each input. Got {labels!r:.80} instead.")
+    array = as_array(labels)
+    plain = list(_as_list(labels) if array is None else array.tolist())
+    return [value.tolist() if hasattr(value, "tolist") else value for value in plain]
+
+
+def image_source(images: Any) -> ImageSource:  # noqa: ANN401 - the kinds that the file's head lists
+    """Recognise N images without labels.
+
+    Args:
+        images: Images of any kind listed above.
+
+    Returns:
+        The images.
+
+    Raises:
+        UserError: they are of another kind.
+    """
+    if isinstance(images, str | Path):
+        raise UserError(f"'images' must be a list of paths or an array. Got the single path {images} instead.")
+    if isinstance(images, Image.Image):
+        raise UserError("'images' must be a list of images or an array. Got a single image instead.")
+    if has_columns(images):
+        raise UserError("'images' is a data frame: give its column of images, as in images['file'].")
+    if (array := as_array(images)) is not None and (array.ndim != 1 or array.dtype.kind not in "OSU"):
+        return _channels_last(array, 4, "An array of images")
+    images = _as_list(images)  # a frame's column is indexed by labels, not by position
+    try:
+        count = len(images)
+    except TypeError:
+        raise UserError(
+            f"'images' must be paths, Pillow images, arrays or a data set. Got {type(images).__name__} instead."
+        ) from None
+    if isinstance(images, list | tuple):
+        return [_one_image(image, index) for index, image in enumerate(images)]
+    return Lazy(images, range(count), _one_image)
+
+
+def _one_image(image: Any, index: int) -> OneImage:  # noqa: ANN401 - the kinds that the file's head lists
+    if isinstance(image, str | Path):
+        return Path(image)
+    if isinstance(image, Image.Image):
+        return image
+    if (array := as_array(image)) is None:
+        raise UserError(
+            f"images[{index}] must be a path, a Pillow image or an array of uint8, (H, W, 3) or (3, H, W). "
+            f"Got {type(image).__name__} instead."
+        )
+    return _channels_last(array, 3, f"images[{index}]")
+
+
+def as_array(value: Any) -> np.ndarray[Any, Any] | None:  # noqa: ANN401 - anything
+    """Convert an array or tensor.
+
+    Args:
+        value: Anything; a tensor may be on any device.
+
+    Returns:
+        An array; None for anything else.
+    """
+    if isinstance(value, np.ndarray):
+        return value
+    if hasattr(value, "detach") and hasattr(value, "numpy"):  # a tensor, on any device
+        return np.asarray(value.detach().cpu().numpy())
+    return None
+
+
+def _channels_last(images: np.ndarray[Any, Any], axes: int, where: str) -> UInt8:
+    """Images of ``axes`` axes in either channel order, as channels last; if both orders fit, they are unchanged."""
+    if images.dtype != np.uint8:
+        raise UserError(
+            f"{where} must be uint8, 0 to 255. Got {images.dtype} instead; convert floats from 0 to 1 by "
+            "(255 * images).round() to uint8, and leave out a transform such as ToTensor."
+        )
+    if images.ndim != axes or 3 not in (images.shape[-1], images.shape[-3]):
+        shapes = "(H, W, 3) or (3, H, W)" if axes == 3 else "(N, H, W, 3) or (N, 3, H, W)"
+        raise UserError(f"{where} must have the shape {shapes}. Got {images.shape} instead.")
+    return images if images.shape[-1] == 3 else np.ascontiguousarray(np.moveaxis(images, -3, -1))
+
+
+def _column(frame: Any, name: str | None, content: str) -> Any:  # noqa: ANN401 - a frame of any library
+    """A column as a sequence; that of a Hugging Face data set decodes images on access."""
+    names = column_names(frame)
+    if name is None:
+        raise UserError(
+            f"Name the column that holds the {content}s, as in {content}='..'. There are: {', '.join(names)}."
+        )
+    if name not in names:
+        hint = did_you_mean(name, names)
+        raise UserError(f"The data has no column {content}={name!r}.{hint} There are: {', '.join(names)}.")
+    return _as_list(frame[name])
+
+
+def _as_list(column: Any) -> Any:  # noqa: ANN401 - a column of any library
+    """A column as a list; one that decodes its images on access is unchanged."""
+    names = ("to_list", "tolist", "to_pylist")  # of pandas and polars, NumPy, Arrow
+    return next((getattr(column, name)() for name in names if hasattr(column, name)), column)
+
+
+def _pairs(dataset: Any) -> tuple[ImageSource, list[Any]]:  # noqa: ANN401 - a torch Dataset of (image, label)
+    if isinstance(dataset, np.ndarray | list | tuple) or not hasattr(dataset, "__getitem__"):
+        raise UserError("'labels' are missing: give a label for each image, or a data set of (image, label).")
+    if not hasattr(dataset, "__len__"):
+        raise UserError(f"The data set of (image, label) must have a length. Got {type(dataset).__name__} without.")
+    first = dataset[0] if len(dataset) else None
+    if not isinstance(first, list | tuple) or len(first) < 2:
+        raise UserError(
+            "'labels' are missing: give a label for each image; a data set without them must give (image, label). "
+            f"Got {type(first).__name__} from {type(dataset).__name__} instead."
+        )
+    items = range(len(dataset))
+    return Lazy(dataset, items, lambda pair, index: _one_image(pair[0], index)), [dataset[index][1] for index in items]

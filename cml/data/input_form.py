@@ -1,0 +1,61 @@
+"""The form of a model's inputs: images, vectors or tensors, and their shape."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from cml.errors import UserError
+
+InputKind = Literal["images", "vectors", "tensors"]
+Missing = Literal["refuse", "mean"]
+
+_MOST_NUMBERS = 1 << 28  # in one item: an untrusted file may hold any shape
+
+
+@dataclass(frozen=True)
+class InputForm:
+    """The form of inputs, which a trained model keeps.
+
+    Attributes:
+        kind: ``images`` are resized and normalised, ``vectors`` standardised, ``tensors`` are passed on as they are.
+        shape: The shape of one item: (F,) for vectors, any for tensors, () for images, which may have any size.
+        columns: The names of the F numbers of a vector, if it came from columns of a table.
+        whole: Whether tensors hold whole numbers, such as token ids.
+        missing: What becomes of a missing number (NaN) of a vector: an error, or the column's mean.
+    """
+
+    kind: InputKind = "images"
+    shape: tuple[int, ...] = ()
+    columns: tuple[str, ...] = ()
+    whole: bool = False
+    missing: Missing = "refuse"
+
+    def __post_init__(self) -> None:
+        if any(size < 1 for size in self.shape) or math.prod(self.shape) > _MOST_NUMBERS:
+            raise UserError(
+                f"The 'shape' of an input must have positive sizes, and at most {_MOST_NUMBERS:,} numbers. "
+                f"Got {self.shape} instead."
+            )
+        if self.kind == "vectors" and len(self.shape) != 1:
+            raise UserError(f"The 'shape' of a vector must be (F,). Got {self.shape} instead.")
+        if self.columns and len(self.columns) != self.shape[0]:
+            raise UserError(f"There must be a name for each of {self.shape[0]} numbers. Got {len(self.columns)} names.")
+
+    def __str__(self) -> str:
+        """The form in words, such as ``768 numbers``."""
+        if self.kind == "images":
+            return "images"
+        if self.kind == "vectors":
+            return f"{self.shape[0]} numbers"
+        return f"tensors of {' x '.join(map(str, self.shape)) or 'one number'}"
+
+    def column_name(self, column: int) -> str:
+        """Name a number of a vector for messages.
+
+        Args:
+            column: Its position, from 0.
+
+        Returns:
+            ``column 3``, with the name that the table gave it, if any.
+        """
+        return f"column {column} ({self.columns[column]!r})" if self.columns else f"column {column}"

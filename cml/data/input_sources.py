@@ -1,0 +1,234 @@
+"""What Python users give as inputs: images, vectors or tensors, recognised by what it is.
+
+``recognize_inputs`` is for training, which has to find out the kind; ``open_inputs`` for a model, which knows it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from cml.data.image_sources import ImageSource, as_array, image_source, images_and_labels, label_list
+from cml.data.images import Images, Size
+from cml.data.input_form import InputForm, InputKind, Missing
+from cml.data.inputs import Inputs
+from cml.data.table_columns import has_columns, read_numbers, select_columns, stack_rows
+from cml.data.tensors import Tensors
+from cml.data.vectors import Vectors
+from cml.errors import UserError
+from cml.storage.npy import map_array
+
+_LOOKED_AT = 1 << 16  # numbers of an array that are looked at to tell whether they are pictures
+
+
+@dataclass(frozen=True)
+class LabelledInputs:
+    """Inputs of a recognised kind, with their labels.
+
+    Attributes:
+        inputs: N vectors or tensors; or images, still of any size.
+        labels: N labels as plain Python values.
+        kind: Which of the three.
+    """
+
+    inputs: ImageSource | Vectors | Tensors
+    labels: list[Any]
+    kind: InputKind
+
+
+def recognize_inputs(
+    inputs: Any,  # noqa: ANN401 - the kinds that cml.fit lists
+    labels: Any,  # noqa: ANN401 - a sequence of any labels
+    *,
+    kind: InputKind | None = None,
+    image: str | None = None,
+    features: str | Sequence[str] | None = None,
+    label: str | None = None,
+    missing: Missing = "refuse",
+    own_backbone: bool = False,
+) -> LabelledInputs:
+    """Recognise N inputs and their labels.
+
+    Args:
+        inputs: The inputs, or a data set that holds inputs and labels.
+        labels: A label for each input; None for a data set that holds them.
+        kind: Which kind they are; None to recognise it.
+        image: The column of images of a data frame or Hugging Face data set.
+        features: Its columns of vectors: names, a pattern or a prefix.
+        label: Its column of labels, if ``labels`` is None.
+        missing: What becomes of a missing number of a vector.
+        own_backbone: Whether the model has a backbone of the user's own, which may take tensors.
+
+    Returns:
+        The inputs and labels.
+
+    Raises:
+        UserError: inputs or labels are of another kind, or their numbers differ.
+    """
+    kind = kind or _kind_of(inputs, image, features, own_backbone=own_backbone)
+    if kind == "images":
+        source, plain = images_and_labels(inputs, labels, image=image, label=label)
+        return LabelledInputs(source, plain, kind)
+    if labels is None and has_columns(inputs):
+        if label is None:
+            raise UserError("Name the column that holds the labels, as in label='..', or give the labels themselves.")
+        labels = inputs[select_columns(inputs, [label])[0]]
+    if labels is None:
+        raise UserError(f"'labels' are missing: give a label for each of the {kind}.")
+    opened: Vectors | Tensors = (
+        _open_vectors(inputs, features, missing) if kind == "vectors" else Tensors(_tensor_array(inputs))
+    )
+    plain = label_list(labels)
+    if len(opened) != len(plain):
+        noun = kind if kind == "tensors" else "rows of vectors"
+        raise UserError(f"There must be one label per input. Got {len(opened)} {noun} and {len(plain)} labels instead.")
+    return LabelledInputs(opened, plain, kind)
+
+
+def open_inputs(source: Any, form: InputForm, size: Size) -> Inputs:  # noqa: ANN401 - the kinds that cml.fit lists
+    """Open inputs for a model.
+
+    Args:
+        source: N inputs of the model's kind.
+        form: The form of the model's inputs.
+        size: (height, width) in pixels at which images are read.
+
+    Returns:
+        The inputs.
+
+    Raises:
+        UserError: They are of another kind or shape.
+    """
+    if isinstance(source, Images | Vectors | Tensors):
+        inputs: Inputs = source
+    elif form.kind == "images":
+        inputs = Images(image_source(source), size)
+    elif form.kind == "vectors":
+        inputs = _open_vectors(source, form.columns or None, form.missing)
+    else:
+        inputs = Tensors(_tensor_array(source))
+    own = inputs.form
+    if (own.kind, own.shape, own.whole) != (form.kind, form.shape, form.whole):
+        raise UserError(f"The model takes {form}. Got {own} instead.")
+    return inputs
+
+
+def _kind_of(
+    inputs: Any,  # noqa: ANN401
+    image: str | None,
+    features: str | Sequence[str] | None,
+    *,
+    own_backbone: bool,
+) -> InputKind:
+    """Tell the kind of inputs by their shape and type."""
+    if features is not None:
+        return "vectors"
+    if has_columns(inputs) and image is None:
+        raise UserError(
+            "Name the columns of the data frame: image='..' for one of images, or features=.. for numbers "
+            "(a list of columns, or a pattern such as 'emb_*')."
+        )
+    if isinstance(inputs, str | Path) and Path(inputs).suffix == ".npy":
+        return _kind_of(_map_file(Path(inputs)), image, features, own_backbone=own_backbone)
+    if isinstance(inputs, list | tuple) and len(inputs) and not isinstance(inputs[0], str | Path | Image.Image):
+        first = as_array(inputs[0])
+        if first is None and isinstance(inputs[0], list | tuple):
+            return "vectors"
+        return "images" if first is None else _kind_of_array(first[None], own_backbone=own_backbone)
+    array = as_array(inputs)
+    return "images" if array is None else _kind_of_array(array, own_backbone=own_backbone)
+
+
+def _kind_of_array(array: NDArray[Any], *, own_backbone: bool) -> InputKind:
+    if array.dtype.kind == "O" and array.size and isinstance(array.flat[0], list | tuple | int | float):
+        raise UserError(
+            f"Inputs of shape {array.shape} are Python objects, not numbers: give rows of one length as an array of "
+            "floats, X.astype(np.float32)."
+        )
+    is_number = array.dtype.kind in "fiub"
+    if array.ndim == 2 and array.dtype.kind == "f":
+        return "vectors"
+    if array.ndim == 1 and is_number:
+        raise UserError(
+            f"Inputs must have a row for each item. Got one axis of {len(array)} numbers instead; a single number per "
+            "item is X.reshape(-1, 1), and labels belong in the second argument."
+        )
+    if array.ndim == 2 and is_number:
+        if own_backbone:
+            return "tensors"
+        raise UserError(
+            f"Inputs of shape {array.shape} are {array.dtype}: if they are vectors, convert them by "
+            "X.astype(np.float32); if they are numbers of tokens, give a backbone of your own that takes them."
+        )
+    is_picture = array.ndim == 4 and 3 in (array.shape[-1], array.shape[1])
+    if array.ndim < 3 or not is_number or (is_picture and array.dtype == np.uint8):
+        return "images"
+    if is_picture and array.dtype.kind == "f" and _is_in_unit_interval(array):
+        raise UserError(
+            f"Inputs of shape {array.shape}, {array.dtype}, from 0 to 1 look like pictures. If they are, convert them "
+            "by (255 * X).round() to uint8; if a backbone of your own takes them as they are, set input_kind='tensors'."
+        )
+    if own_backbone:
+        return "tensors"
+    raise UserError(
+        f"Inputs of shape {array.shape}, {array.dtype} need a backbone of your own that takes them, a torch module as "
+        "backbone=..; pictures are uint8, (N, H, W, 3) or (N, 3, H, W), and vectors floats, (N, F)."
+    )
+
+
+def _is_in_unit_interval(array: NDArray[Any]) -> bool:
+    some = array.reshape(-1)[:_LOOKED_AT]
+    return bool(((some >= 0) & (some <= 1)).all())
+
+
+def _open_vectors(source: Any, features: str | Sequence[str] | None, missing: Missing) -> Vectors:  # noqa: ANN401
+    if has_columns(source):
+        if features is None:
+            raise UserError("Name the columns that hold the vectors, as in features=['a', 'b'] or features='emb_*'.")
+        rows, columns = read_numbers(source, select_columns(source, features))
+        index = getattr(source, "index", None)  # of pandas
+        names = None if index is None or callable(index) else np.asarray(index)
+        return Vectors(rows, columns=columns, missing=missing, names=names)
+    if isinstance(source, str | Path):
+        source = _map_file(Path(source))
+    array = as_array(source)
+    if array is None or array.dtype.kind == "O":
+        if not isinstance(source, list | tuple | np.ndarray):
+            raise UserError(
+                "Vectors must be an array (N, F) of floats, a list of rows, a .npy file or a data frame. "
+                f"Got {type(source).__name__} instead."
+            )
+        array = stack_rows(list(source), "the vectors")
+    if array.ndim == 2 and array.dtype.kind in "iub":
+        array = array.astype(np.float32)
+    return Vectors(array, missing=missing)
+
+
+def _tensor_array(source: Any) -> NDArray[Any]:  # noqa: ANN401
+    if isinstance(source, str | Path):
+        source = _map_file(Path(source))
+    array = as_array(source)
+    if array is not None:
+        return array
+    if not isinstance(source, list | tuple) or not len(source):
+        raise UserError(f"Tensors must be an array (N, ..) or a list of arrays. Got {type(source).__name__} instead.")
+    items = [as_array(item) for item in source]
+    for number, item in enumerate(items):
+        if item is None or items[0] is None or item.shape != items[0].shape:
+            shape = type(source[number]).__name__ if item is None else item.shape
+            wanted = "an array" if items[0] is None else f"an array of the shape {items[0].shape}, as item 0 is"
+            raise UserError(f"Item {number} of the tensors must be {wanted}. Got {shape} instead.")
+    return np.stack([item for item in items if item is not None])
+
+
+def _map_file(path: Path) -> NDArray[Any]:
+    if path.suffix != ".npy":
+        raise UserError(f"{path} must be a .npy file. Read others first, as by pandas.read_parquet.")
+    try:
+        return map_array(path)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read: {error}.") from None

@@ -1,0 +1,140 @@
+"""Columns of a data frame of any library as numbers: pandas, polars, Arrow and Hugging Face data sets."""
+
+import fnmatch
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.errors import UserError, did_you_mean
+
+Floating = NDArray[np.floating]
+
+
+def has_columns(source: Any) -> bool:  # noqa: ANN401 - anything
+    """Whether a source is a data frame or a Hugging Face data set, told by its attributes."""
+    if hasattr(source, "__dataframe__"):
+        return True
+    has_names = hasattr(source, "column_names") or hasattr(source, "columns")
+    return has_names and (hasattr(source, "features") or hasattr(source, "__arrow_c_stream__"))
+
+
+def column_names(frame: Any) -> list[str]:  # noqa: ANN401 - a frame of any library
+    """List the columns of a frame.
+
+    Args:
+        frame: The frame.
+
+    Returns:
+        Their names, in order.
+    """
+    return [str(name) for name in (frame.column_names if hasattr(frame, "column_names") else frame.columns)]
+
+
+def select_columns(frame: Any, features: str | Sequence[str]) -> list[str]:  # noqa: ANN401 - a frame of any library
+    """Select columns by their names, a pattern or a prefix.
+
+    Args:
+        frame: The frame.
+        features: A list of names, the name of one column, a pattern such as ``emb_*``, or what the names begin with.
+
+    Returns:
+        The names, in the order of the list or of the frame.
+
+    Raises:
+        UserError: The frame has no such column.
+    """
+    names = column_names(frame)
+    there = f"There are: {', '.join(names[:20])}{', ..' if len(names) > 20 else ''}."
+    if not isinstance(features, str):
+        for name in features:
+            if name not in names:
+                raise UserError(f"The data has no column {name!r}.{did_you_mean(str(name), names)} {there}")
+        if not features:
+            raise UserError(f"'features' names no column. {there}")
+        return list(features)
+    if features in names:
+        return [features]
+    chosen = fnmatch.filter(names, features) or [name for name in names if name.startswith(features)]
+    if not chosen:
+        raise UserError(f"The data has no column that matches features={features!r}. {there}")
+    return chosen
+
+
+def read_numbers(frame: Any, names: Sequence[str]) -> tuple[Floating, tuple[str, ...]]:  # noqa: ANN401 - as above
+    """Read columns of numbers, or one column of lists of numbers, as vectors.
+
+    Args:
+        frame: The frame.
+        names: The columns.
+
+    Returns:
+        The vectors, (N, F) float32 or float64, NaN where a number is missing; and a name for each of the F numbers,
+        none where they come from one column of lists.
+
+    Raises:
+        UserError: A column holds something else; the message names column, row and value.
+    """
+    columns = [_column_array(frame[name], name) for name in names]
+    if len(columns) == 1 and columns[0].ndim == 2:
+        return columns[0], ()
+    for name, column in zip(names, columns, strict=True):
+        if column.ndim != 1:
+            raise UserError(f"The column {name!r} holds lists: give it alone, as features={name!r}.")
+    return np.stack(columns, axis=1), tuple(names)
+
+
+def stack_rows(rows: Sequence[Any], where: str) -> Floating:
+    """Stack rows of numbers to an array.
+
+    Args:
+        rows: N sequences of F numbers.
+        where: What holds them, for messages.
+
+    Returns:
+        (N, F) float64, or float32 if all rows are.
+
+    Raises:
+        UserError: A row has another length, or holds something else than numbers.
+    """
+    arrays: list[Floating] = []
+    for row, values in enumerate(rows):
+        try:
+            array = np.asarray(values)
+            array = array if array.dtype.kind == "f" else array.astype(np.float64)
+        except (TypeError, ValueError):
+            raise UserError(f"Row {row} of {where} must be numbers. Got {values!r:.80} instead.") from None
+        if array.ndim != 1 or (arrays and len(array) != len(arrays[0])):
+            wanted = f"{len(arrays[0])} numbers, as row 0 has" if arrays else "a list of numbers"
+            got = f"{len(array)} numbers" if array.ndim == 1 else f"the shape {array.shape}"
+            raise UserError(f"Row {row} of {where} must be {wanted}. Got {got} instead.")
+        arrays.append(array)
+    return np.stack(arrays) if arrays else np.empty((0, 1))
+
+
+def _column_array(column: Any, name: str) -> Floating:  # noqa: ANN401 - of any library
+    """A column as floats: (N,), or (N, F) for one of lists."""
+    array = np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else column)
+    if array.dtype.kind == "f":
+        return array
+    if array.dtype.kind in "iub":
+        return array.astype(np.float64)
+    values = array.tolist()
+    present = [value for value in values if value is not None]
+    if present and hasattr(present[0], "__len__") and not isinstance(present[0], str | bytes):
+        for row, value in enumerate(values):
+            if value is None:
+                raise UserError(f"Row {row} of the column {name!r} is missing: leave the row out.")
+        return stack_rows(values, f"the column {name!r}")
+    numbers = np.full(len(values), np.nan)
+    for row, value in enumerate(values):
+        if value is None or type(value).__name__ == "NAType":
+            continue
+        if isinstance(value, str | bytes) or not hasattr(value, "__float__"):
+            raise UserError(
+                f"Row {row} of the column {name!r} must be a number. Got {value!r:.80} instead; leave the column out, "
+                "or convert it to numbers."
+            )
+        numbers[row] = float(value)
+    return numbers

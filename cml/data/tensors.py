@@ -1,0 +1,81 @@
+"""Tensors as inputs: N items of any one shape, for a backbone that takes them as they are."""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.data.input_form import InputForm
+from cml.errors import UserError
+
+_WHOLE = (np.int64, np.int32)  # kept as int64; smaller integers are levels, as of a scan, and become floats
+
+
+class Tensors:
+    """N tensors of one shape, in memory or in a memory-mapped file.
+
+    Floats and integers of at most 16 bits are read as float32, unscaled; integers of 32 and 64 bits, such as token ids,
+    as int64.
+
+    Args:
+        items: (N, ..) of numbers.
+
+    Raises:
+        UserError: ``items`` holds something else.
+    """
+
+    def __init__(self, items: NDArray[Any]) -> None:
+        if items.ndim < 2 or items.dtype.kind not in "fiub" or items.dtype in (np.uint32, np.uint64):
+            raise UserError(
+                "Tensors must be an array (N, ..) of floats, of integers of at most 16 bits, int32 or int64. "
+                f"Got {items.shape}, {items.dtype} instead."
+            )
+        self._source = items
+        self.form = InputForm("tensors", items.shape[1:], whole=items.dtype in _WHOLE)
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    @property
+    def paths(self) -> None:
+        """None: tensors are no image files."""
+        return
+
+    def subset(self, items: slice | NDArray[np.int64]) -> Self:
+        """Take a part of the tensors.
+
+        Args:
+            items: Their positions.
+
+        Returns:
+            The part.
+        """
+        return type(self)(self._source[items])
+
+    def load(self) -> None:
+        """Do nothing: tensors are in memory, or read from their file by the operating system."""
+
+    def read(self, items: NDArray[np.integer]) -> NDArray[Any]:
+        """Read some tensors.
+
+        Args:
+            items: Their positions, (B,).
+
+        Returns:
+            The tensors, (B, ..) float32 or int64.
+        """
+        return np.ascontiguousarray(self._source[items], np.int64 if self.form.whole else np.float32)
+
+    def check(self, items: NDArray[np.integer]) -> None:
+        """Check that some tensors have only finite numbers.
+
+        Args:
+            items: Their positions, (B,).
+
+        Raises:
+            UserError: One has another; the message names the item.
+        """
+        is_finite = np.isfinite(self.read(items)).reshape(len(items), -1).all(axis=1)
+        if not is_finite.all():
+            item = int(items[np.argmin(is_finite)])
+            raise UserError(f"Item {item} of the tensors has a number that is not a finite float32: mend or drop it.")

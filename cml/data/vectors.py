@@ -1,0 +1,166 @@
+"""Vectors as inputs: N rows of F numbers, read in batches as float32, and their standardisation."""
+
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.data.input_form import InputForm, Missing
+from cml.errors import UserError
+
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+_CHUNK = 1 << 22  # numbers that are read at a time
+
+
+class Standardization(NamedTuple):
+    """Mean and standard deviation of each column.
+
+    Attributes:
+        mean: (F,) float32.
+        std: (F,) float32; 1 for a column that is constant.
+        constant: The positions of the columns that are constant.
+    """
+
+    mean: Float32
+    std: Float32
+    constant: list[int]
+
+
+class Vectors:
+    """N vectors, in memory or in a memory-mapped file.
+
+    Args:
+        rows: (N, F) of any float type.
+        columns: Names of the F numbers, if they came from columns of a table.
+        missing: What becomes of a missing number (NaN).
+        items: The positions of the N rows in ``rows``; None for all of them.
+        names: What a row is called in messages, such as its id in a table; by default, its position.
+
+    Raises:
+        UserError: ``rows`` has another shape or type.
+    """
+
+    def __init__(
+        self,
+        rows: NDArray[np.floating],
+        *,
+        columns: tuple[str, ...] = (),
+        missing: Missing = "refuse",
+        items: Int64 | None = None,
+        names: NDArray[np.generic] | None = None,
+    ) -> None:
+        if rows.ndim != 2 or rows.dtype.kind != "f" or not rows.shape[1]:
+            raise UserError(f"Vectors must be an array (N, F) of floats. Got {rows.shape}, {rows.dtype} instead.")
+        self.rows = rows
+        self.form = InputForm("vectors", (rows.shape[1],), columns, missing=missing)
+        self._items = items
+        self._names = names
+
+    def __len__(self) -> int:
+        return len(self.rows) if self._items is None else len(self._items)
+
+    @property
+    def paths(self) -> None:
+        """None: vectors are no image files."""
+        return
+
+    def subset(self, items: slice | Int64) -> Self:
+        """Take a part of the vectors, which shares their memory.
+
+        Args:
+            items: The positions of the vectors.
+
+        Returns:
+            The part.
+        """
+        rows, names, positions = self.rows, self._names, self._items
+        if positions is not None:
+            positions = positions[items]
+        elif isinstance(items, slice):
+            rows, names = rows[items], None if names is None else names[items]
+        else:
+            positions = items
+        form = self.form
+        return type(self)(rows, columns=form.columns, missing=form.missing, items=positions, names=names)
+
+    def load(self) -> None:
+        """Do nothing: rows are in memory, or read from their file by the operating system."""
+
+    def read(self, items: NDArray[np.integer]) -> Float32:
+        """Read some vectors.
+
+        Args:
+            items: Their positions, (B,).
+
+        Returns:
+            The vectors, (B, F) float32.
+        """
+        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, which ``check`` reports
+            return np.ascontiguousarray(self.rows[items if self._items is None else self._items[items]], np.float32)
+
+    def check(self, items: NDArray[np.integer]) -> None:
+        """Check that some vectors have only finite numbers, or missing ones where these are allowed.
+
+        Args:
+            items: Their positions, (B,).
+
+        Raises:
+            UserError: One has another; the message names row, column and value.
+        """
+        self._check(self.read(items), items)
+
+    def standardization(self) -> Standardization:
+        """Compute mean and standard deviation of the present numbers of each column, in one pass over the rows.
+
+        Parts are combined by the formula of Chan, Golub and LeVeque (The American Statistician 37, 1983), in float64.
+
+        Returns:
+            The standardisation.
+
+        Raises:
+            UserError: A number is infinite or, where that is not allowed, missing; or a column has no number at all.
+        """
+        width = self.form.shape[0]
+        count, mean, squares = (np.zeros(width) for _ in range(3))
+        step = max(1, _CHUNK // width)
+        for start in range(0, len(self), step):
+            items = np.arange(start, min(start + step, len(self)))
+            part = self.read(items)
+            self._check(part, items)
+            present = ~np.isnan(part)
+            counts = present.sum(axis=0)
+            known = np.where(present, part, 0).astype(np.float64)
+            means = known.sum(axis=0) / np.maximum(counts, 1)
+            deviations = np.where(present, known - means, 0)
+            total = count + counts
+            gap = means - mean
+            share = counts / np.maximum(total, 1)
+            squares += (deviations**2).sum(axis=0) + gap**2 * count * share
+            mean += gap * share
+            count = total
+        if len(self) and not count.all():
+            where = self.form.column_name(int(np.argmin(count)))
+            raise UserError(f"All numbers of {where} are missing: leave the column out.")
+        deviation = np.sqrt(squares / np.maximum(count, 1))
+        # below the rounding of float32 a column holds one number
+        is_constant = deviation <= np.finfo(np.float32).eps * np.abs(mean)
+        std = np.where(is_constant, 1, deviation).astype(np.float32)
+        constant = np.flatnonzero(is_constant).tolist()
+        return Standardization(mean.astype(np.float32), np.maximum(std, np.finfo(np.float32).tiny), constant)
+
+    def _check(self, part: Float32, items: NDArray[np.integer]) -> None:
+        allowed = np.isfinite(part)
+        if self.form.missing == "mean":
+            allowed |= np.isnan(part)
+        if allowed.all():
+            return
+        row, column = (int(position[0]) for position in np.nonzero(~allowed))
+        at = int(items[row]) if self._items is None else int(self._items[items[row]])
+        name = f"row {at}" if self._names is None else f"row {at} (id {self._names[at]})"
+        value = self.rows[at, column]
+        fault = f"{name}, {self.form.column_name(column)} of the vectors is {value!s}"
+        if np.isnan(value):
+            raise UserError(f"{fault}: fill it, leave the row out, or set missing='mean' to take the column's mean.")
+        raise UserError(f"{fault}, which is not a finite float32: mend it, or leave the row out.")

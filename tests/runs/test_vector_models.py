@@ -1,0 +1,186 @@
+"""Models of vectors and tensors from Python: fit, embed, evaluate, search, save and load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas
+import pytest
+import torch
+from sklearn.datasets import load_diabetes
+
+import cml
+from cml.errors import UserError
+
+ROWS, TARGETS = load_diabetes(return_X_y=True)
+IS_TEST = np.arange(len(ROWS)) % 3 == 0
+FAST = {"sampler": "random(batch_size=64)", "quiet": True}
+
+
+@pytest.fixture(scope="module")
+def model() -> cml.Model:
+    return cml.fit(ROWS[~IS_TEST], TARGETS[~IS_TEST], steps=300, **FAST)  # type: ignore[arg-type]
+
+
+def test_a_linear_head_is_better_than_the_columns(model: cml.Model) -> None:
+    options = cml.retrieval.EvaluateOptions()
+    arguments = (TARGETS[IS_TEST], ROWS[~IS_TEST].astype(np.float32), TARGETS[~IS_TEST])
+    trained = model.evaluate(ROWS[IS_TEST], arguments[0], arguments[1], arguments[2], options=options)
+    scaled = ROWS / ROWS.std(axis=0)
+    columns = cml.retrieval.evaluate_embeddings(
+        scaled[IS_TEST].astype(np.float32), TARGETS[IS_TEST], scaled[~IS_TEST].astype(np.float32), TARGETS[~IS_TEST]
+    )
+    name = "spearman_rho"
+    assert trained.rows["embedding"][name].mean > columns.rows["embedding"][name].mean + 0.03
+
+
+def test_the_model_is_linear_in_standardised_columns(model: cml.Model) -> None:
+    train = ROWS[~IS_TEST]
+    standardised = (ROWS - train.mean(axis=0)) / train.std(axis=0)
+    weight, bias = (tensor.detach().numpy().astype(np.float64) for tensor in (model.head.weight, model.head.bias))
+    embeddings = standardised @ weight.T + bias
+    embeddings /= np.linalg.norm(embeddings, axis=1, keepdims=True)
+    np.testing.assert_allclose(model.embed(ROWS), embeddings, atol=1e-5)
+
+
+def test_saved_models_embed_the_same_and_search_takes_both(model: cml.Model, tmp_path: Path) -> None:
+    model.save(tmp_path / "model")
+    loaded = cml.load(tmp_path / "model")
+    assert repr(loaded) == repr(model) == "Model(none, 10 numbers -> 128 numbers, L2-normalised)"
+    np.testing.assert_array_equal(loaded.embed(ROWS), model.embed(ROWS))
+    positions, distances = model.search(ROWS[:5], ROWS, k=3)
+    again, _ = loaded.search(model.embed(ROWS[:5]), model.embed(ROWS), k=3)
+    np.testing.assert_array_equal(positions, again)
+    assert positions[:, 0].tolist() == [0, 1, 2, 3, 4]
+    assert (np.diff(distances, axis=1) >= 0).all()
+
+
+def test_columns_of_a_frame_are_found_again_by_name(tmp_path: Path) -> None:
+    frame = load_diabetes(as_frame=True).frame
+    model = cml.fit(frame, features=["age", "bmi", "bp"], label="target", steps=3, **FAST)  # type: ignore[arg-type]
+    model.save(tmp_path / "model")
+    loaded = cml.load(tmp_path / "model")
+    shuffled = frame[["bp", "target", "bmi", "age"]]
+    np.testing.assert_array_equal(loaded.embed(shuffled), model.embed(frame[["age", "bmi", "bp"]].to_numpy()))
+    assert loaded.evaluate(frame, label="target").rows["oracle"]["spearman_rho"].mean == pytest.approx(1)
+    with pytest.raises(UserError, match="The data has no column 'bp'"):
+        loaded.embed(frame[["age", "bmi"]])
+    broken = frame.astype({"bmi": object})
+    broken.loc[4, "bmi"] = "high"
+    with pytest.raises(UserError, match=r"Row 4 of the column 'bmi' must be a number. Got 'high' instead"):
+        loaded.embed(broken)
+    missing = pandas.DataFrame(frame).set_axis([f"p{row}" for row in range(len(frame))])
+    missing.iloc[2, list(frame.columns).index("bmi")] = np.nan
+    with pytest.raises(UserError, match=r"row 2 \(id p2\), column 1 \('bmi'\) of the vectors is nan"):
+        loaded.embed(missing)
+
+
+def test_missing_numbers_become_the_mean_of_their_column() -> None:
+    rows = ROWS.copy()
+    rows[5, 2] = np.nan
+    model = cml.fit(rows, TARGETS, steps=3, missing="mean", **FAST)  # type: ignore[arg-type]
+    filled = rows.copy()
+    filled[5, 2] = np.nanmean(rows[:, 2])
+    np.testing.assert_allclose(model.embed(rows), model.embed(filled), atol=1e-6)
+    with pytest.raises(UserError, match="row 5, column 2 of the vectors is nan"):
+        cml.fit(rows, TARGETS, steps=1, **FAST)  # type: ignore[arg-type]
+
+
+def test_constant_columns_are_said() -> None:
+    rows = np.column_stack([ROWS, np.full(len(ROWS), 7.1)])
+    with pytest.warns(UserWarning, match=r"1 of 11 columns of the vectors are constant, .*: column 10\."):
+        model = cml.fit(rows, TARGETS, steps=1, **FAST)  # type: ignore[arg-type]
+    assert np.isfinite(model.embed(rows)).all()
+
+
+def test_validation_holds_out_whole_groups() -> None:
+    from cml.data.vectors import Vectors
+    from cml.distances import as_label_distance
+    from cml.training.config import TrainConfig
+    from cml.training.training_data import TrainingData
+
+    distance = as_label_distance("euclidean")
+    groups = np.array([0, 1, 2, 3] * 10 + [4] * 3 + [2] * 5)
+    positions = np.arange(len(groups), dtype=float)
+    data = TrainingData(Vectors(positions[:, None]), distance.encode(positions.tolist()), distance, groups=groups)
+    train, held_out = data.split_validation(TrainConfig(evaluate_every=5, validation_fraction=0.2))
+    assert set(held_out.groups) == {2}
+    assert set(train.groups) == {0, 1, 3, 4}
+    rows = held_out.inputs.read(np.arange(len(held_out))).ravel()
+    np.testing.assert_array_equal(rows, np.flatnonzero(groups == 2))
+    np.testing.assert_array_equal(distance.pairwise(held_out.labels[:1], held_out.labels)[0], rows - rows[0])
+    with pytest.raises(UserError, match="'groups' leaves 3 of 48 items to train on"):
+        TrainingData(
+            data.inputs, data.labels, distance, groups=np.array([0] * 45 + [1] * 3)[::-1].copy()
+        ).split_validation(TrainConfig(evaluate_every=5, validation_fraction=0.2))
+    with pytest.raises(UserError, match="must name a group for each input"):
+        cml.fit(ROWS, TARGETS, groups=[1, 2, 3], steps=1, **FAST)  # type: ignore[arg-type]
+
+
+def test_networks_on_vectors(tmp_path: Path) -> None:
+    named = cml.fit(ROWS, TARGETS, backbone="mlp(32, 16)", steps=3, **FAST)  # type: ignore[arg-type]
+    assert named.head.in_features == 16
+    np.testing.assert_array_equal(cml.load(named.save(tmp_path / "named")).embed(ROWS), named.embed(ROWS))
+    own = torch.nn.Sequential(torch.nn.Linear(10, 7), torch.nn.Tanh())
+    model = cml.fit(ROWS, TARGETS, backbone=own, steps=3, **FAST)  # type: ignore[arg-type]
+    assert model.head.in_features == 7
+    frozen = cml.fit(ROWS, TARGETS, backbone="mlp(8)", freeze_backbone=True, steps=3, **FAST)  # type: ignore[arg-type]
+    assert frozen.embed(ROWS).shape == (len(ROWS), 128)
+    for backbone, message in (
+        (
+            "resnet18",
+            "'resnet18' takes images, but the inputs are 10 numbers: leave the backbone out, choose none or mlp",
+        ),
+        (torch.nn.Linear(9, 4), r"fails on inputs of shape \(2, 10\)"),
+        ("mlp(0)", "'widths' of mlp must be whole numbers from 1"),
+    ):
+        with pytest.raises(UserError, match=message):
+            cml.fit(ROWS, TARGETS, backbone=backbone, steps=1, **FAST)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="'mlp' takes vectors, but the inputs are images: choose one for images"):
+        cml.models.get("mlp", "none")
+    with pytest.raises(UserError, match="'flip' changes images, but the inputs are 10 numbers: leave out flip=list"):
+        cml.fit(ROWS, TARGETS, flip="list", steps=1, **FAST)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["spectrogram", "volume", "tokens", "bands"])
+def test_tensors_by_a_backbone_of_ones_own(kind: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    levels = np.linspace(0, 1, 40)
+    pool = torch.nn.Flatten()
+    if kind == "tokens":
+        items = rng.integers(0, 10, (40, 6)) + np.arange(40)[:, None] // 2
+        network = torch.nn.Sequential(torch.nn.Embedding(40, 8), pool)
+    elif kind == "volume":
+        items = (levels[:, None, None, None, None] * rng.integers(0, 4000, (40, 1, 6, 6, 6))).astype(np.uint16)
+        network = torch.nn.Sequential(torch.nn.Conv3d(1, 4, 3, stride=2), torch.nn.BatchNorm3d(4), pool)
+    elif kind == "bands":
+        items = levels[:, None, None, None] * rng.random((40, 4, 9, 7))
+        network = torch.nn.Sequential(torch.nn.Conv2d(4, 4, 3, stride=2), pool)
+    else:
+        items = levels[:, None, None] * rng.random((40, 1, 128))
+        network = torch.nn.Sequential(torch.nn.Conv1d(1, 4, 9, stride=4), pool)
+    model = cml.fit(items, levels, backbone=network, steps=4, sampler="random(batch_size=20)", quiet=True)
+    model.save(tmp_path / "model")
+    with pytest.raises(UserError, match="The backbone of this model is its author's own"):
+        cml.load(tmp_path / "model")
+    loaded = cml.load(tmp_path / "model", backbone=network)
+    np.testing.assert_array_equal(loaded.embed(items), model.embed(torch.from_numpy(items)))
+    assert list(model.evaluate(items, levels).rows) == ["embedding", "random", "oracle"]
+    assert model.search(items[:2], items, k=1)[0].ravel().tolist() == [0, 1]
+    with pytest.raises(UserError, match=r"The model takes tensors of .* Got tensors of .* instead"):
+        model.embed(items[:, :, :5] if items.ndim > 2 else items[:, :5])
+
+
+def test_interrupted_runs_on_vectors_continue_to_the_same_bits(tmp_path: Path) -> None:
+    options = {"checkpoint_every": 4, "sampler": "random(batch_size=64)", "quiet": True}
+    whole = cml.fit(ROWS, TARGETS, steps=8, out=tmp_path / "whole", **options)  # type: ignore[arg-type]
+
+    class Stop(cml.Callback):
+        def on_checkpoint(self, *arguments: object) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cml.fit(ROWS, TARGETS, steps=8, out=tmp_path / "part", callbacks=[Stop()], **options)  # type: ignore[arg-type]
+    again = cml.fit(ROWS, TARGETS, steps=8, out=tmp_path / "part", resume=True, **options)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(again.embed(ROWS), whole.embed(ROWS))
