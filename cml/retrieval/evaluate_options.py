@@ -54,6 +54,9 @@ class EvaluateOptions:
     """Number of true nearest items that Hit@K looks for."""
     whole_ranking: bool = True
     """Also compute the metrics of the whole ranking: Kendall's tau-b, Spearman's rho and H-AP."""
+    ranking_sample: int = 20_000
+    """Number of gallery items, drawn at random, on which the metrics of the whole ranking are computed if the gallery
+    is larger. The other metrics always rank all items."""
     threads: int = 2
     """Number of blocks of queries that are processed in parallel."""
     block_bytes: int = 4 << 20
@@ -66,6 +69,8 @@ class EvaluateOptions:
             raise UserError(
                 f"'recall_within' must be a label distance of at least 0. Got {self.recall_within} instead."
             )
+        if self.ranking_sample < 2:
+            raise UserError(f"'ranking_sample' must be at least 2. Got {self.ranking_sample} instead.")
         if self.threads < 1 or self.block_bytes < 1:
             raise UserError(
                 f"'threads' and 'block_bytes' must be at least 1. Got {self.threads} and {self.block_bytes} instead."

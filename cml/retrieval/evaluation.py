@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from cml.distances import LabelDistance, Labels
 from cml.distances.blas_threads import one_blas_thread
 from cml.errors import UserError
-from cml.retrieval.array_types import Float64
+from cml.retrieval.array_types import Float64, Int64
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.mean_interval import mean_intervals
 from cml.retrieval.metric_result import MetricResult
@@ -118,6 +118,7 @@ def evaluate(
         ties=ties,
         singletons_as_misses=options.singletons_as_misses,
         recall_within=options.recall_within,
+        ranking_sample=0 if blocks.sample is None else len(blocks.sample),
     )
 
 
@@ -167,9 +168,18 @@ class _Blocks:
         self.oracle = oracle
         self.queries, self.gallery = len(query_labels), len(gallery_labels)
         self.best_k = _largest_score_k(columns)
+        self.sample = _draw_sample(metrics, options, self.gallery)
         # one array, so that several processes merge it at once: the last column says whether there are ties, the last
         # row holds chance and best of every query
         self._all = np.zeros((len(rankers) + oracle + 1, self.queries, len(columns) + 1))
+
+    @property
+    def _on_sample(self) -> list[Metric]:
+        return [metric for metric in self.metrics if metric.needs == "whole_ranking" and self.sample is not None]
+
+    @property
+    def _on_all(self) -> list[Metric]:
+        return [metric for metric in self.metrics if metric.needs != "whole_ranking" or self.sample is None]
 
     @property
     def values(self) -> Float64:
@@ -208,15 +218,21 @@ class _Blocks:
                 progress(left)
 
     def _measure_block(self, rows: slice) -> int:
-        labels = LabelBlock(self._label_distances(rows), self.metrics)
+        labels = LabelBlock(self._label_distances(rows), self._on_all)
+        sampled = None if self.sample is None else LabelBlock(labels.distances[:, self.sample], self._on_sample)
         for index, (name, ranker) in enumerate(self.rankers.items()):
             scores = self._scores(name, ranker, rows)
             columns, tied = rank_columns(scores, labels.depth, first=rows.start, seed=self.options.seed)
             ranking = Ranking.from_columns(labels, scores, columns)
-            self._all[index, rows, :-1] = _measure_ranking(self.metrics, ranking)
+            of_sample = None
+            if sampled is not None:
+                some = scores[:, self.sample]
+                first, _ = rank_columns(some, sampled.depth, first=rows.start, seed=self.options.seed)
+                of_sample = Ranking.from_columns(sampled, some, first)
+            self._all[index, rows, :-1] = _measure_ranking(self.metrics, ranking, of_sample)
             self._all[index, rows, -1] = tied
         if self.oracle:
-            self._all[-2, rows, :-1] = measure_oracle(self.metrics, labels)
+            self._all[-2, rows, :-1] = measure_oracle(self.metrics, labels, sampled)
         if self.best_k:
             self._all[-1, rows, 0] = labels.chance
             self._all[-1, rows, 1] = compute_label_distance(labels.ideal, [self.best_k])[:, 0]
@@ -255,9 +271,22 @@ class _Blocks:
             raise UserError(f"The {source} gives NaN for {where}: nothing can be ranked by it.")
 
 
-def _measure_ranking(metrics: Sequence[Metric], ranking: Ranking) -> Float64:
-    """All columns of all metrics: (R, columns)."""
-    return np.column_stack([metric.measure(ranking) for metric in metrics])
+def _draw_sample(metrics: Sequence[Metric], options: EvaluateOptions, gallery: int) -> Int64 | None:
+    """Positions of the gallery items on which the whole ranking is measured, rising; None for all of them."""
+    if gallery <= options.ranking_sample or not any(metric.needs == "whole_ranking" for metric in metrics):
+        return None
+    rng = np.random.default_rng([options.seed, gallery])
+    return np.sort(rng.choice(gallery, options.ranking_sample, replace=False))
+
+
+def _measure_ranking(metrics: Sequence[Metric], ranking: Ranking, sampled: Ranking | None) -> Float64:
+    """All columns of all metrics, (R, columns); those of the whole ranking on a sample if there is one."""
+    return np.column_stack(
+        [
+            metric.measure(ranking if sampled is None or metric.needs != "whole_ranking" else sampled)
+            for metric in metrics
+        ]
+    )
 
 
 def _largest_score_k(columns: Sequence[str]) -> int:

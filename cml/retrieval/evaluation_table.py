@@ -38,6 +38,8 @@ class Tabulated(Protocol):
     @property
     def recall_within(self) -> float: ...  # noqa: D102
     @property
+    def ranking_sample(self) -> int: ...  # noqa: D102
+    @property
     def verdict(self) -> str: ...  # noqa: D102
 
 
@@ -89,6 +91,10 @@ def _notes(evaluation: Tabulated, names: Sequence[str]) -> list[str]:
     meanings = [_explain(kind, info, evaluation) for kind, info in infos.items()]
     summary = f"{evaluation.queries} queries, {evaluation.gallery} gallery items; mean [95 % interval over queries]"
     notes = ["; ".join([summary, *filter(None, meanings)]) + "."]
+    if evaluation.ranking_sample:
+        whole = [name for name in ("kendall_tau", "spearman_rho", "h_ap") if name in first]
+        size = f"{evaluation.ranking_sample:,} of the {evaluation.gallery:,} gallery items"
+        notes.append(f"Computed on a random sample of {size}: {', '.join(whole)}.")
     not_shown = [name for name, result in first.items() if result.info.shown == "never" and name not in names]
     if not_shown:
         notes.append(f"Also measured: {', '.join(not_shown)}.")

@@ -12,14 +12,20 @@ ORACLE = "oracle"
 """The name of the row."""
 
 
-def measure_oracle(metrics: Sequence[Metric], labels: LabelBlock) -> Float64:
+def measure_oracle(metrics: Sequence[Metric], labels: LabelBlock, sampled: LabelBlock | None = None) -> Float64:
     """Measure the ranking of a block of queries by label distance.
 
     Args:
         metrics: M metrics.
         labels: The label distances of R queries.
+        sampled: Those to a sample of the gallery, on which metrics of the whole ranking are measured; None for all.
 
     Returns:
         (R, all columns of the metrics) float64.
     """
-    return np.column_stack([metric.measure_oracle(labels) for metric in metrics])
+    return np.column_stack(
+        [
+            metric.measure_oracle(labels if sampled is None or metric.needs != "whole_ranking" else sampled)
+            for metric in metrics
+        ]
+    )

@@ -48,6 +48,7 @@ class _Saved(TypedDict):
     hit_neighbors: Count
     singletons_as_misses: NotRequired[bool]
     recall_within: NotRequired[float]
+    ranking_sample: NotRequired[Count]
     verdict: NotRequired[str]
     ties: NotRequired[dict[str, Count]]
     metrics: NotRequired[dict[str, _SavedInfo]]
@@ -69,6 +70,7 @@ class Evaluation:
         ties: Ranker name -> queries with tied scores among the measured top items, which are in random order.
         singletons_as_misses: Whether Recall@K counts a query that has no item of its class as a miss.
         recall_within: The label distance up to which an item is relevant to Recall@K, as reported; 0 for classes.
+        ranking_sample: Number of gallery items on which the metrics of the whole ranking were computed; 0 for all.
         verdict: A conclusion in one sentence, where embeddings were evaluated; "" of rankers.
     """
 
@@ -82,6 +84,7 @@ class Evaluation:
     ties: Mapping[str, int] = field(default_factory=dict)
     singletons_as_misses: bool = False
     recall_within: float = 0.0
+    ranking_sample: int = 0
     verdict: str = ""
 
     @property

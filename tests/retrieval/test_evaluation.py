@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cml.distances import LabelDistance, Labels
 from cml.errors import DataError, UserError
-from cml.retrieval import EvaluateOptions, Evaluation, embedding_ranker, evaluate, random_ranker
+from cml.retrieval import EvaluateOptions, Evaluation, embedding_ranker, evaluate, evaluate_embeddings, random_ranker
 
 pytestmark = pytest.mark.filterwarnings("ignore:The queries have the labels of the gallery")
 
@@ -377,3 +377,33 @@ def test_reported_unit_is_of_the_label_distances_alone() -> None:
     assert "d in years" in there.table()
     assert Evaluation.from_json(there.to_json()).table() == there.table()
     assert found.in_unit(1.0, "years").to_json() == found.to_json()
+
+
+def test_whole_rankings_of_large_galleries_are_measured_on_a_sample_of_them() -> None:
+    rng = np.random.default_rng(5)
+    query, gallery = rng.normal(size=(30, 2)), rng.normal(size=(500, 2))
+    points = {
+        "query": (query + rng.normal(0, 0.3, query.shape)).astype(np.float32),
+        "gallery": gallery.astype(np.float32),
+    }
+
+    def run(**changes: Any) -> Evaluation:  # noqa: ANN401
+        options = EvaluateOptions(**changes)
+        return evaluate_embeddings(points["query"], query, points["gallery"], gallery, options=options)
+
+    whole, sampled = run(), run(ranking_sample=200)
+    assert (whole.ranking_sample, sampled.ranking_sample) == (0, 200)
+    assert "Computed on a random sample of 200 of the 500 gallery items: kendall_tau, spearman_rho, h_ap." in str(
+        sampled
+    )
+    assert "random sample" not in str(whole)
+    again = Evaluation.from_json(sampled.to_json())
+    assert str(again) == str(sampled)
+    chosen = np.sort(np.random.default_rng([0, 500]).choice(500, 200, replace=False))
+    of_sample = evaluate_embeddings(points["query"], query, points["gallery"][chosen], gallery[chosen])
+    for row in ("embedding", "oracle"):
+        for name, result in sampled.rows[row].items():
+            other = of_sample if name in ("kendall_tau", "spearman_rho", "h_ap") else whole
+            np.testing.assert_array_equal(result.per_query, other.rows[row][name].per_query)
+    with pytest.raises(UserError, match="'ranking_sample' must be at least 2"):
+        EvaluateOptions(ranking_sample=1)
