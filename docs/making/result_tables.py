@@ -196,6 +196,7 @@ def short_trials() -> Cells:
 
 TABLES: dict[str, Callable[[], Cells]] = {
     "overview": overview,
+    "losses": lambda: joined("loss", LOSSES),
     "benchmark": lambda: board("A-efficientnet-lite0"),
     "benchmark_lite2": lambda: board("A-efficientnet-lite2"),
     "benchmark_network": lambda: board("B-small-cnn"),
