@@ -8,8 +8,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from making.gradients import INK, PULL, PUSH, plain, save
+from making.result_tables import DISTANCE, load
 
 GREEN = "#5aa35a"
+FROZEN = "frozen efficientnet-lite0"
 
 
 def label_distances(path: Path) -> None:
@@ -91,15 +93,17 @@ def gains(path: Path) -> None:
 
 
 def intervals(path: Path) -> None:
-    """Overlapping and separate confidence intervals."""
+    """Overlapping and separate confidence intervals: the results on steering angles."""
     figure = Figure(figsize=(6.4, 2.4), layout="constrained")
     axes = figure.add_subplot()
-    rows = [("oracle", 4.1, 0.15, GREEN), ("log-ratio", 10.9, 0.4, PULL), ("dense triplet", 11.2, 0.5, PULL)]
-    rows += [("frozen features", 13.5, 0.4, PUSH), ("random", 14.0, 0.4, PUSH)]
-    for row, (name, mean, half, colour) in enumerate(reversed(rows)):
-        axes.errorbar(mean, row, xerr=half, fmt="o", color=colour, capsize=3)
-        axes.text(3, row, name, va="center", ha="right", color=INK, size=9)
-    axes.set(xlabel="label distance of the first 10 (lower is better)", yticks=[], xlim=(3.2, 15), ylim=(-0.6, 4.6))
+    values = load("steering").values
+    figures = {**values["trained"], **values["references"]}
+    colours = {"oracle": GREEN, "log-ratio": PULL, "dense triplet": PULL, FROZEN: PUSH, "random": PUSH}
+    for row, (name, colour) in enumerate(reversed(colours.items())):
+        mean, low, high = (figures[name][DISTANCE][key] for key in ("mean", "low", "high"))
+        axes.errorbar(mean, row, xerr=[[mean - low], [high - mean]], fmt="o", color=colour, capsize=3)
+        axes.text(-0.01, row, name, va="center", ha="right", color=INK, size=9)
+    axes.set(xlabel="label distance of the first 10 (lower is better)", yticks=[], xlim=(0, 0.5), ylim=(-0.6, 4.6))
     plain(axes)
     axes.spines["left"].set_visible(False)
     save(figure, path)
