@@ -23,14 +23,13 @@ from cml.data.images import Images, Size
 from cml.distances.label_distance import Float32
 from cml.errors import UserError
 from cml.retrieval.embedding_ranker import embedding_ranker
+from cml.retrieval.label_regression import fit_ridge, scale_labels
 from cml.retrieval.ranking import retrieved_distances
 from cml.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from cml.processes.dask_client import Workers
 
-_MDS_DIMENSION = 32
-_RIDGE = tuple(10.0**power for power in range(-2, 7))  # of which leave-one-out errors, in closed form, choose
 AT_ONCE = {"A": 20, "B": 1}  # options that are trained at a time
 R = TypeVar("R")
 T = TypeVar("T")
@@ -75,24 +74,9 @@ def fit_nothing(data: BenchSet, config: TrainConfig) -> Fitted:
 
 def fit_label_mds(data: BenchSet, config: TrainConfig) -> Fitted:
     """Scale the label distances of training items (classical MDS, Torgerson, 1952), and regress it on the features."""
-    from sklearn.linear_model import RidgeCV
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
     features, before = compute_features(config, data.train), time.perf_counter()
-    distances = data.train_distances
-    known = np.isfinite(distances)
-    squared = np.square(np.where(known, distances, distances[known].max()), dtype=np.float64)
-    centred = -0.5 * (squared - squared.mean(axis=0) - squared.mean(axis=1)[:, None] + squared.mean())
-    values, vectors = np.linalg.eigh(centred)
-    kept = min(_MDS_DIMENSION, int((values > 1e-9 * values[-1]).sum()))
-    ridge = make_pipeline(StandardScaler(), RidgeCV(alphas=_RIDGE))
-    ridge.fit(features, vectors[:, -kept:] * np.sqrt(values[-kept:]))
-
-    def embed(part: Part) -> Float32:
-        return np.asarray(ridge.predict(compute_features(config, part)), np.float32).reshape(len(part), -1)
-
-    return Fitted(embed, time.perf_counter() - before)
+    predict = fit_ridge(features, scale_labels(data.train_distances))
+    return Fitted(lambda part: predict(compute_features(config, part)), time.perf_counter() - before)
 
 
 def _network(data: BenchSet, config: TrainConfig) -> Fitted:

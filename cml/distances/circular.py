@@ -91,6 +91,19 @@ class Circular(LabelDistance):
         angles = labels.arrays["phases"] * (2 * math.pi / self.period)
         return self.period / (2 * math.pi) * np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
 
+    def labels_from_vectors(self, vectors: Float64) -> Float64:
+        """Return the positions on the circles, from 0 to the period.
+
+        Args:
+            vectors: (N, 2 D), of any length.
+
+        Returns:
+            (N, D) float64.
+        """
+        cosines, sines = np.split(vectors, 2, axis=1)
+        positions: Float64 = np.arctan2(sines, cosines) * (self.period / (2 * math.pi)) % self.period
+        return positions
+
 
 @compiled(fastmath=AS_WRITTEN)
 def _fill(a: Float64, b: Float64, period: float, largest: bool, out: Float32) -> None:

@@ -93,3 +93,7 @@ class Euclidean(LabelDistance):
     def label_vectors(self, labels: Labels) -> NDArray[np.float64]:
         """Return the vectors (N, D)."""
         return labels.arrays["vectors"]
+
+    def labels_from_vectors(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the vectors (N, D) themselves."""
+        return vectors

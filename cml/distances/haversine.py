@@ -78,6 +78,19 @@ class Haversine(LabelDistance):
             [cosine * np.cos(longitude), cosine * np.sin(longitude), np.sin(latitude)]
         )
 
+    def labels_from_vectors(self, vectors: Float64) -> Float64:
+        """Return the points on the earth in the direction of points in space.
+
+        Args:
+            vectors: (N, 3), seen from the earth's centre, of any length.
+
+        Returns:
+            (N, 2) latitude and longitude in degrees, the longitude from -180 to 180.
+        """
+        x, y, z = vectors.T
+        degrees: Float64 = np.degrees(np.column_stack([np.arctan2(z, np.hypot(x, y)), np.arctan2(y, x)]))
+        return degrees
+
 
 def check_on_earth(degrees: Float64) -> None:
     """Check that positions are latitudes and longitudes.

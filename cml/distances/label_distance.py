@@ -145,6 +145,18 @@ class LabelDistance(ABC):
         """
         return None
 
+    def labels_from_vectors(self, vectors: Float64) -> Float64 | None:
+        """Return the labels whose ``label_vectors`` are nearest to vectors, such as means or predictions of them.
+
+        Args:
+            vectors: (N, V).
+
+        Returns:
+            (N, C) labels as ``encode`` takes them, one number in its own list too; None if labels are not vectors, or
+            if vectors have no nearest label of one form.
+        """
+        return None
+
     def fit(self, labels: Sequence[Any]) -> Self:
         """Take constants from a training set, such as scales; most label distances have none.
 

@@ -255,6 +255,23 @@ class EmbeddingModel(nn.Module):
         """
         return self._by_batches(self.features, inputs, batch_size, bar)
 
+    def standardize(self, inputs: AnyInputs, *, bar: str = "") -> Float32:
+        """Standardise vectors by the mean and standard deviation of the training vectors.
+
+        Args:
+            inputs: N vectors, of any kind that ``cml.fit`` takes.
+            bar: Title of a progress bar; "" for none.
+
+        Returns:
+            (N, V) float32: what the backbone takes.
+
+        Raises:
+            UserError: As ``embed``, or the model takes no vectors.
+        """
+        if self.config.inputs.kind != "vectors":
+            raise UserError(f"Only vectors are standardised; this model takes {self.config.inputs}.")
+        return self._by_batches(self._normalize, inputs, None, bar)
+
     @torch.inference_mode()
     def embed_extracted(self, features: Float32, *, batch_size: int = 64) -> Float32:
         """Embed images whose backbone features are known.

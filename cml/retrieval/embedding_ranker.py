@@ -9,6 +9,8 @@ from cml.errors import UserError
 from cml.retrieval.array_types import Float64
 from cml.retrieval.ranker import Ranker
 
+_ROWS = 1 << 16  # whose squares are in memory at a time
+
 
 def embedding_ranker(query: Any, gallery: Any) -> Ranker:  # noqa: ANN401 - checked here
     """Rank by the squared L2 distance of embeddings.
@@ -47,13 +49,12 @@ def embedding_ranker(query: Any, gallery: Any) -> Ranker:  # noqa: ANN401 - chec
         )
     centre = gallery.mean(axis=0, dtype=np.float64)
     points = gallery - centre  # (G, D) float64
-    norms = np.square(points).sum(axis=1)  # (G,)
-    factors = -2 * points.T  # (D, G)
+    norms = np.concatenate([np.square(part).sum(axis=1) for part in np.array_split(points, -(-len(points) // _ROWS))])
     copies, originals = _find_duplicates(gallery)
 
     def scores(rows: slice) -> Float64:
         block = query[rows] - centre  # (R, D)
-        squared: Float64 = block @ factors  # (R, G)
+        squared: Float64 = (-2 * block) @ points.T  # (R, G)
         squared += norms
         squared += np.square(block).sum(axis=1)[:, None]
         np.maximum(squared, 0, out=squared)

@@ -40,6 +40,7 @@ def evaluate_embeddings(
     *,
     label_distance: Any = "euclidean",  # noqa: ANN401 - as ``cml.distances.as_label_distance`` takes it
     options: EvaluateOptions | None = None,
+    others: Mapping[str, tuple[Any, Any]] | None = None,
 ) -> Evaluation:
     """How well embeddings find embeddings with near labels, beside chance and the best possible ranking.
 
@@ -52,9 +53,11 @@ def evaluate_embeddings(
         gallery_labels: A label for each of them.
         label_distance: A text, a ``LabelDistance``, a function of two labels or a matrix, as ``cml.fit`` takes it.
         options: What is measured, and how; the defaults when not given.
+        others: Further embeddings of the same items, a row each: name to those of the queries and of the gallery.
 
     Returns:
-        The rows "embedding", "random" and "oracle", each metric with its 95 % interval over queries, and a verdict.
+        The rows "embedding", those of ``others``, "random" and "oracle", each metric with its 95 % interval over
+        queries, and a verdict.
 
     Raises:
         UserError: embeddings and labels are not as many, or a label does not fit the label distance.
@@ -82,7 +85,9 @@ def evaluate_embeddings(
                 f"Each {name} needs a label. Got {len(points)} embeddings and {len(item_labels)} labels instead."
             )
     options = options or EvaluateOptions()
-    rankers = {EMBEDDING: embedding_ranker(query, among), RANDOM: random_ranker(len(query), len(among), options.seed)}
+    rankers = {EMBEDDING: embedding_ranker(query, among)}
+    rankers |= {name: embedding_ranker(*both) for name, both in (others or {}).items()}
+    rankers[RANDOM] = random_ranker(len(query), len(among), options.seed)
     evaluation = evaluate_by_label_kind(rankers, distance, query_labels, among_labels, options, same_items=itself)
     return with_verdict(evaluation, EMBEDDING)
 

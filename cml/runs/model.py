@@ -20,6 +20,8 @@ from cml.models.embedding import EmbeddingModel
 from cml.processes.device import pick_device
 from cml.retrieval.embeddings import evaluate_embeddings
 from cml.retrieval.evaluate_options import EvaluateOptions
+from cml.retrieval.label_regression import fit_label_regression
+from cml.retrieval.neighbor_labels import predict_labels
 from cml.retrieval.results import Evaluation
 from cml.retrieval.search import nearest_embeddings
 from cml.storage.atomic import atomic_folder
@@ -29,6 +31,7 @@ from cml.task import label_distance_of
 from cml.training.run_config import RunConfig
 from cml.training.saved_model import MODEL, load_model, save_model
 
+_MOST_BASELINE_NUMBERS = 1 << 25  # in the gallery's vectors
 _OWN_DISTANCE = (
     "One that was registered in Python has to be registered here too: load the file that does it by --plugin FILE, or "
     "give it in Python as label_distance=.."
@@ -47,6 +50,8 @@ class Model(EmbeddingModel):
         run: The ``RunConfig`` that it was trained with.
         label_distance: The label distance that it was trained with, for one that has no registered name.
         allow_download: Whether models that the config names may be downloaded, such as that of ``sentences(..)``.
+        references: The training inputs and their labels, among which ``predict`` finds neighbours. They are neither
+            saved nor pickled.
 
     Example:
         >>> import numpy as np
@@ -73,6 +78,7 @@ class Model(EmbeddingModel):
         label_distance: LabelDistance | None = None,
         *,
         allow_download: bool = False,
+        references: LabelledInputs | None = None,
     ) -> None:
         if not isinstance(network, EmbeddingModel) or not isinstance(run, RunConfig):
             raise UserError(
@@ -84,6 +90,7 @@ class Model(EmbeddingModel):
         self.run_config = run
         self.allow_download = allow_download
         self._label_distance = label_distance
+        self._references = references
 
     @property
     def label_distance(self) -> LabelDistance:
@@ -123,7 +130,10 @@ class Model(EmbeddingModel):
             options: What is measured, and how, a ``cml.retrieval.EvaluateOptions``; the defaults when not given.
 
         Returns:
-            The rows "embedding", "random" and "oracle", each metric with its 95 % interval over queries.
+            The rows "embedding", "random" and "oracle", each metric with its 95 % interval over queries. Of a model of
+            vectors also "vectors", the standardised vectors themselves (unless the gallery holds more than 2^25
+            numbers), and, until it is saved and loaded, "ridge" or "ridge on label MDS": the prediction of a ridge
+            regression of the training labels, see ``cml.retrieval.label_regression``.
 
         Raises:
             UserError: inputs and labels that do not fit each other, the model or the label distance.
@@ -139,7 +149,49 @@ class Model(EmbeddingModel):
             None if ranked is None else ranked.labels,
             label_distance=self.label_distance,
             options=options,
+            others=self._baselines(queries.inputs, None if ranked is None else ranked.inputs),
         )
+
+    def predict(
+        self,
+        inputs: Any,  # noqa: ANN401 - as cml.fit takes them
+        gallery: Any = None,  # noqa: ANN401
+        gallery_labels: Any = None,  # noqa: ANN401
+        *,
+        k: int = 10,
+    ) -> list[Any]:
+        """Predict labels from those of the nearest neighbours; see ``cml.retrieval.neighbor_labels``.
+
+        Args:
+            inputs: N inputs.
+            gallery: The inputs whose labels are known; None for those that the model was trained on, which a loaded
+                model does not have.
+            gallery_labels: A label for each of them.
+            k: Neighbours of each input.
+
+        Returns:
+            N labels: weighted means of numbers, vectors, angles and places, else the label of the medoid.
+
+        Raises:
+            UserError: There is no gallery, or inputs or labels do not fit.
+
+        Example:
+            >>> import numpy as np
+            >>> rows = np.random.default_rng(0).normal(size=(200, 3))
+            >>> model = cml.fit(rows, rows[:, 0], steps=50, sampler="random(batch_size=50)", quiet=True)
+            >>> len(model.predict(rows[:5], k=5))
+            5
+        """
+        if gallery is not None or gallery_labels is not None:
+            known = self._labelled(gallery, gallery_labels, None, None)
+        elif self._references is not None:
+            known = self._references
+        else:
+            raise UserError("A loaded model does not have its training items: give 'gallery' and 'gallery_labels'.")
+        if k < 1:
+            raise UserError(f"'k' must be 1 or more. Got {k} instead.")
+        embeddings = self.embed(known.inputs, bar="embed")
+        return predict_labels(self.embed(inputs, bar="embed"), embeddings, known.labels, self.label_distance, k=k)
 
     def search(
         self,
@@ -187,6 +239,24 @@ class Model(EmbeddingModel):
         if isinstance(inputs, np.ndarray) and inputs.ndim == 2 and (form.kind == "images" or inputs.shape[1] in sizes):
             return np.ascontiguousarray(inputs, np.float32)
         return self.embed(inputs, bar="embed")
+
+    def _baselines(self, query: Any, gallery: Any) -> dict[str, tuple[Any, Any]]:  # noqa: ANN401 - recognised inputs
+        """Embeddings of queries and gallery that need no training of this model, by the names of their rows."""
+        if self.config.inputs.kind != "vectors":
+            return {}
+        ranked = query if gallery is None else gallery
+        if len(ranked) * self.config.inputs.shape[0] > _MOST_BASELINE_NUMBERS:
+            return {}
+        vectors = self.standardize(query), self.standardize(ranked)
+        rows: dict[str, tuple[Any, Any]] = {"vectors": vectors}
+        if self._references is not None:
+            labels = self.label_distance.encode(self._references.labels)
+            name, predict = fit_label_regression(self.standardize(self._references.inputs), labels, self.label_distance)
+            rows[name] = predict(vectors[0]), predict(vectors[1])
+        return rows
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_references": None}  # a data set of one's own may not pickle
 
     def _labelled(
         self,

@@ -157,7 +157,7 @@ def fit(
             quiet=quiet,
             ranks=ranks,
         )
-    return Model(trained.model, run, distance)
+    return Model(trained.model, run, distance, references=labelled)
 
 
 def number_groups(groups: Any, count: int) -> NDArray[np.int64]:  # noqa: ANN401 - a sequence of any names

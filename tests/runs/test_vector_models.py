@@ -184,3 +184,43 @@ def test_interrupted_runs_on_vectors_continue_to_the_same_bits(tmp_path: Path) -
         cml.fit(ROWS, TARGETS, steps=8, out=tmp_path / "part", callbacks=[Stop()], **options)  # type: ignore[arg-type]
     again = cml.fit(ROWS, TARGETS, steps=8, out=tmp_path / "part", resume=True, **options)  # type: ignore[arg-type]
     np.testing.assert_array_equal(again.embed(ROWS), whole.embed(ROWS))
+
+
+def test_labels_are_predicted_from_training_items_or_a_gallery(model: cml.Model, tmp_path: Path) -> None:
+    predicted = model.predict(ROWS[IS_TEST], k=20)
+    error = np.abs(np.array(predicted) - TARGETS[IS_TEST]).mean()
+    assert error < 0.9 * np.abs(TARGETS[IS_TEST] - TARGETS[~IS_TEST].mean()).mean()
+    loaded = cml.load(model.save(tmp_path / "model"))
+    with pytest.raises(UserError, match="give 'gallery' and 'gallery_labels'"):
+        loaded.predict(ROWS[:3])
+    assert loaded.predict(ROWS[IS_TEST], ROWS[~IS_TEST], TARGETS[~IS_TEST], k=20) == predicted
+    with pytest.raises(UserError, match="'k' must be 1 or more"):
+        model.predict(ROWS[:3], k=0)
+
+
+def test_evaluations_of_vectors_have_their_baselines(model: cml.Model, tmp_path: Path) -> None:
+    from sklearn.linear_model import RidgeCV
+    from sklearn.preprocessing import StandardScaler
+
+    assert list(model.evaluate(ROWS, TARGETS).rows) == ["embedding", "vectors", "ridge", "random", "oracle"]
+    loaded = cml.load(model.save(tmp_path / "model"))
+    arguments = (ROWS[IS_TEST], TARGETS[IS_TEST], ROWS[~IS_TEST], TARGETS[~IS_TEST])
+    assert list(loaded.evaluate(*arguments).rows) == ["embedding", "vectors", "random", "oracle"]
+    found = model.evaluate(*arguments)
+    scaler = StandardScaler().fit(ROWS[~IS_TEST])
+    ridge = RidgeCV(alphas=tuple(10.0**power for power in range(-2, 7)))
+    ridge.fit(scaler.transform(ROWS[~IS_TEST]), TARGETS[~IS_TEST])
+    rows = {"vectors": scaler.transform(ROWS), "ridge": ridge.predict(scaler.transform(ROWS))[:, None]}
+    for name, embeddings in rows.items():
+        slow = cml.retrieval.evaluate_embeddings(
+            embeddings[IS_TEST], TARGETS[IS_TEST], embeddings[~IS_TEST], TARGETS[~IS_TEST]
+        )
+        for metric in ("spearman_rho", "label_distance@10"):
+            assert found.rows[name][metric].mean == pytest.approx(slow.rows["embedding"][metric].mean, rel=1e-3)
+
+
+def test_labels_that_are_no_vectors_have_a_ridge_on_their_scaling() -> None:
+    words = [[f"w{int(level)}", f"w{int(level) + 1}"] for level in TARGETS[:120] // 40]
+    model = cml.fit(ROWS[:120], words, label_distance="jaccard", steps=3, **FAST)  # type: ignore[arg-type]
+    assert list(model.evaluate(ROWS[:120], words).rows)[1:3] == ["vectors", "ridge on label MDS"]
+    assert model.predict(ROWS[:2], k=3)[0] in words

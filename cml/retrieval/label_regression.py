@@ -1,0 +1,81 @@
+"""Regression of labels on features, whose prediction is an embedding: the baseline that needs no metric learning."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from cml.distances.label_distance import LabelDistance
+from cml.distances.labels import Labels
+from cml.retrieval.array_types import Float32, Float64, Floats
+
+Embed = Callable[[Floats], Float32]
+ALPHAS = tuple(10.0**power for power in range(-2, 7))  # of which leave-one-out errors, in closed form, choose
+MDS_DIMENSION = 32
+_MOST_ROWS = 20_000  # that a regression is fitted to
+_MOST_SCALED = 2_000  # items whose label distances to each other are scaled
+
+
+def fit_ridge(features: Floats, targets: Floats) -> Embed:
+    """Fit a ridge regression on standardised features; its strength is chosen by leave-one-out errors.
+
+    Args:
+        features: (N, F).
+        targets: (N, V) vectors.
+
+    Returns:
+        A function from features (M, F) to predictions (M, V).
+    """
+    from sklearn.linear_model import RidgeCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    ridge = make_pipeline(StandardScaler(), RidgeCV(alphas=ALPHAS))
+    ridge.fit(features, targets)
+
+    def embed(some: Floats) -> Float32:
+        return np.asarray(ridge.predict(some), np.float32).reshape(len(some), -1)
+
+    return embed
+
+
+def scale_labels(distances: Float32, dimension: int = MDS_DIMENSION) -> Float64:
+    """Find vectors whose distances are nearest to label distances: classical MDS (Torgerson, Psychometrika 17, 1952).
+
+    Args:
+        distances: (N, N) label distances; those that cannot be compared count as the largest.
+        dimension: The largest number of dimensions.
+
+    Returns:
+        (N, V) vectors, V <= ``dimension``; fewer if fewer have a positive eigenvalue.
+    """
+    known = np.isfinite(distances)
+    squared = np.square(np.where(known, distances, distances[known].max()), dtype=np.float64)
+    centred = -0.5 * (squared - squared.mean(axis=0) - squared.mean(axis=1)[:, None] + squared.mean())
+    values, vectors = np.linalg.eigh(centred)
+    kept = min(dimension, int((values > 1e-9 * values[-1]).sum()))
+    scaled: Float64 = vectors[:, -kept:] * np.sqrt(values[-kept:])
+    return scaled
+
+
+def fit_label_regression(features: Floats, labels: Labels, distance: LabelDistance) -> tuple[str, Embed]:
+    """Fit the regression that suits a label distance: of labels that are vectors, or of their classical MDS.
+
+    A random part of many items is fitted: 20,000, or 2,000 whose label distances are scaled.
+
+    Args:
+        features: (N, F).
+        labels: N encoded labels.
+        distance: The label distance.
+
+    Returns:
+        The name of the row, "ridge" or "ridge on label MDS", and a function from features to an embedding.
+    """
+    vectors = distance.label_vectors(labels[:1])
+    most = _MOST_SCALED if vectors is None else _MOST_ROWS
+    rows = np.arange(len(labels))
+    if len(rows) > most:
+        rows = np.sort(np.random.default_rng(0).choice(len(rows), most, replace=False))
+    some = labels[rows]
+    if vectors is None:
+        return "ridge on label MDS", fit_ridge(features[rows], scale_labels(distance.pairwise(some, some)))
+    return "ridge", fit_ridge(features[rows], np.asarray(distance.label_vectors(some)))
