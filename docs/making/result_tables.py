@@ -200,6 +200,7 @@ TABLES: dict[str, Callable[[], Cells]] = {
     "benchmark": lambda: board("A-efficientnet-lite0"),
     "benchmark_lite2": lambda: board("A-efficientnet-lite2"),
     "benchmark_network": lambda: board("B-small-cnn"),
+    "bench_short_trials": short_trials,
     "benchmark_trials": lambda: trials("A-efficientnet-lite0"),
     "benchmark_network_trials": lambda: trials("B-small-cnn"),
     "speed": benchmark_tables.speed,
