@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from cml.bench.check_record import CheckRecord, read_check_record
 from cml.bench.own_metrics import OwnMetric
 from cml.bench.result import Result, read_result, results_in
-from cml.bench.scores import interval
+from cml.bench.scores import PRIMARY, interval
 from cml.bench.suite import SETS, SUITES, UNTRAINED
 from cml.errors import UserError, did_you_mean
 from cml.retrieval import text_table
 from cml.retrieval.best_methods import find_best
 from cml.retrieval.comparison import interval_text
 from cml.retrieval.metric_result import none_if_nan
+from cml.retrieval.metrics import describe
 
 BEST = "*"  # marks the best of a set, and what does not differ from it significantly
 UNCHECKED = "?"  # marks what cml bench check has not checked on this computer
@@ -113,7 +114,9 @@ class Board:
             return _NONE
         low = score.mean if score.low is None else score.low
         high = score.mean if score.high is None else score.high
-        return interval_text((score.mean, low, high)) + UNCHECKED * (not self.is_checked(method, name, column))
+        info = describe(column)
+        low, high = info.clip_interval(score.mean, low, high)
+        return interval_text((score.mean, low, high), info) + UNCHECKED * (not self.is_checked(method, name, column))
 
     def _cell(self, method: str, name: str) -> str:
         result = self.results[method].get(name)
@@ -122,7 +125,7 @@ class Board:
         mark = UNCHECKED * (not self.is_checked(method, name))
         if result.failed:
             return f"failed{mark}"
-        text = interval_text((score_of(result), *self._score_ends(result)))
+        text = interval_text((score_of(result), *self._score_ends(result)), describe(PRIMARY))
         return text + BEST * ((method, name) in self.best) + mark
 
     def is_checked(self, method: str, name: str, column: str = "") -> bool:
@@ -166,7 +169,8 @@ class Board:
 
     def _score_ends(self, result: Result) -> tuple[float, float]:
         """The ends of the interval of a score, of all results in the same way, whatever version wrote them."""
-        return interval(_scores_of(result), self._reach_of(result))
+        low, high = interval(_scores_of(result), self._reach_of(result))
+        return describe(PRIMARY).clip_interval(score_of(result), low, high)
 
     def _reach_of(self, result: Result) -> NDArray[np.float64] | None:
         reach = self.reaches.get(result.set)

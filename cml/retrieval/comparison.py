@@ -15,7 +15,7 @@ from cml.retrieval.array_types import Float64
 from cml.retrieval.best_methods import compare_with, simultaneous_probability
 from cml.retrieval.mean_interval import LEVEL, MeanEstimate
 from cml.retrieval.metric_result import MetricResult, none_if_nan
-from cml.retrieval.metrics import LABEL_DISTANCE, family
+from cml.retrieval.metrics import LABEL_DISTANCE, MetricInfo, family
 from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import FEW_QUERIES, main_metric
 
@@ -26,6 +26,7 @@ Interval = tuple[float, float, float]  # mean and the two ends of its 95 % inter
 Rows = Mapping[str, Mapping[str, Interval]]  # method to metric to interval
 
 _MOST_SEEDS = 20
+_UNBOUNDED = MetricInfo()
 CUT = ", cut"  # ends the name of a method with larger embeddings that were cut to their first dimensions
 APART = "*"  # marks a figure whose interval does not overlap that of the first method
 
@@ -69,10 +70,14 @@ class Comparison:
         }
 
     def rows(self, dimension: int | None = None) -> Rows:
-        """Mean and 95 % interval: over seeds for trained methods (Student's t), over queries for the references."""
-        columns = {metric: self.values(metric, dimension=dimension) for metric in self.references.rows[self.row]}
+        """Mean and 95 % interval: over seeds for trained methods (Student's t), over queries for the references.
+
+        The intervals hold only values that the metric can have, see ``MetricInfo``.
+        """
+        measured = self.references.rows[self.row]
+        columns = {metric: self.values(metric, dimension=dimension) for metric in measured}
         rows = {
-            method: {metric: over_seeds(column[method]) for metric, column in columns.items()}
+            method: {metric: over_seeds(column[method], measured[metric].info) for metric, column in columns.items()}
             for method in next(iter(columns.values()))
         }
         for name in self.reference_names:
@@ -84,11 +89,13 @@ class Comparison:
         """Header and rows as text, with the columns that the ``info`` of each metric names."""
         rows = self.rows()
         first = next(iter(rows.values()))
-        metrics = compared_columns(list(self.references.rows[self.row].values()))
+        measured = self.references.rows[self.row]
+        metrics = compared_columns(list(measured.values()))
         lines = [["method", *metrics]]
         for method, row in rows.items():
             marked = {name for name in metrics if self.seeds > 1 and apart(row[name], first[name])}
-            lines.append([method, *(interval_text(row[name]) + APART * (name in marked) for name in metrics)])
+            cells = [interval_text(row[name], measured[name].info) + APART * (name in marked) for name in metrics]
+            lines.append([method, *cells])
         return lines
 
     def notes(self) -> str:
@@ -232,15 +239,23 @@ def compared_columns(results: Sequence[MetricResult]) -> list[str]:
     return [result.name for result in results if result.name in columns]
 
 
-def over_seeds(values: Sequence[float]) -> Interval:
-    """Mean and 95 % interval (Student's t) of one figure per seed; no interval for a single seed."""
+def over_seeds(values: Sequence[float], info: MetricInfo = _UNBOUNDED) -> Interval:
+    """Mean and 95 % interval (Student's t) of one figure per seed; no interval for a single seed.
+
+    Args:
+        values: The figures.
+        info: Their metric, to whose range the interval is cut.
+
+    Returns:
+        Mean, lower and upper end.
+    """
     from scipy.special import stdtrit  # the quantile itself: scipy.stats takes half a second to import
 
     mean = float(np.mean(values))
     if len(values) < 2:
         return mean, mean, mean
     half = float(stdtrit(len(values) - 1, 0.975) * np.std(values, ddof=1) / math.sqrt(len(values)))
-    return mean, mean - half, mean + half
+    return mean, *info.clip_interval(mean, mean - half, mean + half)
 
 
 def apart(first: Interval, second: Interval) -> bool:
@@ -248,11 +263,19 @@ def apart(first: Interval, second: Interval) -> bool:
     return first[1] > second[2] or second[1] > first[2]
 
 
-def interval_text(value: Interval) -> str:
-    """A mean and half of its interval, as tables write it."""
-    mean, low, high = value
+def interval_text(value: Interval, info: MetricInfo = _UNBOUNDED) -> str:
+    """A mean and half of its interval, as tables write it.
+
+    Args:
+        value: Mean, lower and upper end.
+        info: The metric: of an interval that ends where its range does, the longer side is written.
+
+    Returns:
+        Such as "0.950 ± 0.012".
+    """
+    mean = value[0]
     digits = 3 if abs(mean) <= 1 else 2 if abs(mean) < 100 else 1
-    spread = (high - low) / 2
+    spread = info.half_width(*value)
     return f"{mean:.{digits}f}" if not spread > 0 else f"{mean:.{digits}f} ± {spread:.{digits}f}"
 
 

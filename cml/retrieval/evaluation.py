@@ -324,5 +324,5 @@ def _summarize(
 def _metric_result(column: str, per_query: Float64, interval: Float64, info: MetricInfo) -> MetricResult:
     present = per_query[~np.isnan(per_query)]
     mean = float(present.mean()) if len(present) else float("nan")
-    low, high = interval.tolist()
+    low, high = info.clip_interval(mean, *interval.tolist())
     return MetricResult(column, per_query.copy(), mean, low, high, len(per_query) - len(present), info)

@@ -13,7 +13,7 @@ from cml.renamed_options import with_current_names
 from cml.retrieval import text_table
 from cml.retrieval.evaluation_table import format_table
 from cml.retrieval.metric_result import MetricResult, nan_if_none
-from cml.retrieval.metrics import MetricInfo, family
+from cml.retrieval.metrics import MetricInfo, describe, family
 from cml.storage.saved_options import Count, record
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class Evaluation:
         if isinstance(value, dict):
             value = with_current_names(value, _Saved.__annotations__)
         saved = record(value, _Saved, "The evaluation", "an evaluation that cml wrote", _MEND)
-        infos = {kind: MetricInfo(**info) for kind, info in saved.get("metrics", {}).items()}
+        infos = {kind: replace(describe(kind), **info) for kind, info in saved.get("metrics", {}).items()}
         rows = {
             ranker: {name: _result_from_json(name, result, infos) for name, result in row.items()}
             for ranker, row in saved["rows"].items()
@@ -196,4 +196,6 @@ class Evaluation:
 def _result_from_json(name: str, saved: _SavedResult, infos: Mapping[str, MetricInfo]) -> MetricResult:
     per_query = np.array([nan_if_none(value) for value in saved.get("per_query", [])], np.float64)
     mean, low, high = (nan_if_none(value) for value in (saved["mean"], saved["low"], saved["high"]))
-    return MetricResult(name, per_query, mean, low, high, saved["undefined"], infos.get(family(name)))
+    info = infos.get(family(name))
+    low, high = (info or describe(name)).clip_interval(mean, low, high)  # earlier versions did not
+    return MetricResult(name, per_query, mean, low, high, saved["undefined"], info)

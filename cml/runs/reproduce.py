@@ -15,6 +15,7 @@ from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.processes.device import pick_device
 from cml.retrieval import text_table
 from cml.retrieval.comparison import Interval, Rows, interval_text
+from cml.retrieval.metrics import describe
 from cml.runs.rows import Row, with_changes
 from cml.runs.train_comparison import CompareOptions, run_comparison
 from cml.storage.atomic import atomic_file
@@ -70,7 +71,7 @@ class Reproduction:
         lines = [["method", "measure", "published", "ours", "difference"]]
         for figure in self.figures:
             published = "" if figure.published is None else f"{figure.published:.3f}"
-            ours = "not run" if figure.ours is None else interval_text(figure.ours)
+            ours = "not run" if figure.ours is None else interval_text(figure.ours, describe(figure.measure))
             difference = "" if figure.difference is None else f"{figure.difference:+.3f}"
             lines.append([figure.method, figure.measure, published, ours, difference])
         return lines

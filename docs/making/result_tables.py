@@ -8,6 +8,7 @@ from typing import Any
 
 from cml.bench.table import Board, read_board
 from cml.retrieval.comparison import APART, apart, interval_text
+from cml.retrieval.metrics import describe
 from making import benchmark_tables
 from making.records import ROOT, Cells, Record, read_record
 
@@ -71,7 +72,7 @@ def cell(name: str, method: str, metric: str = DISTANCE, first: str = "") -> str
     rows = record.values["trained"] | record.values["references"]
     first = first or next(iter(rows))
     ours, theirs = _interval(rows[method][metric]), _interval(rows[first][metric])
-    return interval_text(ours) + APART * (method != first and apart(ours, theirs))
+    return interval_text(ours, describe(metric)) + APART * (method != first and apart(ours, theirs))
 
 
 def cell_text(record: Record, row: str, column: str) -> str:

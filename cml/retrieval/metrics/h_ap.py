@@ -12,7 +12,7 @@ class HAP(Metric):
     """H-AP of each query; 1 is the order of the labels."""
 
     needs = "whole_ranking"
-    info = MetricInfo(shown="never", compared=False)
+    info = MetricInfo(shown="never", compared=False, lowest=0, highest=1)
 
     def measure(self, ranking: Ranking) -> Float64:
         """As ``compute_h_ap``, (R,)."""

@@ -19,7 +19,7 @@ class Hit(Metric):
     would hit more often than not.
     """
 
-    info = MetricInfo(note="one of the {hit_neighbors} true nearest is found", compared_ks=(10,))
+    info = MetricInfo(note="one of the {hit_neighbors} true nearest is found", compared_ks=(10,), lowest=0, highest=1)
     default_ks = HIT_KS
 
     def choose_ks(self) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ class KendallTau(Metric):
     """Kendall's tau-b of each query; 1 is the order of the labels."""
 
     needs = "whole_ranking"
-    info = MetricInfo(compared=False)
+    info = MetricInfo(compared=False, lowest=-1, highest=1)
 
     def measure(self, ranking: Ranking) -> Float64:
         """As ``compute_kendall_tau``, (R,)."""

@@ -13,7 +13,7 @@ from cml.retrieval.ranking import Ranking
 class LabelDistanceAtK(Metric):
     """Mean label distance of the first K items (Kim et al., Deep Metric Learning Beyond Binary Supervision, 2019)."""
 
-    info = MetricInfo(higher_is_better=False, unit=LABEL_DISTANCE, compared_ks=(1, 10))
+    info = MetricInfo(higher_is_better=False, unit=LABEL_DISTANCE, compared_ks=(1, 10), lowest=0)
     default_ks = DISTANCE_KS
 
     def choose_ks(self) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from cml.retrieval.array_types import Float32, Float64
-from cml.retrieval.metrics.metric import Metric, over_relevant
+from cml.retrieval.metrics.metric import Metric, MetricInfo, over_relevant
 from cml.retrieval.metrics.r_precision import relevant_in_top_r
 from cml.retrieval.ranking import LabelBlock, Ranking
 
@@ -12,6 +12,7 @@ class MAPAtR(Metric):
     """MAP@R of class labels."""
 
     needs = "classes"
+    info = MetricInfo(lowest=0, highest=1)
 
     @property
     def columns(self) -> list[str]:

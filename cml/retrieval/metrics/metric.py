@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from cml.retrieval.ranking import LabelBlock, Ranking
 
 Needs = Literal["top_k", "whole_ranking", "classes", "all_queries", "pairs"]
+
+_ROUNDING = 1e-9  # by which a mean may leave the range of its values
 
 LABEL_DISTANCE = "label distance"
 """The ``unit`` of a metric that is measured in the unit of the label distance."""
@@ -34,6 +37,9 @@ class MetricInfo:
         shown: At which K a table shows it by default.
         compared: Whether the table of a comparison shows it.
         compared_ks: The K at which the table of a comparison shows it; the largest where none is given.
+        lowest: No ranking has a lower value. Of a metric in the unit of the label distance it is 0 or minus infinity,
+            because a report may use another unit.
+        highest: No ranking has a higher value; of a label distance infinity, for the same reason.
     """
 
     higher_is_better: bool = True
@@ -42,6 +48,43 @@ class MetricInfo:
     shown: Literal["largest_k", "every_k", "never"] = "largest_k"
     compared: bool = True
     compared_ks: tuple[int, ...] = ()
+    lowest: float = -math.inf
+    highest: float = math.inf
+
+    def clip_interval(self, mean: float, low: float, high: float) -> tuple[float, float]:
+        """Cut an interval of a mean to the values that the metric can have, which covers as often.
+
+        Args:
+            mean: The mean. If it is not in the range itself, the data do not keep to it, and that end stays.
+            low: Lower end of the interval; NaN stays.
+            high: Upper end.
+
+        Returns:
+            The ends.
+
+        Example:
+            >>> MetricInfo(lowest=0, highest=1).clip_interval(0.9, 0.75, 1.05)
+            (0.75, 1.0)
+        """
+        if mean >= self.lowest - _ROUNDING:
+            low = max(low, min(self.lowest, mean))
+        if mean <= self.highest + _ROUNDING:
+            high = min(high, max(self.highest, mean))
+        return float(low), float(high)
+
+    def half_width(self, mean: float, low: float, high: float) -> float:
+        """The number behind "±" of an interval: half of its width, or the longer side of one that was cut.
+
+        Args:
+            mean: The mean.
+            low: Lower end of the interval.
+            high: Upper end.
+
+        Returns:
+            The number, at least 0.
+        """
+        is_cut = low < high and (low <= self.lowest or high >= self.highest)
+        return max(mean - low, high - mean) if is_cut else (high - low) / 2
 
 
 class Metric:

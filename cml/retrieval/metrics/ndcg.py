@@ -13,7 +13,7 @@ from cml.retrieval.ranking import LabelBlock, Ranking
 class NDCG(Metric):
     """nDCG@K with the gain of the options; 1 is the order of the labels."""
 
-    info = MetricInfo(note="with gain {gain}", compared_ks=(10, 100))
+    info = MetricInfo(note="with gain {gain}", compared_ks=(10, 100), lowest=0, highest=1)
     default_ks = NDCG_KS
 
     def choose_ks(self) -> tuple[int, ...]:

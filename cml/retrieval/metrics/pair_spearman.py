@@ -15,7 +15,10 @@ class PairSpearman(Metric):
 
     needs = "pairs"
     info = MetricInfo(
-        note="correlation with the similarity that people see, its interval over resamples", compared=False
+        note="correlation with the similarity that people see, its interval over resamples",
+        compared=False,
+        lowest=-1,
+        highest=1,
     )
 
 

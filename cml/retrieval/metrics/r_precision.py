@@ -4,7 +4,7 @@ import numpy as np
 
 from cml.errors import UserError
 from cml.retrieval.array_types import Float32, Float64
-from cml.retrieval.metrics.metric import Metric, over_relevant
+from cml.retrieval.metrics.metric import Metric, MetricInfo, over_relevant
 from cml.retrieval.ranking import LabelBlock, Ranking
 
 
@@ -12,6 +12,7 @@ class RPrecision(Metric):
     """R-precision of class labels."""
 
     needs = "classes"
+    info = MetricInfo(lowest=0, highest=1)
 
     def measure(self, ranking: Ranking) -> Float64:
         """As ``compute_r_precision``, (R,)."""

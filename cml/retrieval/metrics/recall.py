@@ -12,7 +12,7 @@ from cml.retrieval.ranking import Ranking
 class Recall(Metric):
     """Recall@K of class labels, or of labels within a distance."""
 
-    info = MetricInfo(note="one of the first K {relevant}", shown="every_k")
+    info = MetricInfo(note="one of the first K {relevant}", shown="every_k", lowest=0, highest=1)
     default_ks = (1, 2, 4, 8)
 
     def choose_ks(self) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ class Score(AllQueriesMetric):
         note="(random - value) / (random - oracle) of label_distance; 1 for the oracle; "
         "0 for the mean of all random rankings, of which the row random is one",
         compared_ks=(10,),
+        highest=1,
     )
 
     def measure_queries(self, table: QueryTable) -> QueryValues:

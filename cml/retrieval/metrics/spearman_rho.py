@@ -1,7 +1,7 @@
 """spearman_rho: Spearman's rho between the embedding distances and the label distances of a query's whole ranking."""
 
 from cml.retrieval.array_types import Float32, Float64, Floats
-from cml.retrieval.metrics.metric import Metric
+from cml.retrieval.metrics.metric import Metric, MetricInfo
 from cml.retrieval.ranking import LabelBlock, Ranking
 
 
@@ -9,6 +9,7 @@ class SpearmanRho(Metric):
     """Spearman's rho of each query; 1 is the order of the labels."""
 
     needs = "whole_ranking"
+    info = MetricInfo(lowest=-1, highest=1)
 
     def measure(self, ranking: Ranking) -> Float64:
         """As ``compute_spearman_rho``, (R,)."""

@@ -21,6 +21,7 @@ class WorstDecile(AllQueriesMetric):
         note="label_distance in the worst tenth of the labels",
         shown="never",
         compared=False,
+        lowest=0,
     )
 
     def choose_ks(self) -> tuple[int, ...]:
