@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import LabelError, Labels
 from cml.distances.nearest import Neighbors
+from cml.distances.sparse_distances import SparseDistances
 from cml.errors import UserError
 from cml.registry import Choice, Registry
 
@@ -53,12 +54,14 @@ def as_label_distance(
     Args:
         distance: A text as the command line takes it, ``keypoints(min_shared=2)``. A ``LabelDistance``, which is
             returned as it is. A function of two labels, called once for each pair with the labels as they were given;
-            it returns a number >= 0, 0 for equal labels, infinity for two labels that cannot be compared. Or all
-            distances of N items, an (N, N) array or tensor; a label is then the item's row number.
+            it returns a number >= 0, 0 for equal labels, infinity for two labels that cannot be compared. Or
+            distances of N items, where a label is the item's row number: all of them, an (N, N) array or tensor, or
+            some of them, a sparse matrix of SciPy or ``SparseDistances``, where others cannot be compared.
         unit: The unit of the distances of a function or matrix.
         metric: True if a function or matrix satisfies the triangle inequality.
         symmetric: True if a function or matrix gives the same for (a, b) and (b, a), which takes half the time. None: a
-            matrix is compared with its transpose; for a function, ``fit`` finds out from a sample of pairs.
+            matrix is compared with its transpose, and the entries of a sparse one hold both ways; for a function,
+            ``fit`` finds out from a sample of pairs.
 
     Returns:
         The label distance.
@@ -95,6 +98,10 @@ def as_label_distance(
         return PairFunction(distance, title, unit, metric, symmetric)
     from cml.distances.precomputed import Precomputed, check_matrix
 
+    if hasattr(distance, "tocoo"):
+        distance = SparseDistances.from_matrix(distance, symmetric=symmetric is not False)
+    if isinstance(distance, SparseDistances):
+        return Precomputed(distance, unit)
     matrix = check_matrix(distance)
     return Precomputed(matrix, unit, bool((matrix == matrix.T).all()) if symmetric is None else symmetric, metric)
 
@@ -161,6 +168,7 @@ __all__ = [
     "LabelError",
     "Labels",
     "Neighbors",
+    "SparseDistances",
     "as_label_distance",
     "get",
     "names",

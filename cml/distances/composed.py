@@ -22,6 +22,11 @@ class Composed(LabelDistance):
         return all(part.is_symmetric for part in self._parts.values())
 
     @property
+    def is_partial(self) -> bool:
+        """True if a part is."""
+        return any(part.is_partial for part in self._parts.values())
+
+    @property
     def is_costly(self) -> bool | None:
         """True if a part is; None if a part is still to be measured."""
         costs = [part.is_costly for part in self._parts.values()]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from cml.distances.blas_threads import one_blas_thread
 from cml.distances.content_hash import content_digest
+from cml.distances.known_pairs import KnownPairs
 from cml.distances.labels import Labels
 from cml.distances.nearest import Neighbors, Search, check_k, nearest_columns
 from cml.errors import UserError
@@ -67,6 +68,15 @@ class LabelDistance(ABC):
         None if that is to be measured, as of a class of one's own that does not say it.
         """
         return False if is_own(type(self)) else None
+
+    @property
+    def is_partial(self) -> bool:
+        """True if most pairs are infinite because nobody knows their distance, as of judged pairs.
+
+        An evaluation then ranks, for each query, the items of known distance alone. Otherwise, infinity says that two
+        labels cannot be compared, and an item that cannot be compared takes a place in the ranking.
+        """
+        return False
 
     @classmethod
     def is_self_contained(cls, settings: Mapping[str, Any]) -> bool:
@@ -122,6 +132,17 @@ class LabelDistance(ABC):
         Raises:
             UserError: Labels of the two sides do not fit, as vectors of two lengths.
         """
+
+    def known_pairs(self, labels: Labels) -> KnownPairs | None:
+        """List the pairs of labels whose distance is known, where the distance ``is_partial`` and can tell them.
+
+        Args:
+            labels: N encoded labels.
+
+        Returns:
+            The pairs of two different labels, of symmetric distances each once; None if any pair may be asked for.
+        """
+        return None
 
     def class_names(self, labels: Labels) -> NDArray[np.str_] | None:
         """Name the class of each label.

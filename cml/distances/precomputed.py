@@ -1,4 +1,7 @@
-"""Label distances in memory-mapped files. Not for: computing and writing such files, as ``cml distances`` does."""
+"""Label distances that are known: a matrix, neighbour lists or triples, in files that are mapped where they can be.
+
+Not for: computing and writing such files, as ``cml distances`` does.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,16 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.known_pairs import KnownPairs
+from cml.distances.label_distance import Float32, LabelDistance, Progress
 from cml.distances.labels import LabelError, Labels, short
+from cml.distances.nearest import Neighbors, Search, check_k
+from cml.distances.sparse_distances import LabelRows, SparseDistances
 from cml.errors import DataError, UserError
 from cml.storage.npy import map_array
 
 _HASHED = 16 << 20  # bytes read at a time for the fingerprint
+_ROWS = 1 << 16  # labels whose stored neighbours are sorted at a time
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -30,10 +37,13 @@ class Precomputed(LabelDistance):
             items cannot be compared; in Python also the matrix itself. Or a folder of neighbour lists: ``ids.npy``
             (N, k) integer row numbers, -1 where a list is shorter, and ``distances.npy`` (N, k). Item j is then at the
             distance that the list of i or the list of j gives (the smaller, if they differ), at 0 from itself, and
-            everything else cannot be compared: infinite.
+            everything else cannot be compared: infinite. Or triples: a ``.npz`` file with the arrays ``i``, ``j`` and
+            ``distance``; in Python also ``SparseDistances`` or a sparse matrix of SciPy. Pairs that are not named
+            cannot be compared; an evaluation then ranks, for each query, the items of known distance alone.
         unit: The unit of the distances, for tables and axes.
-        symmetric: True if the matrix is known to equal its transpose. Neighbour lists always count as symmetric.
-        metric: True if the triangle inequality is known to hold. Neighbour lists never count as a metric.
+        symmetric: True if the matrix is known to equal its transpose. Neighbour lists always count as symmetric;
+            triples are symmetric unless they say otherwise.
+        metric: True if the triangle inequality is known to hold. Neighbour lists and triples never count as a metric.
 
     Example:
         >>> import numpy as np, pathlib, tempfile
@@ -45,7 +55,7 @@ class Precomputed(LabelDistance):
         [[0.0, 2.5]]
     """
 
-    path: str | Path | NDArray[Any]
+    path: str | Path | NDArray[Any] | SparseDistances
     unit: str = "as stored"
     symmetric: bool = False
     metric: bool = False
@@ -58,12 +68,16 @@ class Precomputed(LabelDistance):
 
     def __post_init__(self) -> None:
         if isinstance(self.path, Mapping):
+            form, save = "a matrix", "save it with numpy.save"
+            if "triples" in self.path:
+                form, save = "sparse", "save its triples with SparseDistances.save"
             raise UserError(
-                f"The label distance is a matrix of shape {self.path.get('shape')}, which was given in Python; give it "
-                "again there (label_distance=matrix), or save it with numpy.save and name the file: "
-                "precomputed(path=FILE)."
+                f"The label distance is {form} of shape {self.path.get('shape')}, which was given in Python; give it "
+                f"again there (label_distance=..), or {save} and name the file: precomputed(path=FILE)."
             )
-        if not isinstance(self.path, np.ndarray):
+        if hasattr(self.path, "tocoo"):
+            object.__setattr__(self, "path", SparseDistances.from_matrix(self.path))
+        elif not isinstance(self.path, np.ndarray | SparseDistances):
             object.__setattr__(
                 self, "path", str(self.path) if isinstance(self.path, str | Path) else check_matrix(self.path)
             )
@@ -71,39 +85,52 @@ class Precomputed(LabelDistance):
 
     def __repr__(self) -> str:
         source = f"matrix {self.path.shape}" if isinstance(self.path, np.ndarray) else f"path={self.path!r}"
+        if isinstance(self.path, SparseDistances):
+            source = repr(self.path)
         return f"Precomputed({source}, unit={self.unit!r}, symmetric={self.symmetric}, metric={self.metric})"
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and other.settings() == self.settings()
 
     def __hash__(self) -> int:
-        return hash((self.unit, self._stored.rows))
+        return hash((self.unit, self._stored.items))
 
     @property
     def is_metric(self) -> bool:
-        """As declared by ``metric``; False for neighbour lists."""
+        """As declared by ``metric``; False for neighbour lists and triples."""
         return self.metric and isinstance(self._stored, _StoredMatrix)
 
     @property
     def is_symmetric(self) -> bool:
-        """As declared by ``symmetric``; True for neighbour lists."""
+        """As declared by ``symmetric``; True for neighbour lists; of triples as they say."""
+        if isinstance(self._stored, SparseDistances):
+            return self._stored.symmetric
         return self.symmetric or isinstance(self._stored, _StoredLists)
+
+    @property
+    def is_partial(self) -> bool:
+        """True for triples."""
+        return isinstance(self._stored, SparseDistances)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.path, self.unit, self.symmetric, self.metric)  # a file is opened there again
 
     @functools.cached_property
-    def _stored(self) -> _StoredMatrix | _StoredLists:
+    def _stored(self) -> _StoredMatrix | _StoredLists | SparseDistances:
+        if isinstance(self.path, SparseDistances):
+            return self.path
         if isinstance(self.path, np.ndarray):
             return _StoredMatrix("the matrix of label distances", self.path)
         path = Path(self.path)
+        if path.suffix.lower() == ".npz":
+            return SparseDistances.read(path)
         return _StoredLists(path) if path.is_dir() else _StoredMatrix(str(path), _load(path))
 
     def encode(self, labels: Sequence[Any]) -> Labels:
         """Check and pack row numbers.
 
         Args:
-            labels: N whole numbers, the rows of the items.
+            labels: N whole numbers, the rows of the items; also as floats, which a table of numbers holds.
 
         Returns:
             Array ``rows`` (N,) int64.
@@ -112,10 +139,13 @@ class Precomputed(LabelDistance):
             LabelError: A label is no whole number, or no row of the stored matrix or lists.
             UserError: There is no label.
         """
-        stored = self._stored.rows
+        stored = self._stored.items
         form = f"should be a row number from 0 to {stored - 1} of {self._stored.name}"
         for position, label in enumerate(labels):
-            if isinstance(label, bool | np.bool_) or not isinstance(label, int | np.integer) or not 0 <= label < stored:
+            is_whole = isinstance(label, int | np.integer) or (
+                isinstance(label, float | np.floating) and float(label).is_integer()
+            )
+            if isinstance(label, bool | np.bool_) or not is_whole or not 0 <= label < stored:
                 raise LabelError(position, f"{form}. Got {short(label)} instead.")
         return Labels({"rows": np.array(labels, np.int64)})
 
@@ -133,6 +163,73 @@ class Precomputed(LabelDistance):
             DataError: A stored number is NaN or negative.
         """
         return self._stored.block(a.arrays["rows"], b.arrays["rows"])
+
+    def searcher(self, labels: Labels, k: int, *, block_bytes: int = 64 << 20) -> Search:
+        """Prepare a search; of triples it looks at what is stored alone.
+
+        Args:
+            labels: N encoded labels.
+            k: Neighbours of each label.
+            block_bytes: Memory that a search of all pairs may take.
+
+        Returns:
+            A function from the rows (start, stop) to their neighbours.
+        """
+        stored = self._stored
+        if not isinstance(stored, SparseDistances):
+            return super().searcher(labels, k, block_bytes=block_bytes)
+        rows = LabelRows(labels.arrays["rows"])
+        return lambda start, stop: stored.nearest(rows, start, stop, k)
+
+    def neighbors(
+        self, labels: Labels, k: int, *, block_bytes: int = 64 << 20, threads: int = 2, progress: Progress | None = None
+    ) -> Neighbors:
+        """Find the k nearest labels of each label; see ``LabelDistance.neighbors``.
+
+        Args:
+            labels: N encoded labels.
+            k: Neighbours of each label, 1 <= k < N.
+            block_bytes: About how many bytes of float32 distances a block has; triples need none.
+            threads: Blocks computed at a time; triples are read by one.
+            progress: Called with the number of rows of each block that is done.
+
+        Returns:
+            The lists, nearest first.
+
+        Raises:
+            UserError: As of ``LabelDistance.neighbors``.
+        """
+        if not self.is_partial:
+            return super().neighbors(labels, k, block_bytes=block_bytes, threads=threads, progress=progress)
+        check_k(k, len(labels))
+        search, parts = self.searcher(labels, k), []
+        for start in range(0, len(labels), _ROWS):
+            parts.append(search(start, min(start + _ROWS, len(labels))))
+            if progress is not None:
+                progress(len(parts[-1].ids))
+        return Neighbors(
+            np.concatenate([part.ids for part in parts]), np.concatenate([part.distances for part in parts])
+        )
+
+    def known_pairs(self, labels: Labels) -> KnownPairs | None:
+        """List the pairs of two labels that triples name.
+
+        Args:
+            labels: N encoded labels.
+
+        Returns:
+            The pairs; None for a matrix or lists.
+        """
+        stored = self._stored
+        return stored.known_pairs(LabelRows(labels.arrays["rows"])) if isinstance(stored, SparseDistances) else None
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings as JSON can hold them; of triples that were given in Python a digest."""
+        if not isinstance(self.path, SparseDistances):
+            return super().settings()
+        triples, items = self.path, self.path.items
+        path = {"triples": len(triples.distances), "shape": [items, items], "sha256": triples.digest}
+        return {"path": path, "unit": self.unit, "symmetric": self.symmetric, "metric": self.metric}
 
     def fingerprint(self) -> str:
         """Return a hex digest of the settings and the stored numbers, wherever the file lies. Reads the file once."""
@@ -172,7 +269,8 @@ def check_matrix(values: Any) -> Float32:  # noqa: ANN401 - checked here
             "A label distance is a text such as 'euclidean', a LabelDistance, a function of two labels, or a square "
             f"matrix (N, N) of numbers. Got {got} instead."
         )
-    wrong = ~((matrix >= 0) & ((matrix <= _LARGEST) | np.isinf(matrix)))  # NaN too
+    with np.errstate(over="ignore"):  # of float16, all of which fit
+        wrong = ~((matrix >= 0) & ((matrix <= _LARGEST) | np.isinf(matrix)))  # NaN too
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
         raise UserError(
@@ -193,7 +291,7 @@ class _StoredMatrix:
                 f"{name} should hold a square matrix of floating-point label distances. "
                 f"Got shape {matrix.shape}, {matrix.dtype} instead."
             )
-        self.rows = len(matrix)
+        self.items = len(matrix)
         diagonal = np.asarray(matrix.diagonal()[:1000])
         wrong = (diagonal != 0) & ~np.isposinf(diagonal)  # infinite: an item that can be compared with none
         if wrong.any():
@@ -229,11 +327,11 @@ class _StoredLists:
             raise DataError(f"{folder} should hold {form}.")
         if self.ids.shape != self.distances.shape:
             raise DataError(f"{folder} has ids of shape {self.ids.shape} and distances of {self.distances.shape}.")
-        self.rows = len(self.ids)
-        if self.ids.min(initial=-1) < -1 or self.ids.max(initial=-1) >= self.rows:
+        self.items = len(self.ids)
+        if self.ids.min(initial=-1) < -1 or self.ids.max(initial=-1) >= self.items:
             raise DataError(
                 f"{folder / 'ids.npy'} names items {self.ids.min()} to {self.ids.max()}; "
-                f"it has {self.rows} rows, so they should be -1 (none) to {self.rows - 1}."
+                f"it has {self.items} rows, so they should be -1 (none) to {self.items - 1}."
             )
         bad = np.argwhere(~(self.distances >= 0) & (self.ids >= 0))
         if len(bad):
@@ -264,7 +362,8 @@ def _load(path: Path) -> NDArray[Any]:
         return map_array(path)
     except FileNotFoundError:
         raise DataError(
-            f"{path} is missing: label distances are a .npy matrix, or a folder with ids.npy and distances.npy."
+            f"{path} is missing: label distances are a .npy matrix, a folder with ids.npy and distances.npy, or a "
+            ".npz file of triples."
         ) from None
     except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read as a .npy array of numbers: {error}.") from None

@@ -12,14 +12,17 @@ FIT_ITEMS = 512  # items whose pairwise label distances fix a loss's constants: 
 
 
 class PairwiseDistance(Protocol):
-    """The part of a label distance that a sample needs; every ``cml.distances.LabelDistance`` has it."""
+    """The part of a label distance that a sample needs; every ``cml.distances.LabelDistance`` has it.
+
+    One that has ``known_pairs`` too, as those have, may know the distances of few pairs.
+    """
 
     def pairwise(self, a: Any, b: Any) -> NDArray[np.float32]:  # noqa: ANN401 - encoded labels
         """Label distances (len(a), len(b))."""
 
 
 def sample_label_distances(distance: PairwiseDistance, labels: Any, seed: int) -> NDArray[np.float32]:  # noqa: ANN401
-    """Label distances of all pairs among ``FIT_ITEMS`` labels drawn at random.
+    """Label distances of all pairs among ``FIT_ITEMS`` labels drawn at random; of known pairs, where few are known.
 
     Args:
         distance: The label distance.
@@ -27,9 +30,16 @@ def sample_label_distances(distance: PairwiseDistance, labels: Any, seed: int) -
         seed: Random seed of the draw.
 
     Returns:
-        (P,), each pair once and no item with itself.
+        (P,), each pair once and no item with itself. Of a distance that lists its ``known_pairs``, as many of these at
+        most.
     """
-    drawn = labels[np.random.default_rng(seed).permutation(len(labels))[:FIT_ITEMS]]
+    generator = np.random.default_rng(seed)
+    known = distance.known_pairs(labels) if hasattr(distance, "known_pairs") else None
+    if known is not None:
+        sample: NDArray[np.float32] = known.distances
+        most = FIT_ITEMS * (FIT_ITEMS - 1) // 2
+        return sample if len(sample) <= most else sample[generator.choice(len(sample), most, replace=False)]
+    drawn = labels[generator.permutation(len(labels))[:FIT_ITEMS]]
     return np.asarray(distance.pairwise(drawn, drawn)[np.triu_indices(len(drawn), 1)])
 
 

@@ -17,6 +17,7 @@ from cml.distances import LabelDistance, Labels
 from cml.distances.blas_threads import one_blas_thread
 from cml.errors import UserError
 from cml.retrieval.array_types import Float64, Int64
+from cml.retrieval.condensed_lists import count_known, cut_options, put_last
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.mean_interval import mean_intervals
 from cml.retrieval.metric_result import MetricResult
@@ -58,6 +59,9 @@ def evaluate(
     ranking has in expectation; and, from 100 queries on, worst_decile@10, the mean label distance@10 in that tenth of
     the labels where it is largest. The last two take the largest K where none is 10.
 
+    Of a label distance that ``is_partial``, each query ranks the items of known label distance alone, as do random and
+    oracle (condensed lists: Sakai, Alternatives to Bpref, SIGIR 2007); a query without any is undefined in all metrics.
+
     Items with the same score are taken in random order, for h_ap in all orders. Neither ``block_bytes`` nor
     ``threads`` of the options changes the result, unless a ranker's scores depend on the block.
 
@@ -93,6 +97,10 @@ def evaluate(
             stacklevel=2,
         )
     ranked = gallery - 1 if same_items else gallery
+    known_items = None
+    if distance.is_partial:
+        known_items = max(0, count_known(distance, query_labels, gallery_labels) - same_items)
+        options = cut_options(options, known_items, gallery)
     hit_neighbors = choose_hit_neighbors(options.hit_neighbors, ranked)
     metrics = make_metrics(options, ranked)
     per_query = [metric for metric in metrics if not isinstance(metric, AllQueriesMetric)]
@@ -119,6 +127,7 @@ def evaluate(
         singletons_as_misses=options.singletons_as_misses,
         recall_within=options.recall_within,
         ranking_sample=0 if blocks.sample is None else len(blocks.sample),
+        known_items=known_items,
     )
 
 
@@ -220,8 +229,11 @@ class _Blocks:
     def _measure_block(self, rows: slice) -> int:
         labels = LabelBlock(self._label_distances(rows), self._on_all)
         sampled = None if self.sample is None else LabelBlock(labels.distances[:, self.sample], self._on_sample)
+        unknown = np.isinf(labels.distances) if self.distance.is_partial else None
         for index, (name, ranker) in enumerate(self.rankers.items()):
             scores = self._scores(name, ranker, rows)
+            if unknown is not None:
+                scores = put_last(scores, unknown)
             columns, tied = rank_columns(scores, labels.depth, first=rows.start, seed=self.options.seed)
             ranking = Ranking.from_columns(labels, scores, columns)
             of_sample = None

@@ -40,6 +40,8 @@ class Tabulated(Protocol):
     @property
     def ranking_sample(self) -> int: ...  # noqa: D102
     @property
+    def known_items(self) -> int | None: ...  # noqa: D102
+    @property
     def verdict(self) -> str: ...  # noqa: D102
 
 
@@ -95,12 +97,16 @@ def _notes(evaluation: Tabulated, names: Sequence[str]) -> list[str]:
         whole = [name for name in ("kendall_tau", "spearman_rho", "h_ap") if name in first]
         size = f"{evaluation.ranking_sample:,} of the {evaluation.gallery:,} gallery items"
         notes.append(f"Computed on a random sample of {size}: {', '.join(whole)}.")
+    if evaluation.known_items is not None:
+        count = f"{evaluation.known_items} in the median"
+        notes.append(f"Each query ranks only the gallery items whose label distance is known, {count}.")
     not_shown = [name for name, result in first.items() if result.info.shown == "never" and name not in names]
     if not_shown:
         notes.append(f"Also measured: {', '.join(not_shown)}.")
-    if evaluation.gallery < 4 * (8 if "recall" in infos else 100):
-        most = largest_k(evaluation.gallery)
-        notes.append(f"K is at most {most}, a quarter of the gallery. At larger K all rankings score alike.")
+    ranked = evaluation.gallery if evaluation.known_items is None else evaluation.known_items
+    if ranked < 4 * (8 if "recall" in infos else 100):
+        items = "the gallery" if evaluation.known_items is None else "these"
+        notes.append(f"K is at most {largest_k(ranked)}, a quarter of {items}. At larger K all rankings score alike.")
     if evaluation.ties:
         counts = ", ".join(f"{ranker} {count}" for ranker, count in evaluation.ties.items())
         notes.append(f"Items with equal scores are ranked in random order. Queries with such ties: {counts}.")

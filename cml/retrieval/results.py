@@ -49,6 +49,7 @@ class _Saved(TypedDict):
     singletons_as_misses: NotRequired[bool]
     recall_within: NotRequired[float]
     ranking_sample: NotRequired[Count]
+    known_items: NotRequired[Count | None]
     verdict: NotRequired[str]
     ties: NotRequired[dict[str, Count]]
     metrics: NotRequired[dict[str, _SavedInfo]]
@@ -71,6 +72,8 @@ class Evaluation:
         singletons_as_misses: Whether Recall@K counts a query that has no item of its class as a miss.
         recall_within: The label distance up to which an item is relevant to Recall@K, as reported; 0 for classes.
         ranking_sample: Number of gallery items on which the metrics of the whole ranking were computed; 0 for all.
+        known_items: Number of gallery items that a query ranks, the median over queries, where it ranks those of known
+            label distance alone; None if it ranks all. See ``LabelDistance.is_partial``.
         verdict: A conclusion in one sentence, where embeddings were evaluated; "" of rankers.
     """
 
@@ -85,6 +88,7 @@ class Evaluation:
     singletons_as_misses: bool = False
     recall_within: float = 0.0
     ranking_sample: int = 0
+    known_items: int | None = None
     verdict: str = ""
 
     @property

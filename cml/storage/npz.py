@@ -3,7 +3,7 @@
 import hashlib
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -14,6 +14,7 @@ from cml.storage.regular_file import open_regular
 
 _SUFFIX = ".npy"
 _OVERHEAD = 1 << 16  # bytes of headers and the table of contents, far more than NumPy writes
+_MOST_UNPACKED = 100  # times the size of a file; sorted item numbers and distances of few values compress well
 
 
 class ArraySpec(NamedTuple):
@@ -69,6 +70,54 @@ def read_npz(path: Path, expected: Mapping[str, ArraySpec], *, sha256: str = "")
         except (OSError, ValueError):
             raise
         except Exception as error:  # a damaged archive leads the modules zipfile and zlib to errors of many classes
+            raise ValueError(f"it is damaged ({_in_one_line(error)})") from None
+
+
+def read_vectors(path: Path, names: Sequence[str], *, optional: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
+    """Read vectors of one length from a ``.npz`` file, as ``numpy.savez`` writes it.
+
+    The memory that is used is at most ``_MOST_UNPACKED`` times the size of the file.
+
+    Args:
+        path: The file.
+        names: The vectors (T,) of numbers that the file must hold.
+        optional: Single numbers that it may hold.
+
+    Returns:
+        Name -> array, (T,) or ().
+
+    Raises:
+        ValueError: the file is damaged, or holds other arrays; the message is a clause that says what is wrong.
+        OSError: the file cannot be read.
+    """
+    with open_regular(path) as file:
+        most = _MOST_UNPACKED * os.fstat(file.fileno()).st_size
+        try:
+            with zipfile.ZipFile(file) as archive:
+                stored = sorted(archive.namelist())
+                missing = [name for name in names if name + _SUFFIX not in stored]
+                known = {name + _SUFFIX for name in (*names, *optional)}
+                if missing or not known.issuperset(stored) or len(set(stored)) < len(stored):
+                    form = ", ".join(names) + (f" and may hold {', '.join(optional)}" if optional else "")
+                    raise ValueError(f"it must hold the arrays {form}. Got {_list_names(stored)}")
+                specs = {}
+                for name in (name.removesuffix(_SUFFIX) for name in stored):
+                    with archive.open(name + _SUFFIX) as stream:
+                        shape, dtype = _read_header(stream, name)
+                    specs[name] = ArraySpec(shape, dtype.newbyteorder("="))
+                    if dtype.kind not in "biuf" or len(shape) != (name in names):
+                        form = "must be a vector of numbers" if name in names else "must be a single number"
+                        raise ValueError(f"{name} {form}. Got {specs[name]}")
+                total = sum(spec.size for spec in specs.values())
+                if total > most:
+                    raise ValueError(
+                        f"it has {most // _MOST_UNPACKED:,} bytes, but its arrays unpack to {total:,}, more than "
+                        f"{_MOST_UNPACKED} times as much; save it by numpy.savez"
+                    )
+                return {name: _read_array(archive, name, spec) for name, spec in specs.items()}
+        except (OSError, ValueError):
+            raise
+        except Exception as error:  # as above
             raise ValueError(f"it is damaged ({_in_one_line(error)})") from None
 
 

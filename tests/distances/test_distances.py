@@ -90,6 +90,7 @@ def _cases() -> Iterator[Case]:
     yield Case("hamming", [[str(n % 3), n < 5] for n in range(13)], ["a", None], "Label 3 holds None, which is neither")
     yield Case("precomputed", list(range(13)), 13, r"3 should be a row number from 0 to 12", {"path": "matrix.npy"})
     yield Case("precomputed", list(range(13)), "3", r"3 should be a row number", {"path": "lists", "unit": "px"})
+    yield Case("precomputed", list(range(13)), -1, r"3 should be a row number from 0 to 12", {"path": "triples.npz"})
     sets = [rng.normal(size=n).tolist() for n in rng.integers(1, 5, 13)]
     yield Case("sets", sets, [1.0, "a"], "Label 3 member 1 should be a number", {"base": "euclidean"})
     pairs = [[pose] * (1 + n % 2) for n, pose in enumerate(whole.tolist())]
@@ -122,6 +123,8 @@ def distance(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab
     (tmp_path / "lists").mkdir()
     np.save(tmp_path / "lists" / "ids.npy", np.argsort(matrix, axis=1)[:, 1:5].astype(np.int32))
     np.save(tmp_path / "lists" / "distances.npy", np.sort(matrix, axis=1)[:, 1:5])
+    i, j = np.triu_indices(13, 1)
+    np.savez(tmp_path / "triples.npz", i=i[::2], j=j[::2], distance=matrix[i, j][::2])
     np.save(tmp_path / "words.npy", rng.normal(size=(6, 4)))
     (tmp_path / "words.txt").write_text("\n".join("abcdef"))
     monkeypatch.chdir(tmp_path)

@@ -18,7 +18,7 @@ from cml.errors import DataError, UserError
 
 MODULES = [
     *("", ".euclidean", ".cosine", ".poses.keypoints", ".layout.distance", ".classes", ".jaccard", ".hamming"),
-    *(".precomputed", ".combined", ".sets", ".jobs.run"),
+    *(".precomputed", ".sparse_distances", ".combined", ".sets", ".jobs.run"),
 ]
 
 
@@ -95,7 +95,11 @@ def test_bad_files(tmp_path: Path) -> None:
             Precomputed(str(path))
     np.savez(tmp_path / "archive.npz", np.zeros((2, 2)))
     path.write_bytes(path.read_bytes()[:40])
-    for name, message in (("archive.npz", "no .npy file"), ("matrix.npy", "cannot be read"), ("no.npy", "is missing")):
+    for name, message in (
+        ("archive.npz", "must hold the arrays i, j"),
+        ("matrix.npy", "cannot be read"),
+        ("no.npy", "is missing"),
+    ):
         with pytest.raises(DataError, match=message):
             Precomputed(str(tmp_path / name))
     np.save(path, np.array([[0, -1], [np.nan, 0]]))

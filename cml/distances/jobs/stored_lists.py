@@ -43,7 +43,7 @@ def stored_neighbors(
     """
     work = NeighborsWork(distance, labels, k)
     options = replace(options or JobOptions(bar_after=2.0), wait=True)
-    if not distance.is_stored:
+    if not distance.is_stored or distance.is_partial:  # known pairs are faster to sort than all pairs to plan
         with options.progress_bar(work.kind, "row", len(labels)) as bar:
             return distance.neighbors(labels, k, threads=options.threads, progress=bar.update)
     stored = _read_stored(work)

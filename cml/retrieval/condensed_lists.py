@@ -1,0 +1,79 @@
+"""Rankings of the items whose label distance from the query is known, without the others.
+
+In a ranking of all items, those of unknown label distance take the first places of most queries where few distances are
+known, and no metric can tell whether they are near. A condensed list leaves them out (Sakai, Alternatives to Bpref,
+SIGIR 2007).
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.distances import LabelDistance, Labels
+from cml.retrieval.array_types import Float64, Floats
+from cml.retrieval.evaluate_options import DISTANCE_KS, HIT_KS, NDCG_KS, EvaluateOptions
+from cml.retrieval.metrics.metric import cut_ks
+
+_COUNTED = 256  # queries whose known items are counted
+_ROWS = 16  # of them at a time
+
+
+def count_known(distance: LabelDistance, query_labels: Labels, gallery_labels: Labels) -> int:
+    """Count the gallery items whose label distance from a query is known.
+
+    Args:
+        distance: The label distance.
+        query_labels: Q labels, encoded by it.
+        gallery_labels: G labels, encoded by it.
+
+    Returns:
+        The median over queries, evenly spaced where they are many.
+    """
+    chosen = np.unique(np.linspace(0, len(query_labels) - 1, min(_COUNTED, len(query_labels))).astype(np.int64))
+    parts = (query_labels[chosen[start : start + _ROWS]] for start in range(0, len(chosen), _ROWS))
+    counts = [np.isfinite(distance.pairwise(part, gallery_labels)).sum(axis=1) for part in parts]
+    return int(np.median(np.concatenate(counts)))
+
+
+def cut_options(options: EvaluateOptions, known_items: int, gallery: int) -> EvaluateOptions:
+    """Cut the default K to the items that a query ranks, as they are cut to a small gallery.
+
+    The sample for metrics of the whole ranking becomes as much larger as the gallery is.
+
+    Args:
+        options: The options of an evaluation; K that are not the defaults are kept.
+        known_items: Number of items that a query ranks.
+        gallery: Number of items in the gallery.
+
+    Returns:
+        The options.
+    """
+    cut: dict[str, Any] = {
+        name: cut_ks(default, known_items)
+        for name, default in (("distance_ks", DISTANCE_KS), ("ndcg_ks", NDCG_KS))
+        if tuple(getattr(options, name)) == default
+    }
+    if tuple(options.hit_ks) == HIT_KS and 10 * options.hit_neighbors > known_items:
+        cut["hit_ks"] = ()  # a random ranking would hit more often than not
+    cut["ranking_sample"] = options.ranking_sample * gallery // max(1, min(known_items, gallery))
+    return replace(options, **cut)
+
+
+def put_last(scores: Floats, left_out: NDArray[np.bool_]) -> Float64:
+    """Put items behind all others of their ranking.
+
+    Args:
+        scores: (R, G) by which the gallery is ranked, rising; infinite only where it is left out.
+        left_out: (R, G) the items to put last. They get scores of their own, so that they are no ties.
+
+    Returns:
+        (R, G) the scores.
+
+    Example:
+        >>> put_last(np.array([[0.5, 3.0, 1.0]]), np.array([[True, False, False]]))
+        array([[4., 3., 1.]])
+    """
+    highest = np.max(scores, axis=1, keepdims=True, initial=0.0, where=~left_out)
+    return np.where(left_out, highest.astype(np.float64) + np.arange(1, scores.shape[1] + 1), scores)
