@@ -1,4 +1,4 @@
-"""cml as a scikit-learn transformer: images and labels in, embeddings out."""
+"""cml as a scikit-learn transformer: vectors or images and their labels in, embeddings out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import Tags
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cml.errors import UserError
@@ -18,38 +18,49 @@ from cml.runs.train import fit
 from cml.training.config import TrainConfig
 from cml.training.train_options import TrainOptions, list_options
 
+_PARTS = ("label_distance", "loss", "backbone")  # options that may also be objects
+_LARGEST_SEED = 2**31 - 1
+
 
 class CMLEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Embeds images so that embedding distances mirror label distances; a supervised transformer.
+    """Embeds vectors or images so that embedding distances mirror label distances; a supervised transformer.
 
-    ``X`` holds N images as images or as rows. Images are a list or 1-D array of paths, Pillow images or uint8 arrays,
-    or one uint8 array (N, H, W, 3). Rows are an (N, F) array or data frame of numbers, as in scikit-learn's own image
-    data sets: each row is a grey image of ``image_shape``. The least and the greatest number at ``fit`` become black
-    and white, with 256 levels. ``y`` holds N labels of the kind that ``label_distance`` takes.
+    ``X`` is an (N, F) array or data frame of numbers, whose rows are standardised vectors for a linear head (or the
+    network that ``backbone`` names). With ``image_shape`` each row is a grey image, as in scikit-learn's own image data
+    sets; the least and the greatest number at ``fit`` become black and white, with 256 levels. ``X`` may also hold N
+    images: a list or 1-D array of paths, Pillow images or uint8 arrays, or one uint8 array (N, H, W, 3). ``y`` holds N
+    labels of the kind that ``label_distance`` takes.
 
     Args:
-        image_shape: Height and width of the images in rows; None for images of 1 x F pixels.
+        image_shape: Height and width of the images in rows; None for rows that are vectors.
+        random_state: An integer or a ``RandomState`` that sets the seed; None for the option ``seed``.
         **options: Any option of ``TrainConfig``; all are parameters of the estimator, for ``set_params`` and
-            ``GridSearchCV``.
+            ``GridSearchCV``. ``label_distance``, ``loss`` and ``backbone`` may be objects, as ``cml.fit`` takes them.
 
     Attributes:
         model_: The trained ``cml.Model``.
 
     Example:
-        >>> from sklearn.datasets import load_digits
-        >>> from sklearn.neighbors import KNeighborsClassifier
+        >>> from sklearn.datasets import load_diabetes
+        >>> from sklearn.neighbors import KNeighborsRegressor
         >>> from sklearn.pipeline import make_pipeline
-        >>> images, digits = load_digits(return_X_y=True)  # (1797, 64), (1797,)
-        >>> embedder = CMLEmbedder(image_shape=(8, 8), label_distance="classes", loss="proxy-anchor", dimension=16,
-        ...                        backbone="small-cnn", weights="none", image_size=(16, 16), steps=3, workers=0)
-        >>> steps = make_pipeline(embedder, KNeighborsClassifier()).fit(images[:500], digits[:500])
-        >>> steps[:-1].transform(images[500:]).shape
-        (1297, 16)
+        >>> rows, progression = load_diabetes(return_X_y=True)  # (442, 10), (442,)
+        >>> embedder = CMLEmbedder(dimension=8, steps=50, sampler="random(batch_size=64)")
+        >>> steps = make_pipeline(embedder, KNeighborsRegressor(20)).fit(rows[:300], progression[:300])
+        >>> steps[:-1].transform(rows[300:]).shape
+        (142, 8)
     """
 
     @list_options  # scikit-learn's get_params and clone read the parameters from the signature
-    def __init__(self, *, image_shape: tuple[int, int] | None = None, **options: Unpack[TrainOptions]) -> None:
+    def __init__(
+        self,
+        *,
+        image_shape: tuple[int, int] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        **options: Unpack[TrainOptions],
+    ) -> None:
         self.image_shape = image_shape
+        self.random_state = random_state
         for option in fields(TrainConfig):
             setattr(self, option.name, options.get(option.name, option.default))
         for name in options:
@@ -57,10 +68,10 @@ class CMLEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
                 raise TypeError(f"CMLEmbedder has no parameter {name!r}; see cml.TrainConfig.")
 
     def fit(self, X: Any, y: Any = None) -> CMLEmbedder:  # noqa: ANN401 - as above
-        """Train on images and their labels.
+        """Train on inputs and their labels.
 
         Args:
-            X: N images, as images or as rows.
+            X: N vectors, or N images, as images or as rows.
             y: N labels.
 
         Returns:
@@ -68,43 +79,84 @@ class CMLEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
         Raises:
             ValueError: There are no labels, or the rows are no numbers.
-            UserError: Images, labels or options do not fit each other.
+            UserError: Inputs, labels or options do not fit each other.
         """
         if y is None:
             raise ValueError("CMLEmbedder requires y to be passed, but the target y is None")
-        config = TrainConfig(**{option.name: getattr(self, option.name) for option in fields(TrainConfig)})
+        options = {option.name: getattr(self, option.name) for option in fields(TrainConfig)}
+        parts = {name: options.pop(name) for name in _PARTS if not isinstance(options[name], str)}
+        if self.random_state is not None:
+            options["seed"] = _draw_seed(self.random_state)
+        self.takes_images_ = _are_images(X)
         self.range_ = None
-        if not _are_images(X):
-            X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
-            self.range_ = float(X.min()), float(X.max())
-            X = self._pictures(X)
-        self.model_ = fit(X, y if hasattr(y, "__len__") else np.asarray(y), config, quiet=True)
-        self._n_features_out = config.dimension
+        if not self.takes_images_:
+            X = self._rows(X, reset=True)
+            if self.image_shape is not None:
+                self.range_ = float(X.min()), float(X.max())
+                X = self._pictures(X)
+        labels = y if hasattr(y, "__len__") else np.asarray(y)
+        self.model_ = fit(X, labels, TrainConfig(**options), **parts, quiet=True)
+        self._n_features_out = self.model_.config.dimension
         return self
 
     def transform(self, X: Any) -> NDArray[np.float32]:  # noqa: ANN401
-        """Embed images.
+        """Embed vectors or images.
 
         Args:
-            X: N images, in either form.
+            X: N inputs of the kind that the estimator was fitted on.
 
         Returns:
             Embeddings (N, dimension) float32.
 
         Raises:
             NotFittedError: The estimator was not fitted.
-            UserError: It was fitted on images, and these are rows.
+            UserError: It was fitted on images, and these are rows, or the reverse.
         """
         check_is_fitted(self)
-        if not _are_images(X):
-            X = self._pictures(validate_data(self, X, dtype=np.float64, reset=False))
-        return self.model_.embed(X)
+        if _are_images(X):
+            if not self.takes_images_ and self.image_shape is None:
+                raise UserError("The CMLEmbedder was fitted on rows of numbers: give rows, not images.")
+            return self.model_.embed(X)
+        if self.takes_images_:
+            raise UserError("The CMLEmbedder was fitted on images: give images, not rows of numbers.")
+        rows = self._rows(X, reset=False)
+        return self.model_.embed(rows if self.image_shape is None else self._pictures(rows))
+
+    def score(self, X: Any, y: Any) -> float:  # noqa: ANN401
+        """Measure how well embedding distances mirror label distances, for ``GridSearchCV`` and ``cross_val_score``.
+
+        Args:
+            X: N inputs of the kind that the estimator was fitted on.
+            y: N labels.
+
+        Returns:
+            The mean over items of Spearman's rho between the embedding and the label distances to all other items; of
+            classes, the mean of MAP@R. Higher is better.
+
+        Raises:
+            NotFittedError: The estimator was not fitted.
+            UserError: Labels do not fit the inputs or the label distance.
+        """
+        from cml.retrieval import evaluate_embeddings
+
+        embeddings = self.transform(X)
+        row = evaluate_embeddings(embeddings, y, label_distance=self.model_.label_distance).rows["embedding"]
+        return float(row["map@r" if "map@r" in row else "spearman_rho"].mean)
+
+    def _rows(self, X: Any, *, reset: bool) -> NDArray[np.float64]:  # noqa: ANN401
+        """Rows of numbers (N, F), checked as scikit-learn does."""
+        finite = "allow-nan" if self.missing == "mean" else True
+        least = 2 if reset else 1
+        rows: NDArray[np.float64] = validate_data(
+            self, X, dtype=np.float64, ensure_all_finite=finite, ensure_min_samples=least, reset=reset
+        )
+        return rows
 
     def _pictures(self, rows: NDArray[np.float64]) -> NDArray[np.uint8]:
         """Images (N, h, w, 3) of rows (N, F)."""
-        if self.range_ is None:
-            raise UserError("The CMLEmbedder was fitted on images: give images, not rows of numbers.")
-        shape, (low, high) = self.image_shape or (1, rows.shape[1]), self.range_
+        assert self.range_ is not None
+        assert self.image_shape is not None
+        shape, (low, high) = self.image_shape, self.range_
         if rows.shape[1] != shape[0] * shape[1]:
             raise UserError(f"'image_shape' {shape} does not fit rows of {rows.shape[1]} numbers.")
         levels = np.clip((rows - low) / max(high - low, np.finfo(float).tiny), 0, 1)
@@ -113,8 +165,16 @@ class CMLEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
+        tags.input_tags.allow_nan = self.missing == "mean"
         tags.transformer_tags.preserves_dtype = []  # embeddings are float32
         return tags
+
+
+def _draw_seed(state: int | np.random.RandomState) -> int:
+    """The seed of a run: an integer itself, or a number drawn from a generator."""
+    if isinstance(state, int | np.integer):
+        return int(state)
+    return int(check_random_state(state).randint(_LARGEST_SEED))
 
 
 def _are_images(data: Any) -> bool:  # noqa: ANN401 - any X

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -127,11 +126,14 @@ class EmbeddingModel(nn.Module):
             self.register_buffer("mean", 255 * torch.tensor(parts.mean).view(3, 1, 1), persistent=False)
             self.register_buffer("std", 255 * torch.tensor(parts.std).view(3, 1, 1), persistent=False)
 
-    def fit_standardization(self, vectors: Vectors) -> None:
-        """Set mean and standard deviation, by which vectors are standardised; warn of constant columns.
+    def fit_standardization(self, vectors: Vectors) -> str:
+        """Set mean and standard deviation, by which vectors are standardised.
 
         Args:
             vectors: The training vectors.
+
+        Returns:
+            A sentence on columns that are constant; "" if there are none.
 
         Raises:
             UserError: A number is infinite or, where that is not allowed, missing.
@@ -139,13 +141,11 @@ class EmbeddingModel(nn.Module):
         standardization = vectors.standardization()
         self.mean.copy_(torch.from_numpy(standardization.mean))
         self.std.copy_(torch.from_numpy(standardization.std))
-        if constant := standardization.constant:
-            names = ", ".join(map(vectors.form.column_name, constant[:3])) + (", .." if len(constant) > 3 else "")
-            warnings.warn(
-                f"{len(constant)} of {len(standardization.mean)} columns of the vectors are constant, so they say "
-                f"nothing about the label: {names}.",
-                stacklevel=2,
-            )
+        constant, columns = standardization.constant, len(standardization.mean)
+        if not constant:
+            return ""
+        names = ", ".join(map(vectors.form.column_name, constant[:3])) + (", .." if len(constant) > 3 else "")
+        return f"{len(constant)} of {columns} columns of the vectors are constant and say nothing of the label: {names}"
 
     def features(self, inputs: Tensor) -> Tensor:
         """Backbone features (B, F) of inputs: images (B, 3, h, w) in 0..255, vectors (B, V) or tensors (B, ..)."""

@@ -121,7 +121,9 @@ def train(
     if loss.starts_at_zero:
         torch.nn.init.zeros_(model.head.weight)
     if isinstance(vectors := data.split_validation(config)[0].inputs, Vectors):
-        model.fit_standardization(vectors)
+        remark = model.fit_standardization(vectors)
+        if remark and is_shown:
+            say(remark)
     network: Any = model
     if config.freeze_backbone:
         network, features = freeze_backbone(model, data.inputs, ranks, bar="features" if is_shown else "")

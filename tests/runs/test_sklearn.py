@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from sklearn.base import clone
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_diabetes, load_digits
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 from test_training import bars
 
@@ -33,10 +35,19 @@ SMALL: dict[str, Any] = {
 }
 
 
+VECTORS: dict[str, Any] = {
+    "dimension": 4,
+    "steps": 1,
+    "sampler": "random(batch_size=8)",
+    "loss": "log-ratio(label_exponent=1.0)",
+}
+
+
 # but that of arrays of other libraries, which it skips by itself where SCIPY_ARRAY_API is not set
 CHECKS = [
     (estimator, check)
-    for estimator, check in estimator_checks_generator(cml.sklearn.CMLEmbedder(**SMALL))
+    for options in (VECTORS, {**VECTORS, "missing": "mean"})
+    for estimator, check in estimator_checks_generator(cml.sklearn.CMLEmbedder(**options))
     if "array_api" not in str(check)
 ]
 
@@ -75,6 +86,8 @@ def test_rows_of_numbers_are_grey_images() -> None:
     np.testing.assert_array_equal(embedder.transform(digits[60:] * 1000), embedder.transform(16 * (digits[60:] > 0)))
     with pytest.raises(UserError, match=r"'image_shape' \(8, 9\) does not fit rows of 64 numbers"):
         clone(embedder).set_params(image_shape=(8, 9)).fit(digits, labels)
+    with pytest.raises(UserError, match="was fitted on rows of numbers: give rows, not images"):
+        cml.sklearn.CMLEmbedder(**VECTORS).fit(digits, labels).transform(pictures)
     with pytest.raises(UserError, match="was fitted on images"):
         cml.sklearn.CMLEmbedder(**SMALL).fit(pictures, labels).transform(digits)
 
@@ -111,8 +124,48 @@ def test_names_and_frames_of_what_comes_out() -> None:
 def test_its_parameters_are_the_options_of_training() -> None:
     parameters = cml.sklearn.CMLEmbedder().get_params()
     assert parameters.pop("image_shape") is None
+    assert parameters.pop("random_state") is None
     assert cml.TrainConfig(**parameters) == cml.TrainConfig()
     with pytest.raises(TypeError, match="no parameter 'dimensions'"):
         cml.sklearn.CMLEmbedder(dimensions=3)
     with pytest.raises(UserError, match="'steps' must be 1 or more"):
         cml.sklearn.CMLEmbedder(**{**SMALL, "steps": 0}).fit(*bars(20))
+
+
+def test_rows_are_vectors_and_help_a_regressor_on_diabetes() -> None:
+    rows, targets = load_diabetes(return_X_y=True)
+    options: dict[str, Any] = {"steps": 300, "sampler": "random(batch_size=64)"}
+    embedder = cml.sklearn.CMLEmbedder(**options, random_state=3)
+    steps = make_pipeline(embedder, KNeighborsRegressor(20))
+    folds = KFold(5, shuffle=True, random_state=0)
+    with_embedding = cross_val_score(steps, rows, targets, cv=folds).mean()
+    standardised = make_pipeline(StandardScaler(), KNeighborsRegressor(20))
+    assert with_embedding > cross_val_score(standardised, rows, targets, cv=folds).mean()
+    fitted = clone(embedder).fit(rows, targets)
+    wanted = cml.fit(rows, targets, **options, seed=3, quiet=True)
+    np.testing.assert_array_equal(fitted.transform(rows), wanted.embed(rows))
+    assert fitted.score(rows, targets) == wanted.evaluate(rows, targets).rows["embedding"]["spearman_rho"].mean
+
+
+def test_a_grid_search_by_its_own_score() -> None:
+    rows, targets = load_diabetes(return_X_y=True)
+    embedder = cml.sklearn.CMLEmbedder(**{**VECTORS, "steps": 5}, random_state=np.random.RandomState(1))
+    search = GridSearchCV(embedder, {"learning_rate": [1e-12, 3e-2]}, cv=3, error_score="raise").fit(rows, targets)
+    assert -1 < search.best_score_ < 1
+    digits, names = load_digits(n_class=3, return_X_y=True)
+    classes = cml.sklearn.CMLEmbedder(label_distance="classes", loss="proxy-anchor", steps=5).fit(digits, names)
+    assert 0.3 < classes.score(digits, names) <= 1
+
+
+def test_losses_backbones_and_label_distances_may_be_objects() -> None:
+    rows, targets = load_diabetes(return_X_y=True)
+    embedder = cml.sklearn.CMLEmbedder(
+        dimension=4,
+        steps=3,
+        sampler="random(batch_size=16)",
+        loss=cml.losses.get("cosent"),
+        label_distance=cml.distances.get("euclidean"),
+        backbone=torch.nn.Linear(10, 6),
+        weights="none",
+    )
+    assert clone(embedder).fit(rows, targets).transform(rows).shape == (442, 4)
