@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cml.errors import UserError
     from cml.plugins import load as load_plugin
     from cml.runs.compare import compare
+    from cml.runs.features import features
     from cml.runs.model import Model, load
     from cml.runs.prepare import prepare
     from cml.runs.run import Run, open_run
@@ -36,6 +37,7 @@ _PLACES = {  # public name: "module:name in it"
     "TrainConfig": "cml.training.config:TrainConfig",
     "UserError": "cml.errors:UserError",
     "compare": "cml.runs.compare:compare",
+    "features": "cml.runs.features:features",
     "fit": "cml.runs.train:fit",
     "load": "cml.runs.model:load",
     "load_plugin": "cml.plugins:load",
@@ -54,6 +56,7 @@ __all__ = [
     "__version__",
     "compare",
     "distances",
+    "features",
     "fit",
     "load",
     "load_plugin",

@@ -24,6 +24,7 @@ COMMANDS = {
     "prepare": "convert raw files to a prepared dataset",
     "check": "check a prepared dataset for problems",
     "distances": "compute all label distances or nearest neighbours, or summarise them",
+    "features": "compute the features of a frozen network once, for training many heads",
     "train": "train an embedding",
     "evaluate": "evaluate a trained embedding against the oracle, a random ranking and frozen features",
     "compare": "train with several losses, with the same budget and seeds, and compare the results in a table",
@@ -38,7 +39,7 @@ COMMANDS = {
     "export": "export a trained run as an ONNX graph, as a model to share, or as captioning features",
 }
 _RENAMED = {"gallery": "report"}  # commands that had another name
-SPLIT = ("train", "evaluate")  # the commands that several processes of torchrun share
+SPLIT = ("train", "evaluate", "features")  # the commands that several processes of torchrun share
 _NO_DIRECTORY = "The working directory was deleted. Change to a folder that exists and run the command again."
 _LESS_MEMORY = "Take smaller batches or images, fewer threads or workers, or a machine with more."
 
@@ -87,7 +88,7 @@ def _run(name: str, arguments: list[str]) -> None:
         hint = f" Did you mean {_RENAMED[name]!r}?" if name in _RENAMED else did_you_mean(name, COMMANDS)
         raise UserError(f"Unknown command {name!r}.{hint} Known: {', '.join(COMMANDS)}.")
     if launch().size > 1 and name not in SPLIT:
-        raise UserError(f"cml {name} runs in one process; torchrun is for cml {' and cml '.join(SPLIT)}.")
+        raise UserError(f"cml {name} runs in one process; torchrun is for {', '.join(SPLIT)}.")
     if not _has_working_directory():  # without one, relative paths mean nothing, and oneMKL ends the process
         raise UserError(_NO_DIRECTORY)
     keep_freed_memory()

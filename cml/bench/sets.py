@@ -172,8 +172,8 @@ def _features(backbone: str, weights: str, image_size: tuple[int, int], paths: t
 def _network(backbone: str, weights: str, image_size: tuple[int, int]) -> Callable[[Sequence[Path]], Float32]:
     import torch
 
+    from cml.feature_store.frozen_features import frozen_features
     from cml.models.embedding import EmbeddingModel, ModelConfig
-    from cml.models.feature_cache import frozen_features
 
     torch.manual_seed(0)  # of one without weights
     return functools.partial(frozen_features, EmbeddingModel(ModelConfig(backbone, weights, 2, False, image_size)))

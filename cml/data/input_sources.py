@@ -69,6 +69,8 @@ def recognize_inputs(
     Raises:
         UserError: inputs or labels are of another kind, or their numbers differ.
     """
+    if isinstance(inputs, Vectors | Tensors):
+        kind = inputs.form.kind
     kind = kind or _kind_of(inputs, image, features, own_backbone=own_backbone)
     if kind == "images":
         source, plain = images_and_labels(inputs, labels, image=image, label=label)
@@ -79,9 +81,12 @@ def recognize_inputs(
         labels = inputs[select_columns(inputs, [label])[0]]
     if labels is None:
         raise UserError(f"'labels' are missing: give a label for each of the {kind}.")
-    opened: Vectors | Tensors = (
-        _open_vectors(inputs, features, missing) if kind == "vectors" else Tensors(_tensor_array(inputs))
-    )
+    if isinstance(inputs, Vectors | Tensors):
+        opened: Vectors | Tensors = inputs
+    elif kind == "vectors":
+        opened = _open_vectors(inputs, features, missing)
+    else:
+        opened = Tensors(_tensor_array(inputs))
     plain = label_list(labels)
     if len(opened) != len(plain):
         noun = kind if kind == "tensors" else "rows of vectors"

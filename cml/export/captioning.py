@@ -30,7 +30,7 @@ from cml.export.feature_stores import STORES, Features, FeatureStore, Layout, Sh
 from cml.export.image_list import ImageList
 from cml.models.backbone_checks import evaluating
 from cml.models.embedding import EmbeddingModel
-from cml.models.feature_cache import backbone_fingerprint
+from cml.models.weights_fingerprint import backbone_fingerprint
 from cml.storage.resumable_output import ResumableOutput, resumable_output
 from cml.storage.saved_options import Count, record
 from cml.version import __version__

@@ -127,7 +127,7 @@ class EmbeddingFolder:
 
 def model_fingerprint(model: EmbeddingModel) -> str:
     """Digest of a model's shape and weights; equal for a run and its shared copy."""
-    from cml.models.feature_cache import weights_fingerprint
+    from cml.models.weights_fingerprint import weights_fingerprint
 
     return weights_fingerprint(model, json.dumps(asdict(model.config) | {"weights": ""}, sort_keys=True))
 

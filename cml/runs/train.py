@@ -18,6 +18,7 @@ from cml.distances import LabelDistance, LabelError
 from cml.distances.dataset_labels import encode
 from cml.distances.precomputed import Precomputed
 from cml.errors import UserError
+from cml.feature_store.store import FeatureStore
 from cml.losses.wrapped_loss import as_loss
 from cml.models import CUSTOM, Backbone
 from cml.processes.init_processes import init_processes
@@ -65,7 +66,8 @@ def fit(
         inputs: N images: paths, uint8 arrays or tensors in either channel order, Pillow images; or a data set that
             holds the labels too: a torch ``Dataset`` of (image, label), a Hugging Face ``Dataset`` or a data frame.
             Or N vectors: floats (N, F) as an array, a tensor, a memory map, a ``.npy`` file, a list of rows or columns
-            of a data frame. With a backbone of your own also N tensors (N, ..): see ``cml.data.tensors``.
+            of a data frame, or a store of ``cml.features``. With a backbone of your own also N tensors (N, ..): see
+            ``cml.data.tensors``.
         labels: N labels of the kind that the label distance takes; numbers or vectors by default.
         config: All options of training; None for the defaults.
         label_distance: How far apart two labels are: a text as on the command line, a ``LabelDistance``, a function of
@@ -123,7 +125,7 @@ def fit(
     if labels is None and isinstance(distance, Precomputed):  # its labels are the numbers of its rows
         labels = range(len(inputs))
     labelled = recognize_inputs(
-        inputs,
+        inputs.select() if isinstance(inputs, FeatureStore) else inputs,
         labels,
         kind=input_kind,
         image=image,

@@ -17,9 +17,9 @@ from cml.distances.dataset_labels import encode
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import DataError, UserError
+from cml.feature_store.frozen_features import cached_store, frozen_features
 from cml.models import Backbone
 from cml.models.embedding import EmbeddingModel
-from cml.models.feature_cache import features_file, frozen_features
 from cml.processes.ranks import Ranks
 from cml.runs.model import Model, explain_missing_plugins, load, load_published
 from cml.task import Task
@@ -141,8 +141,8 @@ class TrainedRun:
         """Name and features of the network that ``load_published`` gives; None, said on stderr, where there is none."""
         try:
             model = self._published
-            files = [features_file(model, split.paths) for split in self.splits]
-            if not all(file is not None and file.exists() for file in files):
+            stores = [cached_store(model, split.paths) for split in self.splits]
+            if not all(store is not None and store.exists() for store in stores):
                 say(f"features of the frozen {model.config.backbone}: computed once, kept for the next time")
             embed = functools.partial(frozen_features, model, bar=self._bar)
             query, gallery = (self._rows(embed, split) for split in self.splits)

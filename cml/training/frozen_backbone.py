@@ -9,8 +9,8 @@ from cml.data.images import Images
 from cml.data.inputs import Inputs
 from cml.data.vectors import Vectors
 from cml.distances.label_distance import Float32
+from cml.feature_store.frozen_features import frozen_features
 from cml.models.embedding import EmbeddingModel
-from cml.models.feature_cache import frozen_features
 from cml.processes.ranks import Ranks
 
 

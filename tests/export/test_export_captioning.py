@@ -33,7 +33,7 @@ from cml.export.feature_stores import STORES, FeatureStore, Layout
 from cml.export.image_list import ImageList
 from cml.export.trunk import open_trunk
 from cml.models.embedding import EmbeddingModel, ModelConfig
-from cml.models.feature_cache import backbone_fingerprint
+from cml.models.weights_fingerprint import backbone_fingerprint
 
 NATIVE = CaptioningFeatures()
 

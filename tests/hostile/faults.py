@@ -194,6 +194,7 @@ def cases(scratch: Path) -> dict[str, Case]:
             lambda out: ["distances", str(data), "--neighbors", "7", "--role", "all", "--out", str(out)],
             forms={"job.json": strips_aside},
         ),
+        "features": on_photos("features", "--image-size", 32, 32, "--device", "cpu"),
         "train": Case(pose(), **resumed, forms={"last.pt": _checkpoint}),
         "train validated": Case(pose("--evaluate-every", "5"), **resumed, forms={"last.pt": _checkpoint}),
         "train resumed": Case(pose(), **resumed, forms={"last.pt": _checkpoint}, kills=(3, 4)),

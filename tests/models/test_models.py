@@ -11,9 +11,9 @@ import torchvision
 
 from cml.data.images import Images
 from cml.errors import UserError
+from cml.feature_store.frozen_features import frozen_features
 from cml.models import get
 from cml.models.embedding import EmbeddingModel, ModelConfig
-from cml.models.feature_cache import frozen_features
 
 
 @pytest.mark.filterwarnings("ignore:The default weight initialization of GoogleNet")
@@ -158,9 +158,15 @@ def test_frozen_features_are_computed_once_per_content(tmp_path: Path, monkeypat
     Image.new("RGB", (32, 32), (10, 200, 10)).save(path)
     os.utime(path, ns=(1, 1))
     assert not np.array_equal(frozen_features(model, [path]), first)
-    for file in (tmp_path / "cache" / "features").iterdir():
+    second = frozen_features(model, [path])
+    for file in (tmp_path / "cache" / "features").rglob("*.npy"):
+        damaged = bytearray(file.read_bytes())
+        damaged[-5] ^= 1
+        file.write_bytes(damaged)
+    np.testing.assert_array_equal(frozen_features(model, [path]), second)
+    for file in (tmp_path / "cache" / "features").rglob("*.json"):
         file.write_bytes(b"damaged")
-    assert frozen_features(model, [path]).shape == (1, 1280)
+    np.testing.assert_array_equal(frozen_features(model, [path]), second)
 
 
 @pytest.mark.parametrize(("name", "least"), [("efficientnet-lite0", 32), ("alexnet", 63)])

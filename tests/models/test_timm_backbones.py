@@ -19,8 +19,8 @@ import cml
 from cml import models
 from cml.cli import main
 from cml.errors import DataError, UserError
+from cml.feature_store.frozen_features import frozen_features
 from cml.models.embedding import EmbeddingModel, ModelConfig
-from cml.models.feature_cache import frozen_features
 
 KINDS = ["timm/test_vit", "timm/test_resnet"]
 CONFIG = cml.TrainConfig(

@@ -427,7 +427,7 @@ def test_what_cannot_be_split_is_refused(monkeypatch: pytest.MonkeyPatch, capsys
     assert main(["compare", "pose"]) == 2
     assert (
         capsys.readouterr().err
-        == "error: cml compare runs in one process; torchrun is for cml train and cml evaluate.\n"
+        == "error: cml compare runs in one process; torchrun is for train, evaluate, features.\n"
     )
     monkeypatch.setenv("LOCAL_RANK", "1")
     assert main(["compare", "pose"]) == 2

@@ -1,0 +1,85 @@
+"""``cml features --backbone NAME --data DATASET --out STORE``: the features of a frozen network, computed once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cml.command_line.parse_options import parse
+from cml.command_line.print_result import show
+from cml.command_line.shared_options import AsJson, Device, Splits
+from cml.errors import UserError
+from cml.feature_store.manifest import FeatureType
+from cml.storage.json_file import read_parsed
+
+
+@dataclass(frozen=True)
+class Features:
+    """Compute the features of a frozen network once, into a feature store. Rerun to resume."""
+
+    out: Path
+    """Folder of the store."""
+    images: Path | None = None
+    """Folder of images."""
+    data: Path | None = None
+    """Folder of a prepared dataset."""
+    texts: Path | None = None
+    """File with one text per line, for a sentence model."""
+    backbone: str = "efficientnet-lite0"
+    """Network: a backbone as of cml train, or sentences/MODEL for a sentence-transformers model, such as
+    sentences/all-minilm-l6-v2."""
+    weights: str = "imagenet"
+    """Weights of the backbone, as of cml train."""
+    image_size: tuple[int, int] = (224, 224)
+    """Height and width of the backbone's input in pixels."""
+    crop: float = 1.0
+    """Side of the centre crop as a fraction of the image's side."""
+    dtype: FeatureType = "float32"
+    """Type of the stored numbers: float32, or float16 for half of the space."""
+    splits: Splits = ("train", "query", "gallery")
+    device: Device = "auto"
+    json: AsJson = False
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Compute, and print what was written.
+
+    Args:
+        arguments: The arguments after ``cml features``.
+    """
+    options = parse(Features, arguments, prog="cml features")
+    sources = [source for source in (options.images, options.data, options.texts) if source is not None]
+    if len(sources) != 1:
+        raise UserError("Give one of --images FOLDER, --data DATASET and --texts FILE.")
+    from cml.launch import launch
+    from cml.runs.features import features
+
+    store = features(
+        _read_texts(sources[0]) if options.texts is not None else sources[0],
+        backbone=options.backbone,
+        out=options.out,
+        weights=options.weights,
+        image_size=options.image_size,
+        crop=options.crop,
+        dtype=options.dtype,
+        splits=options.splits,
+        device=options.device,
+    )
+    if not launch().first:
+        return
+    manifest = store.manifest
+    shape = f"{manifest['items']} x {manifest['features']} {manifest['dtype']}"
+    result = {"folder": str(store.folder), **{key: manifest[key] for key in ("items", "features", "dtype")}}
+    show(result, f"{store.folder}: features of {manifest['made_by']['backbone']}, {shape}", as_json=options.json)
+
+
+def _read_texts(path: Path) -> list[str]:
+    """The lines of a file."""
+
+    def parse(raw: bytes) -> list[str]:
+        try:
+            return raw.decode().splitlines()
+        except UnicodeDecodeError as error:
+            raise ValueError(f"is not UTF-8 text: {error.reason} at byte {error.start + 1}") from None
+
+    lines: list[str] = read_parsed(path, "one text per line", "text", parse)
+    return lines

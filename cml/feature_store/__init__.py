@@ -1,0 +1,1 @@
+"""Features that a network computed once for many items, on disk: shards, the list of items and a manifest."""

@@ -1,0 +1,83 @@
+"""Features of a frozen backbone: read from a store, or computed once into the cache, which is made of such stores.
+
+They are the ImageNet row of every evaluation, and ``freeze_backbone`` trains its head on them. The cache lies below
+``$CML_CACHE`` (default ``~/.cache/cml``). Its keys depend on the image files, the backbone, all weights and the image
+size.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.data.images import PIXELS
+from cml.errors import DataError
+from cml.feature_store.manifest import MANIFEST
+from cml.feature_store.networks import BackboneNetwork
+from cml.feature_store.store import FeatureStore
+from cml.feature_store.stored_items import FileItems
+from cml.feature_store.write_store import write_features
+from cml.models.embedding import EmbeddingModel
+from cml.models.weights_fingerprint import backbone_fingerprint
+from cml.storage.atomic import delete
+from cml.storage.cache_folder import cache_folder
+from cml.storage.work_folder import FolderError
+
+Float32 = NDArray[np.float32]
+
+
+def frozen_features(model: EmbeddingModel, paths: Sequence[Path], *, bar: str = "") -> Float32:
+    """Compute the backbone features of image files, or read them from the cache if the weights are published ones.
+
+    Args:
+        model: The model.
+        paths: N image files.
+        bar: Title of a progress bar; "" for none.
+
+    Returns:
+        Features (N, F), those of ``model.extract``.
+    """
+    folder = cached_store(model, paths)
+    if folder is None or not len(paths):
+        return model.extract(paths, bar=bar)
+    if (folder / MANIFEST).exists():
+        try:
+            return _read_all(FeatureStore.open(folder))
+        except DataError:  # damaged
+            delete(folder)
+    elif folder.is_file():
+        delete(folder)
+    try:
+        store = write_features(FileItems(paths), BackboneNetwork(model), folder, bar=bar, wait=True)
+        return _read_all(store)
+    except (OSError, FolderError):  # a cache that cannot be written costs only time
+        return model.extract(paths, bar=bar)
+
+
+def cached_store(model: EmbeddingModel, paths: Sequence[Path]) -> Path | None:
+    """Name the store of the cache for the features of image files.
+
+    Args:
+        model: The model.
+        paths: The image files.
+
+    Returns:
+        Its folder, which may not exist yet; None if the features are not cached.
+    """
+    config = model.config
+    if config.weights == "none":
+        return None
+    digest = hashlib.sha256(f"{backbone_fingerprint(model)} {config.image_size} {config.crop} {PIXELS}".encode())
+    for path in paths:
+        try:
+            stat = path.stat()
+        except OSError:  # reading the image will say what is wrong
+            return None
+        digest.update(f"{path.resolve()} {stat.st_size} {stat.st_mtime_ns}\n".encode(errors="surrogateescape"))
+    return cache_folder() / "features" / digest.hexdigest()[:32]
+
+
+def _read_all(store: FeatureStore) -> Float32:
+    return store.select().read(np.arange(len(store)))

@@ -1,0 +1,140 @@
+"""What computes features: a backbone, a sentence model, or a function of the user's own."""
+
+import hashlib
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.data.image_sources import as_array
+from cml.data.images import PIXELS
+from cml.errors import UserError
+from cml.feature_store.manifest import MadeBy
+from cml.models.embedding import EmbeddingModel
+from cml.models.weights_fingerprint import backbone_fingerprint
+from cml.word_vectors.sentence_model import encode_texts, model_sha256
+
+Float32 = NDArray[np.float32]
+SENTENCES = "sentences/"  # before the name of a sentence model
+
+
+class FeatureNetwork(Protocol):
+    """What computes features.
+
+    Attributes:
+        made_by: Its description, by which a store tells whether another one made it.
+        chunk: Items after which the work so far is recorded, a multiple of the items of a pass.
+    """
+
+    made_by: MadeBy
+    chunk: int
+
+    def extract(self, items: Any) -> Float32:  # noqa: ANN401 - what the network takes
+        """Compute the features (n, F) of some items."""
+        ...
+
+
+class BackboneNetwork:
+    """The backbone of a model, on images, vectors or tensors.
+
+    Args:
+        model: The model, whose head is not used.
+    """
+
+    def __init__(self, model: EmbeddingModel) -> None:
+        config = model.config
+        kind = config.inputs.kind
+        self.chunk = (16 if kind == "vectors" else 1) * 1024  # 16 passes
+        self.made_by: MadeBy = {
+            "kind": kind,
+            "backbone": config.backbone,
+            "weights": config.weights,
+            "fingerprint": backbone_fingerprint(model),
+            "image_size": list(config.image_size) if kind == "images" else [],
+            "crop": config.crop if kind == "images" else 1.0,
+            "preprocessing": PIXELS if kind == "images" else 0,
+        }
+        self._model = model
+
+    def extract(self, items: Any) -> Float32:  # noqa: ANN401
+        """Features (n, F) of inputs."""
+        return self._model.extract(items)
+
+
+class SentenceNetwork:
+    """A sentence-transformers model, on texts.
+
+    Args:
+        model: ``all-minilm-l6-v2``, the folder of a model, or its name on the Hugging Face hub.
+    """
+
+    chunk = 2048
+
+    def __init__(self, model: str) -> None:
+        self.made_by: MadeBy = {
+            "kind": "texts",
+            "backbone": f"{SENTENCES}{model}",
+            "weights": "",
+            "fingerprint": model_sha256(model),
+            "image_size": [],
+            "crop": 1.0,
+            "preprocessing": 0,
+        }
+        self._model = model
+
+    def extract(self, items: Sequence[str]) -> Float32:
+        """Vectors (n, F) of texts."""
+        for item in items:
+            if not isinstance(item, str):
+                raise UserError(f"A sentence model takes texts. Got {type(item).__name__} instead.")
+        return encode_texts(self._model, items)
+
+
+class FunctionNetwork:
+    """A function of the user's own.
+
+    Its fingerprint is that of its name and source; what it reads elsewhere, such as weights, is not part of it.
+
+    Args:
+        function: From a slice of the items to their features, (n, F) floats.
+        name: Its name in the manifest; None for that of the function.
+    """
+
+    chunk = 4096
+
+    def __init__(self, function: Callable[[Any], Any], name: str | None = None) -> None:
+        own_name = getattr(function, "__qualname__", type(function).__name__)
+        try:
+            source = inspect.getsource(function if inspect.isroutine(function) else type(function))
+        except (OSError, TypeError):  # typed into an interpreter, or compiled
+            source = ""
+        self.made_by: MadeBy = {
+            "kind": "objects",
+            "backbone": name or own_name,
+            "weights": "",
+            "fingerprint": hashlib.sha256(f"{own_name}\n{source}".encode()).hexdigest(),
+            "image_size": [],
+            "crop": 1.0,
+            "preprocessing": 0,
+        }
+        self._function = function
+
+    def extract(self, items: Any) -> Float32:  # noqa: ANN401
+        """Features (n, F) of items, as the function returns them."""
+        name = self.made_by["backbone"]
+        returned = self._function(items)
+        rows = as_array(returned)
+        if rows is None and isinstance(returned, list | tuple):
+            widths = {np.shape(row) for row in returned}
+            if len(widths) > 1:
+                raise UserError(f"The function {name!r} must return rows of one length. Got {sorted(widths)} instead.")
+            rows = np.asarray(returned)
+        if rows is None or rows.dtype.kind not in "fiu" or rows.ndim != 2 or len(rows) != len(items):
+            shape = type(returned).__name__ if rows is None else f"{rows.dtype} {rows.shape}"
+            raise UserError(
+                f"The function {name!r} must return a row of numbers for each of {len(items)} items, ({len(items)}, F)."
+                f" Got {shape} instead."
+            )
+        return np.ascontiguousarray(rows, np.float32)

@@ -1,0 +1,250 @@
+"""A finished feature store: opened, checked, and asked for the features of items."""
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.data.vectors import Vectors
+from cml.errors import DataError, UserError
+from cml.feature_store.manifest import ITEMS, MANIFEST, Manifest, StoredItem, name_network
+from cml.feature_store.shards import ShardedRows
+from cml.feature_store.stored_items import FileItems, StoredItems, ValueItems, decode_item
+from cml.storage.npy import map_array
+from cml.storage.regular_file import digest_file, open_regular
+from cml.storage.saved_options import read_record
+
+_LONGEST_LINE = 1 << 20  # bytes of an item
+_NAMED = 3  # missing items that a message names
+
+
+class FeatureStore:
+    """Features (N, F) on disk, float32 or float16, memory-mapped. Made by ``open``.
+
+    The checksum of a shard is compared when rows of it are asked for the first time.
+
+    Attributes:
+        folder: The folder.
+        manifest: The content of manifest.json.
+        rows: The features; ``numpy.asarray(store.rows)`` reads all of them.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest, rows: ShardedRows) -> None:
+        self.folder, self.manifest, self.rows = folder, manifest, rows
+        self._checked: set[int] = set()
+
+    @classmethod
+    def open(cls, folder: Path | str) -> Self:
+        """Open a store that ``cml features`` wrote.
+
+        Args:
+            folder: The folder.
+
+        Returns:
+            The store.
+
+        Raises:
+            DataError: It is no finished store, or a file of it is missing or has another size.
+        """
+        folder = Path(folder)
+        if not (folder / MANIFEST).is_file():
+            raise DataError(f"{folder} is no finished feature store: it has no {MANIFEST}. Run 'cml features' (again).")
+        manifest = read_record(folder / MANIFEST, Manifest, "what 'cml features' wrote", "Compute the features again.")
+        width, dtype = manifest["features"], np.dtype(manifest["dtype"])
+        shards = []
+        for shard in manifest["shards"]:
+            path = folder / Path(shard["file"]).name
+            try:
+                rows = map_array(path)
+            except (OSError, ValueError) as error:
+                raise DataError(f"{path} cannot be read ({error}). {_again(folder)}") from None
+            if rows.shape[1:] != (width,) or len(rows) != shard["rows"] or rows.dtype != dtype:
+                got = f"{rows.dtype} {rows.shape}"
+                raise DataError(f"{path} should hold {dtype} {(shard['rows'], width)}. Got {got}. {_again(folder)}")
+            shards.append(rows)
+        if not shards or sum(map(len, shards)) != manifest["items"]:
+            raise DataError(f"The shards of {folder} do not hold {manifest['items']} rows. {_again(folder)}")
+        return cls(folder, manifest, ShardedRows(shards))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        shape = f"{len(self)} x {self.manifest['features']} {self.manifest['dtype']}"
+        return f"FeatureStore({str(self.folder)!r}, {name_network(self.manifest['made_by'])}, {shape})"
+
+    @functools.cached_property
+    def items(self) -> list[StoredItem]:
+        """The items in the order of the rows.
+
+        Raises:
+            DataError: The list is damaged.
+        """
+        items = list(self._read_items())
+        if len(items) != len(self):
+            path = self.folder / ITEMS
+            raise DataError(f"{path} lists {len(items)} items, but there are {len(self)} rows. {_again(self.folder)}")
+        return items
+
+    @property
+    def item_ids(self) -> list[str]:
+        """The ids of the items."""
+        return [item.item_id for item in self.items]
+
+    def select(self, positions: NDArray[np.int64] | None = None) -> Vectors:
+        """Select features as inputs of a model; they stay in the files.
+
+        Args:
+            positions: The positions of the rows, (B,); None for all.
+
+        Returns:
+            The features.
+
+        Raises:
+            DataError: A shard with some of them is damaged.
+        """
+        chosen = np.arange(len(self)) if positions is None else positions
+        self._check_shards(np.unique(self.rows.shard_of(chosen)).tolist())
+        rows: Any = self.rows
+        return Vectors(rows, items=chosen)
+
+    def find(self, inputs: Any) -> NDArray[np.int64]:  # noqa: ANN401 - a sequence of items
+        """Find items by their content.
+
+        Args:
+            inputs: N files, texts, arrays or other items that the store may hold.
+
+        Returns:
+            (N,) the positions of their rows.
+
+        Raises:
+            DataError: Some are not in the store; the message says how many, which, and why.
+        """
+        is_files = all(isinstance(item, Path) for item in inputs)
+        items: StoredItems = FileItems(inputs) if is_files else ValueItems(inputs)
+        positions = np.empty(len(items), np.int64)
+        missing: dict[str, str] = {}
+        for number in range(len(items)):
+            position, fault = self._find_file(inputs[number]) if is_files else self._find_value(items, number)
+            positions[number] = position
+            if fault:
+                missing[str(inputs[number]) if is_files else f"item {number}"] = fault
+        if missing:
+            named = "; ".join(f"{name} ({fault})" for name, fault in list(missing.items())[:_NAMED])
+            more = "; .." if len(missing) > _NAMED else ""
+            raise DataError(
+                f"The feature store {self.folder} lacks {len(missing)} of {len(items)} items: {named}{more}. Compute "
+                "features of these images, or leave the store out."
+            )
+        return positions
+
+    def check_made_by(self, made_by: Mapping[str, Any], subject: str = "") -> None:
+        """Check that a network made the features.
+
+        Args:
+            made_by: Its description.
+            subject: What needs its features, for the message.
+
+        Raises:
+            UserError: Another one made them.
+        """
+        own: Mapping[str, Any] = self.manifest["made_by"]
+        compared = ("kind", "fingerprint", "image_size", "crop", "preprocessing")
+        if all(own[name] == made_by[name] for name in compared):
+            return
+        there, wanted = name_network(own), name_network(made_by)
+        if there == wanted:
+            there, wanted = "other weights, code or preprocessing of the same name", wanted
+        raise UserError(
+            f"The feature store {self.folder} was made by {there}, but {subject or 'these features'} need {wanted}. "
+            "Compute them into another folder, or leave the store out."
+        )
+
+    def check_items(self, items: StoredItems) -> None:
+        """Check that the store holds just these items in this order.
+
+        Args:
+            items: The items.
+
+        Raises:
+            UserError: It holds others; the message names the first.
+        """
+        mend = "Choose another folder, or delete this one."
+        if len(items) != len(self):
+            raise UserError(f"{self.folder} holds features of {len(self)} items, not of {len(items)}. {mend}")
+        for position, stored in enumerate(self._read_items()):  # one at a time: there may be millions
+            if items.has_changed(position, stored):
+                name = stored.file_name or stored.item_id
+                raise UserError(f"{self.folder} holds features of other items: item {position}, {name!r}. {mend}")
+
+    def check_all_shards(self) -> None:
+        """Compare the checksums of all shards.
+
+        Raises:
+            DataError: One is damaged.
+        """
+        self._check_shards(range(len(self.rows.shards)))
+
+    def _check_shards(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            if number in self._checked:
+                continue
+            shard = self.manifest["shards"][number]
+            path = self.folder / Path(shard["file"]).name
+            if digest_file(path) != shard["sha256"]:
+                raise DataError(f"{path} is damaged: its checksum is wrong. {_again(self.folder)}")
+            self._checked.add(number)
+
+    def _read_items(self) -> Iterator[StoredItem]:
+        path = self.folder / ITEMS
+        try:
+            if digest_file(path) != self.manifest["items_sha256"]:
+                raise DataError(f"{path} is damaged: its checksum is wrong. {_again(self.folder)}")
+        except OSError as error:
+            raise DataError(f"{path} cannot be read ({error.strerror or error}). {_again(self.folder)}") from None
+        with open_regular(path) as file:
+            for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE), b""), 1):
+                try:
+                    yield decode_item(line)
+                except ValueError:
+                    raise DataError(f"{path}:{number} is not an item: {line[:80]!r}.") from None
+
+    @functools.cached_property
+    def _by_file(self) -> dict[str, int]:
+        root = self.manifest["root"]
+        return {str(Path(root, item.file_name)): position for position, item in enumerate(self.items) if item.file_name}
+
+    @functools.cached_property
+    def _by_content(self) -> dict[str, int]:
+        positions: dict[str, int] = {}
+        for position, item in enumerate(self.items):
+            positions.setdefault(item.sha256, position)
+        return positions
+
+    def _find_file(self, path: Path) -> tuple[int, str]:
+        """The position of a file's row, or what lacks; the file is read only if it moved or changed."""
+        try:
+            status = path.stat()
+        except OSError:
+            return -1, "the file is missing"
+        position = self._by_file.get(str(path.absolute()), -1)
+        if position >= 0:
+            stored = self.items[position]
+            if (status.st_size, status.st_mtime_ns) == (stored.size, stored.mtime_ns):
+                return position, ""
+        items = FileItems([path])
+        found = self._by_content.get(items.item(0).sha256, -1)
+        if found >= 0:
+            return found, ""
+        return -1, "another image than the stored one" if position >= 0 else "not among the stored items"
+
+    def _find_value(self, items: StoredItems, number: int) -> tuple[int, str]:
+        position = self._by_content.get(items.item(number).sha256, -1)
+        return position, "" if position >= 0 else "not among the stored items"
+
+
+def _again(folder: Path) -> str:
+    return f"Delete {folder} and compute the features again."

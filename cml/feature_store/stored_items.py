@@ -1,0 +1,253 @@
+"""The items whose features are stored, and the key of each: a digest of its content.
+
+The key is the content, so that a store outlives a copy of the images to another place or machine, and tells a replaced
+image. Size and time of a file are kept beside it: where both are unchanged, the file need not be read again.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from types import NoneType
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+
+from cml.data.image_sources import as_array
+from cml.data.inputs import Inputs
+from cml.errors import DataError, UserError
+from cml.feature_store.manifest import StoredItem
+from cml.storage.regular_file import digest_file
+from cml.storage.strict_json import parse_json
+
+
+class StoredItems(Protocol):
+    """N items in a fixed order.
+
+    Attributes:
+        root: The folder of their files; "" if there is none.
+        parts: How many items follow each other in each part. Batches do not cross the border of two parts, so that the
+            features of a part have the same bits as if it were alone.
+    """
+
+    root: str
+    parts: Sequence[int]
+
+    def __len__(self) -> int: ...
+
+    def take(self, start: int, stop: int) -> Any:  # noqa: ANN401 - what the network takes
+        """Take some items for the network.
+
+        Args:
+            start: Position of the first.
+            stop: Position after the last.
+
+        Returns:
+            The items.
+        """
+        ...
+
+    def item(self, position: int) -> StoredItem:
+        """Describe an item, whose content is read.
+
+        Args:
+            position: Its position.
+
+        Returns:
+            Its line in items.jsonl.
+        """
+        ...
+
+    def has_changed(self, position: int, stored: StoredItem) -> bool:
+        """Tell whether an item is another one than a stored one; a file is read only if its size or time differ.
+
+        Args:
+            position: Its position.
+            stored: The stored item.
+
+        Returns:
+            Whether it is.
+        """
+        ...
+
+    def fingerprint(self) -> str:
+        """Digest of all items, for which files are not read."""
+        ...
+
+
+class FileItems:
+    """Files as items.
+
+    Args:
+        paths: N files.
+        ids: Their ids; None for their names.
+        root: The folder that all lie in; None if there is none.
+        parts: As of ``StoredItems``; None for one part.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        ids: Sequence[str] | None = None,
+        root: Path | None = None,
+        parts: Sequence[int] | None = None,
+    ) -> None:
+        self.paths = paths
+        self.root = "" if root is None else str(root)
+        self.parts: Sequence[int] = [len(paths)] if parts is None else parts
+        self._ids = ids
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def take(self, start: int, stop: int) -> Sequence[Path]:
+        """The files from ``start`` to ``stop``."""
+        return self.paths[start:stop]
+
+    def item(self, position: int) -> StoredItem:
+        """The line of a file, which is read."""
+        name, size, time = self._place(position)
+        return StoredItem(self._id(position), file_key(self.paths[position]), name, size, time)
+
+    def has_changed(self, position: int, stored: StoredItem) -> bool:
+        """Whether a file is another one than a stored one."""
+        if self._id(position) != stored.item_id:
+            return True
+        _, size, time = self._place(position)
+        if (size, time) == (stored.size, stored.mtime_ns):
+            return False
+        return file_key(self.paths[position]) != stored.sha256
+
+    def fingerprint(self) -> str:
+        """Digest of ids, names, sizes and times."""
+        digest = hashlib.sha256()
+        for position in range(len(self)):
+            digest.update(f"{json.dumps([self._id(position), *self._place(position)])}\n".encode())
+        return digest.hexdigest()
+
+    def _id(self, position: int) -> str:
+        return self.paths[position].name if self._ids is None else self._ids[position]
+
+    def _place(self, position: int) -> tuple[str, int, int]:
+        path = self.paths[position]
+        try:
+            status = path.stat()
+        except OSError:
+            raise DataError(f"The file {path} is missing.") from None
+        name = path.relative_to(self.root).as_posix() if self.root else str(path.absolute())
+        return name, status.st_size, status.st_mtime_ns
+
+
+class ValueItems:
+    """Values as items: rows of an array, texts, or objects; their ids are their positions.
+
+    Args:
+        values: N values, or ``Inputs``.
+    """
+
+    def __init__(self, values: Any) -> None:  # noqa: ANN401 - a sequence of any values
+        self.values = values
+        self.root = ""
+        self.parts: Sequence[int] = [len(values)]
+        self._is_inputs = isinstance(values, Inputs)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def take(self, start: int, stop: int) -> Any:  # noqa: ANN401
+        """The values from ``start`` to ``stop``."""
+        chosen = slice(start, stop)
+        return self.values.subset(chosen) if self._is_inputs else self.values[chosen]
+
+    def item(self, position: int) -> StoredItem:
+        """The line of a value."""
+        return StoredItem(str(position), self._key(position))
+
+    def has_changed(self, position: int, stored: StoredItem) -> bool:
+        """Whether a value is another one than a stored one."""
+        return self._key(position) != stored.sha256
+
+    def fingerprint(self) -> str:
+        """Digest of all values."""
+        digest = hashlib.sha256()
+        for position in range(len(self)):
+            digest.update(self._key(position).encode())
+        return digest.hexdigest()
+
+    def _key(self, position: int) -> str:
+        values = self.values
+        return value_key(values.read(np.array([position]))[0] if self._is_inputs else values[position])
+
+
+def file_key(path: Path) -> str:
+    """Compute the key of a file.
+
+    Args:
+        path: The file.
+
+    Returns:
+        SHA-256 of its content, in hexadecimal.
+
+    Raises:
+        DataError: It cannot be read.
+    """
+    try:
+        return digest_file(path)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror or error}).") from None
+
+
+def value_key(value: Any) -> str:  # noqa: ANN401 - any value
+    """Compute the key of a value.
+
+    Args:
+        value: A text, a file's path, an array, a tensor or a Pillow image; or a list, tuple or dict of these and of
+            numbers.
+
+    Returns:
+        SHA-256 of its content, in hexadecimal.
+
+    Raises:
+        UserError: It is of another type, whose content is unknown.
+    """
+    if isinstance(value, str):
+        return hashlib.sha256(value.encode(errors="surrogatepass")).hexdigest()
+    if isinstance(value, Path):
+        return file_key(value)
+    if isinstance(value, bool | int | float | NoneType):
+        return hashlib.sha256(repr(value).encode()).hexdigest()
+    if isinstance(value, dict):
+        value = list(value.items())
+    if isinstance(value, list | tuple):
+        return hashlib.sha256(" ".join(map(value_key, value)).encode()).hexdigest()
+    array = np.asarray(value) if hasattr(value, "getexif") else as_array(value)
+    if array is None or array.dtype.kind == "O":
+        raise UserError(
+            f"The items must be files, texts, arrays or Pillow images, by whose content features are found again. "
+            f"Got {type(value).__name__} instead."
+        )
+    digest = hashlib.sha256() if array.ndim <= 1 else hashlib.sha256(f"{array.shape}".encode())
+    digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def decode_item(line: bytes) -> StoredItem:
+    """Decode a line of items.jsonl.
+
+    Args:
+        line: The line.
+
+    Returns:
+        The item.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        return _DECODER.decode(line)
+    except ValueError:  # msgspec refuses a file name that is not Unicode
+        return msgspec.convert(parse_json(line, surrogates=True), StoredItem)
+
+
+_DECODER = msgspec.json.Decoder(StoredItem)

@@ -1,0 +1,276 @@
+"""Computing the features of items into a store: in chunks, so that a killed call is continued by the same call."""
+
+import contextlib
+import functools
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.console.progress_bar import BAR_DELAY, ProgressBar
+from cml.errors import DataError, UserError
+from cml.feature_store.manifest import (
+    ITEMS,
+    MANIFEST,
+    ROWS_PER_SHARD,
+    FeatureType,
+    StoredItem,
+    name_network,
+    shard_name,
+)
+from cml.feature_store.networks import FeatureNetwork
+from cml.feature_store.store import FeatureStore
+from cml.feature_store.stored_items import StoredItems
+from cml.processes.ranks import Ranks
+from cml.storage.growing_file import GrowingFile
+from cml.storage.regular_file import digest_file
+from cml.storage.resumable_output import ResumableOutput, resumable_output
+from cml.storage.saved_options import Count, record
+from cml.version import __version__
+
+Float32 = NDArray[np.float32]
+_RECORD = ("rows", "features", ITEMS)  # rows so far, their width, and bytes of the list
+
+
+def write_features(
+    items: StoredItems,
+    network: FeatureNetwork,
+    out: Path,
+    *,
+    dtype: FeatureType = "float32",
+    rows_per_shard: int = ROWS_PER_SHARD,
+    ranks: Ranks | None = None,
+    bar: str = "features",
+    wait: bool = False,
+) -> FeatureStore:
+    """Compute the features of items into a store, in memory that does not grow with their number.
+
+    A call that was killed is continued by the same call; a finished store is returned as it is.
+
+    Args:
+        items: N items.
+        network: What computes their features.
+        out: Folder of the store.
+        dtype: Type of the stored numbers.
+        rows_per_shard: Rows of a file.
+        ranks: The processes that share the work and a disk, all of which call this; None for this one alone.
+        bar: Title of a progress bar; "" for none.
+        wait: Whether to wait for another process that writes the same store.
+
+    Returns:
+        The store.
+
+    Raises:
+        UserError: The folder holds features of other items or another network, or there are no items.
+        DataError: An item cannot be read, or its features are not finite numbers of the type.
+    """
+    if not len(items):
+        raise UserError("There are no items to compute features of.")
+    ranks = ranks or Ranks()
+    if ranks.first:
+        _write_first(items, network, out, dtype, rows_per_shard, ranks, bar, wait)
+    elif (start := ranks.broadcast(lambda: 0)) < len(items):
+        for first, last in _chunks(items, network.chunk, start):
+            _compute(items, network, first, last, ranks)
+    ranks.barrier()
+    return FeatureStore.open(out)
+
+
+def _write_first(
+    items: StoredItems,
+    network: FeatureNetwork,
+    out: Path,
+    dtype: FeatureType,
+    rows_per_shard: int,
+    ranks: Ranks,
+    bar: str,
+    wait: bool,
+) -> None:
+    """The work of the process that writes."""
+    if (out / MANIFEST).exists():
+        store = FeatureStore.open(out)
+        store.check_made_by(network.made_by)
+        if (there := store.manifest["dtype"]) != dtype:
+            raise UserError(f"{out} holds features as {there}, not as {dtype}. Choose another folder.")
+        store.check_items(items)
+        ranks.broadcast(lambda: len(items))
+        return
+    made_with: dict[str, Any] = {
+        "made_by": dict(network.made_by),
+        "dtype": dtype,
+        "rows_per_shard": rows_per_shard,
+        "items_fingerprint": items.fingerprint(),
+    }
+    about = {"network": name_network(network.made_by), "items": f"{len(items)} items {items.root}".strip()}
+    names = [shard_name(number) for number in range(-(-len(items) // rows_per_shard))]
+    parse = functools.partial(_state, items=len(items))
+    with resumable_output(out, made_with, (*names, ITEMS), about=about, parse=parse, wait=wait) as output:
+        if output.manifest is not None:
+            ranks.broadcast(lambda: len(items))
+            return
+        width = _write_rows(items, network, output, np.dtype(dtype), rows_per_shard, ranks, bar)
+        shards = [
+            {
+                "file": name,
+                "rows": min(rows_per_shard, len(items) - number * rows_per_shard),
+                "sha256": digest_file(output.work / name),
+            }
+            for number, name in enumerate(names)
+        ]
+        output.finish(
+            {
+                "cml": __version__,
+                "kind": "features",
+                "root": items.root,
+                "items": len(items),
+                "features": width,
+                **made_with,
+                "items_sha256": digest_file(output.work / ITEMS),
+                "shards": shards,
+            }
+        )
+
+
+def _write_rows(
+    items: StoredItems,
+    network: FeatureNetwork,
+    output: ResumableOutput,
+    dtype: np.dtype[Any],
+    rows_per_shard: int,
+    ranks: Ranks,
+    bar: str,
+) -> int:
+    """Write rows and items after the last record; returns the width of a row."""
+    done, width, size = _state(output.records[-1], len(items)) if output.records else (0, 0, 0)
+    ranks.broadcast(lambda: done)
+    unit = {"images": "image", "texts": "text"}.get(network.made_by["kind"], "item")
+    shown = ProgressBar(total=len(items), initial=done, desc=bar, unit=unit, delay=BAR_DELAY, disable=not bar)
+    with (
+        GrowingFile(output.work / ITEMS, size) as listed,
+        contextlib.closing(_Shards(output.work, len(items), done, dtype, rows_per_shard)) as shards,
+        shown,
+    ):
+        for first, last in _chunks(items, network.chunk, done):
+            lines = [items.item(position) for position in range(first, last)]
+            rows = _compute(items, network, first, last, ranks)
+            if width and rows.shape[1] != width:
+                raise DataError(
+                    f"{network.made_by['backbone']!r} gives {rows.shape[1]} numbers for item {lines[0].item_id!r} and "
+                    f"gave {width} before: all items need features of one length."
+                )
+            width = rows.shape[1]
+            shards.append(_converted(rows, dtype, lines))
+            listed.append(b"".join(_encode(line) for line in lines))
+            output.record(dict(zip(_RECORD, (last, width, _sync(shards, listed)), strict=True)))
+            shown.update(last - first)
+    return width
+
+
+def _sync(shards: "_Shards", listed: GrowingFile) -> int:
+    shards.sync()
+    return listed.sync()
+
+
+def _chunks(items: StoredItems, chunk: int, start: int) -> Iterator[tuple[int, int]]:
+    """First and last positions of chunks from ``start`` on; none crosses the border of two parts."""
+    begin = 0
+    for count in items.parts:
+        for first in range(begin, begin + count, chunk):
+            if first >= start:
+                yield first, min(first + chunk, begin + count)
+        begin += count
+
+
+def _compute(items: StoredItems, network: FeatureNetwork, first: int, last: int, ranks: Ranks) -> Float32:
+    """Features of a chunk, of which each process computes its share."""
+    return ranks.compute_rows(
+        last - first, lambda rows: network.extract(items.take(first + rows.start, first + rows.stop))
+    )
+
+
+def _converted(rows: Float32, dtype: np.dtype[Any], lines: list[StoredItem]) -> NDArray[np.floating]:
+    """Rows of the stored type, checked to be finite."""
+    with np.errstate(over="ignore"):
+        converted: NDArray[np.floating] = rows.astype(dtype, copy=False)
+    finite = np.isfinite(converted).all(axis=1)
+    if not finite.all():
+        row = int(np.argmin(finite))
+        name = lines[row].file_name or lines[row].item_id
+        if np.isfinite(rows[row]).all():
+            largest = np.abs(rows[row]).max()
+            raise DataError(f"The features of {name!r} reach {largest:.4g}, too much for float16: store float32.")
+        raise DataError(f"The features of {name!r} hold NaN or infinity.")
+    return converted
+
+
+def _encode(item: StoredItem) -> bytes:
+    """A line of the list, in ASCII, as a file name may be no Unicode."""
+    entry = {name: value for name, value in msgspec.structs.asdict(item).items() if value not in ("", 0)}
+    return f"{json.dumps({'item_id': item.item_id, **entry})}\n".encode()
+
+
+def _state(entry: dict[str, Any], items: int) -> tuple[int, int, int]:
+    """The entries of a record; ValueError or DataError if it is not of these items."""
+    rows, width, size = (record(entry[name], Count, name, "a size") for name in _RECORD)
+    if rows > items or not width:
+        raise ValueError("it is of other items")
+    return rows, width, size
+
+
+class _Shards:
+    """The files of the rows, written one after another.
+
+    Args:
+        folder: Their folder.
+        items: N.
+        done: Rows that are there already.
+        dtype: Type of their numbers.
+        rows_per_shard: Rows of a file.
+    """
+
+    def __init__(self, folder: Path, items: int, done: int, dtype: np.dtype[Any], rows_per_shard: int) -> None:
+        self._folder, self._items, self._dtype, self._each = folder, items, dtype, rows_per_shard
+        self._rows = done
+        self._file: GrowingFile | None = None
+
+    def append(self, rows: NDArray[np.floating]) -> None:
+        """Write rows, which may end one file and begin the next."""
+        while len(rows):
+            number, there = divmod(self._rows, self._each)
+            if self._file is None:
+                header = self._header(number, rows.shape[1])
+                path = self._folder / shard_name(number)
+                size = len(header) + there * rows.shape[1] * self._dtype.itemsize if there else 0
+                self._file = GrowingFile(path, size)
+                if not there:
+                    self._file.append(header)
+            taken = rows[: self._each - there]
+            self._file.append(np.ascontiguousarray(taken, self._dtype.newbyteorder("<")).tobytes())
+            self._rows += len(taken)
+            rows = rows[len(taken) :]
+            if self._rows % self._each == 0:
+                self.close()
+
+    def sync(self) -> None:
+        """Force the open file to the disk."""
+        if self._file is not None:
+            self._file.sync()
+
+    def close(self) -> None:
+        """Force the open file to the disk, and close it."""
+        if self._file is not None:
+            self._file.sync()
+            self._file.close()
+            self._file = None
+
+    def _header(self, number: int, width: int) -> bytes:
+        file = io.BytesIO()
+        shape = min(self._each, self._items - number * self._each), width
+        head = {"descr": self._dtype.newbyteorder("<").str, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, head)
+        return file.getvalue()

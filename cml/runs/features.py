@@ -1,0 +1,134 @@
+"""``cml.features``: the features of images, texts, vectors or other items, computed once into a feature store."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from cml.data.dataset_info import INFO
+from cml.data.input_form import InputForm
+from cml.data.input_sources import recognize_inputs
+from cml.data.prepared import ROLES, PreparedDataset
+from cml.errors import UserError
+from cml.export.image_list import ImageList
+from cml.feature_store.manifest import FeatureType
+from cml.feature_store.networks import SENTENCES, BackboneNetwork, FeatureNetwork, FunctionNetwork, SentenceNetwork
+from cml.feature_store.store import FeatureStore
+from cml.feature_store.stored_items import FileItems, StoredItems, ValueItems
+from cml.feature_store.write_store import write_features
+from cml.models import CUSTOM, Backbone, has_published_weights
+from cml.models.embedding import EmbeddingModel, ModelConfig
+from cml.processes.init_processes import init_processes
+from cml.training.config import TrainConfig
+
+_DEFAULT = TrainConfig()
+
+
+def features(
+    inputs: Any,  # noqa: ANN401 - the kinds listed below
+    *,
+    backbone: str | nn.Module | Backbone | Callable[[Any], Any] = _DEFAULT.backbone,
+    out: Path | str,
+    weights: str = _DEFAULT.weights,
+    image_size: tuple[int, int] = _DEFAULT.image_size,
+    crop: float = _DEFAULT.crop,
+    dtype: FeatureType = "float32",
+    splits: Sequence[str] = ROLES,
+    device: str = "auto",
+    quiet: bool = False,
+) -> FeatureStore:
+    """Compute the features of N items once, into a store that training, evaluation and comparisons read.
+
+    A call that was killed is continued by the same call; a call for a finished store computes nothing. A script that
+    calls this may be started by torchrun: its processes then share the work.
+
+    Args:
+        inputs: A prepared dataset or its folder, a folder of images, or any images, vectors or tensors that ``cml.fit``
+            takes; for a sentence model a list of texts, for a function any sequence whose slices it takes.
+        backbone: A backbone as for ``cml.fit``, ``sentences/MODEL`` for a sentence-transformers model, or a function
+            from a slice of the items to their features (n, F).
+        out: Folder of the store.
+        weights: Weights of the backbone, as for ``cml.fit``.
+        image_size: (height, width) in pixels of the backbone's images.
+        crop: Fraction of an image's sides that the backbone sees.
+        dtype: Type of the stored numbers: "float32", or "float16" for half of the space.
+        splits: Splits of a prepared dataset: train, query, gallery.
+        device: "auto", "cpu", "cuda" or another device of torch.
+        quiet: No progress bar.
+
+    Returns:
+        The store: ``store.rows`` are its features (N, F), memory-mapped, and ``store.select()`` inputs for ``cml.fit``.
+
+    Raises:
+        UserError: Inputs and backbone do not fit each other, or ``out`` holds features of other items or of another
+            network.
+
+    Example:
+        >>> store = cml.features("data/mine", backbone="efficientnet-lite0", out="stores/lite0", quiet=True)
+        >>> store
+        FeatureStore('stores/lite0', efficientnet-lite0 (weights imagenet, 224 x 224 pixels), 40 x 1280 float32)
+    """
+    with init_processes(device) as ranks:
+        items, network = _open(inputs, backbone, weights, image_size, crop, splits, str(ranks.device))
+        title = "" if quiet or not ranks.first else "features"
+        return write_features(items, network, Path(out), dtype=dtype, ranks=ranks, bar=title)
+
+
+def _open(
+    inputs: Any,  # noqa: ANN401
+    backbone: str | nn.Module | Backbone | Callable[[Any], Any],
+    weights: str,
+    image_size: tuple[int, int],
+    crop: float,
+    splits: Sequence[str],
+    device: str,
+) -> tuple[StoredItems, FeatureNetwork]:
+    """The items and the network, which decides what items may be."""
+    files = _open_files(inputs, splits)
+    is_sentences = isinstance(backbone, str) and backbone.startswith(SENTENCES)
+    if is_sentences:
+        if files is not None or isinstance(inputs, str):
+            raise UserError(f"The sentence model {backbone!r} takes texts: give a list of them.")
+        return ValueItems(inputs), SentenceNetwork(str(backbone).removeprefix(SENTENCES))
+    if callable(backbone) and not isinstance(backbone, nn.Module):
+        return files or _list_items(inputs), FunctionNetwork(backbone)
+    own = None if isinstance(backbone, str) else backbone
+    form = InputForm()
+    items: StoredItems | None = files
+    if items is None:
+        recognized = recognize_inputs(inputs, range(len(inputs)), own_backbone=own is not None).inputs
+        form = getattr(recognized, "form", form)
+        items = _list_items(recognized)
+    name = CUSTOM if own is not None else str(backbone)
+    if own is not None or not has_published_weights(name):
+        weights = weights if weights != _DEFAULT.weights else "none"
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)  # of random weights
+        config = ModelConfig(name, weights, 2, False, image_size, crop, inputs=form)
+        model = EmbeddingModel(config, backbone=own).to(device)
+    return items, BackboneNetwork(model)
+
+
+def _list_items(values: Any) -> StoredItems:  # noqa: ANN401
+    """Files, where all values are paths, or other values."""
+    is_paths = isinstance(values, Sequence) and all(isinstance(value, Path) for value in values)
+    return FileItems(values) if is_paths else ValueItems(values)
+
+
+def _open_files(inputs: Any, splits: Sequence[str]) -> FileItems | None:  # noqa: ANN401
+    """The images of a dataset or of a folder; None for other inputs."""
+    dataset = inputs if isinstance(inputs, PreparedDataset) else None
+    if dataset is None and not (isinstance(inputs, str | Path) and Path(inputs).suffix != ".npy"):
+        return None
+    if dataset is None and (Path(inputs) / INFO).is_file():
+        dataset = PreparedDataset.open(inputs)
+    if dataset is None:
+        images = ImageList.open(inputs)
+        return FileItems(images.paths, images.item_ids, images.root)
+    if dataset.info.queries_are_gallery and "query" in splits:
+        splits = [split for split in splits if split != "gallery"]
+    parts = [len(dataset.split(split)) for split in splits]
+    images = ImageList.open(dataset.folder, splits)
+    return FileItems(images.paths, images.item_ids, images.root, [count for count in parts if count])
