@@ -189,9 +189,9 @@ class SparseDistances:
             raise DataError(f"{path} is missing: triples of label distances are a .npz file.") from None
         except (OSError, ValueError) as error:
             raise DataError(f"{path} cannot be read as triples of label distances: {error}.") from None
-        options = {key: int(arrays.pop(key)) for key in ("items", "symmetric") if key in arrays}
+        options = {key: arrays.pop(key).item() for key in ("items", "symmetric") if key in arrays}
         symmetric = options.get("symmetric", 1)
-        if symmetric not in (0, 1):
+        if symmetric not in (0, 1):  # NaN is not
             raise DataError(f"'symmetric' in {path} should be 0 or 1. Got {symmetric} instead.")
         try:
             return cls.from_triples(**arrays, items=options.get("items"), symmetric=bool(symmetric), name=str(path))
@@ -375,8 +375,9 @@ def _as_vector(values: Any, key: str, name: str) -> NDArray[Any]:  # noqa: ANN40
 
 def _check_items(items: int | None, first: NDArray[Any], second: NDArray[Any], name: str) -> int:
     """The number of items, to which all item numbers must belong."""
-    if items is not None and (isinstance(items, bool) or not 1 <= items <= MOST_ITEMS):
-        raise UserError(f"'items' of {name} should be a number from 1 to {MOST_ITEMS:,}. Got {items} instead.")
+    is_number = isinstance(items, int | np.integer) and not isinstance(items, bool)
+    if items is not None and not (is_number and 1 <= items <= MOST_ITEMS):
+        raise UserError(f"'items' of {name} should be a whole number from 1 to {MOST_ITEMS:,}. Got {items!r} instead.")
     count = MOST_ITEMS if items is None else int(items)
     for key, numbers in zip("ij", (first, second), strict=True):
         if numbers.min() < 0 or numbers.max() >= count:

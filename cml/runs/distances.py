@@ -162,6 +162,7 @@ class DatasetDistances:
         folder = out or stored_lists.folder_of(MatrixWork(self.distance, self.labels)).parent
         marked = {share: summary.quantiles[share] for share in _MARKED}
         title, path = f"{self.dataset.info.name}, {self.distance.name}", folder / "histogram.png"
+        title += ", known pairs" if self.distance.is_partial else ""
         try:
             write_histogram(path, summary.distances, unit=summary.unit, quantiles=marked, title=title)
         except OSError as error:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import cml.distances
 from cml.distances import Labels, SparseDistances, as_label_distance
 from cml.distances.jobs.stored_lists import stored_neighbors
+from cml.distances.jobs.summary import summarize
 from cml.distances.label_distance import LabelDistance
 from cml.distances.precomputed import Precomputed
 from cml.distances.sets import Sets
@@ -195,6 +196,7 @@ def test_no_pair_at_all() -> None:
          r"them\.$"),
         ([0, 1, 0], [1, 0, 1], [2.0, 3.0, 2.5], {"symmetric": False}, "Triple 0 .* triple 2 gives 2.5 from 0 to 1"),
         ([0], [1], [1], {"items": 0}, "'items' of .* from 1 to 2,147,483,647. Got 0"),
+        ([0], [1], [1], {"items": "9"}, "'items' of .* should be a whole number .* Got '9'"),
         ([0], [1], [1], {"items": True}, "Got True"),
     ],
 )  # fmt: skip
@@ -249,6 +251,9 @@ GOOD = {"i": _npy([0, 1]), "j": _npy([1, 2]), "distance": _npy([0.5, 2])}
         (_zip(**GOOD, items=_npy([5])), "items must be a single number"),
         (_zip(**GOOD, items=_npy(2)), "Triple 1 of .*broken.npz has j=2; it should be an item from 0 to 1"),
         (_zip(**GOOD, symmetric=_npy(2)), "'symmetric' in .* should be 0 or 1. Got 2"),
+        (_zip(**GOOD, symmetric=_npy(np.nan)), "'symmetric' in .* should be 0 or 1. Got nan"),
+        (_zip(**GOOD, items=_npy(np.nan)), "'items' of .* should be a whole number from 1 to .* Got nan"),
+        (_zip(**GOOD, items=_npy(2.5)), "'items' of .* should be a whole number from 1 to .* Got 2.5"),
         (_zip(**{**GOOD, "j": _npy([1])}), "should have one length. Got 2, 1 and 2"),
         (_zip(**{**GOOD, "i": GOOD["i"][:-3]}), "i must have 16 bytes. Got 13"),
         (_zip(**{name: _npy(np.zeros(10**6, int)) for name in GOOD}), "unpack to 24,000,000, more than 100 times"),
@@ -286,3 +291,33 @@ def test_a_sample_is_of_known_pairs() -> None:
     distance = as_label_distance(many)
     sample = sample_label_distances(distance, distance.encode(range(1000)), 0)
     assert len(sample) == len(set(sample.tolist())) == 512 * 511 // 2
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_a_summary_is_that_of_the_matrix(symmetric: bool) -> None:
+    rng = np.random.default_rng(1)
+    known = rng.random((60, 60)) < 0.3
+    known[7] = known[:, 7] = False  # an item without a known pair
+    i, j = np.nonzero(np.triu(known, 1) if symmetric else known & ~np.eye(60, dtype=bool))
+    sparse = SparseDistances.from_triples(i, j, rng.integers(0, 9, len(i)), items=60, symmetric=symmetric)
+    matrix = sparse.block(np.arange(60), np.arange(60))
+    ours, true = (
+        summarize(distance, distance.encode(range(60)), unit="px").to_json()
+        for distance in (as_label_distance(sparse), as_label_distance(matrix))
+    )
+    assert ours.keys() == true.keys()
+    for name, value in true.items():
+        assert ours[name] == (value if isinstance(value, str) else pytest.approx(value)), name
+
+
+def test_a_summary_of_few_known_pairs_of_many_items() -> None:
+    i = np.arange(0, 100_000, 2)
+    distance = as_label_distance(SparseDistances.from_triples(i, i + 1, 1 + i % 3, items=100_001))
+    found = summarize(distance, distance.encode(range(100_001)))
+    assert (found.pairs, found.items) == (100_001 * 50_000, 100_001)
+    assert found.infinities == pytest.approx(1 - 1e-5)
+    assert found.alone == pytest.approx(1e-5, rel=1e-3)
+    assert found.mean == pytest.approx(2, rel=1e-3)
+    lonely = as_label_distance(make([(0, 1, 0.0)], items=9))
+    with pytest.raises(UserError, match="Among 36 pairs none has a label distance above 0 and finite"):
+        summarize(lonely, lonely.encode(range(9)))

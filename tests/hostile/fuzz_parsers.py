@@ -212,7 +212,12 @@ def _array(data: bytes, folder: Path) -> None:
     (folder / "lists").mkdir(exist_ok=True)
     (folder / "lists" / "ids.npy").write_bytes(first)
     (folder / "lists" / "distances.npy").write_bytes(second)
-    distance = Precomputed(str(folder / "lists" if cut else folder / "lists" / "ids.npy"))
+    if data.startswith(b"PK"):
+        (folder / "lists" / "triples.npz").write_bytes(data)
+        distance = Precomputed(str(folder / "lists" / "triples.npz"))
+        distance.known_pairs(distance.encode([0, 1]))
+    else:
+        distance = Precomputed(str(folder / "lists" if cut else folder / "lists" / "ids.npy"))
     rows = distance.encode([0, 1, 0])
     distance.pairwise(rows, rows)
     distance.fingerprint()
@@ -230,7 +235,14 @@ def _array_seeds() -> list[bytes]:
         _saved(np.array([[0, 2.5], [2.5, 0]], np.float32)),
         _saved(np.asfortranarray(np.array([[0, 2.5], [2.5, 0]]))),
         _saved(ids) + CUT + _saved(distances),
+        *(_triples(save) for save in (np.savez, np.savez_compressed)),
     ]
+
+
+def _triples(save: Callable[..., None]) -> bytes:
+    file = io.BytesIO()
+    save(file, i=[0, 1, 4], j=[1, 2, 4], distance=[0.5, 2, 0], items=9, symmetric=1)
+    return file.getvalue()
 
 
 # ---- .mat files

@@ -31,6 +31,7 @@ TINY = {
     "caption_blocks": "--items 60 --batch 10 --rounds 1",
     "captions": "--images 200 --rounds 1 --thread-rounds 1 --loops 1",
     "captions_neighbors": "--images 60",
+    "sparse_distances": "--items 300 --triples 5000 --k 3 --queries 20",
     "sentences": "--images 30 --pairs 400 --seeds 0",
     "class_losses": "--items 128 --rounds 1",
     "data_path": "--busiest",

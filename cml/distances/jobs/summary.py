@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances.blas_threads import one_blas_thread
+from cml.distances.known_pairs import KnownPairs
 from cml.distances.label_distance import Float32, LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
@@ -79,7 +80,7 @@ class Summary:
 def summarize(
     distance: LabelDistance, labels: Labels, *, unit: str = "", seed: int = 0, items: int = SAMPLE_ITEMS
 ) -> Summary:
-    """Compute statistics of all pairs among some items.
+    """Compute statistics of all pairs among some items; of a distance that lists its known pairs, of all items.
 
     Args:
         distance: The label distance.
@@ -96,18 +97,17 @@ def summarize(
     """
     if min(items, len(labels)) < 3:
         raise UserError(f"A summary needs at least 3 items. Got {min(items, len(labels))} instead.")
-    chosen = np.random.default_rng(seed).permutation(len(labels))[:items]
+    generator = np.random.default_rng(seed)
+    known = distance.known_pairs(labels)
+    if known is not None:
+        return _summarize_known(distance, len(labels), known, unit or distance.unit, generator)
+    chosen = generator.permutation(len(labels))[:items]
     with one_blas_thread():
         block = distance.pairwise(labels[chosen], labels[chosen])
     apart = ~np.eye(len(chosen), dtype=np.bool_)
     sample = block[np.triu_indices(len(chosen), 1)] if distance.is_symmetric else block[apart]
     finite = sample[np.isfinite(sample)].astype(np.float64)
-    positive = finite[finite > 0]
-    if len(positive) == 0:
-        raise UserError(
-            f"Among {len(sample):,} pairs none has a label distance above 0 and finite: the labels are all equal, or "
-            "none can be compared."
-        )
+    positive = _positive(finite, len(sample))
     unknown = np.isinf(block) & apart
     return Summary(
         items=len(chosen),
@@ -126,6 +126,47 @@ def summarize(
     )
 
 
+def _summarize_known(
+    distance: LabelDistance, items: int, known: KnownPairs, unit: str, generator: np.random.Generator
+) -> Summary:
+    """Statistics of the known pairs of N items; the shares are of all pairs."""
+    pairs = items * (items - 1) // (2 if distance.is_symmetric else 1)
+    finite = known.distances.astype(np.float64)
+    positive = _positive(finite, pairs)
+    owners, values = known.first, known.distances
+    if distance.is_symmetric:
+        owners, values = np.concatenate([owners, known.second]), np.tile(values, 2)
+    chosen = np.isin(owners, generator.permutation(items)[:SAMPLE_ITEMS])
+    most = SAMPLE_ITEMS * (SAMPLE_ITEMS - 1) // 2
+    sample = known.distances
+    return Summary(
+        items=items,
+        of_items=items,
+        pairs=pairs,
+        unit=unit,
+        zeros=float((finite == 0).sum() / pairs),
+        infinities=1 - len(finite) / pairs,
+        alone=1 - len(np.unique(np.concatenate([known.first, known.second]))) / items,
+        ties=_ties_of_rows(owners[chosen], values[chosen]),
+        log_std=float(np.log(positive).std()),
+        mean=float(finite.mean()),
+        quantiles=_quantiles(finite),
+        positive_quantiles=_quantiles(positive),
+        distances=sample if len(sample) <= most else generator.choice(sample, most, replace=False),
+    )
+
+
+def _positive(finite: NDArray[np.float64], pairs: int) -> NDArray[np.float64]:
+    """The distances above 0, which there must be."""
+    positive = finite[finite > 0]
+    if len(positive) == 0:
+        raise UserError(
+            f"Among {pairs:,} pairs none has a label distance above 0 and finite: the labels are all equal, or none "
+            "can be compared."
+        )
+    return positive
+
+
 def _quantiles(values: NDArray[np.float64]) -> dict[float, float]:
     return dict(zip(QUANTILES, np.quantile(values, QUANTILES).tolist(), strict=True))
 
@@ -139,11 +180,17 @@ def ties(block: NDArray[np.float32]) -> float:
     Returns:
         The share, 0 to 1.
     """
-    equal, pairs = 0, 0
-    for row in range(len(block)):
-        others = np.delete(block[row], row)
-        others = others[np.isfinite(others)]
-        _, counts = np.unique(others, return_counts=True)
-        equal += int((counts * (counts - 1)).sum())
-        pairs += len(others) * (len(others) - 1)
-    return equal / pairs if pairs else 0.0
+    owners, columns = np.nonzero(np.isfinite(block) & ~np.eye(len(block), dtype=np.bool_))
+    return _ties_of_rows(owners, block[owners, columns])
+
+
+def _ties_of_rows(owners: NDArray[np.int64], distances: NDArray[np.float32]) -> float:
+    """The share of pairs of an item's others that are at the same distance from it, over the items of (E,) entries."""
+    order = np.lexsort((distances, owners))
+    owners, distances = owners[order], distances[order]
+    another = np.diff(owners, prepend=-1) > 0
+    others = np.diff(np.flatnonzero(another), append=len(owners))  # of each item
+    another[1:] |= distances[1:] != distances[:-1]
+    equal = np.diff(np.flatnonzero(another), append=len(owners))  # of each distance from an item
+    pairs = int((others * (others - 1)).sum())
+    return int((equal * (equal - 1)).sum()) / pairs if pairs else 0.0
