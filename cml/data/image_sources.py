@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from cml.data.dataset_items import DatasetItems, is_dataset, labelled_items
 from cml.data.images import UInt8
 from cml.data.lazy_items import Lazy
 from cml.data.table_columns import column_names, has_columns
@@ -41,12 +42,13 @@ def images_and_labels(
     Raises:
         UserError: images or labels are of another kind, or their numbers differ.
     """
-    if has_columns(images):
+    if has_columns(images) and not is_dataset(images):
         column = _column(images, image, "image")
         labels = _column(images, label, "label") if labels is None else labels
         source: ImageSource = Lazy(column, range(len(column)), _one_image)
-    elif labels is None:
-        source, labels = _pairs(images)
+    elif is_dataset(images) or labels is None:
+        items, labels = labelled_items(images, labels, () if image is None else (image,), label)
+        source = lazy_images(items)
     else:
         source = image_source(images)
     plain = label_list(labels)
@@ -70,7 +72,7 @@ def label_list(labels: Any) -> list[Any]:  # noqa: ANN401 - a sequence of any la
     if isinstance(labels, str) or not hasattr(labels, "__len__"):
         raise UserError(f"'labels' must be a sequence with a label for each input. Got {labels!r:.80} instead.")
     array = as_array(labels)
-    plain = list(_as_list(labels) if array is None else array.tolist())
+    plain = list(as_list(labels) if array is None else array.tolist())
     return [value.tolist() if hasattr(value, "tolist") else value for value in plain]
 
 
@@ -86,6 +88,8 @@ def image_source(images: Any) -> ImageSource:  # noqa: ANN401 - the kinds that t
     Raises:
         UserError: they are of another kind.
     """
+    if isinstance(images, Lazy):  # recognised before
+        return images
     if isinstance(images, str | Path):
         raise UserError(f"'images' must be a list of paths or an array. Got the single path {images} instead.")
     if isinstance(images, Image.Image):
@@ -94,7 +98,7 @@ def image_source(images: Any) -> ImageSource:  # noqa: ANN401 - the kinds that t
         raise UserError("'images' is a data frame: give its column of images, as in images['file'].")
     if (array := as_array(images)) is not None and (array.ndim != 1 or array.dtype.kind not in "OSU"):
         return _channels_last(array, 4, "An array of images")
-    images = _as_list(images)  # a frame's column is indexed by labels, not by position
+    images = as_list(images)  # a frame's column is indexed by labels, not by position
     try:
         count = len(images)
     except TypeError:
@@ -158,25 +162,22 @@ def _column(frame: Any, name: str | None, content: str) -> Any:  # noqa: ANN401 
     if name not in names:
         hint = did_you_mean(name, names)
         raise UserError(f"The data has no column {content}={name!r}.{hint} There are: {', '.join(names)}.")
-    return _as_list(frame[name])
+    return as_list(frame[name])
 
 
-def _as_list(column: Any) -> Any:  # noqa: ANN401 - a column of any library
-    """A column as a list; one that decodes its images on access is unchanged."""
+def as_list(column: Any) -> Any:  # noqa: ANN401 - a column of any library
+    """Convert a column of any library to a list; one that decodes its images on access is unchanged."""
     names = ("to_list", "tolist", "to_pylist")  # of pandas and polars, NumPy, Arrow
     return next((getattr(column, name)() for name in names if hasattr(column, name)), column)
 
 
-def _pairs(dataset: Any) -> tuple[ImageSource, list[Any]]:  # noqa: ANN401 - a torch Dataset of (image, label)
-    if isinstance(dataset, np.ndarray | list | tuple) or not hasattr(dataset, "__getitem__"):
-        raise UserError("'labels' are missing: give a label for each image, or a data set of (image, label).")
-    if not hasattr(dataset, "__len__"):
-        raise UserError(f"The data set of (image, label) must have a length. Got {type(dataset).__name__} without.")
-    first = dataset[0] if len(dataset) else None
-    if not isinstance(first, list | tuple) or len(first) < 2:
-        raise UserError(
-            "'labels' are missing: give a label for each image; a data set without them must give (image, label). "
-            f"Got {type(first).__name__} from {type(dataset).__name__} instead."
-        )
-    items = range(len(dataset))
-    return Lazy(dataset, items, lambda pair, index: _one_image(pair[0], index)), [dataset[index][1] for index in items]
+def lazy_images(items: DatasetItems) -> ImageSource:
+    """Recognise the images of a data set when they are read, anew at each use.
+
+    Args:
+        items: The images.
+
+    Returns:
+        The images.
+    """
+    return Lazy(items, range(len(items)), _one_image, reads_anew=True)

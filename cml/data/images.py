@@ -109,14 +109,23 @@ class Images:
         if isinstance(items, slice) or isinstance(self._source, np.ndarray):
             source = self._source[items]
         else:
-            source = Lazy(self._source, items.tolist(), lambda image, item: image)
+            source = Lazy(self._source, items.tolist(), _unchanged, reads_anew=self.reads_anew)
         part = Images(source, self.size, cache_bytes=self._cache_bytes)
         part._cache = None if self._cache is None else self._cache[items]
         return part
 
+    @property
+    def reads_anew(self) -> bool:
+        """Whether they come from a data set of the user's own, so that random augmentation must not be kept."""
+        return isinstance(self._source, Lazy) and self._source.reads_anew
+
     def load(self) -> None:
-        """Decode all images now if they fit into memory."""
-        if self._cache is None and len(self) * self.size[0] * self.size[1] * 3 <= self._cache_bytes:
+        """Decode all images now if they fit into memory, unless each read may give others."""
+        if (
+            self._cache is None
+            and not self.reads_anew
+            and len(self) * self.size[0] * self.size[1] * 3 <= self._cache_bytes
+        ):
             self._cache = self._decode(np.arange(len(self)))
 
     def read(self, items: NDArray[np.integer]) -> UInt8:
@@ -135,6 +144,10 @@ class Images:
 
     def _decode(self, items: NDArray[np.integer]) -> UInt8:
         images = np.empty((len(items), *self.size, 3), np.uint8)
+        if self.reads_anew:  # in one thread: the user's data set may draw random numbers, or not bear several
+            for row, item in enumerate(items):
+                images[row] = self._decode_one(item)
+            return images
 
         def decode(start: int) -> None:
             for row in range(start, min(start + piece, len(items))):
@@ -156,6 +169,11 @@ class Images:
         except ImageFault as fault:
             raise DataError(f"The image number {item} {fault}.") from None
         return np.asarray(resize_image(image, self.size))
+
+
+def _unchanged(image: Any, item: int) -> Any:  # noqa: ANN401
+    """The image; a function with a name, as data workers may be sent it."""
+    return image
 
 
 def native_size(path: Path | bytes) -> Size:

@@ -1,4 +1,4 @@
-"""The form of a model's inputs: images, vectors or tensors, and their shape."""
+"""The form of a model's inputs: images, vectors, tensors or items of any kind, and their shape."""
 
 import math
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Literal
 
 from cml.errors import UserError
 
-InputKind = Literal["images", "vectors", "tensors"]
+InputKind = Literal["images", "vectors", "tensors", "items"]
 Missing = Literal["refuse", "mean"]
 
 _MOST_NUMBERS = 1 << 28  # in one item: an untrusted file may hold any shape
@@ -17,11 +17,14 @@ class InputForm:
     """The form of inputs, which a trained model keeps.
 
     Attributes:
-        kind: ``images`` are resized and normalised, ``vectors`` standardised, ``tensors`` are passed on as they are.
-        shape: The shape of one item: (F,) for vectors, any for tensors, () for images, which may have any size.
+        kind: ``images`` are resized and normalised, ``vectors`` standardised, ``tensors`` are passed on as they are,
+            ``items`` are what a function of the user's own joins to batches.
+        shape: The shape of one item: (F,) for vectors, any for tensors, () for images and items, which may have any
+            size.
         columns: The names of the F numbers of a vector, if it came from columns of a table.
         whole: Whether tensors hold whole numbers, such as token ids.
         missing: What becomes of a missing number (NaN) of a vector: an error, or the column's mean.
+        fields: The names of the fields that hold an input, if it came from a data set of mappings.
     """
 
     kind: InputKind = "images"
@@ -29,6 +32,7 @@ class InputForm:
     columns: tuple[str, ...] = ()
     whole: bool = False
     missing: Missing = "refuse"
+    fields: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if any(size < 1 for size in self.shape) or math.prod(self.shape) > _MOST_NUMBERS:
@@ -43,8 +47,8 @@ class InputForm:
 
     def __str__(self) -> str:
         """The form in words, such as ``768 numbers``."""
-        if self.kind == "images":
-            return "images"
+        if self.kind in ("images", "items"):
+            return self.kind
         if self.kind == "vectors":
             return f"{self.shape[0]} numbers"
         return f"tensors of {' x '.join(map(str, self.shape)) or 'one number'}"

@@ -1,9 +1,9 @@
-"""What Python users give as inputs: images, vectors or tensors, recognised by what it is.
+"""What Python users give as inputs: images, vectors, tensors or items of any kind, recognised by what it is.
 
 ``recognize_inputs`` is for training, which has to find out the kind; ``open_inputs`` for a model, which knows it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from cml.data.image_sources import ImageSource, as_array, image_source, images_and_labels, label_list
+from cml.data.dataset_items import DatasetItems, frame_items, is_dataset, labelled_items, unlabelled_items
+from cml.data.image_sources import (
+    ImageSource,
+    as_array,
+    as_list,
+    image_source,
+    images_and_labels,
+    label_list,
+    lazy_images,
+)
 from cml.data.images import Images, Size
 from cml.data.input_form import InputForm, InputKind, Missing
 from cml.data.inputs import Inputs
-from cml.data.table_columns import has_columns, read_numbers, select_columns, stack_rows
+from cml.data.items import Collate, Items
+from cml.data.stacked_items import StackedItems, item_array
+from cml.data.table_columns import column_names, has_columns, read_numbers, select_columns, stack_rows
 from cml.data.tensors import Tensors
 from cml.data.vectors import Vectors
 from cml.errors import UserError
@@ -30,12 +41,12 @@ class LabelledInputs:
     """Inputs of a recognised kind, with their labels.
 
     Attributes:
-        inputs: N vectors or tensors; or images, still of any size.
+        inputs: N vectors, tensors or items; or images, still of any size.
         labels: N labels as plain Python values.
-        kind: Which of the three.
+        kind: Which of the four.
     """
 
-    inputs: ImageSource | Vectors | Tensors
+    inputs: ImageSource | Vectors | Tensors | Items
     labels: list[Any]
     kind: InputKind
 
@@ -50,6 +61,7 @@ def recognize_inputs(
     label: str | None = None,
     missing: Missing = "refuse",
     own_backbone: bool = False,
+    collate: Collate | None = None,
 ) -> LabelledInputs:
     """Recognise N inputs and their labels.
 
@@ -57,11 +69,12 @@ def recognize_inputs(
         inputs: The inputs, or a data set that holds inputs and labels.
         labels: A label for each input; None for a data set that holds them.
         kind: Which kind they are; None to recognise it.
-        image: The column of images of a data frame or Hugging Face data set.
-        features: Its columns of vectors: names, a pattern or a prefix.
+        image: The column of images of a data frame or Hugging Face data set, or the field of a data set of mappings.
+        features: Its columns of vectors: names, a pattern or a prefix; or the names of fields.
         label: Its column of labels, if ``labels`` is None.
         missing: What becomes of a missing number of a vector.
         own_backbone: Whether the model has a backbone of the user's own, which may take tensors.
+        collate: Joins a list of inputs of any kind to a batch; None for images, vectors and tensors.
 
     Returns:
         The inputs and labels.
@@ -69,8 +82,30 @@ def recognize_inputs(
     Raises:
         UserError: inputs or labels are of another kind, or their numbers differ.
     """
-    if isinstance(inputs, Vectors | Tensors):
+    if isinstance(inputs, Vectors | Tensors) and collate is None:
         kind = inputs.form.kind
+    if collate is not None or kind == "items":
+        if not own_backbone:
+            raise UserError(
+                "Inputs that 'collate' joins need a backbone of your own that takes the batch: a torch module as "
+                "backbone=.."
+            )
+        if collate is None or kind not in (None, "items"):
+            raise UserError(
+                f"Inputs of the kind 'items', and no others, need 'collate', a function. Got {kind!r} and {collate!r}."
+            )
+        return _recognize_items(inputs, labels, collate, image=image, features=features, label=label)
+    if _is_own_dataset(inputs, labels, features):
+        return _recognize_dataset(
+            inputs,
+            labels,
+            kind,
+            image=image,
+            features=features,
+            label=label,
+            missing=missing,
+            own_backbone=own_backbone,
+        )
     kind = kind or _kind_of(inputs, image, features, own_backbone=own_backbone)
     if kind == "images":
         source, plain = images_and_labels(inputs, labels, image=image, label=label)
@@ -87,20 +122,22 @@ def recognize_inputs(
         opened = _open_vectors(inputs, features, missing)
     else:
         opened = Tensors(_tensor_array(inputs))
-    plain = label_list(labels)
-    if len(opened) != len(plain):
-        noun = kind if kind == "tensors" else "rows of vectors"
-        raise UserError(f"There must be one label per input. Got {len(opened)} {noun} and {len(plain)} labels instead.")
-    return LabelledInputs(opened, plain, kind)
+    return _labelled(opened, labels, kind)
 
 
-def open_inputs(source: Any, form: InputForm, size: Size) -> Inputs:  # noqa: ANN401 - the kinds that cml.fit lists
+def open_inputs(
+    source: Any,  # noqa: ANN401 - the kinds that cml.fit lists
+    form: InputForm,
+    size: Size,
+    collate: Collate | None = None,
+) -> Inputs:
     """Open inputs for a model.
 
     Args:
         source: N inputs of the model's kind.
         form: The form of the model's inputs.
         size: (height, width) in pixels at which images are read.
+        collate: Joins a list of inputs to a batch; needed for the kind ``items``.
 
     Returns:
         The inputs.
@@ -108,8 +145,14 @@ def open_inputs(source: Any, form: InputForm, size: Size) -> Inputs:  # noqa: AN
     Raises:
         UserError: They are of another kind or shape.
     """
-    if isinstance(source, Images | Vectors | Tensors):
+    if isinstance(source, Images | Vectors | Tensors | Items):
         inputs: Inputs = source
+    elif form.kind == "items":
+        assert collate is not None  # of which ``cml.load`` makes sure
+        inputs = _open_items(source, form.fields, collate)
+    elif _is_own_dataset(source, None, form.fields or None):
+        items = unlabelled_items(source, form.fields)
+        inputs = Images(lazy_images(items), size) if form.kind == "images" else _stacked(items, form.kind, form.missing)
     elif form.kind == "images":
         inputs = Images(image_source(source), size)
     elif form.kind == "vectors":
@@ -120,6 +163,109 @@ def open_inputs(source: Any, form: InputForm, size: Size) -> Inputs:  # noqa: AN
     if (own.kind, own.shape, own.whole) != (form.kind, form.shape, form.whole):
         raise UserError(f"The model takes {form}. Got {own} instead.")
     return inputs
+
+
+def _is_own_dataset(source: Any, labels: Any, features: str | Sequence[str] | None) -> bool:  # noqa: ANN401
+    """Whether a source is a data set, or a list of its items: mappings or, without separate labels, tuples."""
+    if isinstance(source, list | tuple) and len(source):
+        first = source[0]
+        if isinstance(first, Mapping):
+            return True
+        is_pair = isinstance(first, tuple) and len(first) > 1 and not isinstance(first[0], int | float | np.number)
+        return labels is None and is_pair  # a tuple of numbers is a row
+    if is_dataset(source):
+        return True
+    if not has_columns(source) or not hasattr(source, "column_names") or not hasattr(source, "features"):
+        return False
+    # a column of a Hugging Face data set that holds arrays of several axes is none of a table
+    name = features if isinstance(features, str) else features[0] if features and len(features) == 1 else None
+    if name not in source.column_names or not len(source):
+        return False
+    value = source[0][name]
+    return isinstance(value, list) and bool(value) and isinstance(value[0], list)
+
+
+def _recognize_items(
+    inputs: Any,  # noqa: ANN401
+    labels: Any,  # noqa: ANN401
+    collate: Collate,
+    *,
+    image: str | None,
+    features: str | Sequence[str] | None,
+    label: str | None,
+) -> LabelledInputs:
+    """Inputs that a function joins: of a data set, a frame, or a list with separate labels."""
+    fields = _field_names(image, features)
+    if has_columns(inputs) and not hasattr(inputs, "features"):
+        chosen = select_columns(inputs, features) if features is not None else fields
+        fields = tuple(chosen or (name for name in column_names(inputs) if name != label))
+        columns = [*fields] if labels is not None else [*fields, *select_columns(inputs, [str(label)])]
+        inputs = frame_items({name: as_list(inputs[name]) for name in columns})
+    if labels is not None and isinstance(inputs, list | tuple):
+        items = unlabelled_items(inputs, fields, several=True, labelled=False)
+    else:
+        items, labels = labelled_items(inputs, labels, fields, label, several=True)
+    return _labelled(Items(items, collate), labels, "items")
+
+
+def _recognize_dataset(
+    inputs: Any,  # noqa: ANN401
+    labels: Any,  # noqa: ANN401
+    kind: InputKind | None,
+    *,
+    image: str | None,
+    features: str | Sequence[str] | None,
+    label: str | None,
+    missing: Missing,
+    own_backbone: bool,
+) -> LabelledInputs:
+    """Images, vectors or tensors of a data set."""
+    items, labels = labelled_items(inputs, labels, _field_names(image, features), label)
+    if not len(items):
+        raise UserError("The data set is empty.")
+    kind = kind or _kind_of_item(items, own_backbone=own_backbone)
+    return _labelled(lazy_images(items) if kind == "images" else _stacked(items, kind, missing), labels, kind)
+
+
+def _labelled(inputs: ImageSource | Vectors | Tensors | Items, labels: Any, kind: InputKind) -> LabelledInputs:  # noqa: ANN401
+    """Inputs with as many labels."""
+    plain = label_list(labels)
+    if len(inputs) != len(plain):
+        noun = "rows of vectors" if kind == "vectors" else kind
+        single = "image" if kind == "images" else "input"
+        raise UserError(
+            f"There must be one label per {single}. Got {len(inputs)} {noun} and {len(plain)} labels instead."
+        )
+    return LabelledInputs(inputs, plain, kind)
+
+
+def _field_names(image: str | None, features: str | Sequence[str] | None) -> tuple[str, ...]:
+    names = image if features is None else features
+    return () if names is None else (names,) if isinstance(names, str) else tuple(names)
+
+
+def _kind_of_item(items: DatasetItems, *, own_backbone: bool) -> InputKind:
+    first = items[0]
+    if isinstance(first, str | Path | Image.Image):
+        return "images"
+    return _kind_of_array(item_array(first, "Item 0")[None], own_backbone=own_backbone)
+
+
+def _stacked(items: DatasetItems, kind: InputKind, missing: Missing) -> Vectors | Tensors:
+    rows = StackedItems(items)
+    if kind == "tensors":
+        return Tensors(rows)
+    return Vectors(
+        rows if rows.dtype.kind == "f" else StackedItems(items, rows.shape[1:], np.dtype("f4")), missing=missing
+    )
+
+
+def _open_items(source: Any, fields: tuple[str, ...], collate: Collate) -> Items:  # noqa: ANN401
+    """Inputs that a function joins, for a model; a list holds inputs, a data set tuples (x, label) or mappings."""
+    if has_columns(source) and not hasattr(source, "features"):
+        source = frame_items({name: as_list(source[name]) for name in select_columns(source, fields)})
+    is_list = isinstance(source, list | tuple)
+    return Items(unlabelled_items(source, fields, several=True, labelled=not is_list), collate)
 
 
 def _kind_of(

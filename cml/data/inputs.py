@@ -10,7 +10,7 @@ from cml.data.input_form import InputForm
 
 @runtime_checkable
 class Inputs(Protocol):
-    """N items: ``Images``, ``Vectors`` or ``Tensors``.
+    """N items: ``Images``, ``Vectors``, ``Tensors`` or ``Items``.
 
     Training, embedding, evaluation and export ask no more of what an item is.
     """
@@ -18,6 +18,11 @@ class Inputs(Protocol):
     @property
     def form(self) -> InputForm:
         """Kind and shape of the items."""
+        ...
+
+    @property
+    def reads_anew(self) -> bool:
+        """Whether items come from a data set of the user's own: each read may differ, as by random augmentation."""
         ...
 
     def __len__(self) -> int: ...
@@ -37,13 +42,13 @@ class Inputs(Protocol):
         """Read all items now if they fit into memory and reading them again would take long."""
         ...
 
-    def read(self, items: NDArray[np.integer]) -> NDArray[Any]:
+    def read(self, items: NDArray[np.integer]) -> Any:  # noqa: ANN401 - an array, or a batch of any kind
         """Read some items.
 
         Args:
             items: Their positions, (B,).
 
         Returns:
-            One array, (B, ..).
+            One array, (B, ..); of ``Items`` a batch of any kind.
         """
         ...

@@ -5,17 +5,32 @@ from typing import Any
 
 
 class Lazy(Sequence[Any]):
-    """Items of a data set, made by ``convert`` of ``source[index]`` and the index on each access."""
+    """Items of a data set, made by ``convert`` of ``source[index]`` and the index on each access.
 
-    def __init__(self, source: Any, items: Sequence[int], convert: Callable[[Any, int], Any]) -> None:  # noqa: ANN401
+    Args:
+        source: The data set.
+        items: Positions in it.
+        convert: From an item and its position to what is used.
+        reads_anew: Whether an item may differ at each access, so that it must not be kept.
+    """
+
+    def __init__(
+        self,
+        source: Any,  # noqa: ANN401
+        items: Sequence[int],
+        convert: Callable[[Any, int], Any],
+        *,
+        reads_anew: bool = False,
+    ) -> None:
         self._source, self._items, self._convert = source, items, convert
+        self.reads_anew = reads_anew
 
     def __len__(self) -> int:
         return len(self._items)
 
     def __getitem__(self, index: int | slice) -> Any:  # noqa: ANN401 - an item of any kind, or a Lazy
         if isinstance(index, slice):
-            return Lazy(self._source, self._items[index], self._convert)
+            return Lazy(self._source, self._items[index], self._convert, reads_anew=self.reads_anew)
         item = self._items[index]
         return self._convert(self._source[item], item)
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.data.input_form import InputForm
+from cml.data.stacked_items import StackedItems
 from cml.errors import UserError
 
 _WHOLE = (np.int64, np.int32)  # kept as int64; smaller integers are levels, as of a scan, and become floats
@@ -20,18 +21,24 @@ class Tensors:
     Args:
         items: (N, ..) of numbers.
 
+    Attributes:
+        form: The shape of the tensors.
+        reads_anew: Whether they come from a data set of the user's own.
+
     Raises:
         UserError: ``items`` holds something else.
     """
 
-    def __init__(self, items: NDArray[Any]) -> None:
+    def __init__(self, items: NDArray[Any] | StackedItems) -> None:
         if items.ndim < 2 or items.dtype.kind not in "fiub" or items.dtype in (np.uint32, np.uint64):
             raise UserError(
                 "Tensors must be an array (N, ..) of floats, of integers of at most 16 bits, int32 or int64. "
                 f"Got {items.shape}, {items.dtype} instead."
             )
         self._source = items
-        self.form = InputForm("tensors", items.shape[1:], whole=items.dtype in _WHOLE)
+        self.reads_anew = isinstance(items, StackedItems)
+        fields = items.fields if isinstance(items, StackedItems) else ()
+        self.form = InputForm("tensors", items.shape[1:], whole=items.dtype in _WHOLE, fields=fields)
 
     def __len__(self) -> int:
         return len(self._source)
@@ -50,7 +57,8 @@ class Tensors:
         Returns:
             The part.
         """
-        return type(self)(self._source[items])
+        source = self._source
+        return type(self)(source.subset(items) if isinstance(source, StackedItems) else source[items])
 
     def load(self) -> None:
         """Do nothing: tensors are in memory, or read from their file by the operating system."""

@@ -1,11 +1,12 @@
 """Vectors as inputs: N rows of F numbers, read in batches as float32, and their standardisation."""
 
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cml.data.input_form import InputForm, Missing
+from cml.data.stacked_items import StackedItems
 from cml.errors import UserError
 
 Float32 = NDArray[np.float32]
@@ -38,13 +39,17 @@ class Vectors:
         items: The positions of the N rows in ``rows``; None for all of them.
         names: What a row is called in messages, such as its id in a table; by default, its position.
 
+    Attributes:
+        form: The number of columns, and their names.
+        reads_anew: Whether the rows come from a data set of the user's own.
+
     Raises:
         UserError: ``rows`` has another shape or type.
     """
 
     def __init__(
         self,
-        rows: NDArray[np.floating],
+        rows: NDArray[np.floating] | StackedItems,
         *,
         columns: tuple[str, ...] = (),
         missing: Missing = "refuse",
@@ -53,8 +58,10 @@ class Vectors:
     ) -> None:
         if rows.ndim != 2 or rows.dtype.kind != "f" or not rows.shape[1]:
             raise UserError(f"Vectors must be an array (N, F) of floats. Got {rows.shape}, {rows.dtype} instead.")
-        self.rows = rows
-        self.form = InputForm("vectors", (rows.shape[1],), columns, missing=missing)
+        self.rows: Any = rows
+        self.reads_anew = isinstance(rows, StackedItems)
+        fields = rows.fields if isinstance(rows, StackedItems) else ()
+        self.form = InputForm("vectors", (rows.shape[1],), columns, missing=missing, fields=fields)
         self._items = items
         self._names = names
 

@@ -48,7 +48,7 @@ class BackboneNetwork:
         kind = config.inputs.kind
         self.chunk = (16 if kind == "vectors" else 1) * 1024  # 16 passes
         self.made_by: MadeBy = {
-            "kind": kind,
+            "kind": "objects" if kind == "items" else kind,
             "backbone": config.backbone,
             "weights": config.weights,
             "fingerprint": backbone_fingerprint(model),

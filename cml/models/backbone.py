@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from cml.data.input_form import InputForm
 from cml.errors import UserError, did_you_mean
-from cml.models.backbone_checks import check_features, embed_blank
+from cml.models.backbone_checks import check_features, describe_batch, embed_batch, embed_blank
 from cml.models.backbone_weights import WEIGHTS_FILE, load_weights_file
 from cml.models.feature_map import last_feature_map
 from cml.processes.out_of_memory import is_out_of_memory
@@ -152,6 +152,7 @@ def _check_kind(name: str, known: Iterable[str], form: InputForm) -> None:
         "images": "choose one for images, such as efficientnet-lite0",
         "vectors": "leave the backbone out, choose none or mlp(512, 512), or give a torch module that takes (B, F)",
         "tensors": "give a torch module of your own that takes them",
+        "items": "give a torch module of your own that takes the batch",
     }[form.kind]
     raise UserError(f"The backbone {name!r} takes {kind}, but the inputs are {form}: {mend}.")
 
@@ -182,6 +183,7 @@ def as_backbone(
     std: Three | None = None,
     image_size: tuple[int, int] = (64, 64),
     form: InputForm | None = None,
+    example: Any = None,  # noqa: ANN401 - a batch of any kind
 ) -> Backbone:
     """Make a backbone of your own module.
 
@@ -195,6 +197,7 @@ def as_backbone(
         image_size: (height, width) of the blank images, in pixels.
         form: The form of its inputs, of whose shape the blank ones are; by default images. Vectors are standardised,
             and tensors are given to the module as they are.
+        example: A batch to measure F with in place of blank inputs, which items of any kind do not have.
 
     Returns:
         The backbone.
@@ -226,7 +229,10 @@ def as_backbone(
     shape = (3, *image_size) if form is None or form.kind == "images" else form.shape
     if type(features) is not int:  # in some networks that is the name of their stages
         try:
-            out = embed_blank(module, shape, whole=form is not None and form.whole)
+            if form is not None and form.kind == "items":
+                out = embed_batch(module, example)
+            else:
+                out = embed_blank(module, shape, whole=form is not None and form.whole)
         except Exception as error:  # an unknown module may raise anything
             if is_out_of_memory(error):
                 raise
@@ -234,9 +240,12 @@ def as_backbone(
             is_image = form is None or form.kind == "images"
             mend = "Set image_size to a size that it accepts, or mend its forward." if is_image else "Mend its forward."
             noun = "images" if is_image else "inputs"
-            raise UserError(
-                f"The backbone {name!r} fails on {noun} of shape {(2, *shape)} ({reason}). {mend}"
-            ) from error
+            on = (
+                describe_batch(example)
+                if form is not None and form.kind == "items"
+                else f"{noun} of shape {(2, *shape)}"
+            )
+            raise UserError(f"The backbone {name!r} fails on {on} ({reason}). {mend}") from error
         features = int(check_features(out, name).shape[1])
     return Backbone(
         module, features, **stated, feature_map=getattr(type(module), "feature_map", None) or last_feature_map

@@ -2,11 +2,13 @@
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from cml.errors import UserError
+from cml.processes.device import to_device
 from cml.processes.out_of_memory import is_out_of_memory
 
 LARGEST_TRIED = 384  # pixels; the largest default size of a torchvision classifier
@@ -72,6 +74,55 @@ def least_side(module: nn.Module, size: tuple[int, int]) -> int | None:
         return True
 
     return None if takes(*size) else next((side for side in range(1, LARGEST_TRIED + 1) if takes(side, side)), None)
+
+
+def check_rows(rows: int, items: int) -> None:
+    """Check that a batch has a row for each of its items.
+
+    Args:
+        rows: The rows of features or embeddings.
+        items: The items that the batch was made of.
+
+    Raises:
+        UserError: It has not.
+    """
+    if rows != items:
+        raise UserError(
+            f"A batch of {items} items gives {rows} rows of features: let 'collate' keep each item once, in its order, "
+            "and the backbone return one row for each."
+        )
+
+
+def describe_batch(batch: Any) -> str:  # noqa: ANN401 - a batch of any kind
+    """Describe a batch in messages.
+
+    Args:
+        batch: The batch.
+
+    Returns:
+        Its type and, of tensors in it, their shapes.
+    """
+    if isinstance(batch, Tensor):
+        return f"inputs of shape {tuple(batch.shape)}"
+    values = list(batch.values()) if isinstance(batch, dict) else batch if isinstance(batch, list | tuple) else []
+    shapes = [str(tuple(value.shape)) for value in values[:4] if isinstance(value, Tensor)]
+    return f"a batch of type {type(batch).__name__}" + (f" with tensors {', '.join(shapes)}" if shapes else "")
+
+
+@torch.no_grad()  # not in inference mode: some modules keep tensors of their first pass
+def embed_batch(module: nn.Module, batch: Any) -> object:  # noqa: ANN401 - a batch of any kind
+    """Run a backbone on a batch.
+
+    Args:
+        module: The backbone.
+        batch: The batch, on any device.
+
+    Returns:
+        What it returns, in evaluation mode and without a graph.
+    """
+    first = next(module.parameters(), torch.zeros(()))
+    with evaluating(module):
+        return module(to_device(batch, first.device))
 
 
 @torch.no_grad()  # not in inference mode: some modules keep tensors of their first pass

@@ -18,12 +18,14 @@ from cml.data.augmentation import center_box, stored_size
 from cml.data.input_form import InputForm
 from cml.data.input_sources import open_inputs
 from cml.data.inputs import Inputs
+from cml.data.items import Collate
 from cml.data.open_image import MAX_PIXELS
 from cml.data.tensors import Tensors
 from cml.data.vectors import Vectors
 from cml.errors import DataError, UserError
 from cml.models.backbone import CUSTOM, Backbone, as_backbone, get
-from cml.models.backbone_checks import check_features, evaluating, first_line, least_side
+from cml.models.backbone_checks import check_features, check_rows, describe_batch, evaluating, first_line, least_side
+from cml.processes.device import to_device
 from cml.processes.out_of_memory import is_out_of_memory
 from cml.storage.saved_options import TINY, check_bounds
 
@@ -79,6 +81,8 @@ class EmbeddingModel(nn.Module):
         config: The shape of the model.
         pretrained: Load the initial weights of the backbone; False if others follow.
         backbone: The user's own module, for which ``config.backbone`` is ``custom``.
+        features: F, if it is known; otherwise it is measured.
+        example: A batch of items of any kind to measure it with.
 
     Attributes:
         backbone: Maps normalised pixels (B, 3, h, w), standardised vectors (B, V) or tensors (B, ..) to features
@@ -87,6 +91,7 @@ class EmbeddingModel(nn.Module):
         mean: What is subtracted from inputs: (3, 1, 1) levels of pixels, or (V,) of vectors, which
             ``fit_standardization`` sets.
         std: What divides the difference.
+        collate: Joins a list of inputs of any kind to a batch; None for images, vectors and tensors.
 
     Raises:
         UserError: The backbone is unknown or missing, it takes inputs of another kind, or its weights cannot be loaded.
@@ -94,13 +99,28 @@ class EmbeddingModel(nn.Module):
 
     mean: Tensor
     std: Tensor
+    collate: Collate | None
 
     def __init__(
-        self, config: ModelConfig, *, pretrained: bool = True, backbone: nn.Module | Backbone | None = None
+        self,
+        config: ModelConfig,
+        *,
+        pretrained: bool = True,
+        backbone: nn.Module | Backbone | None = None,
+        features: int | None = None,
+        example: Any = None,  # noqa: ANN401 - a batch of any kind
     ) -> None:
         super().__init__()
+        vars(self)["collate"] = None  # not by assignment, which would make a module in it a part of the model
         if backbone is not None:
-            parts = as_backbone(backbone, name=config.backbone, image_size=config.image_size, form=config.inputs)
+            parts = as_backbone(
+                backbone,
+                name=config.backbone,
+                features=features,
+                image_size=config.image_size,
+                form=config.inputs,
+                example=example,
+            )
         elif config.backbone == CUSTOM:
             raise UserError(
                 "The backbone of this model is its author's own module, of which only the weights were saved. "
@@ -147,8 +167,12 @@ class EmbeddingModel(nn.Module):
         names = ", ".join(map(vectors.form.column_name, constant[:3])) + (", .." if len(constant) > 3 else "")
         return f"{len(constant)} of {columns} columns of the vectors are constant and say nothing of the label: {names}"
 
-    def features(self, inputs: Tensor) -> Tensor:
-        """Backbone features (B, F) of inputs: images (B, 3, h, w) in 0..255, vectors (B, V) or tensors (B, ..)."""
+    def set_collate(self, collate: Collate | None) -> None:
+        """Set the function that joins a list of inputs to a batch; it is no part of the saved model."""
+        vars(self)["collate"] = collate
+
+    def features(self, inputs: Any) -> Tensor:  # noqa: ANN401 - a tensor, or a batch of any kind
+        """Backbone features (B, F) of images (B, 3, h, w) in 0..255, vectors (B, V), tensors (B, ..) or a batch."""
         if self.config.inputs.kind != "images":
             return self._features_of_numbers(inputs)
         try:
@@ -165,20 +189,27 @@ class EmbeddingModel(nn.Module):
             ) from None
         return check_features(features, self.config.backbone, self.head.in_features)
 
-    def _features_of_numbers(self, inputs: Tensor) -> Tensor:
-        """Backbone features (B, F) of vectors or tensors."""
-        if tuple(inputs.shape[1:]) != self.config.inputs.shape:
+    def _features_of_numbers(self, inputs: Any) -> Tensor:  # noqa: ANN401 - a tensor, or a batch of any kind
+        """Backbone features (B, F) of vectors, tensors or a batch that ``collate`` made."""
+        if self.config.inputs.kind != "items" and tuple(inputs.shape[1:]) != self.config.inputs.shape:
             raise UserError(
                 f"The model takes {self.config.inputs}. Got an item of shape {tuple(inputs.shape[1:])} instead."
             )
         try:
             features = self.backbone(self._normalize(inputs))
-        except (RuntimeError, AssertionError, TypeError, ValueError, IndexError) as error:  # a module of the user's own
+        except (
+            RuntimeError,
+            AssertionError,
+            TypeError,
+            ValueError,
+            LookupError,
+            AttributeError,
+        ) as error:  # an own module
             if is_out_of_memory(error):
                 raise
             name = self.config.backbone
             reason = f"{type(error).__name__}: {first_line(error)}"
-            raise UserError(f"The backbone {name!r} fails on inputs {tuple(inputs.shape)} ({reason}).") from error
+            raise UserError(f"The backbone {name!r} fails on {describe_batch(inputs)} ({reason}).") from error
         return check_features(features, self.config.backbone, self.head.in_features)
 
     def feature_maps(self, images: Tensor) -> Tensor:
@@ -203,9 +234,9 @@ class EmbeddingModel(nn.Module):
             )
         return maps.float()
 
-    def _normalize(self, inputs: Tensor) -> Tensor:
+    def _normalize(self, inputs: Any) -> Any:  # noqa: ANN401 - a tensor, or a batch of any kind
         form = self.config.inputs
-        if form.kind == "tensors":
+        if form.kind in ("tensors", "items"):
             return inputs
         standardized = (inputs.float() - self.mean) / self.std
         if form.kind == "images":
@@ -219,8 +250,8 @@ class EmbeddingModel(nn.Module):
         embeddings: Tensor = self.head(features)
         return functional.normalize(embeddings.float(), dim=1) if self.config.normalize else embeddings
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Embeddings (B, D) of inputs: images (B, 3, h, w) in 0..255, vectors (B, V) or tensors (B, ..)."""
+    def forward(self, inputs: Any) -> Tensor:  # noqa: ANN401 - a tensor, or a batch of any kind
+        """Embeddings (B, D) of images (B, 3, h, w) in 0..255, vectors (B, V), tensors (B, ..) or a batch."""
         return self.embed_features(self.features(inputs))
 
     def embed(self, inputs: AnyInputs, *, batch_size: int | None = None, bar: str = "") -> Float32:
@@ -288,17 +319,16 @@ class EmbeddingModel(nn.Module):
 
     @torch.inference_mode()
     def _by_batches(
-        self, compute: Callable[[Tensor], Tensor], source: AnyInputs, batch_size: int | None, bar: str
+        self, compute: Callable[[Any], Tensor], source: AnyInputs, batch_size: int | None, bar: str
     ) -> Float32:
         form = self.config.inputs
-        inputs = open_inputs(source, form, stored_size(self.config.image_size, self.config.crop))
+        inputs = open_inputs(source, form, stored_size(self.config.image_size, self.config.crop), self.collate)
         step = batch_size or (_VECTORS_A_PASS if form.kind == "vectors" else _IMAGES_A_PASS)
         results: list[Float32] = []
 
-        def read(start: int) -> Tensor:
-            rows = np.arange(start, min(start + step, len(inputs)))
-            items = inputs.read(rows)
-            return center_box(items, self.config.image_size) if form.kind == "images" else torch.from_numpy(items)
+        def read(start: int) -> Any:  # noqa: ANN401 - a batch of any kind
+            batch = inputs.read(np.arange(start, min(start + step, len(inputs))))
+            return center_box(batch, self.config.image_size) if form.kind == "images" else batch
 
         unit = form.kind.removesuffix("s")
         shown = ProgressBar(total=len(inputs), desc=bar, unit=unit, delay=BAR_DELAY, leave=False, disable=not bar)
@@ -309,9 +339,11 @@ class EmbeddingModel(nn.Module):
                 batch = upcoming.result()
                 if start + step < len(inputs):
                     upcoming = reader.submit(read, start + step)
-                result = compute(batch.to(self.mean.device)).float().cpu().numpy()
+                result = compute(to_device(batch, self.mean.device)).float().cpu().numpy()
+                count = min(step, len(inputs) - start)
+                check_rows(len(result), count)
                 if isinstance(inputs, Vectors | Tensors) and not np.isfinite(result).all():
-                    inputs.check(np.arange(start, start + len(batch)))
+                    inputs.check(np.arange(start, start + count))
                 results.append(result)
-                shown.update(len(batch))
+                shown.update(count)
         return np.concatenate(results) if results else np.empty((0, self.config.dimension), np.float32)

@@ -1,5 +1,8 @@
 """Where tensors live: the accelerator if there is one."""
 
+from typing import Any
+
+import numpy as np
 import torch
 
 from cml.errors import UserError
@@ -26,3 +29,28 @@ def pick_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError, ValueError) as error:
         raise UserError(f"The device {name!r} is not available here: {str(error).splitlines()[0]}") from None
     return device
+
+
+def to_device(batch: Any, device: torch.device) -> Any:  # noqa: ANN401 - a batch of any kind
+    """Move a batch to a device.
+
+    Args:
+        batch: A tensor, an array, a list, tuple or mapping of them, or an object with a method ``to``, such as a graph.
+            Anything else stays as it is.
+        device: The device.
+
+    Returns:
+        The batch, of the same kind.
+    """
+    if isinstance(batch, torch.Tensor):
+        return batch.to(device, non_blocking=True)
+    if isinstance(batch, np.ndarray):
+        return torch.from_numpy(batch).to(device, non_blocking=True)
+    if isinstance(batch, dict):
+        return {key: to_device(value, device) for key, value in batch.items()}
+    if isinstance(batch, list | tuple):
+        parts = [to_device(value, device) for value in batch]
+        if hasattr(batch, "_fields"):  # a named tuple
+            return type(batch)(*parts)
+        return tuple(parts) if isinstance(batch, tuple) else parts
+    return batch.to(device) if hasattr(batch, "to") else batch

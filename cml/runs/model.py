@@ -13,6 +13,7 @@ from torch import nn
 
 from cml import distances, plugins
 from cml.data.input_sources import LabelledInputs, recognize_inputs
+from cml.data.items import Collate
 from cml.distances import LabelDistance
 from cml.errors import UserError
 from cml.models import Backbone, has_published_weights
@@ -271,9 +272,11 @@ class Model(EmbeddingModel):
             labels,
             kind=form.kind,
             image=image,
-            features=form.columns or None,
+            features=form.columns or form.fields or None,
             label=label,
             missing=form.missing,
+            own_backbone=True,
+            collate=self.collate,
         )
 
     def __repr__(self) -> str:
@@ -310,6 +313,7 @@ def load(
     device: str = "auto",
     label_distance: LabelDistance | Callable[[Any, Any], float] | NDArray[Any] | None = None,
     backbone: nn.Module | Backbone | None = None,
+    collate: Collate | None = None,
     allow_download: bool = False,
 ) -> Model:
     """Load the trained model of a run folder, or of a folder that ``model.save`` or ``cml export hub`` wrote.
@@ -320,6 +324,7 @@ def load(
         label_distance: The label distance of the run, where it was the user's own and has no registered name; only
             ``evaluate`` needs it.
         backbone: The module that the run was trained with, where that was the user's own; it gets the trained weights.
+        collate: The function that the run joined items to batches with, if it did.
         allow_download: Download what the run itself names, such as the model of ``sentences(..)``, if it is not in the
             cache; otherwise that is an error where it is needed. ``hf:user/name`` is downloaded in both cases.
 
@@ -339,8 +344,24 @@ def load(
     with explain_missing_plugins(run, folder):
         with names_of_a_run(allow_download=allow_download):
             network = load_model(folder, run.model, pick_device(device), backbone)
+        _check_collate(network, collate)
+        network.set_collate(collate)
         own_distance = None if label_distance is None else distances.as_label_distance(label_distance)
         return Model(network, run, own_distance, allow_download=allow_download)
+
+
+def _check_collate(network: EmbeddingModel, collate: Collate | None) -> None:
+    """Check that a function that joins items is there for a model of items, and for no other."""
+    form = network.config.inputs
+    if form.kind == "items" and collate is None:
+        raise UserError(
+            "The inputs of this model are items that a function of its author's own joins to batches, which was not "
+            "saved. Give it: cml.load(path, backbone=module, collate=function)."
+        )
+    if form.kind != "items" and collate is not None:
+        raise UserError(f"The model takes {form}, which need no 'collate': leave it out.")
+    if collate is not None and not callable(collate):
+        raise UserError(f"'collate' must be a function of a list of inputs. Got {type(collate).__name__} instead.")
 
 
 @contextlib.contextmanager

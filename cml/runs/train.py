@@ -13,6 +13,7 @@ from cml import distances, tasks
 from cml.data.image_sources import label_list
 from cml.data.input_form import InputKind
 from cml.data.input_sources import recognize_inputs
+from cml.data.items import Collate
 from cml.data.prepared import PreparedDataset
 from cml.distances import LabelDistance, LabelError
 from cml.distances.dataset_labels import encode
@@ -51,6 +52,7 @@ def fit(
     label: str | None = None,
     groups: Any = None,  # noqa: ANN401 - a sequence of any names
     input_kind: InputKind | None = None,
+    collate: Collate | None = None,
     out: Path | str | None = None,
     resume: bool = False,
     tracker: str | Tracker | None = None,
@@ -63,11 +65,13 @@ def fit(
     A script that calls this may be started by torchrun: its processes then share every batch.
 
     Args:
-        inputs: N images: paths, uint8 arrays or tensors in either channel order, Pillow images; or a data set that
-            holds the labels too: a torch ``Dataset`` of (image, label), a Hugging Face ``Dataset`` or a data frame.
-            Or N vectors: floats (N, F) as an array, a tensor, a memory map, a ``.npy`` file, a list of rows or columns
-            of a data frame, or a store of ``cml.features``. With a backbone of your own also N tensors (N, ..): see
-            ``cml.data.tensors``.
+        inputs: N images: paths, uint8 arrays or tensors in either channel order, Pillow images; or N vectors: floats
+            (N, F) as an array, a tensor, a memory map, a ``.npy`` file, a list of rows, columns of a data frame or a
+            store of ``cml.features``. With a backbone of your own also N tensors (N, ..), see ``cml.data.tensors``, or
+            with ``collate`` N items of any kind. All of these also from what holds the labels too: a torch ``Dataset``
+            of (x, label) or of mappings with named fields, a list of such items, a Hugging Face ``Dataset`` or a data
+            frame. Labels of a data set are read once; its inputs anew at each use, so that random augmentation in it,
+            which ``seed`` seeds, is drawn anew.
         labels: N labels of the kind that the label distance takes; numbers or vectors by default.
         config: All options of training; None for the defaults.
         label_distance: How far apart two labels are: a text as on the command line, a ``LabelDistance``, a function of
@@ -79,12 +83,14 @@ def fit(
             normalised pixels (B, 3, h, w) to features (B, F); see ``cml.models.as_backbone`` for its mean and std. On
             vectors: "none" (a linear head), which is the default, "mlp(512, 512)", or a module from standardised
             vectors (B, V) to features (B, F).
-        image: Name of the column of images, where images come as a data frame or Hugging Face data set.
+        image: Name of the column or field of images, where images come as a data frame or data set of mappings.
         features: Names of its columns of vectors: a list, a pattern such as ``emb_*``, a prefix, or the name of one
-            column of lists.
-        label: Name of its column of labels.
+            column of lists; or the name of the field of inputs.
+        label: Name of its column or field of labels.
         groups: A name or number for each input, such as its subject: validation holds out whole groups.
         input_kind: Which kind the inputs are, "images", "vectors" or "tensors"; None to recognise it.
+        collate: A function that joins a list of inputs (graphs, sequences, texts) to what the backbone takes, with one
+            row for each of them: a tensor, a tuple or dict of tensors, or an object with a method ``to(device)``.
         out: Run folder for checkpoints and the model; None keeps nothing.
         resume: Continue the run in ``out``.
         tracker: An experiment tracker that follows the run: tensorboard, wandb, mlflow, trackio, or one of your own.
@@ -133,6 +139,7 @@ def fit(
         label=label,
         missing=config.missing,
         own_backbone=own_backbone is not None,
+        collate=collate,
     )
     raw = labelled.labels
     if labelled.kind != "images":
@@ -159,6 +166,7 @@ def fit(
             quiet=quiet,
             ranks=ranks,
         )
+    trained.model.set_collate(collate)
     return Model(trained.model, run, distance, references=labelled)
 
 

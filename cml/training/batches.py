@@ -5,6 +5,7 @@ can continue at any step, and data workers can share the blocks of label distanc
 share of a batch's images, and they take turns with the label distances.
 """
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -28,12 +29,13 @@ from cml.training.batch_targets import BatchTargets, label_distances
 from cml.training.config import TrainConfig
 from cml.training.data_workers import prefetch
 from cml.training.horizontal_flip import draw_flips, mirror_labels
+from cml.training.seeded_randomness import seeded_randomness
 from cml.training.training_data import TrainingData
 from cml.training.training_targets import TrainingTargets
 
-# this process's inputs (b, ..), with one process all B, and the target of the whole batch: label distances (A, B),
-# undefined if it is another process's turn to compute them, class numbers or vectors
-Step = tuple[Tensor, Tensor]
+# this process's inputs (b, ..) or batch of any kind, with one process of all B items, and the target of the whole
+# batch: label distances (A, B), undefined if it is another process's turn to compute them, class numbers or vectors
+Step = tuple[Any, Tensor]
 
 
 class _Plan(NamedTuple):
@@ -86,7 +88,7 @@ class BatchSource(Dataset[Step]):
         return self._plan(step).items
 
     def __getitem__(self, step: int) -> Step:
-        """Make this process's inputs, images (b, 3, h, w) uint8 or (b, ..), and the target of a step."""
+        """Make this process's inputs, images (b, 3, h, w) uint8, (b, ..) or a batch, and the target of a step."""
         items, flips, anchors, rng = self._plan(step)
         stored, stored_flips = self.memory_items(step)
         targets = BatchTargets(
@@ -101,10 +103,13 @@ class BatchSource(Dataset[Step]):
         target = self.target(targets)
         share = self.ranks.share(len(items))
         inputs = self.data.inputs
+        with contextlib.ExitStack() as stack:
+            if inputs.reads_anew:
+                stack.enter_context(seeded_randomness(self.config.seed, step, self.ranks.rank))
+            batch = inputs.read(items[share])
         if not isinstance(inputs, Images):
-            return torch.from_numpy(inputs.read(items[share])), target
-        pixels = inputs.read(items[share])
-        boxes = jitter_boxes(pixels, self.config.image_size, self._jitter, rng, part=share, total=len(items))
+            return torch.from_numpy(batch) if isinstance(batch, np.ndarray) else batch, target
+        boxes = jitter_boxes(batch, self.config.image_size, self._jitter, rng, part=share, total=len(items))
         return mirror_images(boxes, flips[share]), target
 
     def memory_items(self, step: int) -> tuple[Int64, NDArray[np.bool_]]:
@@ -138,7 +143,8 @@ class BatchSource(Dataset[Step]):
         Returns:
             The batches, in order.
         """
-        workers = self.config.workers if isinstance(self.data.inputs, Images) else 0
+        inputs = self.data.inputs
+        workers = self.config.workers if isinstance(inputs, Images) or inputs.reads_anew else 0
         return prefetch(self, range(first, last), workers=workers, timeout=self.config.worker_timeout)
 
     def _plan(self, step: int) -> _Plan:

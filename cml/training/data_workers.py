@@ -73,6 +73,7 @@ def prefetch(source: Dataset[T], steps: range, *, workers: int, timeout: float) 
         _ErrorsAsValues(source),
         batch_size=None,
         sampler=steps,
+        collate_fn=_unchanged,  # torch's would make lists of tuples
         num_workers=workers,
         pin_memory=torch.cuda.is_available(),
         prefetch_factor=4 if workers else None,
@@ -134,6 +135,10 @@ def _prepare_fork() -> None:
     gc.collect()
     gc.freeze()
     give_back_freed_memory()
+
+
+def _unchanged(batch: Any) -> Any:  # noqa: ANN401 - any batch
+    return batch
 
 
 def _begin_worker(worker: int) -> None:

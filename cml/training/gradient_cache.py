@@ -14,6 +14,7 @@ RepL4NLP 2021.
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +23,7 @@ from torch import Tensor, nn
 def backward(
     network: nn.Module,
     loss: Callable[[Tensor], Tensor],
-    inputs: Tensor,
+    inputs: Any,  # noqa: ANN401 - a tensor, or in one pass a batch of any kind
     *,
     micro_batch: int | None = None,
     largest: int | None = None,
@@ -33,7 +34,7 @@ def backward(
     Args:
         network: Maps inputs (b, ..) to embeddings (b, D).
         loss: Maps embeddings (B, D), in at least float32, to a scalar.
-        inputs: (B, ..), on the network's device.
+        inputs: (B, ..), on the network's device; where it is not split also a batch of any kind.
         micro_batch: Inputs per pass, at least 1. A larger batch is split into as few and as equal parts as possible.
             None, or a batch that is no larger: one direct pass.
         largest: The size of the largest share of the batch, if several processes have one each: all split theirs into

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,12 +21,14 @@ from cml import losses, sampling
 from cml.console.messages import say
 from cml.data.input_form import InputForm
 from cml.data.vectors import Vectors
+from cml.errors import UserError
 from cml.losses.cross_batch_memory import CrossBatchMemory
 from cml.losses.loss import Loss
 from cml.models import Backbone
+from cml.models.backbone_checks import check_rows, describe_batch
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.processes.batch_norm import share_batch_norm
-from cml.processes.device import pick_device
+from cml.processes.device import pick_device, to_device
 from cml.processes.ranks import Ranks
 from cml.training import gradient_cache, run_folder
 from cml.training.averaged_weights import AveragedWeights
@@ -116,7 +119,9 @@ def train(
     sampler = sampling.registry.make(config.sampler)
     if loss is None:
         loss = losses.registry.make(config.loss)
-    model = EmbeddingModel(model_config(config, loss, data.inputs.form), backbone=backbone).to(device)
+    is_items = data.inputs.form.kind == "items"
+    example = data.inputs.read(np.arange(min(2, len(data)))) if is_items else None
+    model = EmbeddingModel(model_config(config, loss, data.inputs.form), backbone=backbone, example=example).to(device)
     adapters = LoraAdapters(model, config.lora)
     if loss.starts_at_zero:
         torch.nn.init.zeros_(model.head.weight)
@@ -155,12 +160,19 @@ def train(
     # batches, records, callbacks
     state = sampler.sampler_state(training)
     source = BatchSource(data, sampler, state, config, target=loss.target, ranks=ranks)
+    in_parts = config.micro_batch is not None and config.micro_batch < sampler.batch_size
     if first < last:
-        source[first]  # a batch that cannot be made fails here, not in a data worker
+        batch, _ = source[first]  # one that cannot be made fails here, not in a data worker
+        if in_parts and not isinstance(batch, Tensor):
+            raise UserError(
+                f"'micro_batch' splits batches that are tensors, but 'collate' gives {describe_batch(batch)}: leave "
+                "micro_batch out, or make the sampler's batch_size smaller."
+            )
     progress = Progress(config, first, folder, shown=is_shown)
     callback_list = CallbackList(callbacks if ranks.first else (), config, folder, network)
 
     def _compute_loss(embeddings: Tensor, targets: Tensor, items: int, step: int) -> Tensor:
+        check_rows(len(embeddings), len(range(items)[ranks.share(items)]))
         value: Tensor = loss(memory.augment(ranks.gather(embeddings, items)), targets)
         if step == first:
             check_optimizer(optimizer, value, loss, embeddings)
@@ -169,7 +181,6 @@ def train(
     done = first
     network.train()
     is_fixed = config.batch_norm == "fixed"
-    in_parts = config.micro_batch is not None and config.micro_batch < sampler.batch_size
     if ranks.first and in_parts and not is_fixed and not config.freeze_backbone:
         warn_of_statistics(network)
     with catch_signals(out is not None) as request, fixed_statistics(network, is_fixed), callback_list:
@@ -185,7 +196,7 @@ def train(
             value, embeddings = gradient_cache.backward(
                 network,
                 functools.partial(_compute_loss, targets=targets, items=len(items), step=step),
-                inputs.to(device, non_blocking=True),
+                to_device(inputs, device),
                 micro_batch=config.micro_batch,
                 largest=ranks.largest_share(len(items)),
                 cast=lambda: torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bfloat16"),

@@ -15,6 +15,7 @@ from cml.data.image_sources import ImageSource
 from cml.data.images import Images
 from cml.data.input_form import InputForm
 from cml.data.inputs import Inputs
+from cml.data.items import Items
 from cml.data.prepared import PreparedDataset
 from cml.data.tensors import Tensors
 from cml.data.vectors import Vectors
@@ -37,7 +38,7 @@ from cml.training.training_data import Int64, TrainingData, count_trained_items
 
 
 def train_run(
-    inputs: ImageSource | Vectors | Tensors,
+    inputs: ImageSource | Vectors | Tensors | Items,
     labels: Labels,
     distance: LabelDistance,
     config: TrainConfig,
@@ -57,7 +58,7 @@ def train_run(
     """Train on labelled inputs, optionally in a run folder.
 
     Args:
-        inputs: N images, vectors or tensors.
+        inputs: N images, vectors, tensors or items of any kind.
         labels: Labels that ``distance`` encoded: N, for ``flip="image"`` followed by those of the N mirrored images.
         distance: The label distance.
         config: All options.
@@ -83,7 +84,7 @@ def train_run(
         ranks = Ranks(device=pick_device(config.device))
     quiet = quiet or not ranks.first
     count = len(inputs)
-    if isinstance(inputs, Vectors | Tensors):
+    if isinstance(inputs, Vectors | Tensors | Items):
         stored: Inputs = inputs
         _check_augmentation(config, stored.form)
     else:

@@ -1,5 +1,6 @@
 """Validation on held-out training items, never on queries or gallery: it selects weights and may end a run early."""
 
+import contextlib
 import copy
 import functools
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from cml.processes.ranks import Ranks
 from cml.training.config import TrainConfig
 from cml.training.early_stopping import EarlyStopping
 from cml.training.held_out_score import held_out_score, label_order
+from cml.training.seeded_randomness import seeded_randomness
 from cml.training.training_data import TrainingData
 
 Score = Callable[[Any, TrainingData], float]  # of a network, a model or its head on features; lower is better
@@ -72,7 +74,10 @@ class Validation:
             The record for metrics.jsonl.
         """
         assert self._score is not None  # evaluate_every is set
-        own = self._score(self._network.eval(), self._held_out)
+        with contextlib.ExitStack() as stack:
+            if self._held_out.inputs.reads_anew:  # all validations see the same augmentation
+                stack.enter_context(seeded_randomness(self._config.seed, self._ranks.rank))
+            own = self._score(self._network.eval(), self._held_out)
         score = self._ranks.broadcast(lambda: own)
         self._network.train()
         if self.stopping.update(score, step):

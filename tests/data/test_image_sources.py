@@ -115,7 +115,7 @@ def test_columns_of_a_hugging_face_data_set(paths: Sequence[Path]) -> None:
         (Image.fromarray(PIXELS[0]), [1], "Got a single image"),
         (3, [1], "Got int"),
         (PIXELS, "abcdef", "'labels' must be a sequence"),
-        (torch.utils.data.TensorDataset(torch.zeros(3, 2)), None, r"must give \(image, label\)"),
+        (torch.utils.data.TensorDataset(torch.zeros(3, 2)), None, r"must give \(x, label\)"),
     ],
 )
 def test_refusals(images: Any, labels: Any, message: str) -> None:  # noqa: ANN401

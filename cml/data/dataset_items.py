@@ -1,0 +1,261 @@
+"""Data sets of one's own: their inputs, which are read anew at each use, and their labels, which are read once.
+
+A data set is a torch ``Dataset``, a Hugging Face ``Dataset`` with a transform, or anything else that has a length and
+is read by numbers, also a list. Its items are tuples (x, label) or mappings with named fields.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from cml.data.lazy_items import Lazy
+from cml.data.table_columns import column_names, has_columns
+from cml.errors import UserError, did_you_mean
+from cml.processes.out_of_memory import is_out_of_memory
+
+_LISTS = ("to_list", "tolist", "to_pylist")  # methods of columns, which are no data sets
+
+
+class DatasetItems(Sequence[Any]):
+    """The inputs x of a data set, without their labels. Each access reads its item anew, so augmentation is not frozen.
+
+    Args:
+        source: The data set.
+        fields: The fields of a mapping that hold the input; of several, x is a mapping.
+        labelled: Whether a tuple is (x, label); otherwise it is an input itself.
+        positions: The items' positions in ``source``.
+
+    Attributes:
+        fields: As given.
+    """
+
+    def __init__(
+        self,
+        source: Any,  # noqa: ANN401 - a data set
+        fields: tuple[str, ...] = (),
+        *,
+        labelled: bool = True,
+        positions: Sequence[int] | None = None,
+    ) -> None:
+        self._source = source
+        self.fields = fields
+        self._labelled = labelled
+        self._positions = range(len(source)) if positions is None else positions
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def __getitem__(self, index: Any) -> Any:  # noqa: ANN401 - an item of any kind, or a part
+        if isinstance(index, slice | np.ndarray):
+            positions = (
+                self._positions[index]
+                if isinstance(index, slice)
+                else [self._positions[position] for position in index.tolist()]
+            )
+            return DatasetItems(self._source, self.fields, labelled=self._labelled, positions=positions)
+        position = self._positions[index]
+        item = read_item(self._source, position)
+        if self.fields:
+            values = {name: _field(item, name, position) for name in self.fields}
+            return values if len(values) > 1 else values[self.fields[0]]
+        return item[0] if self._labelled and isinstance(item, list | tuple) and len(item) > 1 else item
+
+    def position(self, index: int) -> int:
+        """The position of an item in the data set, for messages."""
+        return self._positions[index]
+
+
+def read_item(source: Any, position: int) -> Any:  # noqa: ANN401 - a data set, and an item of any kind
+    """Read an item of a data set.
+
+    Args:
+        source: The data set.
+        position: The item's position.
+
+    Returns:
+        The item.
+
+    Raises:
+        UserError: The data set fails; the message names the item.
+    """
+    try:
+        return source[position]
+    except UserError:
+        raise
+    except Exception as error:  # a data set of the user's own may raise anything
+        if is_out_of_memory(error):
+            raise
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}".rstrip(": ")
+        raise UserError(f"Item {position} of the data set cannot be read ({reason}). Mend its __getitem__.") from error
+
+
+def is_dataset(source: Any) -> bool:  # noqa: ANN401 - anything
+    """Whether a source is a data set of one's own, and neither a list, an array, a column nor a frame."""
+    if isinstance(source, str | bytes | Path | Image.Image | np.ndarray | list | tuple | Mapping | Lazy):
+        return False
+    if has_columns(source):
+        return is_transformed(source)
+    if hasattr(source, "detach") or any(hasattr(source, name) for name in _LISTS):
+        return False
+    return hasattr(source, "__getitem__") or hasattr(source, "__iter__")
+
+
+def is_transformed(frame: Any) -> bool:  # noqa: ANN401 - a frame of any library
+    """Whether a frame is a Hugging Face data set with a transform or a format of tensors, which only items show."""
+    return isinstance(form := getattr(frame, "format", None), Mapping) and form.get("type") is not None
+
+
+def _check_length(source: Any) -> None:  # noqa: ANN401 - a data set
+    """Check that a data set has a length and is read by numbers.
+
+    Args:
+        source: The data set.
+
+    Raises:
+        UserError: It is not.
+    """
+    name = type(source).__name__
+    if hasattr(source, "batch_sampler") and hasattr(source, "dataset"):
+        raise UserError(
+            f"Inputs must be single items. Got a {name}, which makes batches, instead: give its data set, "
+            "loader.dataset, and its collate_fn as collate."
+        )
+    for method, rule in (("__len__", "must have a length"), ("__getitem__", "must be read by numbers")):
+        if not hasattr(source, method):
+            raise UserError(
+                f"The data set of (x, label) {rule}, so that items can be drawn. Got {name} without {method} instead: "
+                "read it into a list, list(..)."
+            )
+
+
+def labelled_items(
+    source: Any,  # noqa: ANN401 - a data set
+    labels: Any,  # noqa: ANN401 - a sequence of any labels
+    fields: tuple[str, ...],
+    label: str | None,
+    *,
+    several: bool = False,
+) -> tuple[DatasetItems, Any]:
+    """Take a data set apart into its inputs and its labels, which are read once.
+
+    Args:
+        source: The data set.
+        labels: Labels that replace those of the data set; None to read these.
+        fields: The fields of the inputs, where items are mappings; () for all others than the label, if that is one.
+        label: The field of the labels, where items are mappings.
+        several: Whether an input may be a mapping of several fields.
+
+    Returns:
+        The inputs and the labels.
+
+    Raises:
+        UserError: The data set has no length, or an item is neither (x, label) nor a mapping, or lacks a field.
+    """
+    _check_length(source)
+    if labels is None:
+        fields, labels = _read_labels(source, fields, label, several=several)
+        return DatasetItems(source, fields), labels
+    return unlabelled_items(source, fields, several=several), labels
+
+
+def unlabelled_items(
+    source: Any,  # noqa: ANN401 - a data set
+    fields: tuple[str, ...],
+    *,
+    several: bool = False,
+    labelled: bool = True,
+) -> DatasetItems:
+    """Take the inputs of a data set, with or without labels beside them.
+
+    Args:
+        source: The data set, or a list of its items.
+        fields: The fields of the inputs, if items are mappings.
+        several: Whether an input may be a mapping of several fields.
+        labelled: Whether a tuple is (x, label); otherwise it is an input itself.
+
+    Returns:
+        The inputs.
+
+    Raises:
+        UserError: The data set has no length, or its first item lacks a field.
+    """
+    _check_length(source)
+    first = read_item(source, 0) if len(source) else None
+    if not isinstance(first, Mapping):
+        return DatasetItems(source, labelled=labelled)
+    return DatasetItems(source, fields if several else _find_fields(first, fields))
+
+
+def frame_items(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Make a data set of mappings of the columns of a frame.
+
+    Args:
+        columns: Name to column, sequences of one length.
+
+    Returns:
+        A mapping for each row.
+    """
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def _read_labels(
+    source: Any,  # noqa: ANN401 - a data set
+    fields: tuple[str, ...],
+    label: str | None,
+    *,
+    several: bool,
+) -> tuple[tuple[str, ...], list[Any]]:
+    """The fields of the inputs of a data set, () where items are tuples, and the labels."""
+    first = read_item(source, 0) if len(source) else ()
+    if not isinstance(first, Mapping):
+        if label is not None or fields:
+            raise UserError(
+                f"The items of the data set must be mappings with the field {label or fields[0]!r}. "
+                f"Got {type(first).__name__} as item 0 instead; leave out the names of fields for tuples (x, label)."
+            )
+        return (), [_second(first if at == 0 else read_item(source, at), at) for at in range(len(source))]
+    if label is None:
+        raise UserError(f"Name the field that holds the labels, as in label='..'. {_there(first)}")
+    _field(first, label, 0)
+    fields = _find_fields(first, fields, label, several=several)
+    if has_columns(source) and source.format.get("type") != "custom" and label in column_names(source):
+        return fields, list(source[label])  # without decoding the inputs
+    return fields, [_field(first if at == 0 else read_item(source, at), label, at) for at in range(len(source))]
+
+
+def _find_fields(
+    item: Mapping[str, Any], fields: tuple[str, ...], label: str | None = None, *, several: bool = False
+) -> tuple[str, ...]:
+    """The fields of a mapping that hold its input; all others than the label if none is named."""
+    for name in fields:
+        _field(item, name, 0)
+    others = tuple(str(name) for name in item if name != label)
+    if not fields and (not others or (len(others) > 1 and not several)):
+        raise UserError(f"Name the field that holds the inputs, as in features='..' or image='..'. {_there(item)}")
+    return fields or others
+
+
+def _second(item: Any, position: int) -> Any:  # noqa: ANN401 - an item and its label
+    if not isinstance(item, list | tuple) or len(item) < 2:
+        got = f"a tuple of {len(item)}" if isinstance(item, list | tuple) else type(item).__name__
+        raise UserError(
+            "'labels' are missing: give a label for each input; a data set without them must give (x, label), or "
+            f"mappings with label='..'. Got {got} as item {position} instead."
+        )
+    return item[1]
+
+
+def _field(item: Any, name: str, position: int) -> Any:  # noqa: ANN401 - an item and its field
+    if not isinstance(item, Mapping):
+        raise UserError(f"Item {position} of the data set must be a mapping. Got {type(item).__name__} instead.")
+    if name not in item:
+        hint = did_you_mean(name, [str(key) for key in item])
+        raise UserError(f"Item {position} of the data set has no field {name!r}.{hint} {_there(item)}")
+    return item[name]
+
+
+def _there(item: Mapping[str, Any]) -> str:
+    return f"There are: {', '.join(map(str, item))}."

@@ -1,0 +1,85 @@
+"""Items of any kind as inputs: graphs, sequences, texts, which a function of the user's own joins to batches."""
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.data.dataset_items import DatasetItems
+from cml.data.input_form import InputForm
+from cml.errors import UserError
+from cml.processes.out_of_memory import is_out_of_memory
+
+Collate = Callable[[list[Any]], Any]
+"""From a list of inputs to a batch: a tensor, a tuple or dict of tensors, or an object with ``.to(device)``."""
+
+
+class Items:
+    """N items of any kind, read anew at each use and joined by a function of the user's own.
+
+    Args:
+        source: The items.
+        collate: Joins a list of B items to what the backbone takes, with one row for each of them, in their order.
+
+    Attributes:
+        form: The kind ``items``, of no shape.
+        reads_anew: True, for an item may differ at each read.
+
+    Raises:
+        UserError: ``collate`` is no function.
+    """
+
+    reads_anew = True
+
+    def __init__(self, source: DatasetItems, collate: Collate) -> None:
+        if not callable(collate):
+            raise UserError(f"'collate' must be a function of a list of inputs. Got {type(collate).__name__} instead.")
+        self._source = source
+        self._collate = collate
+        self.form = InputForm("items", fields=self._source.fields)
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def subset(self, items: slice | NDArray[np.int64]) -> Self:
+        """Take a part of the items, without reading them.
+
+        Args:
+            items: Their positions.
+
+        Returns:
+            The part.
+        """
+        return type(self)(self._source[items], self._collate)
+
+    def load(self) -> None:
+        """Do nothing: items are read when they are used."""
+
+    def read(self, items: NDArray[np.integer]) -> Any:  # noqa: ANN401 - a batch of any kind
+        """Read some items and join them.
+
+        Args:
+            items: Their positions, (B,).
+
+        Returns:
+            What ``collate`` makes of them.
+
+        Raises:
+            UserError: An item cannot be read, or ``collate`` fails; the message names the items.
+        """
+        values = [self._source[item] for item in items.tolist()]
+        try:
+            return self._collate(values)
+        except UserError:
+            raise
+        except Exception as error:  # a function of the user's own may raise anything
+            if is_out_of_memory(error):
+                raise
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}".rstrip(": ")
+            numbers = [self._source.position(item) for item in items.tolist()]
+            shown = f"{', '.join(map(str, numbers[:5]))}{', ..' if len(numbers) > 5 else ''}"
+            kind = type(values[0]).__name__ if values else "nothing"
+            raise UserError(
+                f"'collate' fails on a list of {len(values)} inputs of type {kind}, the items {shown} ({reason})."
+            ) from error

@@ -1,0 +1,31 @@
+"""Random numbers that a data set of the user's own draws, as for augmentation: a function of seed, step and process."""
+
+import contextlib
+import random
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+
+@contextlib.contextmanager
+def seeded_randomness(*key: int) -> Iterator[None]:
+    """Seed the global generators of Python, NumPy and torch in the block, and restore them after it.
+
+    So the same seed gives the same augmentation, for any number of data workers and after a continued run. Generators
+    that a data set has made for itself are its own affair.
+
+    Args:
+        *key: Whole numbers of which the seeds are made.
+    """
+    words = [int(word) for word in np.random.SeedSequence(key).generate_state(4)]
+    states = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002 - data sets still use it
+    random.seed(words[0])
+    np.random.seed(words[1])  # noqa: NPY002
+    torch.default_generator.manual_seed(words[2] << 32 | words[3])
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])  # noqa: NPY002
+        torch.set_rng_state(states[2])
