@@ -2,7 +2,6 @@
 
 import functools
 import os
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,24 +14,22 @@ from cml.data.images import native_size
 from cml.data.label_form import LabelForm
 from cml.data.prepared_writer import Item, bad_item_error
 from cml.data_prep import label_cells
-from cml.data_prep.class_protocol import protocol
 from cml.data_prep.dataset_source import Content, DatasetSource, InfoTexts
-from cml.data_prep.folder_split import Labelled, assign_roles
+from cml.data_prep.folder_split import Labelled, assign_roles, describe_split, read_split
 from cml.data_prep.joint_checks import check_joints_inside
 from cml.data_prep.label_kinds import KINDS, SHARES, KindName, check_distance, distance_of
 from cml.data_prep.layout_masks import MASK_FRAME, prepare_mask
 from cml.data_prep.mask_ids import find_ids, parse_ids
 from cml.data_prep.person_crop import FRAME, crop_file, into_crop, person_box
 from cml.data_prep.provenance import record_provenance
+from cml.data_prep.row_files import MissingColumn, Row, cell, read_rows, say_once
 from cml.data_prep.shrink import Shrink
-from cml.data_prep.table import MissingColumn, Row, cell, read_rows, say_once
 from cml.errors import DataError, UserError
 from cml.storage.safe_paths import file_inside
 
 _CROP_SIDE = 288  # pixels; what the pose task's recipe expects
 _FRAMES = {"masks": MASK_FRAME, "keypoints": FRAME, "boxes": SHARES}
 _FURTHER = ("captions", "boxes")  # an image's lines give one label together
-_SPLITS = {role: role for role in ("train", "query", "gallery", "test")} | {"val": "test", "validation": "test"}
 
 
 @dataclass(frozen=True)
@@ -162,12 +159,7 @@ class Folder(DatasetSource):
         dealt = {"classes": self.kind == "classes", "grouped": self.group_column is not None}
         roles = assign_roles(images, self.test_fraction, self.query_fraction, seed=self.split_seed, **dealt)
         details: dict[str, Any] = {"label_columns": list(columns)}
-        own_gallery = "gallery" in roles.values()
-        if self.kind == "classes":
-            searched = Counter(roles.values())["gallery" if own_gallery else "query"]
-            details |= protocol(*([k for k in (1, 2, 4, 8) if k < searched] or [1]), own_gallery=own_gallery)
-        elif not own_gallery:
-            details["gallery"] = "queries"
+        details |= describe_split(roles, classes=self.kind == "classes")
         if kind.distances and images:
             distance = self.label_distance or distance_of(self.kind, images[0].label, images[0].where)
             details |= {} if distance == "euclidean" else {"label_distance": distance}
@@ -225,7 +217,8 @@ class Folder(DatasetSource):
         if first and self.kind not in (*_FURTHER, "keypoints"):
             raise DataError(f"{where}: {name!r} is already in {first.where}; an image has one line.")
         group = name if self.group_column is None else str(cell(row, self.group_column, where, option="--group-column"))
-        labelled = Labelled(name, name, where, self._split(row, where, printed), group, self._label(row, name, where))
+        split = read_split(row, self.split_column, where, printed)
+        labelled = Labelled(name, name, where, split, group, self._label(row, name, where))
         if first and labelled.split != first.split:
             raise DataError(f"{where}: {name!r} is {labelled.split!r} here, but {first.split!r} in {first.where}.")
         if first and self.kind in _FURTHER:
@@ -263,18 +256,6 @@ class Folder(DatasetSource):
         if self.kind == "masks":
             return label_cells.find_mask(row, columns, self.masks or self.images, name, where)
         return label_cells.read_checked_numbers(self.kind, row, columns, self.label_distance, where)
-
-    def _split(self, row: Row, where: str, printed: set[str]) -> str | None:
-        if self.split_column is None:
-            return None
-        value = cell(row, self.split_column, where, option="--split-column")
-        split = _SPLITS.get(value.strip().lower()) if isinstance(value, str) else None
-        if split is None:
-            known = ", ".join(_SPLITS)
-            raise DataError(f"{where}: {self.split_column} should be one of {known}. Got {value!r} instead.")
-        if value != split:
-            say_once(printed, f"{self.labels}: {self.split_column} {value!r} is taken for {split!r}.")
-        return split
 
     def _item(self, labelled: Labelled, role: str, details: dict[str, Any]) -> Item:
         image, label = self.images / labelled.name, labelled.label

@@ -1,28 +1,79 @@
-"""The split of a user's own images into training, query and gallery."""
+"""The split of a user's own images, or rows of a table, into training, query and gallery."""
 
 import hashlib
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from cml.data_prep.class_protocol import protocol
 from cml.data_prep.group_split import split_by_group
-from cml.errors import UserError
+from cml.data_prep.row_files import Row, cell, say_once
+from cml.errors import DataError, UserError
 
 
 @dataclass
 class Labelled:
-    """An image and what the rows say of it."""
+    """An image, or another item, and what the rows say of it."""
 
     item_id: str  # the image's name; with a number, if it shows more people than one
-    name: str  # the image's path, relative to the folder of the images
+    name: str  # the image's path, relative to the folder of the images; the id of another item
     where: str  # "FILE:LINE" of its first row
     split: str | None  # what the split column says, or None
     group: str  # what the group column says, or the image's name
     label: Any  # the label; for captions the list that further rows add to; for masks the file
+    extra: dict[str, Any] = field(default_factory=dict)  # further columns to keep
 
 
 FEW = 200  # test items; of fewer, each is a query that is searched among all others
+
+
+_SPLITS = {role: role for role in ("train", "query", "gallery", "test")} | {"val": "test", "validation": "test"}
+
+
+def read_split(row: Row, column: str | None, where: str, printed: set[str]) -> str | None:
+    """Read the cell of a split column.
+
+    Args:
+        row: The row, by its columns.
+        column: Name of the split column; None for none.
+        where: "FILE:LINE", for messages.
+        printed: How the file was understood, which is printed once; see ``say_once``.
+
+    Returns:
+        "train", "query", "gallery" or "test"; None without a split column.
+
+    Raises:
+        DataError: The cell holds something else.
+    """
+    if column is None:
+        return None
+    value = cell(row, column, where, option="--split-column")
+    split = _SPLITS.get(value.strip().lower()) if isinstance(value, str) else None
+    if split is None:
+        known = ", ".join(_SPLITS)
+        raise DataError(f"{where}: {column} should be one of {known}. Got {value!r} instead.")
+    if value != split:
+        say_once(printed, f"{where.rpartition(':')[0]}: {column} {value!r} is taken for {split!r}.")
+    return split
+
+
+def describe_split(roles: Mapping[str, str], *, classes: bool) -> dict[str, Any]:
+    """Describe how queries are searched, by the roles that there are.
+
+    Args:
+        roles: Names of items to roles.
+        classes: Whether labels are classes, which Recall@K measures.
+
+    Returns:
+        A part of the details of dataset.json.
+    """
+    own_gallery = "gallery" in roles.values()
+    if classes:
+        searched = Counter(roles.values())["gallery" if own_gallery else "query"]
+        return protocol(*([k for k in (1, 2, 4, 8) if k < searched] or [1]), own_gallery=own_gallery)
+    return {} if own_gallery else {"gallery": "queries"}
 
 
 def assign_roles(

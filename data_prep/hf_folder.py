@@ -15,7 +15,7 @@ from PIL import Image
 
 from cml.console.messages import say
 from cml.data_prep import hf_parquet, hf_tar
-from cml.data_prep.table import read_rows
+from cml.data_prep.row_files import read_rows
 from cml.errors import DataError, UserError
 from cml.storage.regular_file import open_regular
 from cml.storage.safe_paths import file_inside, is_inside, relative_name

@@ -72,6 +72,26 @@ class ParquetTable:
         Raises:
             DataError: The file is damaged, or unpacks to far more than its own size.
         """
+        images = [name for name in columns if name in self.images]
+        for batch in self.read_batches(columns):
+            if isinstance(batch, BadItems):
+                yield batch
+                continue
+            for row in batch.to_pylist():
+                yield {**row, **{name: _stored_image(row[name]) for name in images}}
+
+    def read_batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        """Read the rows in batches.
+
+        Args:
+            columns: Names of the columns to read.
+
+        Yields:
+            Record batches of pyarrow; for a group of rows without any image, an error that counts them.
+
+        Raises:
+            DataError: The file is damaged, or unpacks to far more than its own size.
+        """
         rows = max(1, min(_MOST_ROWS, _BATCH // max(1, self._largest)))
         images = [name for name in columns if name in self.images]
         unpacked = 0
@@ -84,8 +104,7 @@ class ParquetTable:
                     for batch in file.iter_batches(rows, [group], list(columns), use_threads=False):
                         unpacked += batch.nbytes
                         self._check_size(unpacked)
-                        for row in batch.to_pylist():
-                            yield {**row, **{name: _stored_image(row[name]) for name in images}}
+                        yield batch
         except (DataError, GeneratorExit):
             raise
         except Exception as error:

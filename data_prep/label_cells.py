@@ -8,7 +8,7 @@ import numpy as np
 
 from cml.data_prep.label_kinds import KindName, distance_of
 from cml.data_prep.person_crop import Float64
-from cml.data_prep.table import Row, cell, number
+from cml.data_prep.row_files import Row, cell, number
 from cml.errors import DataError
 from cml.storage.safe_paths import file_inside
 

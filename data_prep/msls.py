@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from cml.data_prep.listed_source import Listed, ListedSource
 from cml.data_prep.published_table import read_published_rows, read_within
 from cml.data_prep.row_errors import read_each
-from cml.data_prep.table import Row
+from cml.data_prep.row_files import Row
 from cml.errors import DataError
 
 _HELD = ("cph", "sf")  # the published validation cities, Copenhagen and San Francisco

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from cml.data_prep.table import Row, number, read_rows
+from cml.data_prep.row_files import Row, number, read_rows
 from cml.errors import DataError
 
 

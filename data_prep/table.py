@@ -1,180 +1,219 @@
-"""The rows of a user's own CSV or JSONL file, each with "FILE:LINE", and what is wrong with one of them."""
+"""A user's own table of vectors: columns of numbers in a CSV, JSONL or Parquet file, or a .npy file beside it."""
 
-import codecs
-import csv
-import io
-import itertools
-import math
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cml.console.messages import say
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.data.input_form import InputForm
+from cml.data.table_columns import match_columns
+from cml.data.vector_files import TYPES
+from cml.data_prep.hf_parquet import ParquetTable
+from cml.data_prep.labelled_rows import LabelledRows, Rows, read_feature
+from cml.data_prep.provenance import record_provenance
+from cml.data_prep.row_files import Row, cell
 from cml.errors import DataError, UserError
-from cml.storage.regular_file import open_regular
-from cml.storage.strict_json import parse_json
-
-Row = Mapping[str, Any]
-_EXACT = 1 << 53  # whole numbers beyond are not all floats
+from cml.storage.npy import map_array
 
 
-def read_rows(path: Path) -> Iterator[tuple[str, Row | DataError]]:
-    """Read the rows of a CSV or JSONL file.
+@dataclass(frozen=True)
+class Table(LabelledRows):
+    """Your own vectors and labels: columns of a CSV, JSONL or Parquet file, or the rows of a .npy file beside it.
 
-    Args:
-        path: The file; its name ends in .csv or .jsonl.
+    Command: cml prepare table --source table.csv --features "emb_*" --label-columns age --out DIR
 
-    Yields:
-        Each row with "FILE:LINE", or what is wrong with it.
+    Input: a table with a row for each item. --features selects the columns of numbers; a column of a JSONL or Parquet
+    file may also hold whole lists of numbers, all of one length. With --vectors FILE.npy, the vectors are the rows of
+    that file, in the order of the table.
 
-    Raises:
-        UserError: The file's name ends otherwise.
-        DataError: The file is empty, or not UTF-8 or UTF-16, or not CSV.
+    Numbers are stored as float32, those of float16 files as they are. Training standardises them.
+
+    Licence: yours.
     """
-    if path.suffix.lower() not in (".csv", ".jsonl"):
-        raise UserError(f"The labels should be a .csv or .jsonl file. Got {path} instead.")
-    empty = True
-    try:
-        with io.TextIOWrapper(open_regular(path), _encoding(path), newline="") as file:
-            for line, row in _csv(file, path) if path.suffix.lower() == ".csv" else _jsonl(file, path):
-                yield f"{path}:{line}", row
-                empty = False
-    except UnicodeError as error:
-        where = f" at byte {error.start + 1}" if isinstance(error, UnicodeDecodeError) else ""
-        reason = error.reason if isinstance(error, UnicodeDecodeError) else error
-        raise DataError(f"{path} should be UTF-8 text, but is not: {reason}{where}. Save it as UTF-8.") from None
-    if empty:
-        raise DataError(f"{path} lists no images.")
 
+    features: tuple[str, ...] = field(default=(), kw_only=True)
+    """Columns of the vectors: names, patterns in quotes such as "emb_*", or what the names begin with. Columns with
+    labels, ids, groups and splits are left out of patterns."""
+    vectors: Path | None = field(default=None, kw_only=True)
+    """File .npy with the vectors, (N, F) floats, a row for each row of the table."""
+    allow_missing: bool = field(default=False, kw_only=True)
+    """Keep missing numbers (empty cells, NaN), and train with --missing mean then. By default they are errors."""
 
-class MissingColumn(DataError):
-    """A row has no such column; in a CSV file, whose rows share a header, none has."""
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if bool(self.features) == (self.vectors is not None):
+            got = "both" if self.features else "neither"
+            raise UserError(
+                'Name the columns of the vectors, as in --features "emb_*", or their file by --vectors FILE.npy. Got '
+                f"{got}."
+            )
 
+    def origin(self) -> dict[str, Any]:
+        """See ``DatasetSource.origin``."""
+        files = [self.source] if self.vectors is None else [self.source, self.vectors]
+        return record_provenance(self, revision=1, files=files)
 
-def cell(row: Row, column: str, where: str, *, option: str = "--label-columns") -> Any:  # noqa: ANN401 - what is there
-    """Return a cell of a row.
+    def details(self, form: InputForm) -> dict[str, Any]:
+        """See ``LabelledRows.details``."""
+        details = super().details(form)
+        if self.allow_missing:
+            details["inputs"]["missing"] = True
+        return details
 
-    Args:
-        row: The row, by its columns.
-        column: Name of the column.
-        where: "FILE:LINE", for errors.
-        option: The option that names the column, for errors.
+    def form(self) -> InputForm:
+        """See ``LabelledRows.form``."""
+        if self.vectors is not None:
+            return InputForm("vectors", self._mapped.shape[1:])
+        if len(self._columns) > 1 and self.source.suffix.lower() != ".parquet":
+            return InputForm("vectors", (len(self._columns),), self._columns)
+        first = next((vector for vector in self.read_vectors() if not isinstance(vector, DataError)), None)
+        if first is None:
+            raise next(vector for vector in self.read_vectors() if isinstance(vector, DataError))
+        is_of_columns = len(first) == len(self._columns)
+        return InputForm("vectors", first.shape, self._columns if is_of_columns else ())
 
-    Returns:
-        The cell: a text of a CSV file, any value of a JSONL file.
+    def read_vectors(self) -> Iterator[Rows | DataError]:
+        """See ``LabelledRows.read_vectors``."""
+        if self.vectors is not None:
+            yield from self._read_npy()
+        elif self.source.suffix.lower() == ".parquet":
+            yield from self._read_parquet()
+        else:
+            width = 0
+            for where, row in self.read_table(()):
+                try:
+                    if isinstance(row, DataError):
+                        raise row
+                    vector = self._read_cells(row, where)
+                    width = width or len(vector)
+                    _check_length(vector, width, where)
+                except DataError as error:
+                    yield error
+                else:
+                    yield vector
 
-    Raises:
-        MissingColumn: The row has no such column.
-    """
-    if column not in row:
-        there = ", ".join(map(str, row))
-        raise MissingColumn(f"{where}: there is no column {column!r}. There are: {there}. Name yours with {option}.")
-    return row[column]
-
-
-def number(value: object, column: str, where: str, *, own: bool = True) -> float:
-    """Read a cell as a finite number.
-
-    Args:
-        value: Content of the cell.
-        column: Name of the column, for errors.
-        where: "FILE:LINE", for errors.
-        own: Whether the file is the user's own, in which another kind of label may have been meant; errors then name
-            the options.
-
-    Returns:
-        The number.
-
-    Raises:
-        DataError: The cell holds no finite number, or a whole number that float64 cannot hold exactly.
-    """
-    odd = isinstance(value, bool) or (isinstance(value, str) and "_" in value)  # Python reads 1_0 as 10
-    result = math.nan if odd else _float(value)
-    if not math.isfinite(result):
-        comma = isinstance(value, str) and value.count(",") == 1 and math.isfinite(_float(value.replace(",", ".")))
-        mend = "write a point for the decimal comma" if comma else "for texts take --kind captions or --kind classes"
-        mend = f"; {mend}" if own else ""
-        raise DataError(f"{where}: {column} should be a finite number. Got {value!r} instead{mend}.")
-    digits = str(value).strip().lstrip("+-") if abs(result) >= _EXACT else ""
-    if digits.isdecimal() and int(digits) != abs(int(result)):
-        rule = "should be a number that float64 holds exactly; above 2**53 it may round"
-        raise DataError(f"{where}: {column} {rule}. Got {value!r} instead; for ids take --kind classes.")
-    return result
-
-
-def _float(value: Any) -> float:  # noqa: ANN401 - a cell's content
-    """NaN for what is no number."""
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
-
-
-def say_once(printed: set[str], guess: str) -> None:
-    """Print how something in the file was understood, if it was not printed before.
-
-    Args:
-        printed: The texts that were printed; ``guess`` is added.
-        guess: The text.
-    """
-    if guess not in printed:
-        printed.add(guess)
-        say(guess)
-
-
-def _encoding(path: Path) -> str:
-    with open_regular(path) as file:
-        if file.read(2) not in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-            return "utf-8-sig"
-    say(f"{path} is read as UTF-16.")
-    return "utf-16"
-
-
-def _csv(file: Iterator[str], path: Path) -> Iterator[tuple[int, Row | DataError]]:
-    first = next(file, "")
-    if first.strip().lower().startswith("sep="):  # a line of Excel's, which names the separator
-        first = next(file, "")
-    reader = csv.DictReader(itertools.chain([first], file), delimiter=_delimiter(first, path), strict=True)
-    try:
-        names = reader.fieldnames = _trim_names(reader.fieldnames or (), path)
-        for row in reader:
-            if None in row or None in row.values():
-                cells = sum(value is not None for value in row.values()) + len(row.get(None) or ()) - (None in row)
-                fault = f"should have {len(names)} cells, as the header has. It has {cells}"
-                mend = "put a text that holds the separator in quotes"
-                yield reader.line_num, DataError(f"{path}:{reader.line_num}: {fault}; {mend}.")
-            else:
-                yield reader.line_num, row
-    except csv.Error as error:
-        raise DataError(f"{path}:{reader.reader.line_num}: is not CSV: {error}.") from None
-
-
-def _delimiter(header: str, path: Path) -> str:
-    """What separates the cells of a header: a comma, if it does."""
-    for delimiter, name in ((",", ""), (";", "semicolons"), ("\t", "tabs")):
-        if len(next(csv.reader([header], delimiter=delimiter), ())) > 1:
-            if name:
-                say(f"{path} is read as cells separated by {name}.")
-            return delimiter
-    return ","
-
-
-def _trim_names(names: Sequence[str], path: Path) -> list[str]:
-    trimmed = [name.strip() for name in names]
-    if trimmed != list(names):
-        say(f"{path} is read without the white space around the names of its columns.")
-    if (twice := next((name for name in trimmed if name and trimmed.count(name) > 1), None)) is not None:
-        raise DataError(f"{path}:1: the column {twice!r} is there twice; rename or delete one of them.")
-    return trimmed
-
-
-def _jsonl(file: Iterator[str], path: Path) -> Iterator[tuple[int, Row | DataError]]:
-    for line_number, line in enumerate(file, start=1):
-        if line.strip():
+    @functools.cached_property
+    def _columns(self) -> tuple[str, ...]:
+        """The feature columns, in the order in which they are named or stand in the file."""
+        if self.source.suffix.lower() == ".parquet":
+            names = ParquetTable(self.source).columns
+        else:
+            first = next((row for _, row in self.read_table(()) if not isinstance(row, DataError)), None)
+            names = [] if first is None else list(first)
+        usable = [name for name in names if name not in self.described_columns]
+        chosen: dict[str, None] = {}
+        for text in self.features:
+            if text in self.described_columns:
+                raise UserError(f"{text!r} is a feature and a label, id, split or group as well: name it once.")
             try:
-                row = parse_json(line.encode(), finite=False)
-            except ValueError as error:
-                row = DataError(f"{path}:{line_number}: {error}.")
-            if not isinstance(row, dict | DataError):
-                row = DataError(f"{path}:{line_number}: should be a JSON object {{..}}.")
-            yield line_number, row
+                chosen |= dict.fromkeys(match_columns(usable, text))
+            except UserError as error:
+                raise DataError(f"{self.source}: {error} Name yours with --features.") from None
+        return tuple(chosen)
+
+    @functools.cached_property
+    def _mapped(self) -> NDArray[Any]:
+        """The vectors of the .npy file."""
+        assert self.vectors is not None
+        try:
+            rows = map_array(self.vectors)
+        except OSError as error:
+            raise DataError(f"{self.vectors} cannot be read ({error.strerror}).") from None
+        except ValueError as error:
+            raise DataError(f"{self.vectors} cannot be read: {error}.") from None
+        if rows.ndim != 2 or rows.dtype.kind not in "fiu" or not rows.shape[1]:
+            raise DataError(f"{self.vectors} should hold vectors, (N, F) floats. It holds {rows.shape}, {rows.dtype}.")
+        return rows
+
+    def _read_npy(self) -> Iterator[Rows | DataError]:
+        count = sum(1 for _ in self.read_table(self.described_columns[:1]))
+        if count != len(self._mapped):
+            raise DataError(f"{self.vectors} has {len(self._mapped)} rows, but {self.source} has {count}.")
+        for position, row in enumerate(self._mapped):
+            yield self._checked(_as_stored(row), f"{self.vectors}, row {position}")
+
+    def _read_cells(self, row: Row, where: str) -> Rows:
+        """The vector of a row of a CSV or JSONL file."""
+        columns = self._columns
+        values = [cell(row, column, where, option="--features") for column in columns]
+        if len(values) == 1 and isinstance(values[0], list):
+            columns, values = columns * len(values[0]), values[0]
+        numbers = [
+            read_feature(value, column, where, allow_missing=self.allow_missing)
+            for column, value in zip(columns, values, strict=True)
+        ]
+        return self._checked(_as_stored(np.array(numbers, np.float64)), where)
+
+    def _read_parquet(self) -> Iterator[Rows | DataError]:
+        position, width = 0, 0
+        for batch in ParquetTable(self.source).read_batches(self._columns):
+            table = _batch_numbers(batch, self._columns)
+            for number, row in enumerate(batch.to_pylist() if table is None else table):
+                where = f"{self.source}, row {position + number}"
+                try:
+                    vector = self._read_cells(row, where) if table is None else self._checked(_as_stored(row), where)
+                    width = width or len(vector)
+                    _check_length(vector, width, where)
+                except DataError as error:
+                    yield error
+                else:
+                    yield vector
+            position += batch.num_rows
+
+    def _checked(self, vector: Rows, where: str) -> Rows:
+        """A vector whose numbers are finite, or missing where that is allowed."""
+        allowed = np.isfinite(vector)
+        if self.allow_missing:
+            allowed |= np.isnan(vector)
+        if not allowed.all():
+            column = int(np.argmin(allowed))
+            names = self._columns if self.vectors is None else ()
+            name = names[column] if len(names) == len(vector) else f"column {column}"
+            if np.isnan(vector[column]):
+                read_feature(float(vector[column]), name, where, allow_missing=self.allow_missing)
+            mend = "mend it, or leave the column out"
+            raise DataError(f"{where}: {name} should be a finite float32. Got {vector[column]!s} instead; {mend}.")
+        return vector
+
+
+def _as_stored(row: NDArray[Any]) -> Rows:
+    if row.dtype.name in TYPES:
+        return np.asarray(row)
+    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, which is reported
+        return row.astype(np.float32)
+
+
+def _check_length(vector: Rows, width: int, where: str) -> None:
+    if len(vector) != width:
+        raise DataError(f"{where}: the vector should have {width} numbers, as the first one has. It has {len(vector)}.")
+
+
+def _batch_numbers(batch: Any, columns: tuple[str, ...]) -> NDArray[Any] | None:  # noqa: ANN401 - of pyarrow
+    """The columns of a batch as (B, F) floats; None if they have to be read cell by cell."""
+    arrays = [_column_numbers(batch.column(name)) for name in columns]
+    if len(arrays) == 1 and arrays[0] is not None and arrays[0].ndim == 2:
+        return arrays[0]
+    plain = [array for array in arrays if array is not None and array.ndim == 1]
+    return np.stack(plain, axis=1) if len(plain) == len(arrays) else None
+
+
+def _column_numbers(column: Any) -> NDArray[Any] | None:  # noqa: ANN401 - an array of pyarrow
+    """A column as an array of floats: (B,), or (B, F) for lists of one length; None if its cells differ in kind."""
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        array = np.asarray(column.to_numpy(zero_copy_only=False))
+        return array if array.dtype.kind == "f" else None if array.dtype.kind == "O" else array.astype(np.float64)
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    if not is_list or not pa.types.is_floating(kind.value_type) or column.null_count or not len(column):
+        return None
+    lengths = np.asarray(column.value_lengths().to_numpy(zero_copy_only=False))
+    flat = column.flatten()
+    if not lengths[0] or (lengths != lengths[0]).any() or flat.null_count:
+        return None
+    return np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(len(column), int(lengths[0]))

@@ -38,7 +38,7 @@ def more_queries(info: DatasetInfo) -> str:
 
 def run(arguments: Sequence[str]) -> None:
     """Print every problem, one per line; exit code 2 if there is one."""
-    from cml.data.check_dataset import check_dataset
+    from cml.data.check_dataset import check_dataset, describe_constant_columns
     from cml.data.prepared import PreparedDataset
     from cml.retrieval.verdict import size_verdict
     from cml.runs.distances import describe_ties, find_label_faults
@@ -47,14 +47,15 @@ def run(arguments: Sequence[str]) -> None:
     with ProgressBar(desc="check", unit="image", leave=False, delay=BAR_DELAY) as bar:
         problems = check_dataset(options.data, tasks=tasks.names(), progress=bar.update)
     problems = [shorten_message(problem) for problem in problems or find_label_faults(options.data)]
-    ties = verdict = ""
+    ties = verdict = constant = ""
     if not problems:
         dataset = PreparedDataset.open(options.data)
         gallery, advice = len(dataset.split("gallery")) - dataset.info.queries_are_gallery, more_queries(dataset.info)
+        constant = describe_constant_columns(dataset)
         ties = describe_ties(options.data)
         verdict = size_verdict(len(dataset.split("query")), gallery, advice)
-    result = {"folder": str(options.data), "problems": problems, "ties": ties, "verdict": verdict}
-    lines = problems or [f"{options.data}: nothing wrong", *filter(None, (ties, verdict))]
+    result = {"folder": str(options.data), "problems": problems, "ties": ties, "verdict": verdict, "constant": constant}
+    lines = problems or [f"{options.data}: nothing wrong", *filter(None, (constant, ties, verdict))]
     show(result, *lines, as_json=options.json)
     if problems:
         raise DataError(f"{options.data} has {len(problems)} problem(s), listed above.")

@@ -84,6 +84,7 @@ def next_steps(dataset: PreparedDataset) -> list[str]:
     from cml.models import has_published_weights
     from cml.sampling import registry as samplers
     from cml.sampling.sampler import suggest_batch_size
+    from cml.training.recipe_inputs import recipe_for_inputs
 
     name, items = dataset.info.task, dataset.info.counts["train"]
     command = ["cml", "train", name, "--data", str(dataset.folder), "--out", _free(Path("runs") / dataset.folder.name)]
@@ -98,7 +99,8 @@ def next_steps(dataset: PreparedDataset) -> list[str]:
             obstacles.append(f"first: {shlex.join(['cml', 'check', str(dataset.folder)])} lists labels to mend")
         except UserError as error:
             obstacles.append(f"first: {error}")
-        if items < _SMALL and has_published_weights(task.recipe.backbone):
+        recipe = recipe_for_inputs(task.recipe, dataset.info.inputs)
+        if items < _SMALL and has_published_weights(recipe.backbone):
             command += ["--freeze-backbone", "--steps", "300"]
         if 2 <= items < samplers.make(task.recipe.sampler).batch_size:
             command += ["--sampler", f"random(batch_size={suggest_batch_size(items)})"]

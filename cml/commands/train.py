@@ -11,10 +11,12 @@ from cml.command_line.pick_name import pick
 from cml.command_line.print_result import show
 from cml.command_line.shared_options import AllowDownload, AsJson
 from cml.console.messages import say
+from cml.data.dataset_info import read_input_form
 from cml.errors import DataError, UserError
 from cml.storage.downloads import names_of_a_run
 from cml.training.config import TrainConfig
 from cml.training.metrics_log import METRICS
+from cml.training.recipe_inputs import recipe_for_inputs
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Train:
 class DecidingOptions:
     """The options on which the defaults of the others depend."""
 
+    data: Path | None = None
     out: Path | None = None
     config: Path | None = None
     resume: bool = False
@@ -117,6 +120,8 @@ def run(arguments: Sequence[str]) -> None:
 def recipe_for(recipe: TrainConfig, arguments: Sequence[str], prog: str) -> TrainConfig:
     """Find the defaults: the file of ``--config``, then the recipe, whose horizontal flip needs a trained backbone.
 
+    For a dataset of vectors, the recipe has no backbone.
+
     Args:
         recipe: The recipe of the task, or the options of the run that is resumed.
         arguments: The arguments after the task.
@@ -126,6 +131,8 @@ def recipe_for(recipe: TrainConfig, arguments: Sequence[str], prog: str) -> Trai
         The options that hold where none are given.
     """
     deciding, _ = parse_known(DecidingOptions, arguments, prog=prog)
+    if deciding.data is not None and not deciding.resume:
+        recipe = recipe_for_inputs(recipe, read_input_form(deciding.data))
     unflipped = replace(recipe, flip="none")
     named = unflipped if deciding.config is None else TrainConfig.load(deciding.config, unflipped)
     deciding = replace(deciding, freeze_backbone=named.freeze_backbone)

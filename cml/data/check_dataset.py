@@ -12,7 +12,8 @@ from cml.data.dataset_info import INFO, METADATA
 from cml.data.images import read_image
 from cml.data.masks import mask_problem
 from cml.data.metadata import read_metadata
-from cml.errors import DataError, did_you_mean
+from cml.data.prepared import PreparedDataset
+from cml.errors import DataError, UserError, did_you_mean
 
 _AT_ONCE = 4096  # images that wait to be decoded
 
@@ -70,6 +71,27 @@ def check_dataset(
         if path.suffix.lower() in suffixes and str(path) not in listed and path not in labels:
             problems.append(f"{path}: no {METADATA} lists this image; list it or delete it.")
     return problems
+
+
+def describe_constant_columns(dataset: PreparedDataset) -> str:
+    """Say which numbers of the training vectors are all the same.
+
+    Args:
+        dataset: The dataset.
+
+    Returns:
+        A sentence; "" if there are none, or the items are images.
+    """
+    vectors = dataset.split("train").vectors
+    if vectors is None:
+        return ""
+    try:
+        constant = vectors.with_missing("mean").standardization().constant
+    except UserError as error:  # a column without any number
+        return str(error)
+    names = ", ".join(map(vectors.form.column_name, constant[:3])) + (", .." if len(constant) > 3 else "")
+    count = f"{len(constant)} of {vectors.form.shape[0]}"
+    return f"{count} columns of the vectors are constant and say nothing: {names}" if constant else ""
 
 
 def _image_fault(path: Path) -> str | None:

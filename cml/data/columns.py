@@ -19,7 +19,8 @@ class Column(Sequence[Any]):
 
     Args:
         array: The items as an array.
-        root: A folder, of which the items are paths; by default, the items are those of the array.
+        root: A folder, of which the items are paths, None for an empty name; by default, the items are those of the
+            array.
     """
 
     def __init__(self, array: NDArray[Any], root: Path | None = None) -> None:
@@ -30,7 +31,7 @@ class Column(Sequence[Any]):
 
     def _make(self, rows: slice) -> list[Any]:
         items: list[Any] = self._array[rows].tolist()
-        return items if self._root is None else [self._root / name for name in items]
+        return items if self._root is None else [self._root / name if name else None for name in items]
 
     def __getitem__(self, position: int | slice) -> Any:  # noqa: ANN401 - an item, or a Column
         if isinstance(position, slice):
@@ -69,8 +70,9 @@ class Items:
         lines: The line numbers from 1, (N,).
         roles: The roles as numbers, (N,).
         ids: The ids, (N,).
-        names: The paths of the images below ``folder``, "" for a missing image, (N,).
+        names: The paths of the images below ``folder``, "" for a missing image or none, (N,).
         labels: The N labels.
+        vectors: The vectors of the items, (N, F), mapped from their file; None if the items are images.
     """
 
     folder: Path
@@ -79,6 +81,7 @@ class Items:
     ids: NDArray[Any]
     names: NDArray[Any]
     labels: RawLabels
+    vectors: NDArray[np.floating] | None = None
 
     def rows(self, metadata: str) -> Iterator[tuple[Path | None, Any, str]]:
         """Go through the items.
@@ -92,14 +95,14 @@ class Items:
         for line, name, label in zip(Column(self.lines), Column(self.names), self.labels, strict=True):
             yield self.folder / name if name else None, label, f"{self.folder / metadata}:{line}"
 
-    def of_role(self, role: int) -> tuple[Column, Column, Sequence[Any]]:
+    def of_role(self, role: int) -> tuple[Column, Column, Sequence[Any], NDArray[np.int64]]:
         """Select the items of one role.
 
         Args:
             role: The role as a number.
 
         Returns:
-            The ids, images and labels of the items.
+            The ids, images (None for no image) and labels of the items, and their positions.
         """
         rows = np.flatnonzero(self.roles == role)
         every = len(rows) == len(self.roles)
@@ -109,7 +112,7 @@ class Items:
             labels = tuple(self.labels if every else (self.labels[row] for row in rows.tolist()))
         else:
             labels = Numbers(self.labels if every else self.labels[rows])
-        return Column(ids), Column(names, self.folder), labels
+        return Column(ids), Column(names, self.folder), labels, rows
 
 
 class ItemCollector:
@@ -128,21 +131,22 @@ class ItemCollector:
             lines: Line numbers in metadata.jsonl, from 1, (N,).
             roles: Roles as numbers, (N,).
             ids: The N ids.
-            names: Paths of the N images below the folder, "" for a missing image.
+            names: Paths of the N images below the folder, "" for a missing image or none.
             labels: The N labels: an array, or a list as in the JSON.
         """
         texts = ids, names
         columns: list[NDArray[Any]] = [np.array(lines, np.int64), np.array(roles, np.int8), *map(_pack, texts)]
-        columns += [np.fromiter(map(hash, column), np.int64, len(column)) for column in texts]
+        present = [name for name in names if name]
+        columns += [np.fromiter(map(hash, column), np.int64, len(column)) for column in (ids, present)]
         for parts, column in zip(self._parts, columns, strict=True):
             parts.append(column)
         self._labels.append(labels)
 
     def hashes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return hashes of the N items added so far; unequal hashes mean unequal texts.
+        """Return hashes of the items added so far; unequal hashes mean unequal texts.
 
         Returns:
-            The hashes of the ids and of the names, (N,) each.
+            The hashes of the N ids, and of the names that are not empty.
         """
         return np.concatenate(self._parts[4]), np.concatenate(self._parts[5])
 

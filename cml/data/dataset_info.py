@@ -3,15 +3,20 @@
 import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from cml.data.input_form import InputForm
+from cml.errors import UserError
 from cml.registry import NAME
+from cml.storage.regular_file import open_regular
 from cml.storage.strict_json import parse_json
 
 ROLES = ("train", "query", "gallery")
 FOLDERS = {"train": "train", "query": "test", "gallery": "test"}  # role to folder
 INFO = "dataset.json"
 METADATA = "metadata.jsonl"
+VECTORS = "vectors.npy"  # beside each metadata.jsonl, if the items are vectors
 FIXED_COLUMNS = ("file_name", "item_id", "role")
 FILE_COLUMN = "_file_name"  # a column with this ending names another file, e.g. the mask in layout_file_name
 
@@ -33,6 +38,8 @@ class DatasetInfo:
         licence: Their licence, or that none is stated.
         details: What else the task needs: ``{"joints": ["r_ankle", ...], "image_size": [288, 288]}``.
             ``{"gallery": "queries"}`` means that each query is searched among all other queries, without a gallery.
+            ``{"inputs": {"kind": "vectors", "size": 10, "columns": [..]}}`` means that the items are vectors; see
+            docs/reference/formats.md.
         made_with: The provenance: settings and the fingerprint of the source; empty if the dataset was made by hand.
         counts: The number of items by role.
     """
@@ -52,6 +59,16 @@ class DatasetInfo:
     def queries_are_gallery(self) -> bool:
         """Whether the queries are also the gallery, each left out of its own ranking."""
         return self.details.get("gallery") == "queries"
+
+    @property
+    def inputs(self) -> InputForm:
+        """The form of the items: images, unless ``details.inputs`` says that they are vectors."""
+        return _input_form(self.details.get("inputs"))
+
+    @property
+    def may_miss_numbers(self) -> bool:
+        """Whether a number of a vector may be missing (NaN)."""
+        return self.inputs.kind == "vectors" and bool(self.details["inputs"].get("missing"))
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -100,4 +117,41 @@ def parse_dataset_info(value: dict[str, Any]) -> DatasetInfo:
     for name, content in rest.items():
         if not isinstance(content, dict):
             raise ValueError(f"{name} should be an object {{..}}, but is {reprlib.repr(content)}")
-    return DatasetInfo(*(value[name] for name in _TEXTS), **rest)
+    info = DatasetInfo(*(value[name] for name in _TEXTS), **rest)
+    _ = info.inputs  # raises what is wrong with it
+    return info
+
+
+def read_input_form(folder: Path) -> InputForm:
+    """Read the form of a dataset's items from its dataset.json alone.
+
+    Args:
+        folder: The folder of the dataset.
+
+    Returns:
+        The form; that of images where there is no dataset, which whoever opens it reports.
+    """
+    try:
+        with open_regular(folder / INFO) as file:
+            return parse_dataset_info(parse_object(file.read())).inputs
+    except (OSError, ValueError):
+        return InputForm()
+
+
+def _input_form(value: Any) -> InputForm:  # noqa: ANN401 - of a file, anything
+    """The form of the items that ``details.inputs`` describes; ``ValueError`` if it does not."""
+    if value is None:
+        return InputForm()
+    if not isinstance(value, dict) or value.get("kind") != "vectors":
+        raise ValueError(f'details.inputs should be {{"kind": "vectors", "size": F}}, but is {reprlib.repr(value)}')
+    size, columns, missing = value.get("size"), value.get("columns", []), value.get("missing", False)
+    if not isinstance(size, int) or isinstance(size, bool):
+        raise ValueError(f"details.inputs.size should be a whole number, but is {reprlib.repr(size)}")
+    if not isinstance(columns, list) or not all(isinstance(column, str) for column in columns):
+        raise ValueError(f"details.inputs.columns should be a list of names, but is {reprlib.repr(columns)}")
+    if not isinstance(missing, bool):
+        raise ValueError(f"details.inputs.missing should be true or false, but is {reprlib.repr(missing)}")
+    try:
+        return InputForm("vectors", (size,), tuple(columns))
+    except UserError as error:
+        raise ValueError(f"details.inputs: {str(error).removesuffix('.')}") from None

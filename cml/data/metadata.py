@@ -11,6 +11,7 @@ import hashlib
 import reprlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,12 +26,14 @@ from cml.data.dataset_info import (
     INFO,
     METADATA,
     ROLES,
+    VECTORS,
     DatasetInfo,
     parse_dataset_info,
     parse_object,
 )
 from cml.data.label_form import LabelForm
 from cml.data.listed_files import ListedFiles
+from cml.data.vector_files import read_vectors
 from cml.storage.regular_file import open_regular
 
 _NUMBERS = {  # by folder, its roles and their indices in ROLES
@@ -48,8 +51,8 @@ class Metadata(NamedTuple):
     Attributes:
         items: The items of train/ and test/; roles are indices in ROLES, labels that name files are paths.
         others: The files in other columns and their lines: (path, "FILE:LINE").
-        fingerprint: The SHA-256 over dataset.json and both metadata.jsonl.
-        digests: The SHA-256 of each metadata.jsonl, by its path in the dataset.
+        fingerprint: The SHA-256 over dataset.json, both metadata.jsonl and the files of vectors, if any.
+        digests: The SHA-256 of each metadata.jsonl and file of vectors, by its path in the dataset.
     """
 
     items: tuple[Items, ...]
@@ -80,14 +83,15 @@ def read_metadata(folder: Path, report: Report) -> tuple[DatasetInfo | None, Met
     except ValueError as error:
         report(f"{path}: {error}.")
         return None, Metadata((), [], "", {})
-    collects, reader = gc.isenabled(), _Reader(folder, info.label_column)
+    has_images = info.inputs.kind == "images"
+    collects, reader = gc.isenabled(), _Reader(folder, info.label_column, has_images=has_images)
     gc.disable()  # the garbage collector would take most of the time on millions of new lists
     try:
         reader.read()
         if may_repeat(reader.gathered):
             raise _Unusual
     except _Unusual:
-        reader = _LineReader(folder, info.label_column, report)
+        reader = _LineReader(folder, info.label_column, report, has_images=has_images)
         reader.read()
     finally:
         if collects:
@@ -101,9 +105,21 @@ def read_metadata(folder: Path, report: Report) -> tuple[DatasetInfo | None, Met
             report(f"{folder} has no {role} items; a dataset needs items of every role: {', '.join(info.roles)}.")
         if counts[role] and role not in info.roles:
             report(f"{path}: details.gallery is 'queries', but {METADATA} lists {counts[role]} {role} items.")
+    if not has_images:
+        items = tuple(_with_vectors(part, info, reader, report) for part in items)
     whole = hashlib.sha256(raw).digest() + b"".join(reader.digests.values())
     digests = {name: digest.hex() for name, digest in reader.digests.items()}
     return info, Metadata(items, reader.others, hashlib.sha256(whole).hexdigest(), digests)
+
+
+def _with_vectors(items: Items, info: DatasetInfo, reader: "_Reader", report: Report) -> Items:
+    """The items of a folder with their vectors, whose digest is added to those of the reader."""
+    count = None if reader.lost else len(items.ids)  # without lines that could not be read, counts mean nothing
+    vectors, digest = read_vectors(
+        items.folder / VECTORS, info.inputs, count, items.ids, may_miss_numbers=info.may_miss_numbers, report=report
+    )
+    reader.digests[f"{items.folder.name}/{VECTORS}"] = digest
+    return replace(items, vectors=vectors)
 
 
 class _Unusual(Exception):  # the lines have to be checked one by one
@@ -113,14 +129,15 @@ class _Unusual(Exception):  # the lines have to be checked one by one
 class _Reader:
     """Reads many lines at once and accepts only valid ones; others, such as duplicates, are ``_Unusual``."""
 
-    def __init__(self, folder: Path, label_column: str) -> None:
+    def __init__(self, folder: Path, label_column: str, *, has_images: bool = True) -> None:
         self.gathered: list[ItemCollector] = []  # one a metadata.jsonl
         self.others: list[tuple[Path, str]] = []
         self.digests: dict[str, bytes] = {}  # by path
         self.lost = False  # True once a line could not become an item, so that counts mean nothing
         self._folder, self._label_column, self._form = folder, label_column, LabelForm()
         self._decoder = msgspec.json.Decoder(dict[str, Any])
-        self._columns = "role", "item_id", "file_name", label_column
+        self._columns = "role", "item_id", label_column
+        self._has_images = has_images
 
     def read(self) -> None:
         """Read train/ and test/."""
@@ -142,9 +159,13 @@ class _Reader:
     def _take(self, block: bytes, first: int) -> None:
         try:
             entries = list(map(self._decoder.decode, _lines(block)))
-            roles, ids, names, labels = (list(map(itemgetter(key), entries)) for key in self._columns)
+            roles, ids, labels = (list(map(itemgetter(key), entries)) for key in self._columns)
             roles = list(map(_NUMBERS[self._name].__getitem__, roles))
-            if any(block.count(b'"%b"' % column.encode()) != len(entries) for column in self._columns):
+            # an item that is a vector may have a picture
+            pictured = entries if self._has_images else [entry for entry in entries if "file_name" in entry]
+            names = [entry["file_name"] for entry in pictured]
+            counts = {**dict.fromkeys(self._columns, len(entries)), "file_name": len(pictured)}
+            if any(block.count(b'"%b"' % column.encode()) != count for column, count in counts.items()):
                 list(map(parse_object, _lines(block)))  # a column may be named twice, which msgspec does not notice
         except (KeyError, TypeError, ValueError, RecursionError, msgspec.MsgspecError):
             raise _Unusual from None
@@ -158,6 +179,8 @@ class _Reader:
             booleans = isinstance(labels[0], list) and (b"true" in block or b"false" in block)
             if (packed := self._form.pack(labels, booleans=booleans)) is None:
                 raise _Unusual
+        if len(names) < len(entries):
+            names = [entry.get("file_name", "") for entry in entries]
         self.gathered[-1].extend(np.arange(first, first + len(entries)), roles, ids, names, packed)
         if others := set(columns) - {self._label_column}:
             for number, entry in enumerate(entries, first):
@@ -174,8 +197,8 @@ class _Reader:
 class _LineReader(_Reader):
     """Reads line by line and remembers every id and image, to describe each fault."""
 
-    def __init__(self, folder: Path, label_column: str, report: Report) -> None:
-        super().__init__(folder, label_column)
+    def __init__(self, folder: Path, label_column: str, report: Report, *, has_images: bool) -> None:
+        super().__init__(folder, label_column, has_images=has_images)
         self._report = report
         self._seen: defaultdict[str, dict[str, tuple[str, int]]] = defaultdict(dict)  # by kind, names to their line
 
@@ -209,7 +232,8 @@ class _LineReader(_Reader):
         elif not self._label_column.endswith(FILE_COLUMN) and (fault := self._form.fault(label)) is not None:
             self._report(f"{where}: {self._label_column} {fault}.")
         image = ""
-        for column in ("file_name", *(column for column in entry if column.endswith(FILE_COLUMN))):
+        named = ["file_name"] if self._has_images or "file_name" in entry else []
+        for column in (*named, *(column for column in entry if column.endswith(FILE_COLUMN))):
             try:
                 name = self._files.find(entry.get(column))
             except ValueError as error:

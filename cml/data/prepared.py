@@ -1,15 +1,24 @@
 """Prepared datasets: the one folder format that cml trains on and evaluates on (docs/reference/formats.md), checked."""
 
+import functools
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, cast
 
+import numpy as np
+
+from cml.data.columns import Items
 from cml.data.dataset_info import FOLDERS, ROLES, DatasetInfo
 from cml.data.metadata import read_metadata
+from cml.data.vectors import Float32, Vectors
 from cml.errors import DataError, UserError
 
 __all__ = ["ROLES", "DatasetInfo", "PreparedDataset", "Split", "open_dataset"]
+
+
+_SAMPLE = 4096  # vectors whose mean and deviation drawings are scaled by
 
 
 @dataclass(frozen=True)
@@ -19,18 +28,36 @@ class Split:
     Attributes:
         role: "train", "query" or "gallery".
         item_ids: The N unique ids.
-        paths: The N image files.
+        pictures: The N image files; of items that are vectors, pictures to show, None where there is none.
         labels: The N labels as in the JSON (integers in lists with floats may become floats), or the paths of masks if
             the label column names files. ``np.asarray(labels)`` is fast if they are numbers.
+        vectors: The N vectors, if the items are vectors.
     """
 
     role: str
     item_ids: Sequence[str]
-    paths: Sequence[Path]
+    pictures: Sequence[Path | None]
     labels: Sequence[Any]
+    vectors: Vectors | None = None
 
     def __len__(self) -> int:
         return len(self.item_ids)
+
+    @property
+    def inputs(self) -> Sequence[Path] | Vectors:
+        """What a model embeds: the N image files, or the N vectors."""
+        return self.paths if self.vectors is None else self.vectors
+
+    @property
+    def paths(self) -> Sequence[Path]:
+        """The N image files.
+
+        Raises:
+            UserError: The items are vectors.
+        """
+        if self.vectors is not None:
+            raise UserError(f"This needs images, but the items of the dataset are vectors of {self.vectors.form}.")
+        return cast("Sequence[Path]", self.pictures)
 
 
 @dataclass(frozen=True)
@@ -40,8 +67,9 @@ class PreparedDataset:
     Attributes:
         folder: The folder of the dataset.
         info: The content of dataset.json.
-        fingerprint: The SHA-256 over dataset.json and both metadata.jsonl; pixels are not part of it.
-        digests: The SHA-256 of each metadata.jsonl, by its path in the dataset.
+        fingerprint: The SHA-256 over dataset.json, both metadata.jsonl and the files of vectors; pixels are not part of
+            it.
+        digests: The SHA-256 of each metadata.jsonl and file of vectors, by its path in the dataset.
     """
 
     folder: Path
@@ -52,7 +80,7 @@ class PreparedDataset:
 
     @classmethod
     def open(cls, folder: Path | str) -> Self:
-        """Read and check all metadata; images must exist but are not decoded.
+        """Read and check all metadata and vectors; images must exist but are not decoded.
 
         Args:
             folder: The folder of the dataset.
@@ -71,7 +99,7 @@ class PreparedDataset:
         info, metadata = read_metadata(folder, fail)
         assert info is not None  # fail would have raised
         items = dict(zip(dict.fromkeys(FOLDERS.values()), metadata.items, strict=True))
-        splits = {role: Split(role, *items[FOLDERS[role]].of_role(number)) for number, role in enumerate(ROLES)}
+        splits = {role: _split(role, number, items[FOLDERS[role]], info) for number, role in enumerate(ROLES)}
         return cls(folder, info, metadata.fingerprint, metadata.digests, splits)
 
     @property
@@ -80,6 +108,17 @@ class PreparedDataset:
         counts = {f"{role} items": count for role, count in self.info.counts.items()}
         own = {name: value for name, value in vars(self.info).items() if isinstance(value, str)}
         return {"details": self.info.details, "made_with": self.info.made_with, **own, **counts, **self.digests}
+
+    @functools.cached_property
+    def sample_standardization(self) -> tuple[Float32, Float32]:
+        """Mean and standard deviation (F,) of each number of a sample of the training vectors, for drawings."""
+        vectors = self.split("train").vectors
+        if vectors is None:
+            raise UserError(f"{self.folder} holds images, not vectors.")
+        rows = vectors.read(np.unique(np.linspace(0, len(vectors) - 1, _SAMPLE).astype(np.int64)))
+        with warnings.catch_warnings(action="ignore"):  # of a column without numbers
+            mean, std = np.nanmean(rows, axis=0), np.nanstd(rows, axis=0)
+        return np.nan_to_num(mean), np.where(std > 0, std, 1).astype(np.float32)
 
     def split(self, role: str) -> Split:
         """Select the items of one role.
@@ -96,6 +135,17 @@ class PreparedDataset:
         if role not in self._splits:
             raise UserError(f"A role is one of {', '.join(ROLES)}. Got {role!r} instead.")
         return self._splits["query" if role == "gallery" and self.info.queries_are_gallery else role]
+
+
+def _split(role: str, number: int, items: Items, info: DatasetInfo) -> Split:
+    ids, pictures, labels, rows = items.of_role(number)
+    if items.vectors is None:
+        return Split(role, ids, pictures, labels)
+    is_whole = len(rows) == len(items.ids)
+    vectors = Vectors(
+        items.vectors, columns=info.inputs.columns, items=None if is_whole else rows, names=np.asarray(items.ids)
+    )
+    return Split(role, ids, pictures, labels, vectors)
 
 
 def open_dataset(folder: Path | str) -> PreparedDataset:

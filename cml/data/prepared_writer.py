@@ -14,14 +14,17 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Self
 
+import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from cml.console.messages import say
 from cml.console.progress_bar import ProgressBar
-from cml.data.dataset_info import FILE_COLUMN, FIXED_COLUMNS, FOLDERS, INFO, METADATA, ROLES, DatasetInfo
+from cml.data.dataset_info import FILE_COLUMN, FIXED_COLUMNS, FOLDERS, INFO, METADATA, ROLES, VECTORS, DatasetInfo
 from cml.data.encode_image import Encoded, Picture, encode, image_file_content
 from cml.data.label_form import LabelForm, plain
 from cml.data.prepared import PreparedDataset
+from cml.data.vector_files import VectorFile, number_fault
 from cml.errors import DataError, UserError
 from cml.renamed_options import RENAMED, with_current_names
 from cml.storage.atomic import check_vacant
@@ -43,21 +46,25 @@ class Item:
         item_id: Any printable text, unique in the dataset. The file is named after it: characters other than letters,
             digits and ._- become _, and a name that is taken gets a number.
         role: "train", "query" or "gallery".
-        image: A JPEG or PNG file, or its content, is kept byte for byte; other files and pixels are encoded.
+        image: A JPEG or PNG file, or its content, is kept byte for byte; other files and pixels are encoded. In a
+            dataset of vectors it is a picture to show, or None.
         label: A number, a text, nested lists or an array of numbers, a list of texts; the same form for every item. If
             the label column ends with _file_name: an image, which is written as a PNG.
         quality: The quality of encoded JPEGs, 1 to 95; None for a lossless PNG.
         extra: Further columns, which every item must have, each of one type.
         where: The origin of the item, for errors.
+        vector: The item itself, (F,) float16 or float32, if ``details.inputs`` of the dataset says that items are
+            vectors.
     """
 
     item_id: str
     role: str
-    image: Picture
+    image: Picture | None
     label: Any
     quality: int | None = 92
     extra: Mapping[str, Any] = field(default_factory=dict)
     where: str = ""
+    vector: NDArray[np.floating] | None = None
 
 
 class BadItems(DataError):
@@ -93,6 +100,7 @@ class PreparedWriter:
         self._ids: set[str] = set()
         self._names: dict[str, set[str]] = {name: set() for name in FOLDERS.values()}
         self._form = LabelForm()
+        self._inputs, self._may_miss_numbers = info.inputs, info.may_miss_numbers
         self._extra: dict[str, type] | None = None
         self.skipped: list[str] = []
         self.skipped_count = 0
@@ -112,8 +120,12 @@ class PreparedWriter:
         try:
             with self._partial, contextlib.ExitStack() as files:
                 self._metadata: dict[str, IO[str]] = {}
+                self._vectors: dict[str, VectorFile] = {}
                 for name in self._names:
-                    (self._partial.data / name / "images").mkdir(parents=True, exist_ok=True)
+                    (self._partial.data / name).mkdir(parents=True, exist_ok=True)
+                    if self._inputs.kind == "vectors":
+                        file = VectorFile(self._partial.data / name / VECTORS, self._inputs)
+                        self._vectors[name] = files.enter_context(file)
                     path = self._partial.data / name / METADATA
                     self._metadata[name] = files.enter_context(path.open("w", encoding="utf-8", newline="\n"))
                 yield
@@ -142,7 +154,8 @@ class PreparedWriter:
             details["skipped"] = {"count": self.skipped_count, "first": self.skipped}
         counts = {role: self._counts[role] for role in ROLES}
         write_json(self._partial.data / INFO, {**vars(self.info), "details": details, "counts": counts})
-        self._partial.publish({INFO, *(f"{name}/{METADATA}" for name in self._names)})
+        written = {f"{name}/{METADATA}" for name in self._names} | {f"{name}/{VECTORS}" for name in self._vectors}
+        self._partial.publish({INFO, *written})
 
     def _hints(self) -> list[str]:
         count = self._partial.kept
@@ -163,19 +176,21 @@ class PreparedWriter:
             say(f"skipped: {message}")
 
     def encode_item(
-        self, item_id: str, image: Picture, label: object, quality: int | None = 92
-    ) -> tuple[Encoded, object]:
+        self, item_id: str, image: Picture | None, label: object, quality: int | None = 92
+    ) -> tuple[Encoded | None, object]:
         """Encode an item for ``add``, or read what an earlier process left of it; several threads may call it.
 
         Args:
             item_id: The id of the item.
-            image: Its image.
+            image: Its image; None for none.
             label: Its label, which is encoded if it is an image.
             quality: The quality of an encoded JPEG, 1 to 95; None for a lossless PNG.
 
         Returns:
             The image and the label.
         """
+        if image is None:
+            return None, label
         files = (self._partial.finished_files(item_id) or {}).items()
         done = [Encoded(content, PurePosixPath(path).suffix) for path, content in files]
         if self.info.label_column.endswith(FILE_COLUMN):
@@ -197,10 +212,11 @@ class PreparedWriter:
         *,
         item_id: str,
         role: str,
-        image: Picture,
+        image: Picture | None,
         label: object,
         quality: int | None = 92,
         extra: Mapping[str, Any] | None = None,
+        vector: NDArray[np.floating] | None = None,
     ) -> None:
         """Write one item; its image is decoded once as a check.
 
@@ -211,20 +227,30 @@ class PreparedWriter:
             label: The label.
             quality: The quality of an encoded JPEG, 1 to 95; None for a lossless PNG.
             extra: Further columns.
+            vector: The vector.
 
         Raises:
-            UserError: the id, the role or the columns are wrong.
-            DataError: the image or the label is wrong.
+            UserError: the id, the role or the columns are wrong, or the item is not of the dataset's kind.
+            DataError: the image, the vector or the label is wrong.
         """
         if role not in self.info.roles:
             raise UserError(f"A role is one of {', '.join(self.info.roles)}. Got {role!r} instead.")
         if not item_id or not item_id.isprintable() or item_id in self._ids:
             raise UserError(f"An item_id should be printable text that no other item has. Got {item_id!r} instead.")
-        encoded = encode(image, quality)
         column, below = self.info.label_column, FOLDERS[role]
-        name = self._free_name(item_id, encoded.suffix, below)
-        files = {f"images/{name}{encoded.suffix}": encoded.content}
-        if column.endswith(FILE_COLUMN):
+        if vector is not None or self._vectors:
+            self._check_vector(vector, item_id, below)
+        elif image is None:
+            raise UserError(f"The item {item_id!r} has no image.")
+        files: dict[str, bytes] = {}
+        fixed = {"item_id": item_id, "role": role}
+        if image is not None:
+            encoded = encode(image, quality)
+            name = self._free_name(item_id, encoded.suffix, below)
+            files[f"images/{name}{encoded.suffix}"] = encoded.content
+            (self._partial.data / below / "images").mkdir(exist_ok=True)
+            fixed = {"file_name": next(iter(files)), **fixed}
+        if column.endswith(FILE_COLUMN) and image is not None:
             kind = column.removesuffix(FILE_COLUMN)
             mask = self._mask(label, item_id)
             label = f"{kind}/{name}{mask.suffix}"
@@ -234,13 +260,27 @@ class PreparedWriter:
             label = plain(label)
             if (fault := self._form.fault(label)) is not None:
                 raise DataError(f"The {column} of item {item_id!r} {fault}.")
-        fixed = {"file_name": next(iter(files)), "item_id": item_id, "role": role}
         entry = {**fixed, column: label, **self._check_extra(extra or {})}
         line = json.dumps(entry, ensure_ascii=False, allow_nan=False)
-        self._partial.add(item_id, {f"{below}/{path}": content for path, content in files.items()})
+        if files:
+            self._partial.add(item_id, {f"{below}/{path}": content for path, content in files.items()})
+        if vector is not None:
+            self._vectors[below].write(vector)
         self._metadata[below].write(line + "\n")
         self._ids.add(item_id)
         self._counts[role] += 1
+
+    def _check_vector(self, vector: NDArray[np.floating] | None, item_id: str, below: str) -> None:
+        if vector is None or not self._vectors:
+            kind, got = self._inputs.kind, "no vector" if vector is None else "a vector"
+            raise UserError(f"The items of this dataset are {kind}, by details.inputs. The item {item_id!r} has {got}.")
+        try:
+            self._vectors[below].check(vector)
+        except DataError as error:
+            raise DataError(f"Item {item_id!r}: {error}.") from None
+        fault = number_fault(vector[None], self._inputs, may_miss_numbers=self._may_miss_numbers)
+        if fault is not None:
+            raise DataError(f"Item {item_id!r}: {fault[1]}.")
 
     def _free_name(self, item_id: str, suffix: str, folder: str) -> str:
         # Hugging Face datasets skips names that start with a dot, and some file systems ignore case
@@ -302,14 +342,16 @@ def write_dataset(
         PreparedWriter(folder, info) as writer,
         ThreadPoolExecutor(threads) as pool,
         contextlib.ExitStack() as ending,
-        ProgressBar(total=total, desc=f"prepare {info.name}", unit="image") as bar,
+        ProgressBar(total=total, desc=f"prepare {info.name}", unit=info.inputs.kind.removesuffix("s")) as bar,
     ):
         ending.callback(pool.shutdown, cancel_futures=True)  # after an error
         for item, encoding in _encode_in_order(pool, writer, items, ahead=16 * threads):
             try:
                 image, label = encoding.result()
                 assert isinstance(item, Item)  # result() has raised for the others
-                writer.add(item_id=item.item_id, role=item.role, image=image, label=label, extra=item.extra)
+                writer.add(
+                    item_id=item.item_id, role=item.role, image=image, label=label, extra=item.extra, vector=item.vector
+                )
             except UserError as error:
                 message = f"{item.where}: {error}" if isinstance(item, Item) and item.where else str(error)
                 if not isinstance(error, DataError):
@@ -368,8 +410,8 @@ def _with_current_settings(made_with: Any) -> Any:  # noqa: ANN401 - of a file, 
 
 def _encode_in_order(
     pool: ThreadPoolExecutor, writer: PreparedWriter, items: Iterable[Item | DataError], ahead: int
-) -> Iterator[tuple[Item | DataError, Future[tuple[Encoded, object]]]]:
-    waiting: deque[tuple[Item | DataError, Future[tuple[Encoded, object]]]] = deque()
+) -> Iterator[tuple[Item | DataError, Future[tuple[Encoded | None, object]]]]:
+    waiting: deque[tuple[Item | DataError, Future[tuple[Encoded | None, object]]]] = deque()
     for item in items:
         if isinstance(item, Item):
             encoding = pool.submit(writer.encode_item, item.item_id, item.image, item.label, item.quality)

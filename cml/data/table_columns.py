@@ -45,7 +45,22 @@ def select_columns(frame: Any, features: str | Sequence[str]) -> list[str]:  # n
     Raises:
         UserError: The frame has no such column.
     """
-    names = column_names(frame)
+    return match_columns(column_names(frame), features)
+
+
+def match_columns(names: Sequence[str], features: str | Sequence[str]) -> list[str]:
+    """Select names of columns; as ``select_columns``.
+
+    Args:
+        names: The names of all columns.
+        features: A list of names, the name of one column, a pattern or what the names begin with.
+
+    Returns:
+        The selected names.
+
+    Raises:
+        UserError: There is no such column.
+    """
     there = f"There are: {', '.join(names[:20])}{', ..' if len(names) > 20 else ''}."
     if not isinstance(features, str):
         for name in features:
@@ -58,7 +73,9 @@ def select_columns(frame: Any, features: str | Sequence[str]) -> list[str]:  # n
         return [features]
     chosen = fnmatch.filter(names, features) or [name for name in names if name.startswith(features)]
     if not chosen:
-        raise UserError(f"The data has no column that matches features={features!r}. {there}")
+        raise UserError(
+            f"The data has no column that matches features={features!r}.{did_you_mean(features, names)} {there}"
+        )
     return chosen
 
 

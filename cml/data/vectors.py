@@ -92,6 +92,17 @@ class Vectors:
         form = self.form
         return type(self)(rows, columns=form.columns, missing=form.missing, items=positions, names=names)
 
+    def with_missing(self, missing: Missing) -> Self:
+        """Change what becomes of a missing number.
+
+        Args:
+            missing: What becomes of it.
+
+        Returns:
+            The same vectors.
+        """
+        return type(self)(self.rows, columns=self.form.columns, missing=missing, items=self._items, names=self._names)
+
     def load(self) -> None:
         """Do nothing: rows are in memory, or read from their file by the operating system."""
 

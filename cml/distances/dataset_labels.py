@@ -51,7 +51,7 @@ def encode(
     except LabelError as error:
         raise DataError(f"{where(error.position)}: its label {error.fault}") from None
     masks = [] if isinstance(labels, Numbers) else [row for row, label in enumerate(labels) if isinstance(label, Path)]
-    paths = [path for split in splits for path in split.paths] if masks else []
+    paths = [path for split in splits for path in split.paths] if masks else []  # of a dataset of images
     with ThreadPoolExecutor(2) as pool:
         checks = pool.map(lambda row: check_size(native_size(labels[row]), paths[row]), masks)
         for row in masks:

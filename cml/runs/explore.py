@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.console.messages import say
+from cml.data.vectors import Vectors
 from cml.distances.dataset_labels import encode
 from cml.distances.labels import Labels
 from cml.errors import UserError
@@ -91,15 +92,15 @@ def explore_runs(opened: Mapping[str, TrainedRun], path: Path, options: ExploreO
         if other.dataset.fingerprint != first.dataset.fingerprint:
             raise UserError(f"{other.folder} was trained on another dataset than {first.folder}.")
     pictures, labels = sample_items(first, options.splits, options.count, options.seed)
-    paths, roles = [picture.path for picture in pictures], [picture.split.role for picture in pictures]
+    inputs, roles = inputs_of(pictures), [picture.split.role for picture in pictures]
     side = build_label_side(first.distance, labels, held_out=np.array(roles) != "train", seed=options.seed)
 
     views = [
-        build_embedding_view(title, run.embed_files(paths), side, maps, stages=run.stages(paths), seed=options.seed)
+        build_embedding_view(title, run.embed_inputs(inputs), side, maps, stages=run.stages(inputs), seed=options.seed)
         for title, run in opened.items()
     ]
     if "frozen" in options.beside and first.frozen is not None:
-        features = first.embed_files(paths, frozen=True)
+        features = first.embed_inputs(inputs, frozen=True)
         views.append(build_embedding_view(first.frozen[0], features, side, maps, seed=options.seed))
     if "oracle" in options.beside:
         views.append(build_oracle_view(side, maps, seed=options.seed))
@@ -133,8 +134,32 @@ def sample_items(trained: TrainedRun, splits: Sequence[str], count: int, seed: i
         say(f"{count:,} of {len(items):,} items, a random subset")
     labels = encode(trained.distance, trained.dataset, [split.role for split in opened])[rows]
     chosen = [items[row] for row in rows]
-    drawings = [Drawn(trained.task, trained.dataset, split, split.paths[item], item, _SIDE) for split, item in chosen]
+    drawings = [
+        Drawn(trained.task, trained.dataset, split, split.pictures[item], item, _SIDE) for split, item in chosen
+    ]
     return drawings, labels
+
+
+def inputs_of(drawings: Sequence[Drawn]) -> Sequence[Path] | Vectors:
+    """Collect what a model embeds of drawn items.
+
+    Args:
+        drawings: N items of one dataset.
+
+    Returns:
+        Their image files, or their vectors.
+    """
+    if not drawings or drawings[0].split.vectors is None:
+        return [drawing.split.paths[drawing.item] for drawing in drawings]
+    splits = {drawing.split.role: drawing.split for drawing in drawings}
+    first = drawings[0].split.vectors
+    rows = np.empty((len(drawings), first.form.shape[0]), np.float32)
+    for role, split in splits.items():
+        chosen = [number for number, drawing in enumerate(drawings) if drawing.split.role == role]
+        items = np.array([drawings[number].item for number in chosen], np.int64)
+        assert split.vectors is not None
+        rows[chosen] = split.vectors.read(items)
+    return Vectors(rows, columns=first.form.columns)
 
 
 def colour_columns(trained: TrainedRun, pictures: Sequence[Drawn]) -> dict[str, tuple[NDArray[Any], float | None]]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.console.messages import say
-from cml.data_prep.table import cell, number, read_rows
+from cml.data_prep.row_files import cell, number, read_rows
 from cml.errors import DataError
 from cml.retrieval.metric_result import MetricResult
 from cml.retrieval.metrics.pair_spearman import compute_pair_spearman

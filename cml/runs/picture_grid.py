@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from cml.runs.explore import colour_columns, sample_items
+from cml.runs.explore import colour_columns, inputs_of, sample_items
 from cml.runs.trained_run import TrainedRun
 
 
@@ -29,7 +29,7 @@ def write_run_square(
     columns, rows = grid_size(grid)
     check_maps((map_name,))
     pictures, _ = sample_items(trained, splits, columns * rows)
-    embeddings = trained.embed_files([picture.path for picture in pictures])
+    embeddings = trained.embed_inputs(inputs_of(pictures))
     cells = place_on_grid(MAPS[map_name].draw(embeddings, 0), columns, rows)
     numbers = [column for column in colour_columns(trained, pictures).values() if column[0].dtype.kind == "f"]
     frames = frame_colours(*numbers[0]) if numbers else None

@@ -14,6 +14,7 @@ from PIL import Image
 from cml.data.images import read_image
 from cml.data.prepared import PreparedDataset, Split
 from cml.errors import DataError, UserError
+from cml.reporting.draw_vector import draw_vector
 from cml.reporting.retrieval_report import Picture, ReportRow, write_retrieval_page
 from cml.retrieval.embedding_ranker import embedding_ranker
 from cml.retrieval.oracle_row import ORACLE
@@ -116,7 +117,7 @@ def build_retrieval_row(
     queries, gallery = dataset.split("query"), dataset.split("gallery")
 
     def _draw_item(split: Split, item: int, distance: float | None) -> Picture:
-        return Drawn(task, dataset, split, split.paths[item], item, size).picture(distance, ids=ids)
+        return Drawn(task, dataset, split, split.pictures[item], item, size).picture(distance, ids=ids)
 
     shown = {}
     for name in methods:
@@ -129,17 +130,29 @@ def build_retrieval_row(
 
 @dataclass(frozen=True)
 class Drawn:
-    """Makes an item's picture with its label; equal for equal items, so that a page makes each but once."""
+    """Makes an item's picture with its label; equal for equal items, so that a page makes each but once.
+
+    An item that is a vector without a picture is drawn as a curve.
+    """
 
     task: Task = field(compare=False)
     dataset: PreparedDataset = field(compare=False)
     split: Split = field(compare=False)
-    path: Path
+    path: Path | None
     item: int
     size: int
+    role: str = field(default="", init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "role", self.split.role)
 
     def plain(self) -> Image.Image:
-        """The photograph alone."""
+        """The photograph alone, or the curve of a vector."""
+        if self.path is None:
+            assert self.split.vectors is not None
+            mean, std = self.dataset.sample_standardization
+            (row,) = self.split.vectors.read(np.array([self.item]))
+            return draw_vector((row - mean) / std, self.size)
         image = Image.fromarray(read_image(self.path))
         scale = self.size / max(image.size)
         return image.resize((max(1, round(image.width * scale)), max(1, round(image.height * scale))))

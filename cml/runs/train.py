@@ -11,10 +11,11 @@ from torch import nn
 
 from cml import distances, tasks
 from cml.data.image_sources import label_list
-from cml.data.input_form import InputKind
+from cml.data.input_form import InputForm, InputKind
 from cml.data.input_sources import recognize_inputs
 from cml.data.items import Collate
 from cml.data.prepared import PreparedDataset
+from cml.data.vectors import Vectors
 from cml.distances import LabelDistance, LabelError
 from cml.distances.dataset_labels import encode
 from cml.distances.precomputed import Precomputed
@@ -30,6 +31,7 @@ from cml.trackers import Tracker
 from cml.training.callbacks import Callback
 from cml.training.config import TrainConfig, with_options
 from cml.training.loop import Trained
+from cml.training.recipe_inputs import recipe_for_inputs
 from cml.training.tracking import with_tracker
 from cml.training.train_options import FitOptions, TrainOptions, list_options
 from cml.training.train_run import train_run
@@ -246,20 +248,23 @@ def train(
 
     task = tasks.get(task) if isinstance(task, str) else task
     dataset = data if isinstance(data, PreparedDataset) else PreparedDataset.open(data)
-    chosen = options_for(task, config, options)
+    chosen = options_for(task, config, options, dataset.info.inputs)
     callbacks = with_tracker(callbacks, tracker)
     with init_processes(chosen.device) as ranks:
         train_task(task, dataset, chosen, Path(out), resume=resume, callbacks=callbacks, quiet=quiet, ranks=ranks)
     return open_run(out, data=dataset.folder, device=chosen.device, allow_download=True)
 
 
-def options_for(task: Task, config: TrainConfig | None, options: Mapping[str, Any]) -> TrainConfig:
+def options_for(
+    task: Task, config: TrainConfig | None, options: Mapping[str, Any], inputs: InputForm | None = None
+) -> TrainConfig:
     """Combine the options of a run on a task.
 
     Args:
         task: The task.
         config: All options; None for the task's recipe, whose horizontal flip does not apply to a frozen backbone.
         options: Options by name, which go before those of ``config``.
+        inputs: The form of the dataset's items; None for images. The recipe for vectors has no backbone.
 
     Returns:
         The options of the run.
@@ -267,9 +272,12 @@ def options_for(task: Task, config: TrainConfig | None, options: Mapping[str, An
     Raises:
         UserError: An option does not exist or is out of range.
     """
-    if config is None and options.get("freeze_backbone") and "flip" not in options:
-        return with_options(replace(task.recipe, flip="none"), options)
-    return with_options(task.recipe if config is None else config, options)
+    if config is not None:
+        return with_options(config, options)
+    recipe = recipe_for_inputs(task.recipe, InputForm() if inputs is None else inputs)
+    if options.get("freeze_backbone") and "flip" not in options:
+        recipe = replace(recipe, flip="none")
+    return with_options(recipe, options)
 
 
 def train_task(
@@ -302,11 +310,14 @@ def train_task(
         UserError: Options, dataset or run folder that do not fit.
     """
     items = dataset.split("train")
+    inputs = items.inputs
+    if isinstance(inputs, Vectors):
+        inputs = inputs.with_missing(config.missing)
     mirror = task.mirror if config.flip == "image" else None
     distance = distances.registry.make(task.label_distance(config, dataset.info)).fit(items.labels)
     labels = encode(distance, dataset, "train", None if mirror is None else lambda label: mirror(label, dataset.info))
     trained, _ = train_run(
-        items.paths,
+        inputs,
         labels,
         distance,
         config,

@@ -13,6 +13,7 @@ from torch import nn
 from cml import tasks
 from cml.console.messages import say
 from cml.data.prepared import PreparedDataset, Split
+from cml.data.vectors import Vectors
 from cml.distances.dataset_labels import encode
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
@@ -138,7 +139,13 @@ class TrainedRun:
 
     @functools.cached_property
     def frozen(self) -> tuple[str, Embeddings] | None:
-        """Name and features of the network that ``load_published`` gives; None, said on stderr, where there is none."""
+        """Name and features of the network that ``load_published`` gives; None, said on stderr, where there is none.
+
+        Of a dataset of vectors, these are the vectors themselves, standardised as the model does.
+        """
+        if self.dataset.info.inputs.kind == "vectors":
+            query, gallery = (self._rows(functools.partial(standardize, self.model), split) for split in self.splits)
+            return "vectors", (query, gallery)
         try:
             model = self._published
             stores = [cached_store(model, split.paths) for split in self.splits]
@@ -155,30 +162,52 @@ class TrainedRun:
     def _published(self) -> EmbeddingModel:
         return load_published(self.model)
 
-    def embed_files(self, paths: Sequence[Path], *, frozen: bool = False) -> NDArray[np.float32]:
-        """Embeddings (N, D) of image files by the trained model, or the features of the frozen ImageNet network."""
-        return frozen_features(self._published, paths, bar=self._bar) if frozen else self._embed(paths)
+    def embed_inputs(self, inputs: Sequence[Path] | Vectors, *, frozen: bool = False) -> NDArray[np.float32]:
+        """Embeddings (N, D) of inputs by the trained model, or what ``frozen`` compares them with."""
+        if not frozen:
+            return self._embed(inputs)
+        if isinstance(inputs, Vectors):
+            return standardize(self.model, inputs)
+        return frozen_features(self._published, inputs, bar=self._bar)
 
-    def stages(self, paths: Sequence[Path]) -> dict[int, NDArray[np.float32]]:
-        """Embeddings (N, D) of image files by the models that were kept during training, by their steps."""
+    def stages(self, inputs: Sequence[Path] | Vectors) -> dict[int, NDArray[np.float32]]:
+        """Embeddings (N, D) of inputs by the models that were kept during training, by their steps."""
         embeddings = {}
         for step, file in kept_models(self.folder).items():
             early = load_model(self.folder, self.config.model, self.model.mean.device, file_name=file)
-            embeddings[step] = replace(self, model=Model(early, self.config)).embed_files(paths)
+            embeddings[step] = replace(self, model=Model(early, self.config)).embed_inputs(inputs)
         return embeddings
 
-    def _embed(self, paths: Sequence[Path]) -> NDArray[np.float32]:
-        """By the trained model; the features below a head on a frozen backbone are read from their cache."""
-        if not self.config.train.freeze_backbone:
-            return self.model.embed(paths, bar=self._bar)
-        return self.model.embed_extracted(frozen_features(self.model, paths, bar=self._bar))
+    def _embed(self, inputs: Sequence[Path] | Vectors) -> NDArray[np.float32]:
+        """By the trained model; the features of images below a head on a frozen backbone are read from their cache."""
+        if isinstance(inputs, Vectors) or not self.config.train.freeze_backbone:
+            return self.model.embed(inputs, bar=self._bar)
+        return self.model.embed_extracted(frozen_features(self.model, inputs, bar=self._bar))
 
     @property
     def _bar(self) -> str:
         return "embed" if self.ranks is None or self.ranks.first else ""
 
-    def _rows(self, embed: Callable[[Sequence[Path]], NDArray[np.float32]], split: Split) -> NDArray[np.float32]:
-        """One row per image, (N, D); of several processes each embeds its share."""
+    def _rows(self, embed: Callable[[Any], NDArray[np.float32]], split: Split) -> NDArray[np.float32]:
+        """One row per item, (N, D); of several processes each embeds its share."""
+        inputs = split.inputs
         if self.ranks is None:
-            return embed(split.paths)
-        return self.ranks.compute_rows(len(split.paths), lambda rows: embed(split.paths[rows]))
+            return embed(inputs)
+        return self.ranks.compute_rows(
+            len(inputs), lambda rows: embed(inputs.subset(rows) if isinstance(inputs, Vectors) else inputs[rows])
+        )
+
+
+def standardize(model: EmbeddingModel, vectors: Vectors) -> NDArray[np.float32]:
+    """Standardise vectors as a model does.
+
+    Args:
+        model: A model of vectors.
+        vectors: N vectors.
+
+    Returns:
+        (N, F) float32; 0, the mean, where a number is missing.
+    """
+    mean, std = model.mean.cpu().numpy(), model.std.cpu().numpy()
+    rows = (vectors.read(np.arange(len(vectors))) - mean) / std
+    return np.where(np.isnan(rows), np.float32(0), rows)

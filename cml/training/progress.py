@@ -66,7 +66,7 @@ class Progress:
         self.log.add([{"step": step, "loss": value} for (step, _), (value, _) in steps])
         self._waiting.clear()
         rate = self._images / (time.perf_counter() - self._began)
-        self.bar.set_postfix_str(f"loss {pairs[-1][0]:.4f}, {rate:.0f} images/s", refresh=False)
+        self.bar.set_postfix_str(f"loss {pairs[-1][0]:.4f}, {rate:.0f} items/s", refresh=False)
 
 
 def _check_finite(first: int, pairs: list[list[float]]) -> None:

@@ -115,7 +115,7 @@ def test_pictures_stay_pictures() -> None:
         (
             pandas.DataFrame(TABLE),
             {"features": "embb"},
-            r"no column that matches features='embb'. There are: emb_0, age",
+            r"no column that matches features='embb'. Did you mean 'emb_.'\? There are: emb_0",
         ),
         (pandas.DataFrame(TABLE), {"features": ["emb_9"]}, r"no column 'emb_9'. Did you mean 'emb_\d'\?"),
         (pandas.DataFrame(TABLE), {"features": "name"}, "Row 0 of the column 'name' must be a number. Got 'a' instead"),

@@ -570,7 +570,7 @@ def test_hugging_face_reads_captions(tmp_path: Path, load: Callable[[Path], Any]
 # ---- many lines at once against each by itself
 
 
-def unusual(*_: object) -> None:
+def unusual(*_: object, **_options: object) -> None:
     """Leaves every line to the reader that words faults."""
     raise metadata._Unusual
 

@@ -31,7 +31,7 @@ from cml import data_prep
 from cml.data.check_dataset import check_dataset
 from cml.data.exif_orientation import upright_rgb
 from cml.data.prepared import ROLES, PreparedDataset
-from cml.data_prep import folder_split, table
+from cml.data_prep import folder_split, row_files
 from cml.data_prep.block_split import deal_roles
 from cml.data_prep.donkeycar import Donkeycar
 from cml.data_prep.folder import Folder
@@ -732,10 +732,10 @@ def test_a_plain_table_is_read_without_a_word(photos: Path, tmp_path: Path, caps
 )
 def test_whole_numbers_that_would_be_rounded_are_refused(value: object, whole: float | None) -> None:
     if whole is not None:
-        assert table.number(value, "id", "a.csv:2") == whole
+        assert row_files.number(value, "id", "a.csv:2") == whole
         return
     with pytest.raises(DataError, match=r"a\.csv:2: id should be a number that float64 holds exactly.*--kind classes"):
-        table.number(value, "id", "a.csv:2")
+        row_files.number(value, "id", "a.csv:2")
 
 
 def test_a_column_that_is_there_twice_is_refused(photos: Path, tmp_path: Path) -> None:

@@ -1,0 +1,160 @@
+"""The vectors of a prepared dataset: a ``vectors.npy`` beside each metadata.jsonl, a row for each of its lines."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.data.input_form import InputForm
+from cml.errors import DataError
+from cml.storage.npy import map_array
+from cml.storage.regular_file import open_regular
+
+Rows = NDArray[np.floating]
+TYPES = ("float16", "float32")
+_BLOCK = 1 << 24  # bytes that are read at a time
+
+
+def read_vectors(
+    path: Path,
+    form: InputForm,
+    count: int | None,
+    ids: NDArray[np.generic],
+    *,
+    may_miss_numbers: bool,
+    report: Callable[[str], object],
+) -> tuple[Rows, bytes]:
+    """Map a file of vectors into memory, and check every number.
+
+    Args:
+        path: The file.
+        form: The form of the vectors.
+        count: The number of rows that it must have, N; None for any.
+        ids: The ids of the items in the order of the rows, for messages.
+        may_miss_numbers: Whether a number may be missing (NaN).
+        report: Gets every fault in one sentence, and may raise.
+
+    Returns:
+        The vectors, (N, F) float16 or float32, and the SHA-256 of the file. After a report they may be empty.
+    """
+    width = form.shape[0]
+    nothing = np.empty((0, width), np.float32), b"\0" * 32
+    try:
+        rows = map_array(path)
+        digest = _digest(path)
+    except OSError as error:
+        report(f"{path} cannot be read ({error.strerror}); it should hold the vectors of the items.")
+        return nothing
+    except ValueError as error:
+        report(f"{path} cannot be read: {error}. Prepare the dataset again.")
+        return nothing
+    if rows.ndim != 2 or rows.shape[1] != width or rows.dtype.name not in TYPES or not rows.flags.c_contiguous:
+        report(
+            f"{path} should be an array (N, {width}) of float16 or float32 in C order, as dataset.json says. It holds "
+            f"{rows.shape}, {rows.dtype}."
+        )
+        return nothing
+    if count is not None and len(rows) != count:
+        report(f"{path} has {len(rows)} rows, but the metadata.jsonl beside it has {count} lines: a row for each line.")
+        return nothing
+    step = max(1, _BLOCK // (width * rows.itemsize))
+    for start in range(0, len(rows), step):
+        fault = number_fault(rows[start : start + step], form, may_miss_numbers=may_miss_numbers)
+        if fault is not None:
+            row, text = start + fault[0], fault[1]
+            name = f" (id {ids[row]})" if row < len(ids) else ""
+            report(f"{path}: row {row}{name}, {text}.")
+    return rows, digest
+
+
+def number_fault(rows: Rows, form: InputForm, *, may_miss_numbers: bool) -> tuple[int, str] | None:
+    """Find the first number that a vector may not hold.
+
+    Args:
+        rows: Vectors (B, F).
+        form: Their form, whose columns are named in the fault.
+        may_miss_numbers: Whether a number may be missing (NaN).
+
+    Returns:
+        The row and what is wrong, to follow its name; None if there is nothing wrong.
+    """
+    allowed = np.isfinite(rows)
+    if may_miss_numbers and not allowed.all():
+        allowed |= np.isnan(rows)
+    if allowed.all():
+        return None
+    row, column = (int(position[0]) for position in np.nonzero(~allowed))
+    value = rows[row, column]
+    rule = "should be a finite number" if may_miss_numbers else "should be a finite number, none may be missing"
+    return row, f"{form.column_name(column)} of the vectors {rule}. It is {value!s}"
+
+
+class VectorFile:
+    """Writes a file of vectors row by row; the number of rows is filled in when the ``with`` block ends.
+
+    Args:
+        path: The file.
+        form: The form of the vectors.
+    """
+
+    def __init__(self, path: Path, form: InputForm) -> None:
+        self._path, self._form = path, form
+        self._type: np.dtype[np.floating] | None = None  # that of the first row
+        self._count = 0
+        self._file: IO[bytes] = path.open("wb")
+
+    def __enter__(self) -> "VectorFile":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with self._file:
+            if self._type is None:
+                self._begin(np.dtype(np.float32))
+            self._file.seek(0)
+            self._write_header()
+
+    def check(self, row: Rows) -> None:
+        """Check the shape and type of a row.
+
+        Args:
+            row: The row, (F,) float16 or float32.
+
+        Raises:
+            DataError: It has another shape, or another type than the first one.
+        """
+        wanted = (self._type.name,) if self._type is not None else TYPES
+        if row.shape != self._form.shape or row.dtype.name not in wanted:
+            types = " or ".join(wanted)
+            raise DataError(
+                f"its vector should be {self._form.shape[0]} numbers of {types}. Got {row.shape}, {row.dtype} instead"
+            )
+
+    def write(self, row: Rows) -> None:
+        """Append a row that was checked.
+
+        Args:
+            row: The row, (F,).
+        """
+        if self._type is None:
+            self._begin(row.dtype)
+        self._file.write(np.ascontiguousarray(row).tobytes())
+        self._count += 1
+
+    def _begin(self, dtype: "np.dtype[np.floating]") -> None:
+        self._type = dtype
+        self._write_header()
+
+    def _write_header(self) -> None:
+        # NumPy leaves room for a larger number of rows, so that the length of the header does not depend on it
+        assert self._type is not None
+        shape = (self._count, *self._form.shape)
+        description = {"descr": np.lib.format.dtype_to_descr(self._type), "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(self._file, description)
+
+
+def _digest(path: Path) -> bytes:
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").digest()

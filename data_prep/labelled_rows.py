@@ -1,0 +1,272 @@
+"""What sources of vectors share: a table of your own with a row for each item, its label, split and groups."""
+
+import itertools
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.console.messages import say
+from cml.data.input_form import InputForm
+from cml.data.label_form import LabelForm
+from cml.data.prepared_writer import Item, bad_item_error
+from cml.data_prep import label_cells
+from cml.data_prep.dataset_source import Content, DatasetSource, InfoTexts
+from cml.data_prep.folder_split import Labelled, assign_roles, describe_split, read_split
+from cml.data_prep.hf_parquet import ParquetTable
+from cml.data_prep.label_kinds import KINDS, check_distance, distance_of
+from cml.data_prep.row_files import MissingColumn, Row, cell, number, read_rows
+from cml.errors import DataError, UserError
+
+Rows = NDArray[np.floating]
+KindOfRow = Literal["numbers", "angle", "rotation", "place", "captions", "classes"]
+SUFFIXES = (".csv", ".jsonl", ".parquet")
+
+
+@dataclass(frozen=True)
+class LabelledRows(DatasetSource):
+    """Rows of a table, each with a label and a vector. A source of its own says where the vectors come from."""
+
+    source: Path
+    """Table with a row for each item: a CSV file with a header, a JSONL file or a Parquet file."""
+    kind: KindOfRow = field(default="numbers", kw_only=True)
+    """Kind of label, as for cml prepare folder."""
+    label_columns: tuple[str, ...] | None = field(default=None, kw_only=True)
+    """Columns with the label. The default depends on the kind: value; angle; x y z w of a quaternion; latitude
+    longitude; caption; class."""
+    label_distance: str = field(default="", kw_only=True)
+    """Label distance of numbers, angles, rotations or places, such as "circular(period=24)"; by default that of the
+    kind. Label distances that read files or use the network are not allowed."""
+    id_column: str | None = field(default=None, kw_only=True)
+    """Column with a unique id for each row. By default the ids are the numbers of the rows, from 0."""
+    split_column: str | None = field(default=None, kw_only=True)
+    """Column that contains train, query, gallery, test or val. By default the split is random, with exact fractions."""
+    group_column: str | None = field(default=None, kw_only=True)
+    """Column that identifies rows that belong together, such as those of one patient. Groups are never split."""
+    keep_columns: tuple[str, ...] = field(default=(), kw_only=True)
+    """Further columns to keep, which cml explore shows."""
+    split_seed: int = field(default=0, kw_only=True)
+    """Random seed of the split."""
+    test_fraction: float = field(default=0.3, kw_only=True)
+    """Fraction of rows (or of classes, with --kind classes) held out for testing, if there is no split column."""
+    query_fraction: float = field(default=0.3, kw_only=True)
+    """Fraction of test rows that are queries; the others form the gallery. With 1, or with fewer than 200 test rows,
+    each test row is a query against all the others."""
+    unit: str = field(default="", kw_only=True)
+    """Unit of numbers and angles in tables and plots, such as years or degrees."""
+
+    licence = "the user's own"
+    whole_fractions = ("query_fraction",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.source.suffix.lower() not in SUFFIXES:
+            raise UserError(f"The source should be a {', '.join(SUFFIXES)} file. Got {self.source} instead.")
+        if self.query_fraction == 1 and self.group_column is not None:
+            fault = "rows of a group would find each other"
+            raise UserError(f"With a group_column, query_fraction should be below 1: {fault}.")
+        if not self.labels:
+            raise UserError("label_columns should name at least one column.")
+        if len(self.labels) > 1 and self.kind == "classes":
+            raise UserError("A row has one label of kind 'classes'; label_columns should name one column.")
+        if self.unit and self.kind not in ("numbers", "angle"):
+            raise UserError(f"A unit belongs to numbers and angles. Got {self.unit!r} for {self.kind}; leave it out.")
+        if self.label_distance:
+            check_distance(self.kind, self.label_distance)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The label columns."""
+        return KINDS[self.kind].default if self.label_columns is None else self.label_columns
+
+    @property
+    def described_columns(self) -> tuple[str, ...]:
+        """The columns that say something of a row: its label, id, split, group and what is kept."""
+        named = (self.id_column, self.split_column, self.group_column)
+        return tuple(dict.fromkeys([*self.labels, *filter(None, named), *self.keep_columns]))
+
+    @abstractmethod
+    def form(self) -> InputForm:
+        """The form of the vectors, which is asked for before ``read_vectors``."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def read_vectors(self) -> Iterator[Rows | DataError]:
+        """The vector of each row of the table, (F,) float16 or float32, or what is wrong with it."""
+        raise NotImplementedError
+
+    def read_table(self, columns: tuple[str, ...]) -> Iterator[tuple[str, Row | DataError]]:
+        """Read the rows of the table.
+
+        Args:
+            columns: The columns to read; a CSV or JSONL file gives all.
+
+        Yields:
+            Each row with its place, or what is wrong with it.
+
+        Raises:
+            DataError: The file is bad as a whole, or a CSV or Parquet file has no such column.
+        """
+        if self.source.suffix.lower() != ".parquet":
+            yield from read_rows(self.source, "rows")
+            return
+        table = ParquetTable(self.source)
+        for column in columns:
+            cell(dict.fromkeys(table.columns), column, str(self.source), option="the columns' options")
+        for position, row in enumerate(table.read(list(columns))):
+            yield f"{self.source}, row {position}", row
+
+    def details(self, form: InputForm) -> dict[str, Any]:
+        """Further content of dataset.json.
+
+        Args:
+            form: The form of the vectors.
+        """
+        return {"inputs": {"kind": "vectors", "size": form.shape[0], "columns": list(form.columns)}}
+
+    def content(self, skip_bad: bool) -> Content:
+        """See ``DatasetSource.content``."""
+        rows = list(self._read_labels())
+        bad = next((row for row in rows if isinstance(row, DataError)), None)
+        if bad is not None and not skip_bad:
+            raise bad_item_error(str(bad))
+        labelled = [row for row in rows if isinstance(row, Labelled)]
+        if not labelled:
+            raise DataError(f"{self.source} lists no rows.")
+        _unify_columns(labelled)
+        is_classes, is_grouped = self.kind == "classes", self.group_column is not None
+        roles = assign_roles(
+            labelled,
+            self.test_fraction,
+            self.query_fraction,
+            seed=self.split_seed,
+            classes=is_classes,
+            grouped=is_grouped,
+        )
+        kind, form = KINDS[self.kind], self.form()
+        details = {
+            "label_columns": list(self.labels), **self.details(form), **describe_split(roles, classes=is_classes)
+        }  # fmt: skip
+        if kind.distances:
+            distance = self.label_distance or distance_of(self.kind, labelled[0].label, labelled[0].where)
+            details |= {} if distance == "euclidean" else {"label_distance": distance}
+        texts: InfoTexts = {
+            "name": self.source.stem,
+            "task": kind.task,
+            "label_unit": self.unit or kind.unit,
+            "source": f"a user's own table; label: {', '.join(self.labels)}",
+        }
+        return Content(self._items(rows, roles, form), details, texts, total=len(rows))
+
+    def _read_labels(self) -> Iterator[Labelled | DataError]:
+        """What each row says of its item, in order; nothing is left out, so that vectors fit by their position."""
+        form, seen = LabelForm(), dict[str, str]()
+        printed: set[str] = set()  # how the file was understood
+        for position, (where, row) in enumerate(self.read_table(self.described_columns)):
+            try:
+                if isinstance(row, DataError):
+                    raise row
+                item = self._read_row(position, row, where, printed)
+                if (fault := form.fault(item.label)) is not None:
+                    raise DataError(f"{where}: the label {fault}.")
+                first = seen.setdefault(item.item_id, where)
+                if first != where:
+                    raise DataError(f"{where}: the id {item.item_id!r} is already in {first}; ids must be unique.")
+                yield item
+            except DataError as error:
+                if isinstance(error, MissingColumn) and self.source.suffix.lower() != ".jsonl":
+                    raise  # no row has it
+                yield error
+
+    def _read_row(self, position: int, row: Row, where: str, printed: set[str]) -> Labelled:
+        if self.kind in ("captions", "classes"):
+            label: Any = label_cells.READ[self.kind](row, self.labels, where)
+        else:
+            label = label_cells.read_checked_numbers(self.kind, row, self.labels, self.label_distance, where)
+        name = f"{position:06d}"
+        if self.id_column is not None:
+            name = str(cell(row, self.id_column, where, option="--id-column")).strip()
+        if not name or not name.isprintable():
+            raise DataError(f"{where}: {self.id_column} should be printable text. Got {name!r} instead.")
+        split = read_split(row, self.split_column, where, printed)
+        group = name if self.group_column is None else str(cell(row, self.group_column, where, option="--group-column"))
+        kept = {column: cell(row, column, where, option="--keep-columns") for column in self.keep_columns}
+        return Labelled(name, name, where, split, group, label, kept)
+
+    def _items(
+        self, rows: list[Labelled | DataError], roles: Mapping[str, str], form: InputForm
+    ) -> Iterator[Item | DataError]:
+        low, high = np.full(form.shape, np.inf), np.full(form.shape, -np.inf)
+        for row, vector in itertools.zip_longest(rows, self.read_vectors()):
+            if isinstance(row, DataError) or row is None:
+                yield row or DataError(f"{self.source} has changed while it was read; prepare it again.")
+            elif isinstance(vector, DataError) or vector is None:
+                yield vector or DataError(f"{self.source} has changed while it was read; prepare it again.")
+            else:
+                low, high = np.fmin(low, vector), np.fmax(high, vector)
+                yield Item(
+                    row.item_id, roles[row.name], None, row.label, extra=row.extra, where=row.where, vector=vector
+                )
+        constant = np.flatnonzero(low == high)
+        if len(constant) and len(rows) > 1:
+            names = ", ".join(map(form.column_name, constant[:3].tolist())) + (", .." if len(constant) > 3 else "")
+            say(f"{len(constant)} of {form.shape[0]} columns hold one number alone and say nothing: {names}.")
+
+
+def read_feature(value: Any, column: str, where: str, *, allow_missing: bool) -> float:  # noqa: ANN401 - a cell
+    """Read a cell as a number of a vector.
+
+    Args:
+        value: Content of the cell.
+        column: Name of the column, for errors.
+        where: The place of the row, for errors.
+        allow_missing: Whether an empty cell is a missing number.
+
+    Returns:
+        The number; NaN if it is missing.
+
+    Raises:
+        DataError: The cell holds no finite number.
+    """
+    is_missing = value is None or value != value or (isinstance(value, str) and value.strip().lower() in _MISSING)
+    if is_missing and allow_missing:
+        return float("nan")
+    if is_missing:
+        raise DataError(
+            f"{where}: {column} should be a number, but is missing ({value!r}). Fill it, leave the row or the column "
+            "out, or keep it as missing by --allow-missing."
+        )
+    if isinstance(value, bool):
+        return float(value)
+    try:
+        return number(value, column, where, own=False)
+    except DataError as error:
+        raise DataError(f"{str(error).removesuffix('.')}; mend it, or leave the column out of --features.") from None
+
+
+_MISSING = frozenset({"", "nan", "na", "n/a", "null", "none"})
+
+
+def _unify_columns(items: list[Labelled]) -> None:
+    """Give each kept column one type: numbers if all of its cells are numbers, else texts."""
+    for column in items[0].extra:
+        values = [item.extra[column] for item in items]
+        numbers = [_finite(value) for value in values]
+        is_number = all(value is not None for value in numbers)
+        for item, plain, value in zip(items, numbers, values, strict=True):
+            item.extra[column] = plain if is_number else "" if value is None else str(value)
+
+
+def _finite(value: Any) -> float | None:  # noqa: ANN401 - a cell
+    """A cell as a finite number; None if it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        result = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return result if np.isfinite(result) else None

@@ -1,0 +1,187 @@
+"""The rows of a user's own CSV or JSONL file, each with "FILE:LINE", and what is wrong with one of them."""
+
+import codecs
+import csv
+import io
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cml.console.messages import say
+from cml.errors import DataError, UserError, did_you_mean
+from cml.storage.regular_file import open_regular
+from cml.storage.strict_json import parse_json
+
+_LISTED = 20  # columns that an error names
+
+Row = Mapping[str, Any]
+_EXACT = 1 << 53  # whole numbers beyond are not all floats
+
+
+def read_rows(path: Path, items: str = "images") -> Iterator[tuple[str, Row | DataError]]:
+    """Read the rows of a CSV or JSONL file.
+
+    Args:
+        path: The file; its name ends in .csv or .jsonl.
+        items: What the rows list, for errors.
+
+    Yields:
+        Each row with "FILE:LINE", or what is wrong with it.
+
+    Raises:
+        UserError: The file's name ends otherwise.
+        DataError: The file is empty, or not UTF-8 or UTF-16, or not CSV.
+    """
+    if path.suffix.lower() not in (".csv", ".jsonl"):
+        raise UserError(f"The labels should be a .csv or .jsonl file. Got {path} instead.")
+    empty = True
+    try:
+        with io.TextIOWrapper(open_regular(path), _encoding(path), newline="") as file:
+            for line, row in _csv(file, path) if path.suffix.lower() == ".csv" else _jsonl(file, path):
+                yield f"{path}:{line}", row
+                empty = False
+    except UnicodeError as error:
+        where = f" at byte {error.start + 1}" if isinstance(error, UnicodeDecodeError) else ""
+        reason = error.reason if isinstance(error, UnicodeDecodeError) else error
+        raise DataError(f"{path} should be UTF-8 text, but is not: {reason}{where}. Save it as UTF-8.") from None
+    if empty:
+        raise DataError(f"{path} lists no {items}.")
+
+
+class MissingColumn(DataError):
+    """A row has no such column; in a CSV file, whose rows share a header, none has."""
+
+
+def cell(row: Row, column: str, where: str, *, option: str = "--label-columns") -> Any:  # noqa: ANN401 - what is there
+    """Return a cell of a row.
+
+    Args:
+        row: The row, by its columns.
+        column: Name of the column.
+        where: "FILE:LINE", for errors.
+        option: The option that names the column, for errors.
+
+    Returns:
+        The cell: a text of a CSV file, any value of a JSONL file.
+
+    Raises:
+        MissingColumn: The row has no such column.
+    """
+    if column not in row:
+        names = list(map(str, row))
+        there = f"{', '.join(names[:_LISTED])}{', ..' if len(names) > _LISTED else ''}"
+        meant = did_you_mean(column, names)
+        raise MissingColumn(
+            f"{where}: there is no column {column!r}.{meant} There are: {there}. Name yours with {option}."
+        )
+    return row[column]
+
+
+def number(value: object, column: str, where: str, *, own: bool = True) -> float:
+    """Read a cell as a finite number.
+
+    Args:
+        value: Content of the cell.
+        column: Name of the column, for errors.
+        where: "FILE:LINE", for errors.
+        own: Whether the file is the user's own, in which another kind of label may have been meant; errors then name
+            the options.
+
+    Returns:
+        The number.
+
+    Raises:
+        DataError: The cell holds no finite number, or a whole number that float64 cannot hold exactly.
+    """
+    odd = isinstance(value, bool) or (isinstance(value, str) and "_" in value)  # Python reads 1_0 as 10
+    result = math.nan if odd else _float(value)
+    if not math.isfinite(result):
+        comma = isinstance(value, str) and value.count(",") == 1 and math.isfinite(_float(value.replace(",", ".")))
+        mend = "write a point for the decimal comma" if comma else "for texts take --kind captions or --kind classes"
+        mend = f"; {mend}" if own else ""
+        raise DataError(f"{where}: {column} should be a finite number. Got {value!r} instead{mend}.")
+    digits = str(value).strip().lstrip("+-") if abs(result) >= _EXACT else ""
+    if digits.isdecimal() and int(digits) != abs(int(result)):
+        rule = "should be a number that float64 holds exactly; above 2**53 it may round"
+        raise DataError(f"{where}: {column} {rule}. Got {value!r} instead; for ids take --kind classes.")
+    return result
+
+
+def _float(value: Any) -> float:  # noqa: ANN401 - a cell's content
+    """NaN for what is no number."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def say_once(printed: set[str], guess: str) -> None:
+    """Print how something in the file was understood, if it was not printed before.
+
+    Args:
+        printed: The texts that were printed; ``guess`` is added.
+        guess: The text.
+    """
+    if guess not in printed:
+        printed.add(guess)
+        say(guess)
+
+
+def _encoding(path: Path) -> str:
+    with open_regular(path) as file:
+        if file.read(2) not in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            return "utf-8-sig"
+    say(f"{path} is read as UTF-16.")
+    return "utf-16"
+
+
+def _csv(file: Iterator[str], path: Path) -> Iterator[tuple[int, Row | DataError]]:
+    first = next(file, "")
+    if first.strip().lower().startswith("sep="):  # a line of Excel's, which names the separator
+        first = next(file, "")
+    reader = csv.DictReader(itertools.chain([first], file), delimiter=_delimiter(first, path), strict=True)
+    try:
+        names = reader.fieldnames = _trim_names(reader.fieldnames or (), path)
+        for row in reader:
+            if None in row or None in row.values():
+                cells = sum(value is not None for value in row.values()) + len(row.get(None) or ()) - (None in row)
+                fault = f"should have {len(names)} cells, as the header has. It has {cells}"
+                mend = "put a text that holds the separator in quotes"
+                yield reader.line_num, DataError(f"{path}:{reader.line_num}: {fault}; {mend}.")
+            else:
+                yield reader.line_num, row
+    except csv.Error as error:
+        raise DataError(f"{path}:{reader.reader.line_num}: is not CSV: {error}.") from None
+
+
+def _delimiter(header: str, path: Path) -> str:
+    """What separates the cells of a header: a comma, if it does."""
+    for delimiter, name in ((",", ""), (";", "semicolons"), ("\t", "tabs")):
+        if len(next(csv.reader([header], delimiter=delimiter), ())) > 1:
+            if name:
+                say(f"{path} is read as cells separated by {name}.")
+            return delimiter
+    return ","
+
+
+def _trim_names(names: Sequence[str], path: Path) -> list[str]:
+    trimmed = [name.strip() for name in names]
+    if trimmed != list(names):
+        say(f"{path} is read without the white space around the names of its columns.")
+    if (twice := next((name for name in trimmed if name and trimmed.count(name) > 1), None)) is not None:
+        raise DataError(f"{path}:1: the column {twice!r} is there twice; rename or delete one of them.")
+    return trimmed
+
+
+def _jsonl(file: Iterator[str], path: Path) -> Iterator[tuple[int, Row | DataError]]:
+    for line_number, line in enumerate(file, start=1):
+        if line.strip():
+            try:
+                row = parse_json(line.encode(), finite=False)
+            except ValueError as error:
+                row = DataError(f"{path}:{line_number}: {error}.")
+            if not isinstance(row, dict | DataError):
+                row = DataError(f"{path}:{line_number}: should be a JSON object {{..}}.")
+            yield line_number, row

@@ -1,0 +1,274 @@
+"""``cml prepare table`` and ``diabetes``: own vectors from CSV, JSONL, Parquet and .npy, against slow readings."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cml
+from cml.data.prepared import PreparedDataset
+from cml.errors import DataError, UserError
+
+COUNT = 40
+
+
+def table() -> list[dict[str, Any]]:
+    rng = np.random.default_rng(0)
+    return [
+        {"name": f"p{n}", "emb_0": float(rng.normal()), "age": n / 2, "emb_1": float(n * n), "site": f"s{n % 8}"}
+        for n in range(COUNT)
+    ]
+
+
+def write_csv(path: Path, lines: list[dict[str, Any]]) -> Path:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, lines[0].keys())
+        writer.writeheader()
+        writer.writerows(lines)
+    return path
+
+
+def write_jsonl(path: Path, lines: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def write_parquet(path: Path, lines: list[dict[str, Any]]) -> Path:
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(pa.Table.from_pylist(lines), path)
+    return path
+
+
+WRITERS = {".csv": write_csv, ".jsonl": write_jsonl, ".parquet": write_parquet}
+
+
+def by_id(dataset: PreparedDataset) -> dict[str, tuple[list[float], Any]]:
+    """Id to vector and label, over all roles."""
+    items: dict[str, tuple[list[float], Any]] = {}
+    for role in dataset.info.roles:
+        split = dataset.split(role)
+        assert split.vectors is not None
+        vectors = split.vectors.read(np.arange(len(split))).tolist()
+        items |= dict(zip(split.item_ids, zip(vectors, split.labels, strict=True), strict=True))
+    return items
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_each_kind_of_file_gives_the_same_items(tmp_path: Path, suffix: str) -> None:
+    source = WRITERS[suffix](tmp_path / f"table{suffix}", table())
+    dataset = cml.prepare(
+        "table", tmp_path / "set", source=source, features=("emb_*",), label_columns=("age",), id_column="name"
+    )
+    wanted = {
+        line["name"]: ([float(np.float32(line["emb_0"])), float(np.float32(line["emb_1"]))], line["age"])
+        for line in table()
+    }
+    assert by_id(dataset) == wanted
+    assert dataset.info.inputs.columns == ("emb_0", "emb_1")
+    assert dataset.info.counts == {"train": 28, "query": 12, "gallery": 0}
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_one_column_may_hold_whole_vectors(tmp_path: Path, suffix: str) -> None:
+    rng = np.random.default_rng(0)
+    lines = [{"vector": rng.normal(size=5).tolist(), "value": n} for n in range(COUNT)]
+    source = WRITERS[suffix](tmp_path / f"table{suffix}", lines)
+    dataset = cml.prepare("table", tmp_path / "set", source=source, features=("vector",))
+    items = by_id(dataset)
+    for n, line in enumerate(lines):
+        assert items[f"{n:06d}"] == (np.array(line["vector"], np.float32).tolist(), n)
+    lines[7]["vector"].pop()
+    source = WRITERS[suffix](tmp_path / f"short{suffix}", lines)
+    with pytest.raises(DataError, match=r"(:8|row 7): the vector should have 5 numbers, as the first one has"):
+        cml.prepare("table", tmp_path / "other", source=source, features=("vector",))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32"])
+def test_vectors_of_a_npy_file_follow_the_rows_of_the_table(tmp_path: Path, dtype: str) -> None:
+    rows = (100 * np.random.default_rng(0).normal(size=(COUNT, 6))).astype(dtype)
+    np.save(tmp_path / "vectors.npy", rows)
+    source = write_csv(tmp_path / "table.csv", table())
+    options: dict[str, Any] = {"source": source, "vectors": tmp_path / "vectors.npy", "label_columns": ("age",)}
+    items = by_id(cml.prepare("table", tmp_path / "set", **options))
+    assert items == {f"{n:06d}": (row.astype(np.float32).tolist(), n / 2) for n, row in enumerate(rows)}
+    stored = np.load(tmp_path / "set/train/vectors.npy").dtype
+    assert stored == (dtype if dtype == "float16" else "float32")
+    np.save(tmp_path / "vectors.npy", rows[1:])
+    with pytest.raises(DataError, match=f"vectors.npy has {COUNT - 1} rows, but .*table.csv has {COUNT}"):
+        cml.prepare("table", tmp_path / "other", **options)
+
+
+def test_groups_stay_together_and_columns_are_kept(tmp_path: Path) -> None:
+    source = write_csv(tmp_path / "table.csv", table())
+    dataset = cml.prepare(
+        "table",
+        tmp_path / "set",
+        source=source,
+        features=("emb_*",),
+        label_columns=("age",),
+        id_column="name",
+        group_column="site",
+        keep_columns=("site", "emb_1"),
+    )
+    sites: dict[str, set[str]] = {}
+    for path in dataset.folder.glob("*/metadata.jsonl"):
+        for line in map(json.loads, path.read_text().splitlines()):
+            assert line["emb_1"] == float(int(line["item_id"][1:]) ** 2)
+            sites.setdefault(line["site"], set()).add(line["role"])
+    assert all(len(roles) == 1 for roles in sites.values())
+    assert len(sites) == 8
+
+
+def test_a_split_column_decides(tmp_path: Path) -> None:
+    lines = [{**line, "part": ("train", "query", "gallery")[n % 3]} for n, line in enumerate(table())]
+    source = write_csv(tmp_path / "table.csv", lines)
+    options: dict[str, Any] = {"source": source, "features": ("emb_0",), "label_columns": ("age",)}
+    dataset = cml.prepare("table", tmp_path / "set", split_column="part", **options)
+    assert list(dataset.split("query").item_ids) == [f"{n:06d}" for n in range(1, COUNT, 3)]
+
+
+BAD = [
+    ({"emb_1": "high"}, ":5: emb_1 should be a finite number. Got 'high' instead; mend it, or leave the column out"),
+    ({"emb_1": "inf"}, ":5: emb_1 should be a finite number. Got 'inf' instead"),
+    ({"emb_1": "nan"}, ":5: emb_1 should be a number, but is missing ('nan')"),
+    ({"emb_1": ""}, ":5: emb_1 should be a number, but is missing ('')"),
+    ({"emb_1": "1e39"}, ":5: emb_1 should be a finite float32. Got inf instead"),
+    ({"age": ""}, ":5: age should be a finite number. Got '' instead"),
+    ({"name": "p0"}, ":5: the id 'p0' is already in"),
+    ({"name": " "}, ":5: name should be printable text"),
+]
+
+
+@pytest.mark.parametrize(("change", "fault"), BAD)
+def test_a_bad_cell_is_named_by_row_and_column(tmp_path: Path, change: dict[str, Any], fault: str) -> None:
+    lines = table()
+    lines[3] |= change
+    source = write_csv(tmp_path / "table.csv", lines)
+    options: dict[str, Any] = {"source": source, "features": ("emb_*",), "label_columns": ("age",), "id_column": "name"}
+    with pytest.raises(DataError) as error:
+        cml.prepare("table", tmp_path / "set", **options)
+    assert f"{source}{fault}" in str(error.value)
+    dataset = cml.prepare("table", tmp_path / "set", skip_bad=True, **options)
+    assert sum(dataset.info.counts.values()) == COUNT - 1
+    assert dataset.info.details["skipped"]["count"] == 1
+    left = by_id(dataset)
+    assert left["p9"][0][1] == 81  # later rows keep their own vectors
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_missing_numbers_are_kept_on_demand(tmp_path: Path, suffix: str) -> None:
+    lines = table()
+    lines[3]["emb_1"] = None
+    source = WRITERS[suffix](tmp_path / f"table{suffix}", lines)
+    options: dict[str, Any] = {"source": source, "features": ("emb_*",), "label_columns": ("age",)}
+    with pytest.raises(DataError, match=r"(:[45]|row 3): emb_1 should be a number, but is missing"):
+        cml.prepare("table", tmp_path / "set", **options)
+    dataset = cml.prepare("table", tmp_path / "set", allow_missing=True, **options)
+    values = by_id(dataset)["000003"][0]
+    assert np.isnan(values[1])
+    assert not np.isnan(values[0])
+    run: dict[str, Any] = {"steps": 2, "sampler": "random(batch_size=16)", "quiet": True}
+    with pytest.raises(UserError, match=r"\(id 000003\), column 1 \('emb_1'\) of the vectors is nan"):
+        cml.train("value", dataset, tmp_path / "run", **run)
+    trained = cml.train("value", dataset, tmp_path / "mean", missing="mean", **run)
+    assert np.isfinite(trained.evaluate().rows["vectors"]["spearman_rho"].mean)
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ({"features": ("emb*",), "label_columns": ("agee",)}, "there is no column 'agee'. Did you mean 'age'?"),
+        ({"features": ("emb*",)}, "there is no column 'value'. There are: name, emb_0, age, emb_1, site."),
+        ({"features": ("emv_0",), "label_columns": ("age",)}, "no column that matches features='emv_0'. Did you mean"),
+        ({"features": ("age",), "label_columns": ("age",)}, "'age' is a feature and a label, id, split or group"),
+        ({"features": ("site",), "label_columns": ("age",)}, "site should be a finite number. Got 's0' instead"),
+        ({"features": ("emb*",), "label_columns": ("age",), "group_column": "sites"}, "Did you mean 'site'?"),
+    ],
+)
+def test_columns_that_do_not_fit_are_one_line(tmp_path: Path, suffix: str, options: dict[str, Any], fault: str) -> None:
+    source = WRITERS[suffix](tmp_path / f"table{suffix}", table())
+    with pytest.raises((DataError, UserError)) as error:
+        cml.prepare("table", tmp_path / "set", source=source, **options)
+    assert fault in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ({}, "Name the columns of the vectors"),
+        ({"features": ("a",), "vectors": Path("b.npy")}, "Got both"),
+        ({"source": Path("a.txt"), "features": ("a",)}, "should be a .csv, .jsonl, .parquet file. Got a.txt"),
+        ({"features": ("a",), "unit": "years", "kind": "classes"}, "A unit belongs to numbers and angles"),
+        ({"features": ("a",), "label_columns": ()}, "label_columns should name at least one column"),
+        ({"features": ("a",), "group_column": "b", "query_fraction": 1.0}, "rows of a group would find each other"),
+    ],
+)
+def test_settings_that_do_not_fit_are_one_line(tmp_path: Path, options: dict[str, Any], fault: str) -> None:
+    with pytest.raises(UserError) as error:
+        cml.prepare("table", tmp_path / "set", **{"source": Path("table.csv"), **options})
+    assert fault in str(error.value)
+
+
+def test_bad_npy_files_are_one_line(tmp_path: Path) -> None:
+    source = write_csv(tmp_path / "table.csv", table())
+    path = tmp_path / "vectors.npy"
+    options: dict[str, Any] = {"source": source, "vectors": path, "label_columns": ("age",)}
+    for content, fault in (
+        (np.array([{}] * COUNT, object), "cannot be read: "),
+        (np.zeros(COUNT, np.float32), "should hold vectors"),
+        (np.full((COUNT, 2), np.nan, np.float32), "row 0: column 0 should be a number, but is missing"),
+    ):
+        np.save(path, content, allow_pickle=True)
+        with pytest.raises(DataError, match=fault):
+            cml.prepare("table", tmp_path / "set", **options)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(DataError, match="cannot be read"):
+        cml.prepare("table", tmp_path / "set", **options)
+
+
+def test_a_constant_column_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = write_csv(tmp_path / "table.csv", [{**line, "emb_2": 5} for line in table()])
+    cml.prepare("table", tmp_path / "set", source=source, features=("emb_*",), label_columns=("age",))
+    assert "1 of 3 columns hold one number alone and say nothing: column 2 ('emb_2')" in capsys.readouterr().err
+
+
+def test_classes_and_captions_are_labels_too(tmp_path: Path) -> None:
+    lines = [{**line, "words": f"a {line['site']} dog"} for line in table()]
+    source = write_csv(tmp_path / "table.csv", lines)
+    options: dict[str, Any] = {"source": source, "features": ("emb_*",)}
+    classes = cml.prepare("table", tmp_path / "classes", kind="classes", label_columns=("site",), **options)
+    assert classes.info.task == "classes"
+    assert classes.info.details["recall_ks"]
+    captions = cml.prepare("table", tmp_path / "captions", kind="captions", label_columns=("words",), **options)
+    assert captions.info.task == "caption"
+    assert captions.split("train").labels[0] == [lines[int(captions.split("train").item_ids[0])]["words"]]
+
+
+def test_diabetes_is_prepared_trained_and_compared_with_its_own_vectors(tmp_path: Path) -> None:
+    from sklearn.datasets import load_diabetes
+
+    dataset = cml.prepare("diabetes", tmp_path / "set")
+    patients = load_diabetes(scaled=False)
+    for name, (vector, label) in by_id(dataset).items():
+        np.testing.assert_allclose(vector, patients.data[int(name)], rtol=1e-6)
+        assert label == patients.target[int(name)]
+    run = cml.train("value", dataset, tmp_path / "run", steps=60, sampler="random(batch_size=64)", quiet=True)
+    assert run.config.train.backbone == "none"
+    evaluation = run.evaluate()
+    assert list(evaluation.rows) == ["embedding", "vectors", "random", "oracle"]
+    # the row of vectors against a slow reading: standardised by the training rows alone
+    train, query = (dataset.split(role).vectors for role in ("train", "query"))
+    assert train is not None
+    assert query is not None
+    fitted = train.read(np.arange(len(train))).astype(np.float64)
+    rows = (query.read(np.arange(len(query))) - fitted.mean(axis=0)) / fitted.std(axis=0)
+    slow = cml.retrieval.evaluate_embeddings(rows.astype(np.float32), list(dataset.split("query").labels))
+    for name in ("label_distance@10", "spearman_rho"):
+        assert abs(slow.rows["embedding"][name].mean - evaluation.rows["vectors"][name].mean) < 1e-4
