@@ -86,6 +86,8 @@ class Run(TrainedRun):
                 embeddings[cut_row(size)] = query[:, :size], gallery[:, :size]
         if references and self.frozen is not None:
             embeddings |= dict([self.frozen])
+        if references and self.ridge is not None:
+            embeddings |= dict([self.ridge])
         rankers: dict[str, Ranker] = {name: embedding_ranker(*both) for name, both in embeddings.items()}
         if references:
             rankers[RANDOM] = random_ranker(len(self.query_labels), len(self.gallery_labels), options.seed)

@@ -22,11 +22,13 @@ from cml.feature_store.frozen_features import cached_store, frozen_features
 from cml.models import Backbone
 from cml.models.embedding import EmbeddingModel
 from cml.processes.ranks import Ranks
+from cml.retrieval.label_regression import fit_label_regression
 from cml.runs.model import Model, explain_missing_plugins, load, load_published
 from cml.task import Task
 from cml.training.run_config import RunConfig
 from cml.training.saved_model import kept_models, load_model
 
+_MOST_NUMBERS = 1 << 27  # of vectors that are compared as they are
 Embeddings = tuple[NDArray[np.float32], NDArray[np.float32]]  # of queries (Q, D) and of the gallery (G, D)
 
 
@@ -144,7 +146,10 @@ class TrainedRun:
         Of a dataset of vectors, these are the vectors themselves, standardised as the model does.
         """
         if self.dataset.info.inputs.kind == "vectors":
-            query, gallery = (self._rows(functools.partial(standardize, self.model), split) for split in self.splits)
+            if self._has_many_numbers:
+                say("no row of the vectors themselves, and none of a ridge regression on them: there are too many")
+                return None
+            query, gallery = (self._rows(self.model.standardize, split) for split in self.splits)
             return "vectors", (query, gallery)
         try:
             model = self._published
@@ -159,6 +164,23 @@ class TrainedRun:
         return f"frozen {model.config.backbone}", (query, gallery)
 
     @functools.cached_property
+    def ridge(self) -> tuple[str, Embeddings] | None:
+        """Name and predictions of a ridge regression of the training labels on the vectors; None for images."""
+        if self.dataset.info.inputs.kind == "images" or self.frozen is None:
+            return None
+        train = self.dataset.split("train").inputs
+        labels = encode(self.distance, self.dataset, "train")
+        name, predict = fit_label_regression(self.model.standardize(train), labels, self.distance)
+        query, gallery = self.frozen[1]
+        return name, (predict(query), predict(gallery))
+
+    @property
+    def _has_many_numbers(self) -> bool:
+        """Whether the vectors of the dataset should not be held in memory."""
+        items = sum(self.dataset.info.counts.values())
+        return items * self.dataset.info.inputs.shape[0] > _MOST_NUMBERS
+
+    @functools.cached_property
     def _published(self) -> EmbeddingModel:
         return load_published(self.model)
 
@@ -167,7 +189,7 @@ class TrainedRun:
         if not frozen:
             return self._embed(inputs)
         if isinstance(inputs, Vectors):
-            return standardize(self.model, inputs)
+            return self.model.standardize(inputs)
         return frozen_features(self._published, inputs, bar=self._bar)
 
     def stages(self, inputs: Sequence[Path] | Vectors) -> dict[int, NDArray[np.float32]]:
@@ -196,18 +218,3 @@ class TrainedRun:
         return self.ranks.compute_rows(
             len(inputs), lambda rows: embed(inputs.subset(rows) if isinstance(inputs, Vectors) else inputs[rows])
         )
-
-
-def standardize(model: EmbeddingModel, vectors: Vectors) -> NDArray[np.float32]:
-    """Standardise vectors as a model does.
-
-    Args:
-        model: A model of vectors.
-        vectors: N vectors.
-
-    Returns:
-        (N, F) float32; 0, the mean, where a number is missing.
-    """
-    mean, std = model.mean.cpu().numpy(), model.std.cpu().numpy()
-    rows = (vectors.read(np.arange(len(vectors))) - mean) / std
-    return np.where(np.isnan(rows), np.float32(0), rows)

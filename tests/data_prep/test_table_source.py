@@ -262,7 +262,7 @@ def test_diabetes_is_prepared_trained_and_compared_with_its_own_vectors(tmp_path
     run = cml.train("value", dataset, tmp_path / "run", steps=60, sampler="random(batch_size=64)", quiet=True)
     assert run.config.train.backbone == "none"
     evaluation = run.evaluate()
-    assert list(evaluation.rows) == ["embedding", "vectors", "random", "oracle"]
+    assert list(evaluation.rows) == ["embedding", "vectors", "ridge", "random", "oracle"]
     # the row of vectors against a slow reading: standardised by the training rows alone
     train, query = (dataset.split(role).vectors for role in ("train", "query"))
     assert train is not None
