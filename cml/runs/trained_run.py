@@ -145,7 +145,7 @@ class TrainedRun:
 
         Of a dataset of vectors, these are the vectors themselves, standardised as the model does.
         """
-        if self.dataset.info.inputs.kind == "vectors":
+        if self.model.config.inputs.kind == "vectors":
             if self._has_many_numbers:
                 say("no row of the vectors themselves, and none of a ridge regression on them: there are too many")
                 return None
@@ -166,7 +166,7 @@ class TrainedRun:
     @functools.cached_property
     def ridge(self) -> tuple[str, Embeddings] | None:
         """Name and predictions of a ridge regression of the training labels on the vectors; None for images."""
-        if self.dataset.info.inputs.kind == "images" or self.frozen is None:
+        if self.model.config.inputs.kind != "vectors" or self.frozen is None:
             return None
         train = self.dataset.split("train").inputs
         labels = encode(self.distance, self.dataset, "train")
