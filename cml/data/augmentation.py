@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from cml.data.images import Size, UInt8
+from cml.data.images import Pixels, Size
 
 _AT_ONCE = 1 << 20  # bytes of float pixels: those of a whole batch exceed the CPU's cache and fragment the heap
 
@@ -43,15 +43,15 @@ def stored_size(image_size: Size, crop: float) -> Size:
     return round(image_size[0] / crop), round(image_size[1] / crop)
 
 
-def center_box(images: UInt8, image_size: Size) -> Tensor:
+def center_box(images: Pixels, image_size: Size) -> Tensor:
     """Cut out the centre box of stored images.
 
     Args:
-        images: The images, (B, H, W, 3).
+        images: The images, (B, H, W, C).
         image_size: (h, w) of the box in pixels.
 
     Returns:
-        The boxes, (B, 3, h, w) uint8.
+        The boxes, (B, C, h, w) of the same type.
     """
     (height, width), (h, w) = images.shape[1:3], image_size
     top, left = (height - h) // 2, (width - w) // 2
@@ -59,7 +59,7 @@ def center_box(images: UInt8, image_size: Size) -> Tensor:
 
 
 def jitter_boxes(
-    images: UInt8,
+    images: Pixels,
     image_size: Size,
     jitter: Jitter,
     rng: np.random.Generator,
@@ -70,7 +70,7 @@ def jitter_boxes(
     """Cut out a random box of each stored image; without jitter, the centre box.
 
     Args:
-        images: The images, (B, H, W, 3).
+        images: The images, (B, H, W, C), uint8 or float32 from 0 to 255.
         image_size: (h, w) of the box in pixels.
         jitter: How much each box may change.
         rng: The generator of random numbers.
@@ -79,7 +79,7 @@ def jitter_boxes(
         total: The number of images of the whole list; by default, B.
 
     Returns:
-        The boxes, (B, 3, h, w) uint8.
+        The boxes, (B, C, h, w); those of uint8 images are rounded to whole levels, float32 ones are not.
     """
     count = len(images)
     drawn_for = count if total is None else total
@@ -95,19 +95,23 @@ def jitter_boxes(
         contrast, brightness = torch.from_numpy(drawn).float()
     if not (moves or shades):
         return center_box(images, image_size)
-    boxes = torch.empty(count, 3, *image_size, dtype=torch.uint8)
+    channels = images.shape[3]
+    is_whole = images.dtype == np.uint8
+    boxes = torch.empty(count, channels, *image_size, dtype=torch.uint8 if is_whole else torch.float32)
     some = max(1, _AT_ONCE // (4 * images[0].size)) if count else 1
     for start in range(0, count, some):
         now = slice(start, start + some)
         if moves:
             pixels = torch.from_numpy(images[now]).permute(0, 3, 1, 2).float()
-            grid = functional.affine_grid(theta[now], [len(pixels), 3, *image_size], align_corners=False)
-            box = functional.grid_sample(pixels, grid, padding_mode="border", align_corners=False).round_()
+            grid = functional.affine_grid(theta[now], [len(pixels), channels, *image_size], align_corners=False)
+            box = functional.grid_sample(pixels, grid, padding_mode="border", align_corners=False)
+            box = box.round_() if is_whole else box
         else:
             box = center_box(images[now], image_size).float()
         if shades:
             level = box.mean(dim=(1, 2, 3), keepdim=True)
-            box.sub_(level).mul_(contrast[now]).add_(level * brightness[now]).round_().clamp_(0, 255)
+            box = box.sub(level).mul_(contrast[now]).add_(level * brightness[now])
+            box = (box.round_() if is_whole else box).clamp_(0, 255)
         boxes[now] = box
     return boxes
 
@@ -116,11 +120,11 @@ def mirror_images(images: Tensor, which: NDArray[np.bool_]) -> Tensor:
     """Mirror some images left to right.
 
     Args:
-        images: The images, (B, 3, h, w).
+        images: The images, (B, C, h, w).
         which: Which of them to mirror, (B,).
 
     Returns:
-        All images, (B, 3, h, w).
+        All images, (B, C, h, w).
     """
     if not which.any():
         return images

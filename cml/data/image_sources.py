@@ -5,12 +5,14 @@ Hugging Face ``Dataset`` or a data frame with column names.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
+from cml.data.bands import bands_last
 from cml.data.dataset_items import DatasetItems, is_dataset, labelled_items
 from cml.data.images import UInt8
 from cml.data.lazy_items import Lazy
@@ -27,6 +29,7 @@ def images_and_labels(
     *,
     image: str | None = None,
     label: str | None = None,
+    channels: int = 3,
 ) -> tuple[ImageSource, list[Any]]:
     """Recognise N images of any kind listed above, and their labels.
 
@@ -35,6 +38,7 @@ def images_and_labels(
         labels: A label for each image; None for a data set that holds them.
         image: The column of images of a data frame or Hugging Face data set.
         label: Its column of labels, if ``labels`` is None.
+        channels: The number of bands of arrays.
 
     Returns:
         The images, and the labels as plain Python values.
@@ -45,12 +49,12 @@ def images_and_labels(
     if has_columns(images) and not is_dataset(images):
         column = _column(images, image, "image")
         labels = _column(images, label, "label") if labels is None else labels
-        source: ImageSource = Lazy(column, range(len(column)), _one_image)
+        source: ImageSource = Lazy(column, range(len(column)), partial(_one_image, channels=channels))
     elif is_dataset(images) or labels is None:
         items, labels = labelled_items(images, labels, () if image is None else (image,), label)
-        source = lazy_images(items)
+        source = lazy_images(items, channels)
     else:
-        source = image_source(images)
+        source = image_source(images, channels)
     plain = label_list(labels)
     if len(source) != len(plain):
         raise UserError(f"There must be one label per image. Got {len(source)} images and {len(plain)} labels instead.")
@@ -76,11 +80,12 @@ def label_list(labels: Any) -> list[Any]:  # noqa: ANN401 - a sequence of any la
     return [value.tolist() if hasattr(value, "tolist") else value for value in plain]
 
 
-def image_source(images: Any) -> ImageSource:  # noqa: ANN401 - the kinds that the file's head lists
+def image_source(images: Any, channels: int = 3) -> ImageSource:  # noqa: ANN401 - the kinds that the file's head lists
     """Recognise N images without labels.
 
     Args:
         images: Images of any kind listed above.
+        channels: The number of bands of arrays.
 
     Returns:
         The images.
@@ -97,7 +102,7 @@ def image_source(images: Any) -> ImageSource:  # noqa: ANN401 - the kinds that t
     if has_columns(images):
         raise UserError("'images' is a data frame: give its column of images, as in images['file'].")
     if (array := as_array(images)) is not None and (array.ndim != 1 or array.dtype.kind not in "OSU"):
-        return _channels_last(array, 4, "An array of images")
+        return _channels_last(array, 4, "An array of images", channels)
     images = as_list(images)  # a frame's column is indexed by labels, not by position
     try:
         count = len(images)
@@ -106,11 +111,11 @@ def image_source(images: Any) -> ImageSource:  # noqa: ANN401 - the kinds that t
             f"'images' must be paths, Pillow images, arrays or a data set. Got {type(images).__name__} instead."
         ) from None
     if isinstance(images, list | tuple):
-        return [_one_image(image, index) for index, image in enumerate(images)]
-    return Lazy(images, range(count), _one_image)
+        return [_one_image(image, index, channels) for index, image in enumerate(images)]
+    return Lazy(images, range(count), partial(_one_image, channels=channels))
 
 
-def _one_image(image: Any, index: int) -> OneImage:  # noqa: ANN401 - the kinds that the file's head lists
+def _one_image(image: Any, index: int, channels: int = 3) -> OneImage:  # noqa: ANN401 - the kinds that the file's head lists
     if isinstance(image, str | Path):
         return Path(image)
     if isinstance(image, Image.Image):
@@ -120,7 +125,7 @@ def _one_image(image: Any, index: int) -> OneImage:  # noqa: ANN401 - the kinds 
             f"images[{index}] must be a path, a Pillow image or an array of uint8, (H, W, 3) or (3, H, W). "
             f"Got {type(image).__name__} instead."
         )
-    return _channels_last(array, 3, f"images[{index}]")
+    return _channels_last(array, 3, f"images[{index}]", channels)
 
 
 def as_array(value: Any) -> np.ndarray[Any, Any] | None:  # noqa: ANN401 - anything
@@ -139,8 +144,10 @@ def as_array(value: Any) -> np.ndarray[Any, Any] | None:  # noqa: ANN401 - anyth
     return None
 
 
-def _channels_last(images: np.ndarray[Any, Any], axes: int, where: str) -> UInt8:
+def _channels_last(images: np.ndarray[Any, Any], axes: int, where: str, channels: int) -> UInt8:
     """Images of ``axes`` axes in either channel order, as channels last; if both orders fit, they are unchanged."""
+    if channels != 3:
+        return bands_last(images, axes, where, channels)
     if images.dtype != np.uint8:
         raise UserError(
             f"{where} must be uint8, 0 to 255. Got {images.dtype} instead; convert floats from 0 to 1 by "
@@ -171,13 +178,14 @@ def as_list(column: Any) -> Any:  # noqa: ANN401 - a column of any library
     return next((getattr(column, name)() for name in names if hasattr(column, name)), column)
 
 
-def lazy_images(items: DatasetItems) -> ImageSource:
+def lazy_images(items: DatasetItems, channels: int = 3) -> ImageSource:
     """Recognise the images of a data set when they are read, anew at each use.
 
     Args:
         items: The images.
+        channels: The number of bands of arrays.
 
     Returns:
         The images.
     """
-    return Lazy(items, range(len(items)), _one_image, reads_anew=True)
+    return Lazy(items, range(len(items)), partial(_one_image, channels=channels), reads_anew=True)

@@ -1,5 +1,6 @@
 """Reading images at one stored size, by one decoder and resizer; kept in memory if they fit, else decoded on demand."""
 
+import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from cml.data.bands import read_bands, scale_bands
 from cml.data.exif_orientation import swaps_sides, upright_rgb
 from cml.data.image_fault import ImageFault
 from cml.data.input_form import InputForm
@@ -17,6 +19,7 @@ from cml.data.open_image import open_named_image, read_upright
 from cml.errors import DataError, UserError
 
 UInt8 = NDArray[np.uint8]
+Pixels = NDArray[np.uint8] | NDArray[np.float32]
 Size = tuple[int, int]  # (height, width) in pixels
 _PIECE = 256  # images that a thread decodes at a time, if there are many
 PIXELS = 2  # version of the pixels that a file becomes, part of the keys of caches
@@ -64,8 +67,10 @@ class Images:
     """N images of one stored size, decoded on demand, or once if they fit into memory.
 
     Args:
-        source: N paths, Pillow images or arrays (H, W, 3) of uint8, or one array (N, H, W, 3) of uint8.
+        source: N paths, Pillow images or arrays (H, W, 3) of uint8, or one array (N, H, W, 3) of uint8. Of another
+            number of channels arrays may also be uint16.
         size: (height, width) in pixels to which all are resized.
+        channels: C. Three are RGB; for any other number see ``cml.data.bands``.
         cache_bytes: The most memory, in bytes, that ``load`` may take.
 
     Raises:
@@ -73,15 +78,25 @@ class Images:
     """
 
     def __init__(
-        self, source: Sequence[Path | Image.Image | UInt8] | UInt8, size: Size, *, cache_bytes: int = 1 << 30
+        self,
+        source: Sequence[Path | Image.Image | UInt8] | UInt8,
+        size: Size,
+        *,
+        channels: int = 3,
+        cache_bytes: int = 1 << 30,
     ) -> None:
-        if isinstance(source, np.ndarray) and (source.ndim != 4 or source.shape[3] != 3 or source.dtype != np.uint8):
-            raise UserError(
-                f"The 'images' must be an array (N, H, W, 3) of uint8. Got {source.shape}, {source.dtype} instead."
-            )
-        self.size, self._cache_bytes = size, cache_bytes
+        if isinstance(source, np.ndarray):
+            deep = channels != 3 and source.dtype == np.uint16
+            if source.ndim != 4 or source.shape[3] != channels or not (deep or source.dtype == np.uint8):
+                raise UserError(
+                    f"The 'images' must be an array (N, H, W, {channels}) of uint8. "
+                    f"Got {source.shape}, {source.dtype} instead."
+                )
+        self.size, self.channels, self._cache_bytes = size, channels, cache_bytes
         self._source: Any = source
-        self._cache = source if isinstance(source, np.ndarray) and source.shape[1:3] == size else None
+        self._cache: Pixels | None = None
+        if isinstance(source, np.ndarray) and source.shape[1:3] == size and channels == 3:
+            self._cache = source
 
     def __len__(self) -> int:
         return len(self._source)
@@ -89,7 +104,7 @@ class Images:
     @property
     def form(self) -> InputForm:
         """The form of images."""
-        return InputForm()
+        return InputForm(channels=self.channels)
 
     @property
     def paths(self) -> Sequence[Path] | None:
@@ -110,7 +125,7 @@ class Images:
             source = self._source[items]
         else:
             source = Lazy(self._source, items.tolist(), _unchanged, reads_anew=self.reads_anew)
-        part = Images(source, self.size, cache_bytes=self._cache_bytes)
+        part = Images(source, self.size, channels=self.channels, cache_bytes=self._cache_bytes)
         part._cache = None if self._cache is None else self._cache[items]
         return part
 
@@ -121,29 +136,30 @@ class Images:
 
     def load(self) -> None:
         """Decode all images now if they fit into memory, unless each read may give others."""
-        if (
-            self._cache is None
-            and not self.reads_anew
-            and len(self) * self.size[0] * self.size[1] * 3 <= self._cache_bytes
-        ):
+        needed = len(self) * math.prod(self.size) * self.channels * self._dtype.itemsize
+        if self._cache is None and not self.reads_anew and needed <= self._cache_bytes:
             self._cache = self._decode(np.arange(len(self)))
 
-    def read(self, items: NDArray[np.integer]) -> UInt8:
+    @property
+    def _dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.uint8 if self.channels == 3 else np.float32)
+
+    def read(self, items: NDArray[np.integer]) -> Pixels:
         """Read some images.
 
         Args:
             items: Their positions, (B,).
 
         Returns:
-            The pixels, (B, H, W, 3) uint8 of the stored size.
+            The pixels, (B, H, W, 3) uint8 of the stored size; (B, H, W, C) float32 from 0 to 255 for another C.
 
         Raises:
             DataError: a file is missing, no image, damaged or too large.
         """
         return self._cache[items] if self._cache is not None else self._decode(items)
 
-    def _decode(self, items: NDArray[np.integer]) -> UInt8:
-        images = np.empty((len(items), *self.size, 3), np.uint8)
+    def _decode(self, items: NDArray[np.integer]) -> Pixels:
+        images = np.empty((len(items), *self.size, self.channels), self._dtype)
         if self.reads_anew:  # in one thread: the user's data set may draw random numbers, or not bear several
             for row, item in enumerate(items):
                 images[row] = self._decode_one(item)
@@ -161,7 +177,9 @@ class Images:
                 pass
         return images
 
-    def _decode_one(self, item: int) -> UInt8:
+    def _decode_one(self, item: int) -> Pixels:
+        if self.channels != 3:
+            return self._decode_bands(item)
         if isinstance(entry := self._source[item], Path):
             return read_image(entry, self.size)
         try:
@@ -169,6 +187,18 @@ class Images:
         except ImageFault as fault:
             raise DataError(f"The image number {item} {fault}.") from None
         return np.asarray(resize_image(image, self.size))
+
+    def _decode_bands(self, item: int) -> Pixels:
+        entry = self._source[item]
+        if isinstance(entry, np.ndarray):
+            return scale_bands(entry, self.size)
+        try:
+            if isinstance(entry, Path):
+                with open_named_image(entry) as image:
+                    return read_bands(image, self.channels, self.size)
+            return read_bands(entry, self.channels, self.size)
+        except ImageFault as fault:
+            raise DataError(f"The image number {item} {fault}.") from None
 
 
 def _unchanged(image: Any, item: int) -> Any:  # noqa: ANN401

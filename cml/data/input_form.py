@@ -4,11 +4,13 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from cml.data.bands import count_bands
 from cml.errors import UserError
 
 InputKind = Literal["images", "vectors", "tensors", "items"]
 Missing = Literal["refuse", "mean"]
 
+_MOST_CHANNELS = 4096
 _MOST_NUMBERS = 1 << 28  # in one item: an untrusted file may hold any shape
 
 
@@ -24,6 +26,7 @@ class InputForm:
         columns: The names of the F numbers of a vector, if it came from columns of a table.
         whole: Whether tensors hold whole numbers, such as token ids.
         missing: What becomes of a missing number (NaN) of a vector: an error, or the column's mean.
+        channels: The bands of images. Three are read as RGB of 8 bits; of any other number nothing is converted.
         fields: The names of the fields that hold an input, if it came from a data set of mappings.
     """
 
@@ -33,6 +36,7 @@ class InputForm:
     whole: bool = False
     missing: Missing = "refuse"
     fields: tuple[str, ...] = ()
+    channels: int = 3
 
     def __post_init__(self) -> None:
         if any(size < 1 for size in self.shape) or math.prod(self.shape) > _MOST_NUMBERS:
@@ -40,6 +44,8 @@ class InputForm:
                 f"The 'shape' of an input must have positive sizes, and at most {_MOST_NUMBERS:,} numbers. "
                 f"Got {self.shape} instead."
             )
+        if not 1 <= self.channels <= _MOST_CHANNELS:
+            raise UserError(f"Images have 1 to {_MOST_CHANNELS:,} bands. Got {self.channels} instead.")
         if self.kind == "vectors" and len(self.shape) != 1:
             raise UserError(f"The 'shape' of a vector must be (F,). Got {self.shape} instead.")
         if self.columns and len(self.columns) != self.shape[0]:
@@ -47,6 +53,8 @@ class InputForm:
 
     def __str__(self) -> str:
         """The form in words, such as ``768 numbers``."""
+        if self.kind == "images" and self.channels != 3:
+            return f"images of {count_bands(self.channels)}"
         if self.kind in ("images", "items"):
             return self.kind
         if self.kind == "vectors":

@@ -61,6 +61,7 @@ def recognize_inputs(
     label: str | None = None,
     missing: Missing = "refuse",
     own_backbone: bool = False,
+    channels: int = 3,
     collate: Collate | None = None,
 ) -> LabelledInputs:
     """Recognise N inputs and their labels.
@@ -74,6 +75,7 @@ def recognize_inputs(
         label: Its column of labels, if ``labels`` is None.
         missing: What becomes of a missing number of a vector.
         own_backbone: Whether the model has a backbone of the user's own, which may take tensors.
+        channels: The number of bands of the images that the backbone takes.
         collate: Joins a list of inputs of any kind to a batch; None for images, vectors and tensors.
 
     Returns:
@@ -105,10 +107,11 @@ def recognize_inputs(
             label=label,
             missing=missing,
             own_backbone=own_backbone,
+            channels=channels,
         )
-    kind = kind or _kind_of(inputs, image, features, own_backbone=own_backbone)
+    kind = kind or _kind_of(inputs, image, features, own_backbone=own_backbone, channels=channels)
     if kind == "images":
-        source, plain = images_and_labels(inputs, labels, image=image, label=label)
+        source, plain = images_and_labels(inputs, labels, image=image, label=label, channels=channels)
         return LabelledInputs(source, plain, kind)
     if labels is None and has_columns(inputs):
         if label is None:
@@ -152,9 +155,13 @@ def open_inputs(
         inputs = _open_items(source, form.fields, collate)
     elif _is_own_dataset(source, None, form.fields or None):
         items = unlabelled_items(source, form.fields)
-        inputs = Images(lazy_images(items), size) if form.kind == "images" else _stacked(items, form.kind, form.missing)
+        inputs = (
+            Images(lazy_images(items, form.channels), size, channels=form.channels)
+            if form.kind == "images"
+            else _stacked(items, form.kind, form.missing)
+        )
     elif form.kind == "images":
-        inputs = Images(image_source(source), size)
+        inputs = Images(image_source(source, form.channels), size, channels=form.channels)
     elif form.kind == "vectors":
         inputs = _open_vectors(source, form.columns or None, form.missing)
     else:
@@ -218,13 +225,14 @@ def _recognize_dataset(
     label: str | None,
     missing: Missing,
     own_backbone: bool,
+    channels: int,
 ) -> LabelledInputs:
     """Images, vectors or tensors of a data set."""
     items, labels = labelled_items(inputs, labels, _field_names(image, features), label)
     if not len(items):
         raise UserError("The data set is empty.")
-    kind = kind or _kind_of_item(items, own_backbone=own_backbone)
-    return _labelled(lazy_images(items) if kind == "images" else _stacked(items, kind, missing), labels, kind)
+    kind = kind or _kind_of_item(items, own_backbone=own_backbone, channels=channels)
+    return _labelled(lazy_images(items, channels) if kind == "images" else _stacked(items, kind, missing), labels, kind)
 
 
 def _labelled(inputs: ImageSource | Vectors | Tensors | Items, labels: Any, kind: InputKind) -> LabelledInputs:  # noqa: ANN401
@@ -244,11 +252,11 @@ def _field_names(image: str | None, features: str | Sequence[str] | None) -> tup
     return () if names is None else (names,) if isinstance(names, str) else tuple(names)
 
 
-def _kind_of_item(items: DatasetItems, *, own_backbone: bool) -> InputKind:
+def _kind_of_item(items: DatasetItems, *, own_backbone: bool, channels: int) -> InputKind:
     first = items[0]
     if isinstance(first, str | Path | Image.Image):
         return "images"
-    return _kind_of_array(item_array(first, "Item 0")[None], own_backbone=own_backbone)
+    return _kind_of_array(item_array(first, "Item 0")[None], own_backbone=own_backbone, channels=channels)
 
 
 def _stacked(items: DatasetItems, kind: InputKind, missing: Missing) -> Vectors | Tensors:
@@ -274,6 +282,7 @@ def _kind_of(
     features: str | Sequence[str] | None,
     *,
     own_backbone: bool,
+    channels: int,
 ) -> InputKind:
     """Tell the kind of inputs by their shape and type."""
     if features is not None:
@@ -284,17 +293,22 @@ def _kind_of(
             "(a list of columns, or a pattern such as 'emb_*')."
         )
     if isinstance(inputs, str | Path) and Path(inputs).suffix == ".npy":
-        return _kind_of(_map_file(Path(inputs)), image, features, own_backbone=own_backbone)
+        rows = _map_file(Path(inputs))
+        return _kind_of(rows, image, features, own_backbone=own_backbone, channels=channels)
     if isinstance(inputs, list | tuple) and len(inputs) and not isinstance(inputs[0], str | Path | Image.Image):
         first = as_array(inputs[0])
         if first is None and isinstance(inputs[0], list | tuple):
             return "vectors"
-        return "images" if first is None else _kind_of_array(first[None], own_backbone=own_backbone)
+        return "images" if first is None else _kind_of_array(first[None], own_backbone=own_backbone, channels=channels)
     array = as_array(inputs)
-    return "images" if array is None else _kind_of_array(array, own_backbone=own_backbone)
+    return "images" if array is None else _kind_of_array(array, own_backbone=own_backbone, channels=channels)
 
 
-def _kind_of_array(array: NDArray[Any], *, own_backbone: bool) -> InputKind:
+def _kind_of_array(array: NDArray[Any], *, own_backbone: bool, channels: int) -> InputKind:
+    if channels != 3 and array.dtype in (np.uint8, np.uint16):
+        has_bands = array.ndim == 4 and channels in (array.shape[-1], array.shape[1])
+        if has_bands or (channels == 1 and array.ndim == 3):
+            return "images"
     if array.dtype.kind == "O" and array.size and isinstance(array.flat[0], list | tuple | int | float):
         raise UserError(
             f"Inputs of shape {array.shape} are Python objects, not numbers: give rows of one length as an array of "

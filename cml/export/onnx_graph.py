@@ -47,8 +47,11 @@ def export_onnx(model: EmbeddingModel, out: Path) -> OnnxExport:
         The file, and how far its embeddings are from torch's.
 
     Raises:
-        UserError: The graph differs from torch, in which case nothing is written, or the extra ``onnx`` is missing.
+        UserError: The graph differs from torch, in which case nothing is written, or the extra ``onnx`` is missing, or
+            the model takes other inputs than RGB images.
     """
+    if (form := model.config.inputs).kind != "images" or form.channels != 3:
+        raise UserError(f"An ONNX graph is written of models of RGB images. This one takes {form}.")
     model = copy.deepcopy(model).cpu().eval()
     config = describe_preprocessing(model)
     if out.suffix == ".onnx":

@@ -19,6 +19,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from cml.data.bands import count_bands
 from cml.data.input_form import InputForm
 from cml.errors import UserError, did_you_mean
 from cml.models.backbone_checks import check_features, describe_batch, embed_batch, embed_blank
@@ -31,7 +32,9 @@ _VECTOR_SIZE = "vector_size"  # a parameter of those backbones that take vectors
 CUSTOM = "custom"  # the name of a backbone that is the user's own module
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
-Three = tuple[float, float, float]
+BANDS_MEAN = 0.5  # of images that are not RGB
+BANDS_STD = 0.25
+Levels = tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,8 @@ class Backbone:
     """A feature extractor and the pixels it expects.
 
     Attributes:
-        module: Maps (B, 3, h, w), or for inputs that are no images (B, ..), to (B, ``features``).
+        module: Maps (B, C, h, w), where C is the length of ``mean``, or for inputs that are no images (B, ..), to
+            (B, ``features``).
         features: F.
         mean: Subtracted from each channel of pixels scaled to 0..1.
         std: Divides the difference.
@@ -48,8 +52,8 @@ class Backbone:
 
     module: nn.Module
     features: int
-    mean: Three = IMAGENET_MEAN
-    std: Three = IMAGENET_STD
+    mean: Levels = IMAGENET_MEAN
+    std: Levels = IMAGENET_STD
     feature_map: Callable[[Any, Tensor], Tensor | None] = last_feature_map
 
 
@@ -143,6 +147,36 @@ def takes_vectors(name: str) -> bool:
     return name != CUSTOM and _VECTOR_SIZE in _entry(name)[1]
 
 
+def count_channels(backbone: "str | nn.Module | Backbone", *, mean: Levels | None = None) -> int:
+    """Count the bands of the images that a backbone takes.
+
+    Args:
+        backbone: Its name, or a module of the user's own, whose attribute ``channels`` or the length of whose ``mean``
+            tells it.
+        mean: The mean of each channel, if it is given beside the module.
+
+    Returns:
+        The number of bands; 3 where nothing tells another one.
+    """
+    if isinstance(backbone, Backbone):
+        return len(backbone.mean)
+    if isinstance(backbone, str):
+        if backbone == CUSTOM:
+            return 3
+        choice, known = _entry(backbone)
+        stated = choice.settings.get("channels") if "channels" in known else None
+        return stated if type(stated) is int and stated >= 1 else 3
+    stated = getattr(backbone, "channels", None)
+    if type(stated) is int and stated >= 1:
+        return stated
+    values: Any = getattr(backbone, "mean", None) if mean is None else mean
+    try:
+        numbers = [float(value) for value in values]
+    except (TypeError, ValueError):  # none, or no levels
+        return 3
+    return len(numbers) or 3
+
+
 def _check_kind(name: str, known: Iterable[str], form: InputForm) -> None:
     """Refuse a backbone for another kind of inputs."""
     kind = "vectors" if _VECTOR_SIZE in known else "images"
@@ -179,8 +213,8 @@ def as_backbone(
     *,
     name: str = CUSTOM,
     features: int | None = None,
-    mean: Three | None = None,
-    std: Three | None = None,
+    mean: Levels | None = None,
+    std: Levels | None = None,
     image_size: tuple[int, int] = (64, 64),
     form: InputForm | None = None,
     example: Any = None,  # noqa: ANN401 - a batch of any kind
@@ -189,11 +223,13 @@ def as_backbone(
 
     Args:
         module: Maps normalised pixels (B, 3, h, w) to features (B, F). It may have the attributes ``features``,
-            ``mean`` and ``std``, and a method ``feature_map(pixels) -> (B, C, h', w')``.
+            ``mean`` and ``std``, and a method ``feature_map(pixels) -> (B, C, h', w')``. With an attribute ``channels``
+            it takes images of so many bands, which are not converted: 1 for grey, 4 for RGBA, with 8 or 16 bits.
         name: Its name in errors.
         features: F; by default the module's attribute, else measured by a pass over blank images.
-        mean: Of each channel of pixels scaled to 0..1; by default the module's attribute, else ImageNet's.
-        std: Divides the difference; by default the module's attribute, else ImageNet's.
+        mean: Of each channel of pixels scaled to 0..1; by default the module's attribute, else ImageNet's, or 0.5 where
+            there are not three channels.
+        std: Divides the difference; by default the module's attribute, else ImageNet's, or 0.25.
         image_size: (height, width) of the blank images, in pixels.
         form: The form of its inputs, of whose shape the blank ones are; by default images. Vectors are standardised,
             and tensors are given to the module as they are.
@@ -213,20 +249,29 @@ def as_backbone(
         return module
     if not isinstance(module, nn.Module):
         raise UserError(f"The backbone {name!r} must be a torch.nn.Module. Got {type(module).__name__} instead.")
-    stated: dict[str, Three] = {}
-    for key, argument, default in (("mean", mean, IMAGENET_MEAN), ("std", std, IMAGENET_STD)):
+    is_image = form is None or form.kind == "images"
+    channels = count_channels(module, mean=mean) if is_image else 3
+    if form is not None and is_image and channels != form.channels:
+        raise UserError(
+            f"The backbone {name!r} takes images of {count_bands(channels)}, but the model {form}. Its attributes "
+            "'channels' and 'mean' state the number."
+        )
+    defaults = (IMAGENET_MEAN, IMAGENET_STD) if channels == 3 else ((BANDS_MEAN,) * channels, (BANDS_STD,) * channels)
+    stated: dict[str, Levels] = {}
+    for key, argument, default in (("mean", mean, defaults[0]), ("std", std, defaults[1])):
         value = getattr(module, key, default) if argument is None else argument
         try:
-            red, green, blue = (float(number) for number in value)
-            if key == "std" and min(red, green, blue) <= 0:
+            numbers = tuple(float(number) for number in value)
+            if len(numbers) != channels or (key == "std" and min(numbers) <= 0):
                 raise ValueError
         except (TypeError, ValueError):
+            count = "three numbers" if channels == 3 else f"{channels} numbers, one for each band"
             raise UserError(
-                f"The {key!r} of the backbone {name!r} must be three numbers, 'std' above 0. Got {value!r} instead."
+                f"The {key!r} of the backbone {name!r} must be {count}, 'std' above 0. Got {value!r} instead."
             ) from None
-        stated[key] = red, green, blue
+        stated[key] = numbers
     features = getattr(module, "features", None) if features is None else features
-    shape = (3, *image_size) if form is None or form.kind == "images" else form.shape
+    shape = (channels, *image_size) if form is None or is_image else form.shape
     if type(features) is not int:  # in some networks that is the name of their stages
         try:
             if form is not None and form.kind == "items":
@@ -237,7 +282,6 @@ def as_backbone(
             if is_out_of_memory(error):
                 raise
             reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-            is_image = form is None or form.kind == "images"
             mend = "Set image_size to a size that it accepts, or mend its forward." if is_image else "Mend its forward."
             noun = "images" if is_image else "inputs"
             on = (

@@ -53,12 +53,13 @@ def first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".:")
 
 
-def least_side(module: nn.Module, size: tuple[int, int]) -> int | None:
+def least_side(module: nn.Module, size: tuple[int, int], channels: int = 3) -> int | None:
     """Try out which square images are the smallest that a backbone accepts.
 
     Args:
         module: The backbone.
         size: (height, width) in pixels that it should accept.
+        channels: The number of bands of the images.
 
     Returns:
         Their side in pixels; None if it accepts ``size``, or none that is tried.
@@ -66,7 +67,7 @@ def least_side(module: nn.Module, size: tuple[int, int]) -> int | None:
 
     def takes(height: int, width: int) -> bool:
         try:
-            embed_blank(module, (3, height, width))
+            embed_blank(module, (channels, height, width))
         except (RuntimeError, AssertionError) as error:  # vision transformers assert
             if is_out_of_memory(error):
                 raise

@@ -85,10 +85,10 @@ class EmbeddingModel(nn.Module):
         example: A batch of items of any kind to measure it with.
 
     Attributes:
-        backbone: Maps normalised pixels (B, 3, h, w), standardised vectors (B, V) or tensors (B, ..) to features
+        backbone: Maps normalised pixels (B, C, h, w), standardised vectors (B, V) or tensors (B, ..) to features
             (B, F).
         head: Maps features (B, F) to embeddings (B, D).
-        mean: What is subtracted from inputs: (3, 1, 1) levels of pixels, or (V,) of vectors, which
+        mean: What is subtracted from inputs: (C, 1, 1) levels of pixels, or (V,) of vectors, which
             ``fit_standardization`` sets.
         std: What divides the difference.
         collate: Joins a list of inputs of any kind to a batch; None for images, vectors and tensors.
@@ -143,8 +143,8 @@ class EmbeddingModel(nn.Module):
             self.register_buffer("mean", torch.zeros(config.inputs.shape))
             self.register_buffer("std", torch.ones(config.inputs.shape))
         else:  # constants, not weights: they move with the device, but are not part of the state
-            self.register_buffer("mean", 255 * torch.tensor(parts.mean).view(3, 1, 1), persistent=False)
-            self.register_buffer("std", 255 * torch.tensor(parts.std).view(3, 1, 1), persistent=False)
+            self.register_buffer("mean", 255 * torch.tensor(parts.mean).view(-1, 1, 1), persistent=False)
+            self.register_buffer("std", 255 * torch.tensor(parts.std).view(-1, 1, 1), persistent=False)
 
     def fit_standardization(self, vectors: Vectors) -> str:
         """Set mean and standard deviation, by which vectors are standardised.
@@ -181,7 +181,7 @@ class EmbeddingModel(nn.Module):
             if is_out_of_memory(error):
                 raise
             height, width = inputs.shape[2:]
-            if (least := least_side(self.backbone, (height, width))) is None:
+            if (least := least_side(self.backbone, (height, width), self.config.inputs.channels)) is None:
                 raise
             raise UserError(
                 f"The backbone {self.config.backbone!r} cannot take images of {height} x {width} pixels; the smallest "
@@ -214,8 +214,8 @@ class EmbeddingModel(nn.Module):
 
     def feature_maps(self, images: Tensor) -> Tensor:
         """The backbone's last map (B, C, h', w') float32, of a transformer its tokens, of images (B, 3, h, w)."""
-        if self.config.inputs.kind != "images":
-            raise UserError(f"Feature maps are those of images; this model takes {self.config.inputs}.")
+        if self.config.inputs.kind != "images" or self.config.inputs.channels != 3:
+            raise UserError(f"Feature maps are those of RGB images; this model takes {self.config.inputs}.")
         pixels, name = self._normalize(images), self.config.backbone
         try:
             maps = self._map(self.backbone, pixels)

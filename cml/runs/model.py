@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from cml import distances, plugins
+from cml.data.input_form import InputForm
 from cml.data.input_sources import LabelledInputs, recognize_inputs
 from cml.data.items import Collate
 from cml.distances import LabelDistance
@@ -276,6 +277,7 @@ class Model(EmbeddingModel):
             label=label,
             missing=form.missing,
             own_backbone=True,
+            channels=form.channels,
             collate=self.collate,
         )
 
@@ -302,7 +304,7 @@ def load_published(model: Model) -> EmbeddingModel:
     """
     own = model.config.published
     if not has_published_weights(own.backbone):
-        own = replace(own, backbone="efficientnet-lite0", weights="imagenet")
+        own = replace(own, backbone="efficientnet-lite0", weights="imagenet", inputs=InputForm())  # bands as RGB
     with names_of_a_run(allow_download=model.allow_download):
         return EmbeddingModel(replace(own, normalize=False)).to(model.mean.device)
 

@@ -23,6 +23,7 @@ from cml.errors import UserError
 from cml.feature_store.store import FeatureStore
 from cml.losses.wrapped_loss import as_loss
 from cml.models import CUSTOM, Backbone
+from cml.models.backbone import count_channels
 from cml.processes.init_processes import init_processes
 from cml.processes.ranks import Ranks
 from cml.runs.model import Model
@@ -82,7 +83,8 @@ def fit(
             embeddings (B, D) and label distances (A, B), whose first A items are the anchors. If its attribute
             ``normalize`` is true, the trained model L2-normalises its embeddings; otherwise it does not.
         backbone: The network below the head: a text as on the command line, or a torch module of your own from
-            normalised pixels (B, 3, h, w) to features (B, F); see ``cml.models.as_backbone`` for its mean and std. On
+            normalised pixels (B, 3, h, w) to features (B, F); see ``cml.models.as_backbone`` for its mean and std, and
+            for images of another number of bands, which "small-cnn(channels=4)" takes too. On
             vectors: "none" (a linear head), which is the default, "mlp(512, 512)", or a module from standardised
             vectors (B, V) to features (B, F).
         image: Name of the column or field of images, where images come as a data frame or data set of mappings.
@@ -141,6 +143,7 @@ def fit(
         label=label,
         missing=config.missing,
         own_backbone=own_backbone is not None,
+        channels=count_channels(config.backbone if own_backbone is None else own_backbone),
         collate=collate,
     )
     raw = labelled.labels

@@ -25,6 +25,7 @@ from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.losses.loss import Loss
 from cml.models import Backbone
+from cml.models.backbone import count_channels
 from cml.processes.device import pick_device
 from cml.processes.ranks import Ranks
 from cml.registry import Choice
@@ -88,7 +89,14 @@ def train_run(
         stored: Inputs = inputs
         _check_augmentation(config, stored.form)
     else:
-        stored = Images(inputs, stored_size(config.image_size, config.crop), cache_bytes=config.cache_bytes)
+        channels = count_channels(config.backbone if backbone is None else backbone)
+        size = stored_size(config.image_size, config.crop)
+        stored = Images(inputs, size, channels=channels, cache_bytes=config.cache_bytes)
+        if config.brightness_jitter and channels not in (1, 3):
+            raise UserError(
+                f"'brightness_jitter' changes grey or RGB images, but the backbone takes {stored.form}, of which not "
+                "all may be colours: leave it out."
+            )
     if config.flip == "image" and len(labels) < 2 * count:
         reason = f"The task {task!r} cannot mirror its labels" if task else "No mirrored labels are given"
         raise UserError(f"{reason}; set 'flip' to list or none.")

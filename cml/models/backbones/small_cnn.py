@@ -6,14 +6,14 @@ from torch import Tensor, nn
 
 from cml.errors import UserError
 
-_LAYERS = {  # channels before and after each convolution, and its stride
-    4: ((3, 32, 2), (32, 64, 2), (64, 128, 2), (128, 256, 2)),
-    6: ((3, 32, 2), (32, 64, 2), (64, 128, 2), (128, 128, 1), (128, 192, 2), (192, 192, 1)),
+_LAYERS = {  # channels after each convolution, and its stride
+    4: ((32, 2), (64, 2), (128, 2), (256, 2)),
+    6: ((32, 2), (64, 2), (128, 2), (128, 1), (192, 2), (192, 1)),
 }
 
 
 class SmallCNN(nn.Module):
-    """Strided convolutions: (B, 3, h, w) to (B, 256). It has no published weights.
+    """Strided convolutions: (B, channels, h, w) to (B, 256). It has no published weights.
 
     Args:
         norm: "batch", or "group": the features of an image do not depend on the rest of the batch.
@@ -21,11 +21,15 @@ class SmallCNN(nn.Module):
             matter.
         layers: Convolutions, 4 or 6. With 4, a step takes two thirds of the time, which is the better choice for
             minutes of training.
+        channels: The number of bands of the images: 3 for RGB; 1 for grey, 4 for RGBA or four bands of any kind, and so
+            on, which are read as they are, with 8 or 16 bits.
     """
 
     features = 256
 
-    def __init__(self, norm: Literal["batch", "group"] = "batch", grid: int = 4, layers: Literal[4, 6] = 6) -> None:
+    def __init__(
+        self, norm: Literal["batch", "group"] = "batch", grid: int = 4, layers: Literal[4, 6] = 6, channels: int = 3
+    ) -> None:
         super().__init__()
         if norm not in ("batch", "group"):
             raise UserError(f"The 'norm' of small-cnn must be batch or group. Got {norm!r} instead.")
@@ -33,15 +37,21 @@ class SmallCNN(nn.Module):
             raise UserError(f"The 'grid' of small-cnn must be from 1 to 16. Got {grid} instead.")
         if layers not in _LAYERS:
             raise UserError(f"The 'layers' of small-cnn must be 4 or 6. Got {layers} instead.")
-        self.stages = nn.Sequential(*(_conv(before, after, stride, norm) for before, after, stride in _LAYERS[layers]))
+        if type(channels) is not int or not 1 <= channels <= 4096:
+            raise UserError(f"The 'channels' of small-cnn must be from 1 to 4096. Got {channels!r} instead.")
+        self.channels = channels
+        sizes = [channels, *(after for after, _ in _LAYERS[layers])]
+        self.stages = nn.Sequential(
+            *(_conv(sizes[row], after, stride, norm) for row, (after, stride) in enumerate(_LAYERS[layers]))
+        )
         # the position of a limb matters as much as its presence: a coarse grid instead of a global average
         self.pool = nn.AdaptiveAvgPool2d(grid)
         last = nn.BatchNorm1d(256) if norm == "batch" else nn.GroupNorm(16, 256)
-        pooled = _LAYERS[layers][-1][1] * grid**2
+        pooled = sizes[-1] * grid**2
         self.project = nn.Sequential(nn.Flatten(), nn.Linear(pooled, 256), last, nn.ReLU(inplace=True))
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """Features (B, 256) of normalised pixels (B, 3, h, w)."""
+        """Features (B, 256) of normalised pixels (B, channels, h, w)."""
         return self.project(self.pool(self.feature_map(pixels)))  # type: ignore[no-any-return]
 
     def feature_map(self, pixels: Tensor) -> Tensor:

@@ -1,0 +1,111 @@
+"""Images of another number of bands than three: every band as it is, and all 16 bits of it.
+
+RGB images are read by ``cml.data.images``, with 8 bits, any other mode converted. For a backbone of one band (grey), of
+two or four (RGBA, or any four bands of a TIFF), or for arrays of any other number, nothing is converted. Values are
+float32 from 0 to 255: those of 16 bits are divided by 257, so that 65,535 is 255, and keep their fractions.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+from cml.data.image_fault import ImageFault
+from cml.errors import UserError
+
+Float32 = NDArray[np.float32]
+_PER_LEVEL = 257  # 65,535 / 255
+_GREATEST = 65_535
+
+
+def read_bands(image: Image.Image, channels: int, size: tuple[int, int]) -> Float32:
+    """Read all bands of an image, upright.
+
+    Args:
+        image: An opened image of any mode.
+        channels: C, the number of bands that it must have.
+        size: (height, width) in pixels to resize to, each band by itself.
+
+    Returns:
+        The bands, (H, W, C) from 0 to 255.
+
+    Raises:
+        ImageFault: It has another number of bands, or more than 16 bits per band.
+    """
+    image = ImageOps.exif_transpose(image)
+    if image.mode == "1":
+        image = image.convert("L")
+    elif image.mode in ("P", "PA"):  # numbers of colours
+        image = image.convert("RGBA" if image.has_transparency_data else "RGB")
+    values = np.asarray(image)
+    if values.dtype not in (np.uint8, np.uint16):
+        low, high = values.min(initial=0), values.max(initial=0)
+        if values.dtype.kind == "f" or low < 0 or high > _GREATEST:
+            raise ImageFault(
+                f"has more than 16 bits per band (mode {image.mode}, values from {low:g} to {high:g}), so the value of "
+                "white is unknown; save it with 16 bits"
+            )
+        values = values.astype(np.uint16)
+    values = values.reshape(*values.shape[:2], -1)
+    if values.shape[2] != channels:
+        raise ImageFault(
+            f"has {count_bands(values.shape[2])} (mode {image.mode}), but the backbone takes {count_bands(channels)}, "
+            "as its 'channels' says"
+        )
+    return scale_bands(values, size)
+
+
+def scale_bands(values: NDArray[np.uint8] | NDArray[np.uint16], size: tuple[int, int]) -> Float32:
+    """Convert bands to levels from 0 to 255, and resize each by itself as RGB images are resized, without rounding.
+
+    Args:
+        values: (H, W, C) uint8 or uint16.
+        size: (height, width) in pixels.
+
+    Returns:
+        (H, W, C) of that size.
+    """
+    levels: Float32 = values.astype(np.float32)
+    if values.dtype == np.uint16:
+        levels /= np.float32(_PER_LEVEL)
+    if levels.shape[:2] == size:
+        return levels
+    resized = np.empty((*size, levels.shape[2]), np.float32)
+    for band in range(levels.shape[2]):
+        plane = Image.fromarray(np.ascontiguousarray(levels[..., band]))
+        resized[..., band] = np.asarray(plane.resize((size[1], size[0]), Image.Resampling.BILINEAR))
+    return resized
+
+
+def count_bands(channels: int) -> str:
+    """The number of bands in words."""
+    return "1 band" if channels == 1 else f"{channels} bands"
+
+
+def bands_last(images: NDArray[Any], axes: int, where: str, channels: int) -> NDArray[Any]:
+    """Bring arrays of pixels into the order (.., H, W, C).
+
+    Args:
+        images: Of ``axes`` axes, with the bands last or first; of one band also without an axis for it.
+        axes: 4 for N images, 3 for one.
+        where: What they are, for messages.
+        channels: C.
+
+    Returns:
+        The pixels, uint8 or uint16; if both orders fit, they are unchanged.
+
+    Raises:
+        UserError: They have another shape or type.
+    """
+    if images.dtype not in (np.uint8, np.uint16):
+        raise UserError(f"{where} must be uint8 or uint16. Got {images.dtype} instead.")
+    if channels == 1 and images.ndim == axes - 1:
+        return images[..., None]
+    if images.ndim != axes or channels not in (images.shape[-1], images.shape[-3]):
+        before = "N, " if axes == 4 else ""
+        raise UserError(
+            f"{where} must have the shape ({before}H, W, {channels}) or ({before}{channels}, H, W), as the backbone "
+            f"takes {count_bands(channels)}. Got {images.shape} instead."
+        )
+    return images if images.shape[-1] == channels else np.ascontiguousarray(np.moveaxis(images, -3, -1))
