@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from cml.runs.run import Run
 
 
+_LINEAR_RATE = 1e-2  # of a linear head on vectors
+
+
 @list_options
 def fit(
     inputs: Any,  # noqa: ANN401 - the kinds listed below
@@ -198,10 +201,15 @@ def number_groups(groups: Any, count: int) -> NDArray[np.int64]:  # noqa: ANN401
 
 
 def _without_image_backbone(config: TrainConfig, chosen: Collection[str]) -> TrainConfig:
-    """The options for other inputs than images, where backbone or weights are still the defaults, those of images."""
+    """The options for other inputs than images, where options are still the defaults, those of images.
+
+    A linear head on standardised vectors needs a higher learning rate (tests/benchmarks/tables.py).
+    """
     default = TrainConfig()
     if "backbone" not in chosen and config.backbone == default.backbone:
         config = replace(config, backbone="none")
+    if config.backbone == "none" and "learning_rate" not in chosen and config.learning_rate == default.learning_rate:
+        config = replace(config, learning_rate=_LINEAR_RATE)
     if "weights" not in chosen and config.weights == default.weights:
         config = replace(config, weights="none")
     return config

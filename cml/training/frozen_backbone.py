@@ -3,15 +3,40 @@
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from cml.data.images import Images
+from cml.data.input_form import InputForm
 from cml.data.inputs import Inputs
 from cml.data.vectors import Vectors
 from cml.distances.label_distance import Float32
 from cml.feature_store.frozen_features import frozen_features
 from cml.models.embedding import EmbeddingModel
 from cml.processes.ranks import Ranks
+
+
+class Features(Vectors):
+    """Backbone features of images, in place of the images.
+
+    Args:
+        rows: (N, F) float32.
+    """
+
+    def __init__(self, rows: Float32) -> None:
+        super().__init__(rows)
+        self.form = InputForm()  # the model takes images
+
+    def subset(self, items: slice | NDArray[np.int64]) -> Self:
+        """Take the features of some images.
+
+        Args:
+            items: Their positions.
+
+        Returns:
+            The features.
+        """
+        return type(self)(self.rows[items])
 
 
 class FrozenNetwork(nn.Module):
@@ -63,7 +88,7 @@ def freeze_backbone(
         The network, and the features (N, F); those of image files by published weights are read from the cache.
     """
     network = FrozenNetwork(model)
-    if isinstance(inputs, Vectors) and model.config.inputs.kind == "images":
+    if isinstance(inputs, Features):
         return network, inputs
     paths = inputs.paths if isinstance(inputs, Images) else None
     if paths is not None:

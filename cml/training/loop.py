@@ -125,7 +125,8 @@ def train(
     adapters = LoraAdapters(model, config.lora)
     if loss.starts_at_zero:
         torch.nn.init.zeros_(model.head.weight)
-    if isinstance(vectors := data.split_validation(config)[0].inputs, Vectors):
+    vectors = data.split_validation(config)[0].inputs
+    if isinstance(vectors, Vectors) and vectors.form.kind == "vectors":
         remark = model.fit_standardization(vectors)
         if remark and is_shown:
             say(remark)
