@@ -16,6 +16,9 @@ Dataset = Annotated[Path, Positional, arg(metavar="DATASET", help="Folder of the
 Device = Annotated[str, arg(help="Device to compute on: auto (a GPU if there is one), cpu, cuda or cuda:N.")]
 Split = Literal["train", "query", "gallery"]
 Splits = Annotated[tuple[Split, ...], arg(help="Splits of a prepared dataset to use.")]
+StoreOfImages = Annotated[
+    Path | None, arg(help="Folder of a feature store with the images (cml features); by default that of the run.")
+]
 Run = Annotated[Path, Positional, arg(metavar="RUN", help="Run folder.")]
 _HUB = "Run folder, output folder of 'cml export hub', or hf:user/name[@revision] on the Hugging Face hub."
 SharedRun = Annotated[Path, Positional, arg(metavar="RUN", help=_HUB)]

@@ -8,7 +8,7 @@ import tyro
 
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import show
-from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device, Run
+from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device, Run, StoreOfImages
 from cml.retrieval.evaluate_options import EvaluateOptions
 
 
@@ -19,6 +19,7 @@ class Evaluate:
     run: Run
     measures: EvaluateOptions
     data: Data = None
+    features: StoreOfImages = None
     pairs: Path | None = None
     """Also compute Spearman's correlation with human similarity ratings of pairs: a CSV or JSONL file with the columns
     item, other (item_id of two images among queries and gallery) and similarity. By default the dataset's pairs.csv."""
@@ -40,7 +41,12 @@ def run(arguments: Sequence[str]) -> None:
 
     with init_processes(command.device) as ranks:
         run = Run.open(
-            command.run, data=command.data, device=command.device, ranks=ranks, allow_download=command.allow_download
+            command.run,
+            data=command.data,
+            device=command.device,
+            ranks=ranks,
+            allow_download=command.allow_download,
+            features=command.features,
         )
         evaluation = run.evaluate(
             command.measures, pairs=command.pairs, dimensions=command.dimensions, tracker=command.tracker

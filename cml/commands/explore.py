@@ -9,7 +9,7 @@ from tyro.conf import Positional, arg
 
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import show
-from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device, Split
+from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device, Split, StoreOfImages
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class Explore:
     cell: int = 48
     """Size of an item in the image of --grid, in pixels."""
     data: Data = None
+    features: StoreOfImages = None
     device: Device = "auto"
     allow_download: AllowDownload = False
     json: AsJson = False
@@ -55,7 +56,13 @@ def run(arguments: Sequence[str]) -> None:
     titles_and_folders = dict.fromkeys(pair for folder in options.runs for pair in _runs_of(folder).items())
     titles = [title for title, _ in titles_and_folders]
     opened = [
-        open_run(folder, data=options.data, device=options.device, allow_download=options.allow_download)
+        open_run(
+            folder,
+            data=options.data,
+            device=options.device,
+            allow_download=options.allow_download,
+            features=options.features,
+        )
         for _, folder in titles_and_folders
     ]
     if options.grid:

@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import tyro
 
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import show
@@ -29,10 +32,11 @@ class Features:
     sentences/all-minilm-l6-v2."""
     weights: str = "imagenet"
     """Weights of the backbone, as of cml train."""
-    image_size: tuple[int, int] = (224, 224)
-    """Height and width of the backbone's input in pixels."""
-    crop: float = 1.0
-    """Side of the centre crop as a fraction of the image's side."""
+    image_size: Annotated[tuple[int, int] | None, tyro.conf.arg(metavar="INT INT")] = None
+    """Height and width of the backbone's input in pixels; by default those of the recipe of the dataset's task, or
+    224 224."""
+    crop: float | None = None
+    """Side of the centre crop as a fraction of the image's side; by default that of the recipe, or 1."""
     dtype: FeatureType = "float32"
     """Type of the stored numbers: float32, or float16 for half of the space."""
     splits: Splits = ("train", "query", "gallery")

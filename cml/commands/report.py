@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import show
-from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device, Run
+from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device, Run, StoreOfImages
 from cml.runs.run import open_run
 
 
@@ -24,6 +24,7 @@ class Report:
     thumbnail: int = 96
     """Size of an image on the page, in pixels."""
     data: Data = None
+    features: StoreOfImages = None
     device: Device = "auto"
     allow_download: AllowDownload = False
     json: AsJson = False
@@ -34,7 +35,13 @@ def run(arguments: Sequence[str]) -> None:
     options = parse(Report, arguments, prog="cml report")
     folders = [options.run, *([] if options.against is None else [options.against])]
     run, *baseline = [
-        open_run(folder, data=options.data, device=options.device, allow_download=options.allow_download)
+        open_run(
+            folder,
+            data=options.data,
+            device=options.device,
+            allow_download=options.allow_download,
+            features=options.features,
+        )
         for folder in folders
     ]
     path = run.retrieval_report(*baseline, queries=options.queries, k=options.k, thumbnail=options.thumbnail)

@@ -14,7 +14,7 @@ from cml.console.messages import say
 from cml.data.dataset_info import read_input_form
 from cml.errors import DataError, UserError
 from cml.storage.downloads import names_of_a_run
-from cml.training.config import TrainConfig
+from cml.training.config import TrainConfig, with_options
 from cml.training.metrics_log import METRICS
 from cml.training.recipe_inputs import recipe_for_inputs
 
@@ -47,6 +47,7 @@ class DecidingOptions:
     config: Path | None = None
     resume: bool = False
     freeze_backbone: bool = False
+    features: str = ""
     flip: str = ""
 
 
@@ -120,7 +121,7 @@ def run(arguments: Sequence[str]) -> None:
 def recipe_for(recipe: TrainConfig, arguments: Sequence[str], prog: str) -> TrainConfig:
     """Find the defaults: the file of ``--config``, then the recipe, whose horizontal flip needs a trained backbone.
 
-    For a dataset of vectors, the recipe has no backbone.
+    For a dataset of vectors, the recipe has no backbone. A feature store decides the backbone.
 
     Args:
         recipe: The recipe of the task, or the options of the run that is resumed.
@@ -133,6 +134,8 @@ def recipe_for(recipe: TrainConfig, arguments: Sequence[str], prog: str) -> Trai
     deciding, _ = parse_known(DecidingOptions, arguments, prog=prog)
     if deciding.data is not None and not deciding.resume:
         recipe = recipe_for_inputs(recipe, read_input_form(deciding.data))
+    if deciding.features and not deciding.resume:
+        recipe = with_options(recipe, {"features": deciding.features})
     unflipped = replace(recipe, flip="none")
     named = unflipped if deciding.config is None else TrainConfig.load(deciding.config, unflipped)
     deciding = replace(deciding, freeze_backbone=named.freeze_backbone)

@@ -54,6 +54,7 @@ def export_hub(
     shared = {**read_json(run / "config.json", "the run's config"), "dataset": "", "made_of": {}, "library_name": "cml"}
     for part in ("train", "model"):
         shared[part]["weights"] = Path(shared[part]["weights"]).name
+    shared["train"]["features"] = ""
     with atomic_folder(out) as folder:
         save_model(folder / MODEL, model)
         write_json(folder / "config.json", shared)

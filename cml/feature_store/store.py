@@ -141,6 +141,19 @@ class FeatureStore:
             )
         return positions
 
+    def is_made_by(self, made_by: Mapping[str, Any]) -> bool:
+        """Tell whether a network made the features.
+
+        Args:
+            made_by: Its description.
+
+        Returns:
+            Whether it did.
+        """
+        own: Mapping[str, Any] = self.manifest["made_by"]
+        compared = ("kind", "fingerprint", "image_size", "crop", "preprocessing")
+        return all(own[name] == made_by[name] for name in compared)
+
     def check_made_by(self, made_by: Mapping[str, Any], subject: str = "") -> None:
         """Check that a network made the features.
 
@@ -151,11 +164,9 @@ class FeatureStore:
         Raises:
             UserError: Another one made them.
         """
-        own: Mapping[str, Any] = self.manifest["made_by"]
-        compared = ("kind", "fingerprint", "image_size", "crop", "preprocessing")
-        if all(own[name] == made_by[name] for name in compared):
+        if self.is_made_by(made_by):
             return
-        there, wanted = name_network(own), name_network(made_by)
+        there, wanted = name_network(self.manifest["made_by"]), name_network(made_by)
         if there == wanted:
             there, wanted = "other weights, code or preprocessing of the same name", wanted
         raise UserError(

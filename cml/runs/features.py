@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from cml import tasks
 from cml.data.dataset_info import INFO
 from cml.data.input_form import InputForm
 from cml.data.input_sources import recognize_inputs
@@ -32,8 +33,8 @@ def features(
     backbone: str | nn.Module | Backbone | Callable[[Any], Any] = _DEFAULT.backbone,
     out: Path | str,
     weights: str = _DEFAULT.weights,
-    image_size: tuple[int, int] = _DEFAULT.image_size,
-    crop: float = _DEFAULT.crop,
+    image_size: tuple[int, int] | None = None,
+    crop: float | None = None,
     dtype: FeatureType = "float32",
     splits: Sequence[str] = ROLES,
     device: str = "auto",
@@ -51,8 +52,9 @@ def features(
             from a slice of the items to their features (n, F).
         out: Folder of the store.
         weights: Weights of the backbone, as for ``cml.fit``.
-        image_size: (height, width) in pixels of the backbone's images.
-        crop: Fraction of an image's sides that the backbone sees.
+        image_size: (height, width) in pixels of the backbone's images; by default that of the recipe of the dataset's
+            task, or 224 x 224.
+        crop: Fraction of an image's sides that the backbone sees; by default that of the recipe, or 1.
         dtype: Type of the stored numbers: "float32", or "float16" for half of the space.
         splits: Splits of a prepared dataset: train, query, gallery.
         device: "auto", "cpu", "cuda" or another device of torch.
@@ -71,9 +73,21 @@ def features(
         FeatureStore('stores/lite0', efficientnet-lite0 (weights imagenet, 224 x 224 pixels), 40 x 1280 float32)
     """
     with init_processes(device) as ranks:
+        recipe = _recipe(inputs)
+        image_size = recipe.image_size if image_size is None else image_size
+        crop = recipe.crop if crop is None else crop
         items, network = _open(inputs, backbone, weights, image_size, crop, splits, str(ranks.device))
         title = "" if quiet or not ranks.first else "features"
         return write_features(items, network, Path(out), dtype=dtype, ranks=ranks, bar=title)
+
+
+def _recipe(inputs: Any) -> TrainConfig:  # noqa: ANN401
+    """The recipe of a dataset's task; the defaults for other inputs."""
+    if isinstance(inputs, str | Path) and (Path(inputs) / INFO).is_file():
+        inputs = PreparedDataset.open(inputs)
+    if isinstance(inputs, PreparedDataset) and inputs.info.task in tasks.names():
+        return tasks.get(inputs.info.task).recipe
+    return _DEFAULT
 
 
 def _open(

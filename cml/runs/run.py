@@ -230,6 +230,7 @@ def open_run(
     label_distance: LabelDistance | Callable[[Any, Any], float] | NDArray[Any] | None = None,
     backbone: nn.Module | Backbone | None = None,
     allow_download: bool = False,
+    features: Path | str | None = None,
 ) -> Run:
     """Open a finished run.
 
@@ -241,6 +242,7 @@ def open_run(
         backbone: As for ``cml.load``.
         allow_download: Download what the run names, such as published weights for the row of frozen features, if it is
             not in the cache.
+        features: Folder of a feature store for the images, if it is not that of the run or was moved.
 
     Raises:
         UserError: not a finished run.
@@ -259,4 +261,5 @@ def open_run(
         label_distance=label_distance,
         backbone=backbone,
         allow_download=allow_download,
+        features=features,
     )

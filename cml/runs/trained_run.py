@@ -19,6 +19,9 @@ from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import DataError, UserError
 from cml.feature_store.frozen_features import cached_store, frozen_features
+from cml.feature_store.manifest import MANIFEST
+from cml.feature_store.networks import BackboneNetwork
+from cml.feature_store.store import FeatureStore
 from cml.models import Backbone
 from cml.models.embedding import EmbeddingModel
 from cml.processes.ranks import Ranks
@@ -42,6 +45,7 @@ class TrainedRun:
         model: The trained model.
         data: Dataset path, if it moved since training.
         ranks: The processes that share the embedding of images, each of which has to ask for it; None for one process.
+        features: Folder of a feature store for the images; None for that of the config, if there is one.
     """
 
     folder: Path
@@ -49,6 +53,7 @@ class TrainedRun:
     model: Model
     data: Path | None = None
     ranks: Ranks | None = None
+    features: Path | None = None
 
     @classmethod
     def open(
@@ -61,6 +66,7 @@ class TrainedRun:
         label_distance: LabelDistance | Callable[[Any, Any], float] | NDArray[Any] | None = None,
         backbone: nn.Module | Backbone | None = None,
         allow_download: bool = False,
+        features: Path | str | None = None,
     ) -> Self:
         """Open a finished run.
 
@@ -72,6 +78,7 @@ class TrainedRun:
             label_distance: As for ``cml.load``.
             backbone: As for ``cml.load``.
             allow_download: As for ``cml.load``; it holds for the frozen features of ``evaluate`` too.
+            features: Folder of a feature store for the images, if it is not that of the run or was moved.
 
         Raises:
             UserError: It is not a finished run.
@@ -81,7 +88,8 @@ class TrainedRun:
         model = load(
             folder, device=device, label_distance=label_distance, backbone=backbone, allow_download=allow_download
         )
-        return cls(folder, model.run_config, model, None if data is None else Path(data), ranks)
+        moved, store = (None if path is None else Path(path) for path in (data, features))
+        return cls(folder, model.run_config, model, moved, ranks, store)
 
     @functools.cached_property
     def dataset(self) -> PreparedDataset:
@@ -154,9 +162,10 @@ class TrainedRun:
         try:
             model = self._published
             stores = [cached_store(model, split.paths) for split in self.splits]
-            if not all(store is not None and store.exists() for store in stores):
+            is_stored = self._store is not None and self._store.is_made_by(BackboneNetwork(model).made_by)
+            if not is_stored and not all(store is not None and store.exists() for store in stores):
                 say(f"features of the frozen {model.config.backbone}: computed once, kept for the next time")
-            embed = functools.partial(frozen_features, model, bar=self._bar)
+            embed = functools.partial(self._frozen_features, model)
             query, gallery = (self._rows(embed, split) for split in self.splits)
         except UserError as error:  # no weights, or images too small for it
             say(f"no row of frozen ImageNet features: {error}")
@@ -190,7 +199,7 @@ class TrainedRun:
             return self._embed(inputs)
         if isinstance(inputs, Vectors):
             return self.model.standardize(inputs)
-        return frozen_features(self._published, inputs, bar=self._bar)
+        return self._frozen_features(self._published, inputs)
 
     def stages(self, inputs: Sequence[Path] | Vectors) -> dict[int, NDArray[np.float32]]:
         """Embeddings (N, D) of inputs by the models that were kept during training, by their steps."""
@@ -204,7 +213,30 @@ class TrainedRun:
         """By the trained model; the features of images below a head on a frozen backbone are read from their cache."""
         if isinstance(inputs, Vectors) or not self.config.train.freeze_backbone:
             return self.model.embed(inputs, bar=self._bar)
-        return self.model.embed_extracted(frozen_features(self.model, inputs, bar=self._bar))
+        return self.model.embed_extracted(self._frozen_features(self.model, inputs))
+
+    def _frozen_features(self, model: EmbeddingModel, paths: Sequence[Path]) -> NDArray[np.float32]:
+        """Backbone features (N, F) of image files: from the store if it is of this backbone, or from the cache."""
+        store = self._store
+        if store is None or not store.is_made_by(BackboneNetwork(model).made_by):
+            return frozen_features(model, paths, bar=self._bar)
+        return store.select(store.find(paths)).read(np.arange(len(paths)))
+
+    @functools.cached_property
+    def _store(self) -> FeatureStore | None:
+        """The feature store of the images; None, said on stderr, where that of the run is gone."""
+        if self.features is not None:
+            store = FeatureStore.open(self.features)
+            if self.config.train.freeze_backbone:
+                store.check_made_by(BackboneNetwork(self.model).made_by, f"the features of {self.folder}")
+            return store
+        folder = self.config.train.features
+        if not folder:
+            return None
+        if not (Path(folder) / MANIFEST).exists():
+            say(f"The feature store {folder} of the run is gone: features are computed. --features names another one.")
+            return None
+        return FeatureStore.open(folder)
 
     @property
     def _bar(self) -> str:

@@ -70,6 +70,9 @@ class TrainConfig:
     freeze_backbone: bool = False
     """Keep the backbone fixed and train only the head. Every image passes through the backbone once, so that training
     takes seconds."""
+    features: str = ""
+    """Folder of a feature store (cml features): train a head on its features, with the network that computed them as
+    frozen backbone. --search-space features=A,B compares the stores A and B."""
     lora: int = 0
     """Rank of low-rank adapters on a transformer's linear layers, such as 8; 0 for none. They are trained instead of
     the backbone's weights, which needs less memory, and are merged into the weights at the end."""
@@ -163,6 +166,13 @@ class TrainConfig:
             )
         if self.patience and not self.evaluate_every:
             raise UserError(f"'patience' counts validations: set 'evaluate_every'. Got patience={self.patience} alone.")
+        if self.features and not self.freeze_backbone:
+            raise UserError(
+                "'features' are those of a frozen backbone: set 'freeze_backbone', or give 'features' to cml.train, "
+                f"which takes all from the store. Got features={self.features!r} alone."
+            )
+        if self.features:  # wherever the run is opened later
+            object.__setattr__(self, "features", str(Path(self.features).absolute()))
         if self.freeze_backbone and self.lora:
             raise UserError(f"A backbone is frozen or has adapters: leave out 'freeze_backbone' or lora={self.lora}.")
         if self.keep_models and self.lora:
@@ -223,7 +233,7 @@ def with_options(config: TrainConfig, options: Mapping[str, Any]) -> TrainConfig
 
     Args:
         config: The options.
-        options: New values by name.
+        options: New values by name; ``features`` also sets the options that the feature store decides.
 
     Returns:
         The changed options.
@@ -239,4 +249,8 @@ def with_options(config: TrainConfig, options: Mapping[str, Any]) -> TrainConfig
             raise UserError(
                 f"There is no option {name!r}.{did_you_mean(name, known)} The options are those of cml.TrainConfig."
             )
+    if options.get("features"):
+        from cml.training.stored_features import store_options
+
+        options = {**store_options(str(options["features"])), **options}
     return replace(config, **options)

@@ -11,9 +11,12 @@ from cml.data.input_form import InputForm
 from cml.data.inputs import Inputs
 from cml.data.vectors import Vectors
 from cml.distances.label_distance import Float32
+from cml.errors import UserError
 from cml.feature_store.frozen_features import frozen_features
+from cml.feature_store.store import FeatureStore
 from cml.models.embedding import EmbeddingModel
 from cml.processes.ranks import Ranks
+from cml.training.stored_features import stored_features
 
 
 class Features(Vectors):
@@ -74,7 +77,7 @@ class FrozenNetwork(nn.Module):
 
 
 def freeze_backbone(
-    model: EmbeddingModel, inputs: Inputs, ranks: Ranks, *, bar: str = ""
+    model: EmbeddingModel, inputs: Inputs, ranks: Ranks, *, store: str = "", bar: str = ""
 ) -> tuple[FrozenNetwork, Vectors]:
     """Make the network and the inputs for training a model's head.
 
@@ -82,15 +85,24 @@ def freeze_backbone(
         model: The model.
         inputs: N inputs, or the features of N images where they are known already.
         ranks: The processes that share the work.
+        store: Folder of a feature store that holds the features; "" to compute them.
         bar: Title of a progress bar; "" for none.
 
     Returns:
         The network, and the features (N, F); those of image files by published weights are read from the cache.
+
+    Raises:
+        UserError: Another network made the store, or the inputs are no image files.
+        DataError: The store lacks some of the images, or is damaged.
     """
     network = FrozenNetwork(model)
     if isinstance(inputs, Features):
         return network, inputs
     paths = inputs.paths if isinstance(inputs, Images) else None
+    if store:
+        if paths is None:
+            raise UserError("'features' are found by the files of images: give the inputs as paths.")
+        return network, stored_features(FeatureStore.open(store), model, paths)
     if paths is not None:
         return network, Vectors(
             ranks.compute_rows(len(inputs), lambda rows: frozen_features(model, paths[rows], bar=bar))

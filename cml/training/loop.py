@@ -132,7 +132,9 @@ def train(
             say(remark)
     network: Any = model
     if config.freeze_backbone:
-        network, features = freeze_backbone(model, data.inputs, ranks, bar="features" if is_shown else "")
+        network, features = freeze_backbone(
+            model, data.inputs, ranks, store=config.features, bar="features" if is_shown else ""
+        )
         data = replace(data, inputs=features)
     data, held_out = data.split_validation(config)
     data.inputs.load()

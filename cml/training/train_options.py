@@ -11,7 +11,7 @@ AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
 
 class FitOptions(TypedDict, total=False):
-    """The options of ``TrainConfig`` but for the three that ``cml.fit`` also takes as objects; all may be left out."""
+    """The options of ``TrainConfig`` but for those whose names ``cml.fit`` has itself; all may be left out."""
 
     sampler: str
     weights: str
@@ -60,6 +60,7 @@ class TrainOptions(FitOptions, total=False):
     label_distance: str
     loss: str
     backbone: str
+    features: str
 
 
 def list_options(function: AnyFunction) -> AnyFunction:

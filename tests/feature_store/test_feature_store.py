@@ -38,7 +38,7 @@ from cml.processes.ranks import Ranks
 from cml.storage.growing_file import GrowingFile
 
 SIZE = ["--image-size", "32", "32"]
-SMALL: dict[str, Any] = {"image_size": (32, 32), "quiet": True}
+SMALL: dict[str, Any] = {"image_size": (32, 32), "crop": 1.0, "quiet": True}
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -259,7 +259,7 @@ def test_stores_of_other_models_and_images_are_refused(people: Path, made: Featu
     with pytest.raises(
         UserError, match=r"was made by .*lite0 \(weights imagenet, 32 x 32 pixels\), but .* 48 x 48 pixels\)"
     ):
-        cml.features(people, out=made.folder, image_size=(48, 48))
+        cml.features(people, out=made.folder, image_size=(48, 48), crop=1.0)
     with pytest.raises(UserError, match="need small-cnn"):
         cml.features(people, backbone="small-cnn", out=made.folder, image_size=(32, 32))
     with pytest.raises(UserError, match=rf"holds features of {len(made)} items, not of"):

@@ -39,7 +39,7 @@ def test_the_options_are_those_of_the_dataclass_with_the_same_types() -> None:
     hints = get_type_hints(TrainConfig)
     assert get_type_hints(TrainOptions) == {option.name: hints[option.name] for option in fields(TrainConfig)}
     assert not TrainOptions.__required_keys__
-    objects = {"label_distance", "loss", "backbone"}  # which fit takes as objects too
+    objects = {"label_distance", "loss", "backbone", "features"}  # fit has arguments of these names
     assert set(get_type_hints(FitOptions)) == set(get_type_hints(TrainOptions)) - objects
 
 
