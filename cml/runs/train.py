@@ -13,6 +13,7 @@ from cml import distances, tasks
 from cml.data.image_sources import label_list
 from cml.data.input_form import InputForm, InputKind
 from cml.data.input_sources import recognize_inputs
+from cml.data.inputs import Inputs
 from cml.data.items import Collate
 from cml.data.prepared import PreparedDataset
 from cml.data.vectors import Vectors
@@ -39,9 +40,6 @@ from cml.training.train_run import train_run
 
 if TYPE_CHECKING:
     from cml.runs.run import Run
-
-
-_LINEAR_RATE = 1e-2  # of a linear head on vectors
 
 
 @list_options
@@ -150,8 +148,8 @@ def fit(
         collate=collate,
     )
     raw = labelled.labels
-    if labelled.kind != "images":
-        config = _without_image_backbone(config, {*options, *texts})
+    if isinstance(labelled.inputs, Inputs):
+        config = _adapt_defaults(config, {*options, *texts}, labelled.inputs.form)
     try:
         distance = distance.fit(raw)
         encoded = distance.encode(raw)
@@ -200,19 +198,13 @@ def number_groups(groups: Any, count: int) -> NDArray[np.int64]:  # noqa: ANN401
     return np.array([numbers[name] for name in names], np.int64)
 
 
-def _without_image_backbone(config: TrainConfig, chosen: Collection[str]) -> TrainConfig:
-    """The options for other inputs than images, where options are still the defaults, those of images.
-
-    A linear head on standardised vectors needs a higher learning rate (tests/benchmarks/tables.py).
-    """
+def _adapt_defaults(config: TrainConfig, chosen: Collection[str], form: InputForm) -> TrainConfig:
+    """The options with the recipe for the form of the inputs in place of those defaults that are for images."""
     default = TrainConfig()
-    if "backbone" not in chosen and config.backbone == default.backbone:
-        config = replace(config, backbone="none")
-    if config.backbone == "none" and "learning_rate" not in chosen and config.learning_rate == default.learning_rate:
-        config = replace(config, learning_rate=_LINEAR_RATE)
-    if "weights" not in chosen and config.weights == default.weights:
-        config = replace(config, weights="none")
-    return config
+    recipe = recipe_for_inputs(default, form)
+    names = [name for name in ("backbone", "weights", "learning_rate") if name not in chosen]
+    untouched = [name for name in names if getattr(config, name) == getattr(default, name)]
+    return replace(config, **{name: getattr(recipe, name) for name in untouched})
 
 
 @list_options
