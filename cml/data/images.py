@@ -49,6 +49,26 @@ def read_image(path: Path | bytes, size: Size | None = None) -> UInt8:
     return np.asarray(upright if size is None else resize_image(upright, size))
 
 
+def read_pixels(path: Path, channels: int, size: Size) -> Pixels:
+    """Read an image file as a backbone takes it, upright.
+
+    Args:
+        path: The file.
+        channels: C. Three are RGB; for any other number see ``cml.data.bands``.
+        size: (height, width) in pixels to resize to.
+
+    Returns:
+        The pixels, (H, W, 3) uint8, or for another C (H, W, C) float32 from 0 to 255.
+
+    Raises:
+        DataError: The file is missing, no image, damaged or too large, or has another number of bands.
+    """
+    if channels == 3:
+        return read_image(path, size)
+    with open_named_image(path) as image:
+        return read_bands(image, channels, size)
+
+
 def resize_image(image: Image.Image, size: Size, box: tuple[float, float, float, float] | None = None) -> Image.Image:
     """Resize an image as ``RESIZING`` says.
 
@@ -97,6 +117,20 @@ class Images:
         self._cache: Pixels | None = None
         if isinstance(source, np.ndarray) and source.shape[1:3] == size and channels == 3:
             self._cache = source
+
+    @classmethod
+    def decoded(cls, pixels: NDArray[Any]) -> "Images":
+        """Take images whose pixels ``read`` gave before.
+
+        Args:
+            pixels: (N, H, W, C), uint8 of three channels, else float32 from 0 to 255.
+
+        Returns:
+            The images, stored at their own size.
+        """
+        images = cls([], (pixels.shape[1], pixels.shape[2]), channels=pixels.shape[3])
+        images._source = images._cache = pixels
+        return images
 
     def __len__(self) -> int:
         return len(self._source)
@@ -194,8 +228,7 @@ class Images:
             return scale_bands(entry, self.size)
         try:
             if isinstance(entry, Path):
-                with open_named_image(entry) as image:
-                    return read_bands(image, self.channels, self.size)
+                return read_pixels(entry, self.channels, self.size)
             return read_bands(entry, self.channels, self.size)
         except ImageFault as fault:
             raise DataError(f"The image number {item} {fault}.") from None

@@ -167,7 +167,7 @@ def open_inputs(
     else:
         inputs = Tensors(_tensor_array(source))
     own = inputs.form
-    if (own.kind, own.shape, own.whole) != (form.kind, form.shape, form.whole):
+    if (own.kind, own.shape, own.whole, own.channels) != (form.kind, form.shape, form.whole, form.channels):
         raise UserError(f"The model takes {form}. Got {own} instead.")
     return inputs
 

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from cml.data.images import UInt8
+from cml.data.images import Pixels
 from cml.errors import DataError
 
 DEFAULT_THREADS = min(8, os.cpu_count() or 1)
@@ -28,12 +28,12 @@ class Decoded:
     start: int
     stop: int
     items: list[int]
-    pixels: list[UInt8]
+    pixels: list[Pixels]
     faults: dict[int, DataError]
 
 
 def decode_chunks(
-    paths: Sequence[Path], read: Callable[[Path], UInt8], *, size: int, start: int = 0, threads: int, skip_bad: bool
+    paths: Sequence[Path], read: Callable[[Path], Pixels], *, size: int, start: int = 0, threads: int, skip_bad: bool
 ) -> Generator[Decoded]:
     """Decode images in order, chunk by chunk, one chunk ahead of the caller, on several threads.
 
@@ -54,7 +54,7 @@ def decode_chunks(
     Raises:
         DataError: An image cannot be read, without ``skip_bad``.
     """
-    waiting: deque[tuple[int, list[Future[UInt8]]]] = deque()
+    waiting: deque[tuple[int, list[Future[Pixels]]]] = deque()
     with ThreadPoolExecutor(threads) as pool:
         try:
             for begin in range(start, len(paths), size):
@@ -69,7 +69,7 @@ def decode_chunks(
                     future.cancel()
 
 
-def _gather_chunk(start: int, futures: list[Future[UInt8]], *, skip_bad: bool) -> Decoded:
+def _gather_chunk(start: int, futures: list[Future[Pixels]], *, skip_bad: bool) -> Decoded:
     """Wait for the images of a chunk."""
     chunk = Decoded(start, start + len(futures), [], [], {})
     for item, future in enumerate(futures, start):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from cml.console.messages import say
 from cml.console.progress_bar import ProgressBar
 from cml.data.augmentation import stored_size
-from cml.data.images import read_image
+from cml.data.images import Images, read_pixels
 from cml.errors import DataError, UserError
 from cml.export.decoding import DEFAULT_THREADS, decode_chunks
 from cml.export.image_list import ImageList
@@ -253,7 +253,8 @@ def _write(
     """Write embeddings and items after the last record; returns their number."""
     dimension = model.config.dimension
     seen, kept, *sizes = _state(output.records[-1], len(images), dimension) if output.records else (0,) * 5
-    read = functools.partial(read_image, size=stored_size(model.config.image_size, model.config.crop))
+    size = stored_size(model.config.image_size, model.config.crop)
+    read = functools.partial(read_pixels, channels=model.config.inputs.channels, size=size)
     decoding = decode_chunks(images.paths, read, size=batch_size, start=seen, threads=threads, skip_bad=skip_bad)
     with (
         GrowingFile(output.work / EMBEDDINGS, sizes[0]) as body,
@@ -266,7 +267,7 @@ def _write(
             body.append(_header(0, dimension))  # a placeholder; the number of rows is known at the end
         for number, chunk in enumerate(chunks, 1):
             if chunk.items:
-                embeddings = model.embed(np.stack(chunk.pixels), batch_size=batch_size)
+                embeddings = model.embed(Images.decoded(np.stack(chunk.pixels)), batch_size=batch_size)
                 if not (finite := np.isfinite(embeddings).all(axis=1)).all():
                     path = images.paths[chunk.items[int(np.argmin(finite))]]
                     raise DataError(f"The embedding of {path} holds NaN or infinity: was the training stable?")

@@ -17,6 +17,8 @@ from cml.data.augmentation import Jitter, jitter_boxes
 from cml.data.images import Images, read_image
 from cml.data_prep.earth import tiles
 from cml.errors import DataError, UserError
+from cml.export.embed_folder import embed_folder
+from cml.export.image_list import ImageList
 from cml.models.backbone import count_channels
 
 SIZE = (16, 16)
@@ -76,6 +78,8 @@ def test_relief_and_map_of_the_earth_as_four_bands(tmp_path: Path) -> None:
     for array in changed:
         array[..., 3] = 255 - array[..., 3]
     assert not np.allclose(model.embed(changed), model.embed(arrays), atol=1e-3)
+    folder = embed_folder(model, ImageList.open(tmp_path / "tiles"), tmp_path / "embedded", quiet=True)
+    np.testing.assert_allclose(folder.embeddings, model.embed(paths), atol=1e-6)
     with pytest.raises(UserError, match="Feature maps are those of RGB images; this model takes images of 4 bands"):
         model.feature_maps(torch.zeros(1, 4, *SIZE))
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import datasets
 import numpy as np
@@ -60,12 +62,6 @@ class Fields(torch.utils.data.Dataset[Any]):
     def __getitem__(self, index: int) -> dict[str, Any]:
         item, label = self.pairs[index]
         return {"signal": item, "age": label, "name": f"item {index}"}
-
-
-class Graph(NamedTuple):
-    nodes: Tensor
-    graph: Tensor
-    count: int
 
 
 class GraphBatch:
@@ -215,6 +211,52 @@ def test_sequences_of_different_length(tmp_path: Path) -> None:
     np.testing.assert_array_equal(lists.embed(dataset), lists.embed(inputs))
     pairs = cml.fit(list(dataset), backbone=Recurrent(), collate=join_sequences, steps=2, **FAST)
     assert pairs.embed(inputs).shape == (40, 128)
+
+
+def test_volumes_of_files_as_whole_numbers(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    volumes = [(1000 * level + rng.integers(0, 900, (1, 6, 6, 6))).astype(np.int16) for level in LEVELS]
+    dataset = Folder(write(tmp_path / "scans", volumes))
+    network = nn.Sequential(nn.Conv3d(1, 4, 3, stride=2), nn.BatchNorm3d(4), nn.Flatten())
+    model = through_everything(dataset, volumes, network, tmp_path)
+    assert repr(model) == "Model(custom, tensors of 1 x 6 x 6 x 6 -> 128 numbers, L2-normalised)"
+
+
+def test_token_numbers_of_different_length(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    tokens = [rng.integers(1, 10, 4 + number % 5) + number // 2 for number in range(40)]
+    dataset = Folder(write(tmp_path / "tokens", tokens))
+    network = nn.Sequential(nn.EmbeddingBag(60, 8, padding_idx=0), nn.ReLU())
+
+    def pad(items: list[Any]) -> Tensor:
+        return pad_sequence([torch.as_tensor(item) for item in items], True)
+
+    through_everything(dataset, tokens, network, tmp_path, collate=pad)
+
+
+def test_vectors_of_a_data_set_are_standardised(tmp_path: Path) -> None:
+    rng = np.random.default_rng(6)
+    rows = [(100 + level * np.arange(5) + rng.random(5)).astype(np.float32) for level in LEVELS]
+    dataset = Folder(write(tmp_path / "rows", rows))
+    model = cml.fit(dataset, steps=3, **FAST)
+    arrays = cml.fit(np.stack(rows), LEVELS, steps=3, **FAST)
+    assert repr(model) == repr(arrays) == "Model(none, 5 numbers -> 128 numbers, L2-normalised)"
+    np.testing.assert_array_equal(model.embed(dataset), arrays.embed(rows))
+    np.testing.assert_array_equal(cml.load(model.save(tmp_path / "model")).embed(dataset), arrays.embed(rows))
+
+
+def test_two_processes_join_their_shares(tmp_path: Path) -> None:
+    script = Path(__file__).parents[1] / "scenarios" / "two_processes_own_items.py"
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(script.parents[2]), *sys.path]),
+        "OMP_NUM_THREADS": "1",
+    }
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    for name, arguments in (("one.npy", []), ("two.npy", launcher)):
+        command = [sys.executable, *arguments, str(script), str(tmp_path / name)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
+        assert done.returncode == 0, done.stderr
+    np.testing.assert_allclose(np.load(tmp_path / "two.npy"), np.load(tmp_path / "one.npy"), atol=1e-5)
 
 
 def test_graphs_and_texts(tmp_path: Path) -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas
+import polars
+import pyarrow
+import pyarrow.parquet
 import pytest
 import torch
 from sklearn.datasets import load_diabetes
@@ -74,6 +78,24 @@ def test_columns_of_a_frame_are_found_again_by_name(tmp_path: Path) -> None:
     missing.iloc[2, list(frame.columns).index("bmi")] = np.nan
     with pytest.raises(UserError, match=r"row 2 \(id p2\), column 1 \('bmi'\) of the vectors is nan"):
         loaded.embed(missing)
+
+
+@pytest.mark.parametrize("library", ["polars", "arrow", "arrow file"])
+def test_frames_of_other_libraries_through_everything(library: str, tmp_path: Path) -> None:
+    table = load_diabetes(as_frame=True).frame.to_dict("list")
+    frame: Any = polars.DataFrame(table) if library == "polars" else pyarrow.table(table)
+    if library == "arrow file":
+        pyarrow.parquet.write_table(frame, tmp_path / "rows.parquet")
+        frame = pyarrow.parquet.read_table(tmp_path / "rows.parquet")
+    features = ["age", "bmi", "bp"]
+    model = cml.fit(frame, features=features, label="target", steps=3, **FAST)  # type: ignore[arg-type]
+    rows = np.stack([np.asarray(table[name]) for name in features], axis=1)
+    embeddings = model.embed(frame)
+    np.testing.assert_array_equal(embeddings, model.embed(rows))
+    assert model.evaluate(frame, label="target").rows["oracle"]["spearman_rho"].mean == pytest.approx(1)
+    assert model.search(frame, rows, k=1)[1].max() < 1e-3
+    loaded = cml.load(model.save(tmp_path / "model"))
+    np.testing.assert_array_equal(loaded.embed(frame), embeddings)
 
 
 def test_missing_numbers_become_the_mean_of_their_column() -> None:
