@@ -27,9 +27,10 @@ from cml.feature_store.networks import FeatureNetwork
 from cml.feature_store.store import FeatureStore
 from cml.feature_store.stored_items import StoredItems
 from cml.processes.ranks import Ranks
+from cml.storage.atomic import delete
 from cml.storage.growing_file import GrowingFile
 from cml.storage.regular_file import digest_file
-from cml.storage.resumable_output import ResumableOutput, resumable_output
+from cml.storage.resumable_output import ResumableOutput, resumable_output, work_path
 from cml.storage.saved_options import Count, record
 from cml.version import __version__
 
@@ -98,6 +99,7 @@ def _write_first(
         if (there := store.manifest["dtype"]) != dtype:
             raise UserError(f"{out} holds features as {there}, not as {dtype}. Choose another folder.")
         store.check_items(items)
+        delete(work_path(out))  # left by a process that was killed just after its last step
         ranks.broadcast(lambda: len(items))
         return
     made_with: dict[str, Any] = {

@@ -36,6 +36,7 @@ from cml.feature_store.write_store import write_features
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.processes.ranks import Ranks
 from cml.storage.growing_file import GrowingFile
+from cml.storage.resumable_output import work_path
 
 SIZE = ["--image-size", "32", "32"]
 SMALL: dict[str, Any] = {"image_size": (32, 32), "crop": 1.0, "quiet": True}
@@ -215,6 +216,16 @@ def test_killed_at_ten_random_moments_it_is_the_uninterrupted_store(tmp_path: Pa
         assert content(out) == content(tmp_path / "whole"), number
     assert late < 10  # most kills came before the end
     np.testing.assert_array_equal(np.asarray(FeatureStore.open(tmp_path / "0").rows), np.cumsum(rows, axis=1))
+
+
+def test_killed_after_the_last_step_it_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = np.ones((30, 2), np.float32)
+    with monkeypatch.context() as patch:
+        patch.setattr("cml.storage.work_folder.WorkFolder.discard", lambda folder: None)
+        write_slowly(rows, tmp_path / "out")
+    assert work_path(tmp_path / "out").exists()
+    write_slowly(rows, tmp_path / "out")
+    assert not work_path(tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("name", ["features-00000.npy", "features-00003.npy", "items.jsonl"])

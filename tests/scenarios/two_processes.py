@@ -241,6 +241,11 @@ def frozen_command(folder: Path) -> list[str]:
     return [*small_command(folder / "people"), "--steps", "12", "--freeze-backbone"]
 
 
+def features_command(folder: Path) -> list[str]:
+    """The features of all images, into a store."""
+    return ["features", "--data", str(folder / "people"), "--image-size", "32", "32", "--device", "cpu"]
+
+
 def interruptible_command(folder: Path) -> list[str]:
     """The same for ``interrupted`` and for the run that goes on from there."""
     # a rate so low that rounding, which differs with the number of processes and threads, does not grow
@@ -299,6 +304,7 @@ def session(folder: Path) -> None:
     train(folder / "two-again", resume=True)
     assert main(["evaluate", str(folder / "task-run"), "--device", "cpu"]) == 0
     assert main([*frozen_command(folder), "--out", str(folder / "frozen-two")]) == 0
+    assert main([*features_command(folder), "--out", str(folder / "features-two")]) == 0
     die_after_checkpoint(folder / "killed", "killed")
 
 

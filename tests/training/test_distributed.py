@@ -73,6 +73,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
     assert main(["evaluate", str(folder / "task-run"), "--device", "cpu"]) == 0
     shutil.copy(folder / "task-run" / "evaluation.json", folder / "one-evaluation.json")
     assert main([*two_processes.frozen_command(folder), "--out", str(folder / "frozen-one")]) == 0
+    assert main([*two_processes.features_command(folder), "--out", str(folder / "features-one")]) == 0
     done = subprocess.run(
         [*TORCHRUN, two_processes.__file__, "session", str(folder)],
         env=environment(), capture_output=True, text=True, check=False, timeout=600,
@@ -96,6 +97,15 @@ def test_gradients_of_every_loss_are_those_of_one_process(session: Session) -> N
 def test_gradients_and_memories_are_the_same_bits_on_both_ranks(session: Session) -> None:
     first, second = session.tensors("gradients")
     assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+def test_a_feature_store_of_two_processes_has_the_bytes_of_one(session: Session) -> None:
+    one, two = (
+        {path.name: path.read_bytes() for path in (session.folder / f"features-{count}").iterdir()}
+        for count in ("one", "two")
+    )
+    assert one == two
+    assert {"manifest.json", "items.jsonl", "features-00000.npy"} == one.keys()
 
 
 def test_what_follows_in_a_batch_normalisation_is_kept() -> None:
