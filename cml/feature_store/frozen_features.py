@@ -23,6 +23,7 @@ from cml.models.embedding import EmbeddingModel
 from cml.models.weights_fingerprint import backbone_fingerprint
 from cml.storage.atomic import delete
 from cml.storage.cache_folder import cache_folder
+from cml.storage.resumable_output import DifferentSettingsError, work_path
 from cml.storage.work_folder import FolderError
 
 Float32 = NDArray[np.float32]
@@ -47,10 +48,15 @@ def frozen_features(model: EmbeddingModel, paths: Sequence[Path], *, bar: str = 
             return _read_all(FeatureStore.open(folder))
         except DataError:  # damaged
             delete(folder)
-    elif folder.is_file():
-        delete(folder)
+    elif folder.is_file() or (any(folder.glob("*.npy")) and not work_path(folder).exists()):
+        delete(folder)  # its manifest was lost
+    items, network = FileItems(paths), BackboneNetwork(model)
     try:
-        store = write_features(FileItems(paths), BackboneNetwork(model), folder, bar=bar, wait=True)
+        try:
+            store = write_features(items, network, folder, bar=bar, wait=True)
+        except DifferentSettingsError:  # begun with the same weights under another name, or by another version
+            delete(folder)
+            store = write_features(items, network, folder, bar=bar, wait=True)
         return _read_all(store)
     except (OSError, FolderError):  # a cache that cannot be written costs only time
         return model.extract(paths, bar=bar)

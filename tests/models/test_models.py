@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import urllib.error
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from cml.errors import UserError
 from cml.feature_store.frozen_features import frozen_features
 from cml.models import get
 from cml.models.embedding import EmbeddingModel, ModelConfig
+from cml.storage.resumable_output import resumable_output
 
 
 @pytest.mark.filterwarnings("ignore:The default weight initialization of GoogleNet")
@@ -166,6 +169,15 @@ def test_frozen_features_are_computed_once_per_content(tmp_path: Path, monkeypat
     np.testing.assert_array_equal(frozen_features(model, [path]), second)
     for file in (tmp_path / "cache" / "features").rglob("*.json"):
         file.write_bytes(b"damaged")
+    np.testing.assert_array_equal(frozen_features(model, [path]), second)
+    for file in (tmp_path / "cache" / "features").rglob("*.json"):
+        file.unlink()
+    np.testing.assert_array_equal(frozen_features(model, [path]), second)
+    for folder in (tmp_path / "cache" / "features").iterdir():  # begun by another version
+        shutil.rmtree(folder)
+        with contextlib.suppress(KeyboardInterrupt), resumable_output(folder, {"made_by": "another"}, ["x"]) as output:
+            output.record({"rows": 1})
+            raise KeyboardInterrupt
     np.testing.assert_array_equal(frozen_features(model, [path]), second)
 
 
