@@ -16,7 +16,7 @@ class Embed:
 
     run: SharedRun
     images: Path
-    """Folder of images, or a prepared dataset."""
+    """Folder of images, or a prepared dataset of images or vectors."""
     out: Path
     """Output folder. Rerun the command to resume."""
     splits: Splits = ("train", "query", "gallery")

@@ -20,7 +20,7 @@ class IndexOptions:
 
     run: SharedRun
     images: Annotated[Path, Positional, arg(metavar="IMAGES")]
-    """Folder of images, or a prepared dataset."""
+    """Folder of images, or a prepared dataset of images or vectors."""
     out: Path
     """Folder of the index. Rerun the command to resume."""
     add: bool = False
@@ -75,12 +75,14 @@ def run(arguments: Sequence[str]) -> None:
             threads=options.threads,
             skip_bad=options.skip_bad,
         )
+    noun = "vectors" if images.vectors else "images"
     if known == len(images):
-        say(f"all {known} images were in the index already: nothing was added")
+        say(f"all {known} {noun} were in the index already: nothing was added")
     elif known:
-        say(f"{known} of the {len(images)} images were in the index already")
+        say(f"{known} of the {len(images)} {noun} were in the index already")
+    query = "VECTORS.npy" if images.vectors else "IMAGE"
     method, recall = index.manifest["method"], index.manifest["recall"]
-    lines = [f"{index.folder}: {len(index)} items, {method}", f"next: cml search {index.folder} IMAGE"]
+    lines = [f"{index.folder}: {len(index)} items, {method}", f"next: cml search {index.folder} {query}"]
     if recall is not None:
         share = f"{recall['value']:.3f} of the true {recall['k']} nearest found"
         lines.insert(1, f"recall@{recall['k']}: {share} ({recall['queries']} items as queries, against exact search)")

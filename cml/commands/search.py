@@ -21,7 +21,7 @@ class Search:
     index: Annotated[Path, Positional, arg(metavar="INDEX")]
     """Folder of the index, written by 'cml index'."""
     images: Annotated[tuple[Path, ...], Positional, arg(metavar="IMAGE")]
-    """Query images."""
+    """Query images; for a model of vectors, one .npy file whose rows are the queries."""
     k: int = 5
     """Number of results per query."""
     exact: bool = False
@@ -54,14 +54,24 @@ def run(arguments: Sequence[str]) -> None:
         raise UserError(f"{source}, the run of {options.index}, is gone; say where it is with --run.")
     model = cml.load(source, device=options.device)
     index.check_model(model, source)
-    results = index.search(model.embed(options.images), options.k, exact=options.exact)
+    if model.config.inputs.kind == "images":
+        results, queries = index.search(model.embed(options.images), options.k, exact=options.exact), options.images
+    else:
+        if len(options.images) != 1 or options.html is not None:
+            raise UserError(
+                f"The model takes {model.config.inputs}: give one .npy file, whose rows are the queries, and leave "
+                "--html out, which shows images."
+            )
+        embeddings = model.embed(str(options.images[0]))
+        results = index.search(embeddings, options.k, exact=options.exact)
+        queries = tuple(Path(f"{options.images[0]}, row {row}") for row in range(len(embeddings)))
     if options.html is not None:
         write_index_page(options.html, options.images, results, index.folder, len(index))
     if options.json:
         listed = [[{**vars(hit), "path": str(hit.path)} for hit in hits] for hits in results]
-        print_json([{"image": str(image), "found": hits} for image, hits in zip(options.images, listed, strict=True)])
+        print_json([{"image": str(image), "found": hits} for image, hits in zip(queries, listed, strict=True)])
         return
-    for image, hits in zip(options.images, results, strict=True):
+    for image, hits in zip(queries, results, strict=True):
         label = own_label(image, hits)
         print(visible_text(f"{image}{f', label {label}' if label else ''}", _LONGEST))
         print(f"      distance  {'label  ' if any(hit.label for hit in hits) else ''}item")

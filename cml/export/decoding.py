@@ -6,6 +6,9 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from cml.data.images import Pixels
 from cml.errors import DataError
@@ -21,14 +24,14 @@ class Decoded:
         start: Index of its first image.
         stop: Index behind its last image.
         items: Indices of the images that could be read.
-        pixels: Their pixels, (H, W, 3) each.
+        pixels: Their pixels, (H, W, 3) each; of vectors their numbers, (F,).
         faults: Indices of the others, and what is wrong with each.
     """
 
     start: int
     stop: int
     items: list[int]
-    pixels: list[Pixels]
+    pixels: list[NDArray[Any]]
     faults: dict[int, DataError]
 
 

@@ -7,7 +7,7 @@ import functools
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired, Self, TypedDict
@@ -20,7 +20,7 @@ from cml.console.progress_bar import ProgressBar
 from cml.data.augmentation import stored_size
 from cml.data.images import Images, read_pixels
 from cml.errors import DataError, UserError
-from cml.export.decoding import DEFAULT_THREADS, decode_chunks
+from cml.export.decoding import DEFAULT_THREADS, Decoded, decode_chunks
 from cml.export.image_list import ImageList
 from cml.storage.atomic import atomic_file, delete
 from cml.storage.growing_file import GrowingFile
@@ -42,6 +42,7 @@ _LONGEST_LINE = 1 << 20  # bytes of an item
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last four are full-width
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
 _RECORD = ("seen", "kept", EMBEDDINGS, ITEMS, SKIPPED)  # images seen and kept, bytes of the files
+_VECTORS_A_PASS = 4096
 _BATCHES_A_CHUNK = 16  # batches between two records, which a kill can cost
 
 
@@ -169,7 +170,7 @@ def embed_folder(
         model: The model.
         images: The images.
         out: Folder to write to.
-        batch_size: Images per forward pass; by default 64, or 16 on a CPU.
+        batch_size: Images per forward pass; by default 64, or 16 on a CPU; 4096 vectors.
         threads: Images decoded at a time.
         skip_bad: Leave out images that cannot be read, and list them in skipped.jsonl.
         tsv: Also write vectors.tsv and metadata.tsv, which the TensorBoard projector loads.
@@ -177,9 +178,11 @@ def embed_folder(
 
     Raises:
         DataError: No image can be read, or without ``skip_bad`` one of them; or an embedding holds NaN or infinity.
-        UserError: ``out`` holds embeddings of other images or of another model.
+        UserError: ``out`` holds embeddings of other images or of another model, or the model takes other inputs.
     """
-    batch_size = check_batch_size(model, batch_size, threads, on_gpu=64, on_cpu=16)
+    images.check_kind(model.config.inputs)
+    on_gpu, on_cpu = (_VECTORS_A_PASS,) * 2 if images.vectors else (64, 16)
+    batch_size = check_batch_size(model, batch_size, threads, on_gpu=on_gpu, on_cpu=on_cpu)
     # without batch size and threads: they change at most rounding, and a call may be continued with others
     made_with = {"model": model_fingerprint(model), "images": images.fingerprint()}
     about = {"images": str(images.root)}
@@ -253,24 +256,31 @@ def _write(
     """Write embeddings and items after the last record; returns their number."""
     dimension = model.config.dimension
     seen, kept, *sizes = _state(output.records[-1], len(images), dimension) if output.records else (0,) * 5
+    form = model.config.inputs
+    unit = form.kind.removesuffix("s")
     size = stored_size(model.config.image_size, model.config.crop)
-    read = functools.partial(read_pixels, channels=model.config.inputs.channels, size=size)
-    decoding = decode_chunks(images.paths, read, size=batch_size, start=seen, threads=threads, skip_bad=skip_bad)
+    read = functools.partial(read_pixels, channels=form.channels, size=size)
+    if images.vectors:
+        decoding = _read_chunks(images, batch_size, seen)
+    else:
+        decoding = decode_chunks(images.paths, read, size=batch_size, start=seen, threads=threads, skip_bad=skip_bad)
     with (
         GrowingFile(output.work / EMBEDDINGS, sizes[0]) as body,
         GrowingFile(output.work / ITEMS, sizes[1]) as items,
         GrowingFile(output.work / SKIPPED, sizes[2]) as skipped,
-        ProgressBar(total=len(images), initial=seen, desc="embed", unit="image", disable=quiet) as bar,
+        ProgressBar(total=len(images), initial=seen, desc="embed", unit=unit, disable=quiet) as bar,
         contextlib.closing(decoding) as chunks,
     ):
         if not sizes[0]:
             body.append(_header(0, dimension))  # a placeholder; the number of rows is known at the end
         for number, chunk in enumerate(chunks, 1):
             if chunk.items:
-                embeddings = model.embed(Images.decoded(np.stack(chunk.pixels)), batch_size=batch_size)
+                stacked = np.stack(chunk.pixels)
+                embeddings = model.embed(stacked if images.vectors else Images.decoded(stacked), batch_size=batch_size)
                 if not (finite := np.isfinite(embeddings).all(axis=1)).all():
-                    path = images.paths[chunk.items[int(np.argmin(finite))]]
-                    raise DataError(f"The embedding of {path} holds NaN or infinity: was the training stable?")
+                    item = chunk.items[int(np.argmin(finite))]
+                    name = images.item_ids[item] if images.vectors else images.paths[item]
+                    raise DataError(f"The embedding of {name} holds NaN or infinity: was the training stable?")
                 body.append(np.ascontiguousarray(embeddings, "<f4").tobytes())
                 items.append(b"".join(_line(images, item) for item in chunk.items))
             for item, fault in chunk.faults.items():
@@ -286,6 +296,13 @@ def _write(
     if not (output.work / SKIPPED).stat().st_size:
         (output.work / SKIPPED).unlink()
     return kept
+
+
+def _read_chunks(images: ImageList, size: int, start: int) -> Generator[Decoded]:
+    """Read vectors chunk by chunk, as ``decode_chunks`` reads images."""
+    for begin in range(start, len(images), size):
+        end = min(begin + size, len(images))
+        yield Decoded(begin, end, list(range(begin, end)), list(images.read_vectors(begin, end)), {})
 
 
 def _state(entry: Mapping[str, Any], images: int, dimension: int) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""The images of an export and their ids: those of a folder, or of a prepared dataset."""
+"""The images of an export and their ids: those of a folder, or of a prepared dataset, whose items may be vectors."""
 
 import hashlib
 import json
@@ -9,8 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Self
 
-from cml.data.dataset_info import INFO, ROLES
+import numpy as np
+
+from cml.data.dataset_info import FOLDERS, INFO, ROLES, VECTORS
+from cml.data.input_form import InputForm
 from cml.data.prepared import PreparedDataset
+from cml.data.vectors import Float32, Vectors
 from cml.errors import DataError, UserError
 from cml.storage.json_file import read_json
 
@@ -21,19 +25,21 @@ _COCO_NAME = re.compile(r"(?:COCO_[a-z]+\d{4}_)?(\d{1,18})", re.ASCII | re.IGNOR
 
 @dataclass(frozen=True)
 class ImageList:
-    """N images in a fixed order.
+    """N images, or vectors, in a fixed order.
 
     Attributes:
         root: The folder that they lie in.
         item_ids: Their unique ids; in a plain folder an image's path below it.
-        paths: Their files.
+        paths: Their files; of a vector the file that holds it.
         columns: The role of each in a dataset, and its label if that is a number or a text; empty in a plain folder.
+        vectors: Each vector as its split and its position there; empty for images.
     """
 
     root: Path
     item_ids: tuple[str, ...]
     paths: tuple[Path, ...]
     columns: tuple[Mapping[str, Any], ...] = field(repr=False)
+    vectors: tuple[tuple[Vectors, int], ...] = field(default=(), repr=False)
 
     def __len__(self) -> int:
         return len(self.item_ids)
@@ -65,13 +71,20 @@ class ImageList:
         dataset = PreparedDataset.open(root)
         splits = {role: dataset.split(role) for role in names}
         ids = tuple(item_id for split in splits.values() for item_id in split.item_ids)
-        paths = tuple(path.absolute() for split in splits.values() for path in split.paths)
+        vectors: list[tuple[Vectors, int]] = []
+        paths: list[Path] = []
+        for role, split in splits.items():
+            if split.vectors is None:
+                paths += [path.absolute() for path in split.paths]
+            else:
+                paths += [(root / FOLDERS[role] / VECTORS).absolute()] * len(split)
+                vectors += [(split.vectors, item) for item in range(len(split))]
         columns: list[Mapping[str, Any]] = []
         for role, split in splits.items():
             for label in split.labels:
                 shown = {dataset.info.label_column: label} if isinstance(label, int | float | str) else {}
                 columns.append({"role": role, **shown})
-        return cls(root.absolute(), ids, paths, tuple(columns))
+        return cls(root.absolute(), ids, tuple(paths), tuple(columns), tuple(vectors))
 
     @classmethod
     def _of_folder(cls, root: Path) -> Self:
@@ -107,7 +120,38 @@ class ImageList:
         """
         ids = tuple(self.item_ids[item] for item in items) if item_ids is None else tuple(item_ids)
         columns = tuple(self.columns[item] for item in items)
-        return replace(self, item_ids=ids, paths=tuple(self.paths[item] for item in items), columns=columns)
+        return replace(
+            self,
+            item_ids=ids,
+            paths=tuple(self.paths[item] for item in items),
+            columns=columns,
+            vectors=tuple(self.vectors[item] for item in items) if self.vectors else (),
+        )
+
+    def check_kind(self, form: InputForm) -> None:
+        """Check that a model takes such items.
+
+        Args:
+            form: The form of the model's inputs.
+
+        Raises:
+            UserError: It takes others.
+        """
+        own = self.vectors[0][0].form if self.vectors else InputForm()
+        if own.kind != form.kind or (self.vectors and own.shape != form.shape):
+            raise UserError(f"The model takes {form}, but {self.root} holds {own}.")
+
+    def read_vectors(self, start: int, stop: int) -> Float32:
+        """Read some of the vectors.
+
+        Args:
+            start: Position of the first.
+            stop: The position after the last.
+
+        Returns:
+            (B, F) float32.
+        """
+        return np.concatenate([split.read(np.array([item])) for split, item in self.vectors[start:stop]])
 
     def add_prefix(self, prefix: str) -> Self:
         """Put a text before every id.
@@ -145,6 +189,8 @@ class ImageList:
         Raises:
             DataError: An image has no id, two have the same one, or the listing does not fit the folder.
         """
+        if self.vectors:
+            raise UserError(f"{self.root} holds vectors, not images: they have no COCO ids and no feature maps.")
         items, ids = (range(len(self)), self._ids_in_names()) if listing is None else self._ids_in_listing(listing)
         first: dict[str, int] = {}
         for item, coco_id in zip(items, ids, strict=True):

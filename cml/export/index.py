@@ -289,7 +289,8 @@ def _find_new(index: Index, images: ImageList) -> list[int]:
     paths = {item_id: path for item_id, path, _ in _list_items(index.parts)}
     fresh, modified = [], []
     for item, (item_id, path) in enumerate(zip(images.item_ids, images.paths, strict=True)):
-        earlier = path if path in indexed_at else paths.get(item_id)
+        # of vectors, many lie in one file: their ids alone tell which are new
+        earlier = path if path in indexed_at and not images.vectors else paths.get(item_id)
         if earlier is None:
             fresh.append(item)
         elif not (earlier == path or _is_same_file(earlier, path)):

@@ -40,11 +40,16 @@ def build_model_card(
         "pipeline_tag": "image-feature-extraction",
         "tags": ["metric-learning", "image-retrieval", "embeddings", config.task or "arrays"],
     }
+    if config.model.inputs.kind != "images":
+        header |= {
+            "pipeline_tag": "feature-extraction",
+            "tags": ["metric-learning", "embeddings", config.task or "arrays"],
+        }
     if evaluation is not None and "embedding" in evaluation.rows:
         row = evaluation.rows["embedding"]
         last = {metric.partition("@")[0]: metric for metric in row}  # of each kind the one with the largest K
         result = {
-            "task": {"type": "image-feature-extraction", "name": "retrieval"},
+            "task": {"type": header["pipeline_tag"], "name": "retrieval"},
             "dataset": {"type": "cml", "name": visible_text("held-out items" if data is None else data.name, 100)},
             "metrics": [
                 {"type": metric, "value": round(row[metric].mean, 6), "name": metric}
@@ -54,6 +59,8 @@ def build_model_card(
         }
         header["model-index"] = [{"name": visible_text(name, 100), "results": [result]}]
     model, train = config.model, config.train
+    takes_images, form = model.inputs.kind == "images", str(model.inputs)
+    example = '["a.jpg", "b.jpg"]' if takes_images else "inputs"
     trunk = "head trained on frozen features" if train.freeze_backbone else "trained as a whole"
     trunk = f"trained by adapters of rank {train.lora}, merged" if train.lora else trunk
     facts = {
@@ -61,7 +68,7 @@ def build_model_card(
         "label distance": _code(config.label_distance),
         "loss": f"{_code(train.loss)}, batches {_code(train.sampler)}",
         "backbone": f"{_code(model.backbone)}, {trunk}, {train.steps} steps, seed {train.seed}",
-        "images": "{} x {} pixels (height x width)".format(*model.image_size),
+        "inputs": "images, {} x {} pixels (height x width)".format(*model.image_size) if takes_images else form,
     }
     about_data = "Not stated: the dataset was not available when this folder was made."
     if data is not None:
@@ -84,8 +91,9 @@ def build_model_card(
 ---
 # {_plain(name)}
 
-An image embedding of {model.dimension} numbers{" of length 1" if model.normalize else ""}, trained with cml so \
-that distances between embeddings mirror distances between labels: near images have similar labels.
+An {"image " if takes_images else ""}embedding of {model.dimension} numbers\
+{" of length 1" if model.normalize else ""}, trained with cml so that distances between embeddings mirror distances \
+between labels: near items have similar labels.
 
 {_table(facts)}
 
@@ -95,7 +103,7 @@ that distances between embeddings mirror distances between labels: near images h
 import cml
 
 model = cml.load({json.dumps(place)})
-embeddings = model.embed(["a.jpg", "b.jpg"])  # (2, {model.dimension}) float32
+embeddings = model.embed({example})  # ({2 if takes_images else "N"}, {model.dimension}) float32
 ```
 
 `cml embed`, `cml index` and `cml export onnx` take this folder as their run.

@@ -1,4 +1,4 @@
-"""``cml export onnx``: the model as an ONNX graph, from uint8 pixels to embeddings, checked against torch."""
+"""``cml export onnx``: the model as an ONNX graph, from pixels or vectors to embeddings, checked against torch."""
 
 import copy
 import json
@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from cml.data.augmentation import stored_size
 from cml.errors import UserError, require_extra
-from cml.export.onnx_preprocessing import INPUT, OUTPUT, describe_preprocessing
+from cml.export.onnx_preprocessing import INPUT, OUTPUT, VECTORS_INPUT, describe_preprocessing
 from cml.models.embedding import EmbeddingModel
 from cml.storage.atomic import atomic_file, atomic_folder
 from cml.storage.json_file import write_json
@@ -48,10 +49,11 @@ def export_onnx(model: EmbeddingModel, out: Path) -> OnnxExport:
 
     Raises:
         UserError: The graph differs from torch, in which case nothing is written, or the extra ``onnx`` is missing, or
-            the model takes other inputs than RGB images.
+            the model takes other inputs than RGB images or vectors.
     """
-    if (form := model.config.inputs).kind != "images" or form.channels != 3:
-        raise UserError(f"An ONNX graph is written of models of RGB images. This one takes {form}.")
+    form = model.config.inputs
+    if form.kind != "vectors" and (form.kind != "images" or form.channels != 3):
+        raise UserError(f"An ONNX graph is written of models of RGB images or vectors. This one takes {form}.")
     model = copy.deepcopy(model).cpu().eval()
     config = describe_preprocessing(model)
     if out.suffix == ".onnx":
@@ -80,21 +82,35 @@ class _Graph(nn.Module):
         return embeddings
 
 
+class _VectorGraph(nn.Module):
+    """From vectors (B, F) float32 to embeddings (B, D)."""
+
+    def __init__(self, model: EmbeddingModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        embeddings: Tensor = self.model(vectors)
+        return embeddings
+
+
 def _write(model: EmbeddingModel, config: dict[str, Any], path: Path) -> tuple[float, float]:
     """Write the graph and compare it with torch: the smallest cosine and the largest difference."""
     with require_extra("onnx", "ONNX"):
         import onnx  # noqa: F401 - torch's exporter needs both, but its message is less readable
         import onnxruntime
         import onnxscript  # noqa: F401
-    graph = _Graph(model).eval()
-    height, width = stored_size(model.config.image_size, model.config.crop)
+    takes_images = model.config.inputs.kind == "images"
+    graph = (_Graph(model) if takes_images else _VectorGraph(model)).eval()
+    name = INPUT if takes_images else VECTORS_INPUT
+    batches = _image_batches(model) if takes_images else _vector_batches(model)
     with warnings.catch_warnings():  # of torch's exporter about itself
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
             graph,
-            (torch.zeros(2, height, width, 3, dtype=torch.uint8),),
+            (torch.from_numpy(batches[-1][:2]),),
             dynamo=True,  # the older exporter cannot pool adaptively
-            input_names=[INPUT],
+            input_names=[name],
             output_names=[OUTPUT],
             dynamic_shapes=({0: torch.export.Dim("batch")},),
             verbose=False,
@@ -104,22 +120,44 @@ def _write(model: EmbeddingModel, config: dict[str, Any], path: Path) -> tuple[f
     program.model.metadata_props.update({"cml": json.dumps(config)})
     program.save(str(path), external_data=False)
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    return _compare(graph, session, height, width)
+    return _compare(graph, session, name, batches)
 
 
-def _compare(graph: _Graph, session: Any, height: int, width: int) -> tuple[float, float]:  # noqa: ANN401
-    """Least cosine and largest difference over batches of several sizes, of noise and of smooth pictures."""
+def _image_batches(model: EmbeddingModel) -> list[NDArray[Any]]:
+    """Batches of several sizes, of noise and of smooth pictures."""
+    height, width = stored_size(model.config.image_size, model.config.crop)
     rng = np.random.default_rng(0)
     ramp = np.add.outer(np.linspace(0, 127, height), np.linspace(0, 128, width))
     smooth = np.stack([ramp, ramp[::-1], 255 - ramp], axis=-1).astype(np.uint8)
     plain = [np.full((height, width, 3), value, np.uint8) for value in (0, 255)]
     batches = [rng.integers(0, 256, (count, height, width, 3), np.uint8) for count in (1, 5)]
     batches.append(np.stack([smooth, smooth[:, ::-1], *plain]))
+    return batches
+
+
+def _vector_batches(model: EmbeddingModel) -> list[NDArray[Any]]:
+    """Batches of several sizes around the mean of the training vectors, with missing numbers if these are allowed."""
+    rng, mean, std = np.random.default_rng(0), model.mean.numpy(), model.std.numpy()
+    batches = [
+        (mean + scale * std * rng.normal(size=(count, len(mean)))) for count, scale in ((1, 1), (5, 3), (4, 0.1))
+    ]
+    if model.config.inputs.missing == "mean":
+        batches[1][0, 0] = np.nan
+    return [batch.astype(np.float32) for batch in batches]
+
+
+def _compare(
+    graph: nn.Module,
+    session: Any,  # noqa: ANN401 - of a library that may not be installed
+    name: str,
+    batches: list[NDArray[Any]],
+) -> tuple[float, float]:
+    """Least cosine and largest difference between graph and torch over some batches."""
     cosines, errors = [], []
     for batch in batches:
         with torch.inference_mode():
             wanted = graph(torch.from_numpy(batch)).numpy().astype(np.float64)
-        got = session.run([OUTPUT], {INPUT: batch})[0].astype(np.float64)
+        got = session.run([OUTPUT], {name: batch})[0].astype(np.float64)
         sizes = np.linalg.norm(wanted, axis=1) * np.linalg.norm(got, axis=1)
         cosines.append(float(((wanted * got).sum(axis=1) / np.maximum(sizes, 1e-30)).min()))
         errors.append(float(np.abs(wanted - got).max() / max(1.0, np.abs(wanted).max())))

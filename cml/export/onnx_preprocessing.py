@@ -9,6 +9,7 @@ from cml.models.embedding import EmbeddingModel
 from cml.version import __version__
 
 INPUT, OUTPUT = "images", "embeddings"
+VECTORS_INPUT = "vectors"
 
 
 def describe_preprocessing(model: EmbeddingModel) -> dict[str, Any]:
@@ -21,6 +22,8 @@ def describe_preprocessing(model: EmbeddingModel) -> dict[str, Any]:
         The contents of config.json beside the graph: "input" with the resizing, which is the caller's, "in_the_graph"
         with the centre crop and the normalisation, "output", and the model's own config.
     """
+    if model.config.inputs.kind == "vectors":
+        return _describe_standardization(model)
     height, width = stored_size(model.config.image_size, model.config.crop)
     pillow = f"image.resize(({width}, {height}), Image.Resampling.BILINEAR)"
     shape, normalized = ["batch", model.config.dimension], model.config.normalize
@@ -40,5 +43,30 @@ def describe_preprocessing(model: EmbeddingModel) -> dict[str, Any]:
             "std": [round(value, 6) for value in model.std.flatten().tolist()],
         },
         "output": {"name": OUTPUT, "type": "float32", "shape": shape, "distance": "L2", "normalized": normalized},
+        "model": asdict(model.config),
+    }
+
+
+def _describe_standardization(model: EmbeddingModel) -> dict[str, Any]:
+    """The description for a model of vectors, whose graph standardises them."""
+    form = model.config.inputs
+    missing = "NaN is taken for the mean of its column" if form.missing == "mean" else "none may be missing"
+    return {
+        "cml": __version__,
+        "input": {
+            "name": VECTORS_INPUT,
+            "type": "float32",
+            "shape": ["batch", *form.shape],
+            "meaning": f"the numbers of each item as they were given at training; {missing}",
+            "columns": list(form.columns),
+        },
+        "in_the_graph": {"mean": model.mean.tolist(), "std": model.std.tolist()},
+        "output": {
+            "name": OUTPUT,
+            "type": "float32",
+            "shape": ["batch", model.config.dimension],
+            "distance": "L2",
+            "normalized": model.config.normalize,
+        },
         "model": asdict(model.config),
     }

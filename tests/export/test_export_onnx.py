@@ -15,7 +15,7 @@ import cml
 from cml.cli import main
 from cml.data.images import read_image
 from cml.errors import UserError
-from cml.export.onnx_graph import _compare, _Graph, export_onnx
+from cml.export.onnx_graph import _compare, _Graph, _image_batches, export_onnx
 from cml.models.embedding import EmbeddingModel, ModelConfig
 
 
@@ -79,7 +79,7 @@ def test_a_graph_that_differs_from_torch_is_not_kept(
 
     model = cml.load(run, device="cpu")
     with pytest.raises(UserError, match=r"differs from torch: least cosine .* Nothing was written"):
-        _compare(_Graph(model), Wrong(), 36, 36)
+        _compare(_Graph(model), Wrong(), "images", _image_batches(model))
     monkeypatch.setattr("cml.export.onnx_graph.LARGEST_ERROR", -1.0)
     assert main(["export", "onnx", str(run), "--out", str(tmp_path / "out")]) == 2
     assert "Nothing was written" in capsys.readouterr().err
