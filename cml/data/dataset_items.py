@@ -105,7 +105,8 @@ def is_dataset(source: Any) -> bool:  # noqa: ANN401 - anything
 
 def is_transformed(frame: Any) -> bool:  # noqa: ANN401 - a frame of any library
     """Whether a frame is a Hugging Face data set with a transform or a format of tensors, which only items show."""
-    return isinstance(form := getattr(frame, "format", None), Mapping) and form.get("type") is not None
+    form = getattr(frame, "format", None)
+    return isinstance(form, Mapping) and form.get("type") not in (None, "pandas", "polars", "arrow")
 
 
 def _check_length(source: Any) -> None:  # noqa: ANN401 - a data set

@@ -8,6 +8,8 @@ and none outlives its run. They are forks that share the training process's memo
 import contextlib
 import ctypes
 import gc
+import multiprocessing
+import pickle
 import re
 import signal
 import sys
@@ -85,7 +87,17 @@ def prefetch(source: Dataset[T], steps: range, *, workers: int, timeout: float) 
     with warnings.catch_warnings():
         # from Python 3.12 on. torch lets a worker use one thread, and it takes no lock that another thread may hold
         warnings.filterwarnings("ignore", "This process .* is multi-threaded, use of fork", DeprecationWarning)
-        batches = iter(loader)
+        warnings.filterwarnings("ignore", "Got pickle error", UserWarning)  # the error below says it
+        try:
+            batches = iter(loader)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:  # where workers are not forks
+            if not workers or multiprocessing.get_start_method() == "fork":
+                raise
+            first_line = (str(error).splitlines() or [type(error).__name__])[0]
+            raise UserError(
+                f"The inputs cannot be sent to data workers ({first_line}). Define the data set and its functions at "
+                "the top of a module, or read in the training process: workers=0."
+            ) from None
     _running.append(batches)
     for step in steps:
         watch = threading.Timer(timeout, _kill_workers, (batches, timeout))  # torch's omits the transfer of a batch

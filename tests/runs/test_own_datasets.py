@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
 import subprocess
@@ -297,6 +298,40 @@ def test_random_augmentation_is_drawn_anew_and_by_the_seed(tmp_path: Path) -> No
     plain = first.embed(dataset)
     dataset.transform = augment
     assert not np.allclose(first.embed(dataset), plain)
+
+
+def test_interrupted_runs_with_random_augmentation_continue_to_the_same_bits(tmp_path: Path) -> None:
+    dataset = spectrograms(tmp_path / "audio")
+    dataset.transform = lambda item: item + random.random() + torch.rand(1) + np.random.rand()  # noqa: NPY002
+    network = convolution()
+    state = {key: value.clone() for key, value in network.state_dict().items()}
+    options = {**FAST, "backbone": network, "steps": 8, "evaluate_every": 2, "checkpoint_every": 4}
+
+    class Stop(cml.Callback):
+        def on_checkpoint(self, *arguments: object) -> None:
+            raise KeyboardInterrupt
+
+    whole = cml.fit(dataset, out=tmp_path / "whole", **options)
+    weights = {key: value.clone() for key, value in whole.state_dict().items()}
+    network.load_state_dict(state)
+    with pytest.raises(KeyboardInterrupt):
+        cml.fit(dataset, out=tmp_path / "part", callbacks=[Stop()], **options)
+    random.seed(9)
+    again = cml.fit(dataset, out=tmp_path / "part", resume=True, **options)
+    for name, value in again.state_dict().items():
+        assert torch.equal(value, weights[name]), name
+
+
+def test_a_data_set_that_cannot_be_sent_to_workers_is_said(tmp_path: Path) -> None:
+    dataset = spectrograms(tmp_path / "audio")
+    dataset.transform = lambda item: item
+    before = multiprocessing.get_start_method()
+    multiprocessing.set_start_method("spawn", force=True)
+    try:
+        with pytest.raises(UserError, match=r"The inputs cannot be sent to data workers \(.*workers=0\."):
+            cml.fit(dataset, backbone=convolution(), steps=2, **{**FAST, "workers": 1})
+    finally:
+        multiprocessing.set_start_method(before, force=True)
 
 
 def test_the_generators_of_the_user_are_restored() -> None:
