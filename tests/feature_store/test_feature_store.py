@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import multiprocessing
 import os
 import random
 import shutil
-import signal
 import time
-import warnings
 from collections.abc import Iterator
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
@@ -192,26 +192,30 @@ def write_slowly(rows: np.ndarray, out: Path) -> None:
     write_features(ValueItems(rows), network, out, rows_per_shard=100, bar="")
 
 
+def write_when_started(started: Event, rows: np.ndarray, out: Path) -> None:
+    started.set()
+    write_slowly(rows, out)
+
+
 def test_killed_at_ten_random_moments_it_is_the_uninterrupted_store(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).normal(size=(430, 5)).astype(np.float32)
     begun = time.monotonic()
     write_slowly(rows, tmp_path / "whole")
     seconds = time.monotonic() - begun
+    processes = multiprocessing.get_context("forkserver")  # of a process without threads, that has imported already
+    processes.set_forkserver_preload(["cml.feature_store.write_store", "pytest"])
     rng, late = random.Random(0), 0
     for number in range(10):
         out = tmp_path / str(number)
         for _ in range(2):  # killed twice on the way
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside the threads of torch
-                child = os.fork()
-            if child == 0:
-                with contextlib.suppress(BaseException):
-                    write_slowly(rows, out)
-                os._exit(0)
+            started = processes.Event()
+            child = processes.Process(target=write_when_started, args=(started, rows, out))
+            child.start()
+            assert started.wait(60)
             time.sleep(rng.uniform(0, seconds))
-            os.kill(child, signal.SIGKILL)
-            _, status = os.waitpid(child, 0)
-            late += os.WIFEXITED(status)
+            child.kill()
+            child.join(60)
+            late += child.exitcode == 0
         write_slowly(rows, out)
         assert content(out) == content(tmp_path / "whole"), number
     assert late < 10  # most kills came before the end
