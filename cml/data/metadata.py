@@ -197,7 +197,7 @@ class _Reader:
 class _LineReader(_Reader):
     """Reads line by line and remembers every id and image, to describe each fault."""
 
-    def __init__(self, folder: Path, label_column: str, report: Report, *, has_images: bool) -> None:
+    def __init__(self, folder: Path, label_column: str, report: Report, *, has_images: bool = True) -> None:
         super().__init__(folder, label_column, has_images=has_images)
         self._report = report
         self._seen: defaultdict[str, dict[str, tuple[str, int]]] = defaultdict(dict)  # by kind, names to their line

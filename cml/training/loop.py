@@ -254,13 +254,13 @@ def train(
     return Trained(model, loss, progress.log.records)
 
 
-def model_config(config: TrainConfig, loss: Loss, form: InputForm) -> ModelConfig:
+def model_config(config: TrainConfig, loss: Loss, form: InputForm | None = None) -> ModelConfig:
     """Make the shape of the model; the loss determines whether embeddings are normalised.
 
     Args:
         config: The options of the run.
         loss: The loss.
-        form: The form of the inputs.
+        form: The form of the inputs; None for images.
 
     Returns:
         The shape.
@@ -272,5 +272,5 @@ def model_config(config: TrainConfig, loss: Loss, form: InputForm) -> ModelConfi
         normalize=loss.normalize,
         image_size=config.image_size,
         crop=config.crop,
-        inputs=form,
+        inputs=InputForm() if form is None else form,
     )

@@ -254,7 +254,7 @@ def test_embeddings_that_are_no_numbers_stop_the_run_and_name_the_step(monkeypat
 
 def test_mirrored_images_keep_their_class() -> None:
     plain = data()
-    twins = TrainingData(plain.images, plain.labels, plain.distance, mirrored_labels=plain.labels)
+    twins = TrainingData(plain.inputs, plain.labels, plain.distance, mirrored_labels=plain.labels)
     train(twins, replace(CONFIG, flip="image", steps=2), quiet=True)
 
 
