@@ -102,7 +102,7 @@ def _write_first(
         delete(work_path(out))  # left by a process that was killed just after its last step
         ranks.broadcast(lambda: len(items))
         return
-    made_with: dict[str, Any] = {
+    made_with: dict[str, object] = {
         "made_by": dict(network.made_by),
         "dtype": dtype,
         "rows_per_shard": rows_per_shard,

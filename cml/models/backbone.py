@@ -61,8 +61,8 @@ registry: Registry[nn.Module | Backbone] = Registry(
     "backbone",
     {
         "small-cnn": "cml.models.backbones.small_cnn:SmallCNN",
-        "none": "cml.models.backbones.vector_backbones:no_backbone",
-        "mlp": "cml.models.backbones.vector_backbones:mlp",
+        "none": "cml.models.backbones.none:no_backbone",
+        "mlp": "cml.models.backbones.mlp:mlp",
         "efficientnet-lite0": "cml.models.backbones.efficientnet_lite:lite0",
         "efficientnet-lite1": "cml.models.backbones.efficientnet_lite:lite1",
         "efficientnet-lite2": "cml.models.backbones.efficientnet_lite:lite2",

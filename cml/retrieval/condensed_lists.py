@@ -6,7 +6,6 @@ SIGIR 2007).
 """
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,15 +49,15 @@ def cut_options(options: EvaluateOptions, known_items: int, gallery: int) -> Eva
     Returns:
         The options.
     """
-    cut: dict[str, Any] = {
-        name: cut_ks(default, known_items)
-        for name, default in (("distance_ks", DISTANCE_KS), ("ndcg_ks", NDCG_KS))
-        if tuple(getattr(options, name)) == default
-    }
-    if tuple(options.hit_ks) == HIT_KS and 10 * options.hit_neighbors > known_items:
-        cut["hit_ks"] = ()  # a random ranking would hit more often than not
-    cut["ranking_sample"] = options.ranking_sample * gallery // max(1, min(known_items, gallery))
-    return replace(options, **cut)
+    distance_ks, ndcg_ks, hit_ks = options.distance_ks, options.ndcg_ks, options.hit_ks
+    if tuple(distance_ks) == DISTANCE_KS:
+        distance_ks = cut_ks(DISTANCE_KS, known_items)
+    if tuple(ndcg_ks) == NDCG_KS:
+        ndcg_ks = cut_ks(NDCG_KS, known_items)
+    if tuple(hit_ks) == HIT_KS and 10 * options.hit_neighbors > known_items:
+        hit_ks = ()  # a random ranking would hit more often than not
+    sample = options.ranking_sample * gallery // max(1, min(known_items, gallery))
+    return replace(options, distance_ks=distance_ks, ndcg_ks=ndcg_ks, hit_ks=hit_ks, ranking_sample=sample)
 
 
 def put_last(scores: Floats, left_out: NDArray[np.bool_]) -> Float64:

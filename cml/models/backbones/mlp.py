@@ -1,4 +1,4 @@
-"""Backbones for vectors: none, so that the head is linear, and a multilayer perceptron."""
+"""A multilayer perceptron for vectors."""
 
 from collections.abc import Sequence
 
@@ -8,18 +8,6 @@ from cml.errors import UserError
 from cml.models.backbone import Backbone
 
 _WIDEST = 65_536
-
-
-def no_backbone(vector_size: int) -> Backbone:
-    """No backbone: the head takes the standardised vectors themselves, so that the model is linear.
-
-    Args:
-        vector_size: F, the numbers of a vector.
-
-    Returns:
-        The backbone, which has no weights.
-    """
-    return Backbone(nn.Identity(), vector_size)
 
 
 def mlp(vector_size: int, widths: Sequence[int] | int = (512, 512), dropout: float = 0.0) -> Backbone:
