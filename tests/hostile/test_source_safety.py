@@ -55,7 +55,8 @@ def test_nothing_can_run_code() -> None:
     ]
     # to digest objects, to name the damage of an .npz and check its sizes, to name the error that torch raises for a
     # pickle it refuses, to read YAML by the safe loader, to check the sums of a checkpoint, which torch packs as a zip,
-    # and to unpack the one archive of a package whose SHA-256 is known
+    # to name the error of a data set that cannot be sent to data workers, and to unpack the one archive of a package
+    # whose SHA-256 is known
     assert found == [
         "cml/distances/content_hash.py: imports pickle",
         "cml/distances/pair_cache.py: imports zipfile",
@@ -63,6 +64,7 @@ def test_nothing_can_run_code() -> None:
         "cml/storage/npz.py: imports zipfile",
         "cml/storage/strict_yaml.py: imports yaml",
         "cml/training/checkpoint.py: imports zipfile",
+        "cml/training/data_workers.py: imports pickle",
         "cml/word_vectors/sentence_model.py: imports zipfile",
         "cml/word_vectors/sentence_model.py: calls archive.extractall",
     ]
