@@ -211,10 +211,9 @@ class LabelledRows(DatasetSource):
                 yield Item(
                     row.item_id, roles[row.name], None, row.label, extra=row.extra, where=row.where, vector=vector
                 )
-        constant = np.flatnonzero(low == high)
-        if len(constant) and len(rows) > 1:
-            names = ", ".join(map(form.column_name, constant[:3].tolist())) + (", .." if len(constant) > 3 else "")
-            say(f"{len(constant)} of {form.shape[0]} columns hold one number alone and say nothing: {names}.")
+        remark = form.describe_constant(np.flatnonzero(low == high).tolist())
+        if remark and len(rows) > 1:
+            say(f"{remark}.")
 
 
 def read_feature(value: Any, column: str, where: str, *, allow_missing: bool) -> float:  # noqa: ANN401 - a cell

@@ -86,12 +86,9 @@ def describe_constant_columns(dataset: PreparedDataset) -> str:
     if vectors is None:
         return ""
     try:
-        constant = vectors.with_missing("mean").standardization().constant
+        return vectors.form.describe_constant(vectors.with_missing("mean").standardization().constant)
     except UserError as error:  # a column without any number
         return str(error)
-    names = ", ".join(map(vectors.form.column_name, constant[:3])) + (", .." if len(constant) > 3 else "")
-    count = f"{len(constant)} of {vectors.form.shape[0]}"
-    return f"{count} columns of the vectors are constant and say nothing: {names}" if constant else ""
 
 
 def _image_fault(path: Path) -> str | None:

@@ -1,6 +1,7 @@
 """The form of a model's inputs: images, vectors, tensors or items of any kind, and their shape."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -71,3 +72,18 @@ class InputForm:
             ``column 3``, with the name that the table gave it, if any.
         """
         return f"column {column} ({self.columns[column]!r})" if self.columns else f"column {column}"
+
+    def describe_constant(self, columns: Sequence[int]) -> str:
+        """Name the numbers of vectors that are the same in all rows, the first three of many.
+
+        Args:
+            columns: Their positions.
+
+        Returns:
+            A sentence without a full stop; "" if there are none.
+        """
+        if not columns:
+            return ""
+        names = ", ".join(map(self.column_name, columns[:3])) + (", .." if len(columns) > 3 else "")
+        count = f"{len(columns)} of {self.shape[0]}"
+        return f"{count} columns of the vectors are constant and carry no information about the label: {names}"

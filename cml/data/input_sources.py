@@ -125,7 +125,7 @@ def recognize_inputs(
         opened = _open_vectors(inputs, features, missing)
     else:
         opened = Tensors(_tensor_array(inputs))
-    return _labelled(opened, labels, kind)
+    return _pair_with_labels(opened, labels, kind)
 
 
 def open_inputs(
@@ -158,7 +158,7 @@ def open_inputs(
         inputs = (
             Images(lazy_images(items, form.channels), size, channels=form.channels)
             if form.kind == "images"
-            else _stacked(items, form.kind, form.missing)
+            else _stack_items(items, form.kind, form.missing)
         )
     elif form.kind == "images":
         inputs = Images(image_source(source, form.channels), size, channels=form.channels)
@@ -212,7 +212,7 @@ def _recognize_items(
         items = unlabelled_items(inputs, fields, several=True, labelled=False)
     else:
         items, labels = labelled_items(inputs, labels, fields, label, several=True)
-    return _labelled(Items(items, collate), labels, "items")
+    return _pair_with_labels(Items(items, collate), labels, "items")
 
 
 def _recognize_dataset(
@@ -232,10 +232,11 @@ def _recognize_dataset(
     if not len(items):
         raise UserError("The data set is empty.")
     kind = kind or _kind_of_item(items, own_backbone=own_backbone, channels=channels)
-    return _labelled(lazy_images(items, channels) if kind == "images" else _stacked(items, kind, missing), labels, kind)
+    opened = lazy_images(items, channels) if kind == "images" else _stack_items(items, kind, missing)
+    return _pair_with_labels(opened, labels, kind)
 
 
-def _labelled(inputs: ImageSource | Vectors | Tensors | Items, labels: Any, kind: InputKind) -> LabelledInputs:  # noqa: ANN401
+def _pair_with_labels(inputs: ImageSource | Vectors | Tensors | Items, labels: Any, kind: InputKind) -> LabelledInputs:  # noqa: ANN401
     """Inputs with as many labels."""
     plain = label_list(labels)
     if len(inputs) != len(plain):
@@ -259,7 +260,7 @@ def _kind_of_item(items: DatasetItems, *, own_backbone: bool, channels: int) -> 
     return _kind_of_array(item_array(first, "Item 0")[None], own_backbone=own_backbone, channels=channels)
 
 
-def _stacked(items: DatasetItems, kind: InputKind, missing: Missing) -> Vectors | Tensors:
+def _stack_items(items: DatasetItems, kind: InputKind, missing: Missing) -> Vectors | Tensors:
     rows = StackedItems(items)
     if kind == "tensors":
         return Tensors(rows)

@@ -166,7 +166,7 @@ def _write_rows(
                     f"gave {width} before: all items need features of one length."
                 )
             width = rows.shape[1]
-            shards.append(_converted(rows, dtype, lines))
+            shards.append(_convert_rows(rows, dtype, lines))
             listed.append(b"".join(_encode(line) for line in lines))
             output.record(dict(zip(_RECORD, (last, width, _sync(shards, listed)), strict=True)))
             shown.update(last - first)
@@ -195,7 +195,7 @@ def _compute(items: StoredItems, network: FeatureNetwork, first: int, last: int,
     )
 
 
-def _converted(rows: Float32, dtype: np.dtype[Any], lines: list[StoredItem]) -> NDArray[np.floating]:
+def _convert_rows(rows: Float32, dtype: np.dtype[Any], lines: list[StoredItem]) -> NDArray[np.floating]:
     """Rows of the stored type, checked to be finite."""
     with np.errstate(over="ignore"):
         converted: NDArray[np.floating] = rows.astype(dtype, copy=False)

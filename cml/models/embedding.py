@@ -161,11 +161,7 @@ class EmbeddingModel(nn.Module):
         standardization = vectors.standardization()
         self.mean.copy_(torch.from_numpy(standardization.mean))
         self.std.copy_(torch.from_numpy(standardization.std))
-        constant, columns = standardization.constant, len(standardization.mean)
-        if not constant:
-            return ""
-        names = ", ".join(map(vectors.form.column_name, constant[:3])) + (", .." if len(constant) > 3 else "")
-        return f"{len(constant)} of {columns} columns of the vectors are constant and say nothing of the label: {names}"
+        return vectors.form.describe_constant(standardization.constant)
 
     def set_collate(self, collate: Collate | None) -> None:
         """Set the function that joins a list of inputs to a batch; it is no part of the saved model."""

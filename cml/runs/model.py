@@ -140,10 +140,10 @@ class Model(EmbeddingModel):
         Raises:
             UserError: inputs and labels that do not fit each other, the model or the label distance.
         """
-        queries = self._labelled(inputs, labels, image, label)
+        queries = self._recognize(inputs, labels, image, label)
         ranked = None
         if gallery is not None or gallery_labels is not None:
-            ranked = self._labelled(gallery, gallery_labels, image, label)
+            ranked = self._recognize(gallery, gallery_labels, image, label)
         return evaluate_embeddings(
             self.embed(queries.inputs, bar="embed"),
             queries.labels,
@@ -185,7 +185,7 @@ class Model(EmbeddingModel):
             5
         """
         if gallery is not None or gallery_labels is not None:
-            known = self._labelled(gallery, gallery_labels, None, None)
+            known = self._recognize(gallery, gallery_labels, None, None)
         elif self._references is not None:
             known = self._references
         else:
@@ -205,7 +205,7 @@ class Model(EmbeddingModel):
 
         Args:
             queries: Q inputs, or their embeddings (Q, D) float32. Of a model of vectors whose V is D, an array (Q, D)
-                holds vectors; ``cml.retrieval.nearest_embeddings`` searches embeddings alone.
+                holds vectors; ``cml.retrieval.search.nearest_embeddings`` searches embeddings alone.
             gallery: G inputs, or their embeddings (G, D) float32, likewise.
             k: Items found for each query, at most G.
 
@@ -260,7 +260,7 @@ class Model(EmbeddingModel):
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_references": None}  # a data set of one's own may not pickle
 
-    def _labelled(
+    def _recognize(
         self,
         inputs: Any,  # noqa: ANN401 - as cml.fit takes them
         labels: Any,  # noqa: ANN401

@@ -106,7 +106,7 @@ def poison(value: float) -> Callable[[Path], None]:
         (truncate, "cannot be read: "),
         (Path.unlink, "cannot be read (No such file or directory); it should hold the vectors"),
         (lambda path: path.write_bytes(b""), "it is no .npy file"),
-        (lambda path: np.save(path, np.array([{}] * 6), allow_pickle=True), "cannot be read: "),
+        (lambda path: np.save(path, np.array([{}] * 6)), "cannot be read: "),
         (save(lambda array: array[:-1]), "has 5 rows, but the metadata.jsonl beside it has 6 lines"),
         (save(lambda array: array[:, :-1]), "should be an array (N, 3) of float16 or float32"),
         (save(lambda array: array.astype(np.float64)), "It holds (6, 3), float64"),

@@ -230,7 +230,7 @@ def _zip(**members: bytes) -> bytes:
 
 def _npy(array: Any) -> bytes:  # noqa: ANN401 - what an array is made of
     file = io.BytesIO()
-    np.save(file, np.asarray(array), allow_pickle=True)
+    np.save(file, np.asarray(array))
     return file.getvalue()
 
 

@@ -339,7 +339,7 @@ def test_damaged_stores_are_refused(made: FeatureStore, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=rf"should hold float32 \({len(made)}, 1280\). Got float32 \({len(made)}, 1279"):
         FeatureStore.open(folder)
     folder, shard = copy(3)
-    np.save(shard, np.array([{}] * len(made), object), allow_pickle=True)
+    np.save(shard, np.array([{}] * len(made), object))
     with pytest.raises(DataError, match="cannot be read"):
         FeatureStore.open(folder)
     folder, shard = copy(4)

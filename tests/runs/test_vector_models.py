@@ -113,7 +113,7 @@ def test_constant_columns_are_said(capsys: pytest.CaptureFixture[str]) -> None:
     rows = np.column_stack([ROWS, np.full(len(ROWS), 7.1)])
     model = cml.fit(rows, TARGETS, steps=1, sampler="random(batch_size=64)")
     told = capsys.readouterr().err
-    assert "1 of 11 columns of the vectors are constant and say nothing of the label: column 10" in told
+    assert "1 of 11 columns of the vectors are constant and carry no information about the label: column 10" in told
     assert np.isfinite(model.embed(rows)).all()
 
 
