@@ -19,6 +19,13 @@ Splits = Annotated[tuple[Split, ...], arg(help="Splits of a prepared dataset to 
 StoreOfImages = Annotated[
     Path | None, arg(help="Folder of a feature store with the images (cml features); by default that of the run.")
 ]
+StoreOfBackbone = Annotated[
+    Path | None,
+    arg(
+        help="Folder of a feature store (cml features) with the images, made by the backbone of the model: no image is "
+        "read."
+    ),
+]
 Run = Annotated[Path, Positional, arg(metavar="RUN", help="Run folder.")]
 _HUB = "Run folder, output folder of 'cml export hub', or hf:user/name[@revision] on the Hugging Face hub."
 SharedRun = Annotated[Path, Positional, arg(metavar="RUN", help=_HUB)]

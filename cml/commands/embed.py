@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import show
-from cml.command_line.shared_options import AsJson, BatchSize, Device, SharedRun, Splits, Threads
+from cml.command_line.shared_options import AsJson, BatchSize, Device, SharedRun, Splits, StoreOfBackbone, Threads
 from cml.export.decoding import DEFAULT_THREADS
 
 
@@ -19,6 +19,7 @@ class Embed:
     """Folder of images, or a prepared dataset of images or vectors."""
     out: Path
     """Output folder. Rerun the command to resume."""
+    features: StoreOfBackbone = None
     splits: Splits = ("train", "query", "gallery")
     batch_size: BatchSize = None
     threads: Threads = DEFAULT_THREADS
@@ -37,11 +38,14 @@ def run(arguments: Sequence[str]) -> None:
     import cml
     from cml.export.embed_folder import embed_folder
     from cml.export.image_list import ImageList
+    from cml.feature_store.store import FeatureStore
 
     options = parse(Embed, arguments, prog="cml embed")
     if options.parquet:  # before anything is embedded: it may not be installed
         from cml.export.parquet_file import write_parquet
     model, images = cml.load(options.run, device=options.device), ImageList.open(options.images, options.splits)
+    if options.features is not None:
+        images = images.with_features(FeatureStore.open(options.features), model, options.run)
     embedded = embed_folder(
         model,
         images,

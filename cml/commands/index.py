@@ -9,7 +9,7 @@ from tyro.conf import Positional, arg
 
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import show
-from cml.command_line.shared_options import AsJson, BatchSize, Device, SharedRun, Splits, Threads
+from cml.command_line.shared_options import AsJson, BatchSize, Device, SharedRun, Splits, StoreOfBackbone, Threads
 from cml.console.messages import say
 from cml.export.decoding import DEFAULT_THREADS
 
@@ -29,6 +29,7 @@ class IndexOptions:
     """'exact' compares with every item; 'flat', 'hnsw' and 'ivf' use faiss; 'auto' chooses by the number of images."""
     prefix: str = ""
     """Prefix of every item id, to distinguish files of the same name in different folders."""
+    features: StoreOfBackbone = None
     splits: Splits = ("train", "query", "gallery")
     batch_size: BatchSize = None
     threads: Threads = DEFAULT_THREADS
@@ -44,6 +45,7 @@ def run(arguments: Sequence[str]) -> None:
     from cml.errors import UserError
     from cml.export.image_list import ImageList
     from cml.export.index import add_to_index, build_index
+    from cml.feature_store.store import FeatureStore
     from cml.storage.hugging_face import resolve_run
 
     options = parse(IndexOptions, arguments, prog="cml index")
@@ -51,6 +53,8 @@ def run(arguments: Sequence[str]) -> None:
     model = cml.load(run, device=options.device)
     images = ImageList.open(options.images, options.splits)
     images = images.add_prefix(options.prefix) if options.prefix else images
+    if options.features is not None:
+        images = images.with_features(FeatureStore.open(options.features), model, run)
     if options.add and options.method != "auto":
         raise UserError("An index keeps its method: leave --method out, or make a new index.")
     known = 0

@@ -9,7 +9,7 @@ from tyro.conf import Positional, arg
 
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import print_json
-from cml.command_line.shared_options import AsJson, Device
+from cml.command_line.shared_options import AsJson, Device, StoreOfBackbone
 
 _LONGEST = 4096  # characters of a path, as on the disk
 
@@ -30,16 +30,21 @@ class Search:
     """Also write a page that shows the retrieved images."""
     run: Path | None = None
     """Path of the run, if it moved since the index was built."""
+    features: StoreOfBackbone = None
     device: Device = "auto"
     json: AsJson = False
 
 
 def run(arguments: Sequence[str]) -> None:
     """Search, and print what was found."""
+    import numpy as np
+
     import cml
     from cml.errors import UserError
     from cml.export.index import Index
     from cml.export.search_page import own_label, write_index_page
+    from cml.feature_store.store import FeatureStore
+    from cml.feature_store.stored_features import stored_features
     from cml.reporting.visible_text import visible_text
     from cml.storage.hugging_face import resolve_run
 
@@ -55,8 +60,18 @@ def run(arguments: Sequence[str]) -> None:
     model = cml.load(source, device=options.device)
     index.check_model(model, source)
     if model.config.inputs.kind == "images":
-        results, queries = index.search(model.embed(options.images), options.k, exact=options.exact), options.images
+        if options.features is None:
+            embeddings = model.embed(options.images)
+        else:
+            store = FeatureStore.open(options.features)
+            features = stored_features(store, model, options.images, f"the features of {source}")
+            embeddings = model.embed_extracted(features.read(np.arange(len(features))))
+        results, queries = index.search(embeddings, options.k, exact=options.exact), options.images
     else:
+        if options.features is not None:
+            raise UserError(
+                f"The model takes {model.config.inputs}, whose features no store holds: leave --features out."
+            )
         if len(options.images) != 1 or options.html is not None:
             raise UserError(
                 f"The model takes {model.config.inputs}: give one .npy file, whose rows are the queries, and leave "

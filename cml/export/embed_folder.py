@@ -7,7 +7,7 @@ import functools
 import io
 import json
 import re
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired, Self, TypedDict
@@ -35,6 +35,7 @@ from cml.version import __version__
 if TYPE_CHECKING:
     from cml.models.embedding import EmbeddingModel
 
+Float32 = NDArray[np.float32]
 EMBEDDINGS, ITEMS, SKIPPED = "embeddings.npy", "items.jsonl", "skipped.jsonl"
 VECTORS_TSV, METADATA_TSV = "vectors.tsv", "metadata.tsv"
 _DIGESTED = frozenset({EMBEDDINGS, ITEMS})  # a flipped bit there would change what a search finds, and nothing else
@@ -170,7 +171,7 @@ def embed_folder(
         model: The model.
         images: The images.
         out: Folder to write to.
-        batch_size: Images per forward pass; by default 64, or 16 on a CPU; 4096 vectors.
+        batch_size: Images per forward pass; by default 64, or 16 on a CPU; 4096 vectors or features of a store.
         threads: Images decoded at a time.
         skip_bad: Leave out images that cannot be read, and list them in skipped.jsonl.
         tsv: Also write vectors.tsv and metadata.tsv, which the TensorBoard projector loads.
@@ -181,7 +182,8 @@ def embed_folder(
         UserError: ``out`` holds embeddings of other images or of another model, or the model takes other inputs.
     """
     images.check_kind(model.config.inputs)
-    on_gpu, on_cpu = (_VECTORS_A_PASS,) * 2 if images.vectors else (64, 16)
+    has_numbers = images.vectors or images.features is not None
+    on_gpu, on_cpu = (_VECTORS_A_PASS,) * 2 if has_numbers else (64, 16)
     batch_size = check_batch_size(model, batch_size, threads, on_gpu=on_gpu, on_cpu=on_cpu)
     # without batch size and threads: they change at most rounding, and a call may be continued with others
     made_with = {"model": model_fingerprint(model), "images": images.fingerprint()}
@@ -260,10 +262,17 @@ def _write(
     unit = form.kind.removesuffix("s")
     size = stored_size(model.config.image_size, model.config.crop)
     read = functools.partial(read_pixels, channels=form.channels, size=size)
-    if images.vectors:
-        decoding = _read_chunks(images, batch_size, seen)
+    embed: Callable[[NDArray[Any]], Float32]
+    if images.features is not None:
+        decoding = _read_chunks(images, images.read_features, batch_size, seen)
+        embed = functools.partial(model.embed_extracted, batch_size=batch_size)
+    elif images.vectors:
+        decoding = _read_chunks(images, images.read_vectors, batch_size, seen)
+        embed = functools.partial(model.embed, batch_size=batch_size)
     else:
         decoding = decode_chunks(images.paths, read, size=batch_size, start=seen, threads=threads, skip_bad=skip_bad)
+        embed = functools.partial(_embed_pixels, model, batch_size)
+
     with (
         GrowingFile(output.work / EMBEDDINGS, sizes[0]) as body,
         GrowingFile(output.work / ITEMS, sizes[1]) as items,
@@ -275,8 +284,7 @@ def _write(
             body.append(_header(0, dimension))  # a placeholder; the number of rows is known at the end
         for number, chunk in enumerate(chunks, 1):
             if chunk.items:
-                stacked = np.stack(chunk.pixels)
-                embeddings = model.embed(stacked if images.vectors else Images.decoded(stacked), batch_size=batch_size)
+                embeddings = embed(np.stack(chunk.pixels))
                 if not (finite := np.isfinite(embeddings).all(axis=1)).all():
                     item = chunk.items[int(np.argmin(finite))]
                     name = images.item_ids[item] if images.vectors else images.paths[item]
@@ -298,11 +306,16 @@ def _write(
     return kept
 
 
-def _read_chunks(images: ImageList, size: int, start: int) -> Generator[Decoded]:
-    """Read vectors chunk by chunk, as ``decode_chunks`` reads images."""
+def _embed_pixels(model: EmbeddingModel, batch_size: int, pixels: NDArray[Any]) -> Float32:
+    """Embed decoded images."""
+    return model.embed(Images.decoded(pixels), batch_size=batch_size)
+
+
+def _read_chunks(images: ImageList, read: Callable[[int, int], Float32], size: int, start: int) -> Generator[Decoded]:
+    """Read vectors or features chunk by chunk, as ``decode_chunks`` reads images."""
     for begin in range(start, len(images), size):
         end = min(begin + size, len(images))
-        yield Decoded(begin, end, list(range(begin, end)), list(images.read_vectors(begin, end)), {})
+        yield Decoded(begin, end, list(range(begin, end)), list(read(begin, end)), {})
 
 
 def _state(entry: Mapping[str, Any], images: int, dimension: int) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -17,6 +17,10 @@ from cml.data.prepared import PreparedDataset
 from cml.data.vectors import Float32, Vectors
 from cml.errors import DataError, UserError
 from cml.storage.json_file import read_json
+
+if TYPE_CHECKING:
+    from cml.feature_store.store import FeatureStore
+    from cml.models.embedding import EmbeddingModel
 
 # names of COCO's own files: 391895, 000000391895 and COCO_val2014_000000391895
 _ID = re.compile(r"\d{1,18}", re.ASCII)
@@ -33,6 +37,7 @@ class ImageList:
         paths: Their files; of a vector the file that holds it.
         columns: The role of each in a dataset, and its label if that is a number or a text; empty in a plain folder.
         vectors: Each vector as its split and its position there; empty for images.
+        features: The backbone features of the images where they come from a feature store.
     """
 
     root: Path
@@ -40,6 +45,7 @@ class ImageList:
     paths: tuple[Path, ...]
     columns: tuple[Mapping[str, Any], ...] = field(repr=False)
     vectors: tuple[tuple[Vectors, int], ...] = field(default=(), repr=False)
+    features: Vectors | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.item_ids)
@@ -126,7 +132,29 @@ class ImageList:
             paths=tuple(self.paths[item] for item in items),
             columns=columns,
             vectors=tuple(self.vectors[item] for item in items) if self.vectors else (),
+            features=None if self.features is None else self.features.subset(np.asarray(items, np.int64)),
         )
+
+    def with_features(self, store: "FeatureStore", model: "EmbeddingModel", run: Path | str) -> Self:
+        """Find the backbone features of the images in a feature store, so that no image is read.
+
+        Args:
+            store: The store.
+            model: The model that embeds the images, whose backbone must have made the store.
+            run: Its run folder, for messages.
+
+        Returns:
+            The same images with their features.
+
+        Raises:
+            UserError: Another network made the store, or the items are vectors.
+            DataError: The store lacks some of the images, or is damaged.
+        """
+        from cml.feature_store.stored_features import stored_features
+
+        if self.vectors:
+            raise UserError(f"{self.root} holds vectors, whose features no store holds: leave --features out.")
+        return replace(self, features=stored_features(store, model, self.paths, f"the features of {run}"))
 
     def check_kind(self, form: InputForm) -> None:
         """Check that a model takes such items.
@@ -152,6 +180,19 @@ class ImageList:
             (B, F) float32.
         """
         return np.concatenate([split.read(np.array([item])) for split, item in self.vectors[start:stop]])
+
+    def read_features(self, start: int, stop: int) -> Float32:
+        """Read the features of some of the images, which ``with_features`` found.
+
+        Args:
+            start: Position of the first.
+            stop: The position after the last.
+
+        Returns:
+            (B, F) float32.
+        """
+        assert self.features is not None
+        return self.features.read(np.arange(start, stop))
 
     def add_prefix(self, prefix: str) -> Self:
         """Put a text before every id.

@@ -250,7 +250,7 @@ def with_options(config: TrainConfig, options: Mapping[str, Any]) -> TrainConfig
                 f"There is no option {name!r}.{did_you_mean(name, known)} The options are those of cml.TrainConfig."
             )
     if options.get("features"):
-        from cml.training.stored_features import store_options
+        from cml.training.store_options import store_options
 
         options = {**store_options(str(options["features"])), **options}
     return replace(config, **options)

@@ -14,9 +14,9 @@ from cml.distances.label_distance import Float32
 from cml.errors import UserError
 from cml.feature_store.frozen_features import frozen_features
 from cml.feature_store.store import FeatureStore
+from cml.feature_store.stored_features import stored_features
 from cml.models.embedding import EmbeddingModel
 from cml.processes.ranks import Ranks
-from cml.training.stored_features import stored_features
 
 
 class Features(Vectors):

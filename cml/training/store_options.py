@@ -1,14 +1,9 @@
-"""Training on the features of a store: the options that it decides, and the features of the training items."""
+"""The options of training that a feature store decides."""
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from cml.data.vectors import Vectors
 from cml.errors import UserError
-from cml.feature_store.networks import BackboneNetwork
 from cml.feature_store.store import FeatureStore
-from cml.models.embedding import EmbeddingModel
 
 
 def store_options(folder: str) -> dict[str, Any]:
@@ -39,22 +34,3 @@ def store_options(folder: str) -> dict[str, Any]:
         "crop": made_by["crop"],
         "flip": "none",
     }
-
-
-def stored_features(store: FeatureStore, model: EmbeddingModel, paths: Sequence[Path]) -> Vectors:
-    """Select the features of image files, which stay in the files of the store.
-
-    Args:
-        store: The store.
-        model: The model, whose backbone must have made it.
-        paths: N image files.
-
-    Returns:
-        The features (N, F).
-
-    Raises:
-        UserError: Another network made them.
-        DataError: The store lacks some of the images, or is damaged.
-    """
-    store.check_made_by(BackboneNetwork(model).made_by, "the features of this model's backbone")
-    return store.select(store.find(paths))
