@@ -44,6 +44,7 @@ registry: "Registry[DatasetSource]" = Registry(
         "in_shop": "cml.data_prep.in_shop:InShop",
         "lspet": "cml.data_prep.lspet:Lspet",
         "lsun_layout": "cml.data_prep.lsun_layout:LsunLayout",
+        "molecules": "cml.data_prep.molecules:Molecules",
         "mpii": "cml.data_prep.mpii:Mpii",
         "msls": "cml.data_prep.msls:Msls",
         "people": "cml.data_prep.synthetic.people.source:People",

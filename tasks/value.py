@@ -25,6 +25,7 @@ from cml.training.config import TrainConfig
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+_NAMES = 8  # of a set of names that are written out
 RECIPE = TrainConfig(label_distance="dataset")  # what dataset.json says, or else euclidean
 
 
@@ -58,7 +59,7 @@ def label_distance(recipe: TrainConfig, info: DatasetInfo) -> str:
 
 
 def describe(label: Any, info: DatasetInfo) -> str:  # noqa: ANN401 - a label of any form
-    """Put a label in words: its numbers; of boxes how many there are of each class.
+    """Put a label in words: its numbers or names; of boxes how many there are of each class.
 
     Args:
         label: The label.
@@ -70,6 +71,9 @@ def describe(label: Any, info: DatasetInfo) -> str:  # noqa: ANN401 - a label of
     if _distance(info) == "boxes":
         classes = Counter(box[0] for box in _boxes(label))
         return ", ".join(f"{count} {name}" for name, count in classes.items())
+    if isinstance(label, list) and isinstance(label[0], str):
+        more = f", .. ({len(label)})" if len(label) > _NAMES else ""
+        return ", ".join(label[:_NAMES]) + more
     return ", ".join(f"{number:.3g}" for number in np.ravel(label).tolist())
 
 
