@@ -38,14 +38,14 @@ def run(arguments: Sequence[str]) -> None:
     import cml
     from cml.export.embed_folder import embed_folder
     from cml.export.image_list import ImageList
-    from cml.feature_store.store import FeatureStore
+    from cml.runs.stored_items import list_stored
 
     options = parse(Embed, arguments, prog="cml embed")
     if options.parquet:  # before anything is embedded: it may not be installed
         from cml.export.parquet_file import write_parquet
     model, images = cml.load(options.run, device=options.device), ImageList.open(options.images, options.splits)
     if options.features is not None:
-        images = images.with_features(FeatureStore.open(options.features), model, options.run)
+        images = list_stored(images, options.features, model, options.run)
     embedded = embed_folder(
         model,
         images,

@@ -27,6 +27,8 @@ class Features:
     """Folder of a prepared dataset."""
     texts: Path | None = None
     """File with one text per line, for a sentence model."""
+    text_column: str | None = None
+    """Column of the prepared dataset with the texts for a sentence model; by default its label, as of captions."""
     backbone: str = "efficientnet-lite0"
     """Network: a backbone as of cml train, or sentences/MODEL for a sentence-transformers model, such as
     sentences/all-minilm-l6-v2."""
@@ -66,6 +68,7 @@ def run(arguments: Sequence[str]) -> None:
         crop=options.crop,
         dtype=options.dtype,
         splits=options.splits,
+        text_column=options.text_column,
         device=options.device,
     )
     if not launch().first:

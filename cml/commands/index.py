@@ -45,16 +45,16 @@ def run(arguments: Sequence[str]) -> None:
     from cml.errors import UserError
     from cml.export.image_list import ImageList
     from cml.export.index import add_to_index, build_index
-    from cml.feature_store.store import FeatureStore
+    from cml.runs.stored_items import list_stored
     from cml.storage.hugging_face import resolve_run
 
     options = parse(IndexOptions, arguments, prog="cml index")
     run = resolve_run(options.run)
     model = cml.load(run, device=options.device)
     images = ImageList.open(options.images, options.splits)
-    images = images.add_prefix(options.prefix) if options.prefix else images
     if options.features is not None:
-        images = images.with_features(FeatureStore.open(options.features), model, run)
+        images = list_stored(images, options.features, model, run)
+    images = images.add_prefix(options.prefix) if options.prefix else images
     if options.add and options.method != "auto":
         raise UserError("An index keeps its method: leave --method out, or make a new index.")
     known = 0

@@ -37,15 +37,12 @@ class Search:
 
 def run(arguments: Sequence[str]) -> None:
     """Search, and print what was found."""
-    import numpy as np
-
     import cml
     from cml.errors import UserError
     from cml.export.index import Index
     from cml.export.search_page import own_label, write_index_page
-    from cml.feature_store.store import FeatureStore
-    from cml.feature_store.stored_features import stored_features
     from cml.reporting.visible_text import visible_text
+    from cml.runs.stored_items import embed_stored
     from cml.storage.hugging_face import resolve_run
 
     options = parse(Search, arguments, prog="cml search")
@@ -59,19 +56,13 @@ def run(arguments: Sequence[str]) -> None:
         raise UserError(f"{source}, the run of {options.index}, is gone; say where it is with --run.")
     model = cml.load(source, device=options.device)
     index.check_model(model, source)
-    if model.config.inputs.kind == "images":
+    if model.config.inputs.kind == "images" or options.features is not None:
         if options.features is None:
             embeddings = model.embed(options.images)
         else:
-            store = FeatureStore.open(options.features)
-            features = stored_features(store, model, options.images, f"the features of {source}")
-            embeddings = model.embed_extracted(features.read(np.arange(len(features))))
+            embeddings = embed_stored(options.images, options.features, model, source)
         results, queries = index.search(embeddings, options.k, exact=options.exact), options.images
     else:
-        if options.features is not None:
-            raise UserError(
-                f"The model takes {model.config.inputs}, whose features no store holds: leave --features out."
-            )
         if len(options.images) != 1 or options.html is not None:
             raise UserError(
                 f"The model takes {model.config.inputs}: give one .npy file, whose rows are the queries, and leave "

@@ -1,19 +1,21 @@
 """Prepared datasets: the one folder format that cml trains on and evaluates on (docs/reference/formats.md), checked."""
 
 import functools
+import reprlib
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn, Self, cast
 
 import numpy as np
 
 from cml.data.columns import Items
-from cml.data.dataset_info import FOLDERS, ROLES, DatasetInfo
+from cml.data.dataset_info import FOLDERS, METADATA, ROLES, DatasetInfo, parse_object
 from cml.data.metadata import read_metadata
 from cml.data.vectors import Float32, Vectors
 from cml.errors import DataError, UserError
+from cml.storage.regular_file import open_regular
 
 __all__ = ["ROLES", "DatasetInfo", "PreparedDataset", "Split", "open_dataset"]
 
@@ -77,6 +79,7 @@ class PreparedDataset:
     fingerprint: str
     digests: Mapping[str, str]
     _splits: Mapping[str, Split] = field(repr=False)
+    _made_of: Mapping[str, Any] | None = field(default=None, repr=False)
 
     @classmethod
     def open(cls, folder: Path | str) -> Self:
@@ -105,9 +108,50 @@ class PreparedDataset:
     @property
     def made_of(self) -> dict[str, Any]:
         """What the fingerprint depends on: the content of dataset.json, and the digests of the other files."""
+        if self._made_of is not None:
+            return dict(self._made_of)
         counts = {f"{role} items": count for role, count in self.info.counts.items()}
         own = {name: value for name, value in vars(self.info).items() if isinstance(value, str)}
         return {"details": self.info.details, "made_with": self.info.made_with, **own, **counts, **self.digests}
+
+    def with_vectors(self, vectors: Mapping[str, Vectors], about: Mapping[str, str]) -> Self:
+        """Put vectors in place of the items; their labels, ids and pictures stay, and so does the fingerprint.
+
+        Args:
+            vectors: The vectors of each role that has items, in their order.
+            about: What ``made_of`` says of the vectors.
+
+        Returns:
+            The dataset of vectors.
+        """
+        size = next(iter(vectors.values())).form.shape[0]
+        details = {**self.info.details, "inputs": {"kind": "vectors", "size": size}}
+        splits = {role: replace(split, vectors=vectors.get(role)) for role, split in self._splits.items()}
+        info = replace(self.info, details=details)
+        return replace(self, info=info, _splits=splits, _made_of={**self.made_of, **about})
+
+    def read_texts(self, role: str, column: str) -> list[str]:
+        """Read a text of each item from metadata.jsonl.
+
+        Args:
+            role: "train", "query" or "gallery".
+            column: The column of the texts; a list of texts, such as several captions, becomes one of several lines.
+
+        Returns:
+            N texts, in the order of the split.
+
+        Raises:
+            UserError: The column is missing, or holds something else than texts.
+        """
+        role = "query" if role == "gallery" and self.info.queries_are_gallery else role
+        path = self.folder / FOLDERS[role] / METADATA
+        texts = []
+        with open_regular(path) as file:
+            for number, line in enumerate(file, 1):
+                entry = parse_object(line)
+                if entry["role"] == role:
+                    texts.append(_as_text(entry.get(column), f"{path}:{number}", column, entry))
+        return texts
 
     @functools.cached_property
     def sample_standardization(self) -> tuple[Float32, Float32]:
@@ -135,6 +179,14 @@ class PreparedDataset:
         if role not in self._splits:
             raise UserError(f"A role is one of {', '.join(ROLES)}. Got {role!r} instead.")
         return self._splits["query" if role == "gallery" and self.info.queries_are_gallery else role]
+
+
+def _as_text(value: Any, where: str, column: str, entry: Mapping[str, Any]) -> str:  # noqa: ANN401 - any JSON
+    lines = value if isinstance(value, list) else [value]
+    if lines and all(isinstance(line, str) for line in lines):
+        return "\n".join(lines)
+    got = reprlib.repr(value) if column in entry else f"only the columns {', '.join(sorted(entry))}"
+    raise UserError(f"{where}: {column} should be a text. Got {got} instead.")
 
 
 def _split(role: str, number: int, items: Items, info: DatasetInfo) -> Split:

@@ -153,7 +153,7 @@ class ImageList:
         from cml.feature_store.stored_features import stored_features
 
         if self.vectors:
-            raise UserError(f"{self.root} holds vectors, whose features no store holds: leave --features out.")
+            raise UserError(f"The model takes images, but {self.root} holds vectors: leave --features out.")
         return replace(self, features=stored_features(store, model, self.paths, f"the features of {run}"))
 
     def check_kind(self, form: InputForm) -> None:
@@ -193,6 +193,38 @@ class ImageList:
         """
         assert self.features is not None
         return self.features.read(np.arange(start, stop))
+
+    def with_vectors(self, store: "FeatureStore") -> Self:
+        """Put the features of a store in place of the items, for a model that takes such features.
+
+        Args:
+            store: The store, of images, of vectors, or of the texts of the dataset.
+
+        Returns:
+            The same items as vectors.
+
+        Raises:
+            UserError: The features are those of texts that are not of this dataset.
+            DataError: The store lacks some of the items, or is damaged.
+        """
+        from cml.feature_store.dataset_inputs import read_stored_texts
+
+        if store.manifest["made_by"]["kind"] == "texts":
+            if not (self.root / INFO).is_file():
+                raise UserError(f"The feature store {store.folder} is of texts, but {self.root} holds images.")
+            dataset = PreparedDataset.open(self.root)
+            texts = {
+                item_id: text
+                for role in dataset.info.roles
+                for item_id, text in zip(
+                    dataset.split(role).item_ids, read_stored_texts(dataset, role, store), strict=True
+                )
+            }
+            positions = store.find([texts[item_id] for item_id in self.item_ids])
+        else:
+            positions = store.find(self.read_vectors(0, len(self)) if self.vectors else self.paths)
+        selected = store.select(positions)
+        return replace(self, vectors=tuple((selected, item) for item in range(len(self))))
 
     def add_prefix(self, prefix: str) -> Self:
         """Put a text before every id.

@@ -1,7 +1,9 @@
 """What the manifest of a feature store says (docs/reference/formats.md)."""
 
+import hashlib
+import json
 from collections.abc import Mapping
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 import msgspec
 
@@ -58,6 +60,7 @@ class Manifest(TypedDict):
         items: N.
         features: F, the numbers of a row.
         dtype: Their type.
+        text_column: The column of the dataset whose texts the items are, if they are such.
         made_by: The network.
         rows_per_shard: Rows of each shard but the last.
         items_fingerprint: Digest of ids, names, sizes and times of the items when they were read.
@@ -70,6 +73,7 @@ class Manifest(TypedDict):
     items: Count
     features: Count
     dtype: FeatureType
+    text_column: NotRequired[str]
     made_by: MadeBy
     rows_per_shard: Count
     items_fingerprint: str
@@ -93,6 +97,19 @@ class StoredItem(msgspec.Struct, frozen=True):
     file_name: str = ""
     size: int = 0
     mtime_ns: int = 0
+
+
+def digest_network(made_by: Mapping[str, Any]) -> str:
+    """Compute a digest of what decides the features of an item.
+
+    Args:
+        made_by: What a manifest says of the network.
+
+    Returns:
+        64 hex digits.
+    """
+    terms = [made_by[name] for name in ("kind", "fingerprint", "image_size", "crop", "preprocessing")]
+    return hashlib.sha256(json.dumps(terms).encode()).hexdigest()
 
 
 def shard_name(number: int) -> str:

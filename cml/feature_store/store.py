@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from cml.data.vectors import Vectors
 from cml.errors import DataError, UserError
-from cml.feature_store.manifest import ITEMS, MANIFEST, Manifest, StoredItem, name_network
+from cml.feature_store.manifest import ITEMS, MANIFEST, Manifest, StoredItem, digest_network, name_network
 from cml.feature_store.shards import ShardedRows
 from cml.feature_store.stored_items import FileItems, StoredItems, ValueItems, decode_item
+from cml.models.backbone import CUSTOM
 from cml.storage.npy import map_array
 from cml.storage.regular_file import digest_file, open_regular
 from cml.storage.saved_options import read_record
@@ -94,6 +95,15 @@ class FeatureStore:
         """The ids of the items."""
         return [item.item_id for item in self.items]
 
+    @property
+    def is_of_backbone(self) -> bool:
+        """Whether the features are those of images by a backbone with a name, which a model can have below its head.
+
+        Others are inputs of a model themselves.
+        """
+        made_by = self.manifest["made_by"]
+        return made_by["kind"] == "images" and made_by["backbone"] != CUSTOM
+
     def select(self, positions: NDArray[np.int64] | None = None) -> Vectors:
         """Select features as inputs of a model; they stay in the files.
 
@@ -137,7 +147,7 @@ class FeatureStore:
             more = "; .." if len(missing) > _NAMED else ""
             raise DataError(
                 f"The feature store {self.folder} lacks {len(missing)} of {len(items)} items: {named}{more}. Compute "
-                "features of these images, or leave the store out."
+                "features of these items, or leave the store out."
             )
         return positions
 
@@ -150,9 +160,7 @@ class FeatureStore:
         Returns:
             Whether it did.
         """
-        own: Mapping[str, Any] = self.manifest["made_by"]
-        compared = ("kind", "fingerprint", "image_size", "crop", "preprocessing")
-        return all(own[name] == made_by[name] for name in compared)
+        return digest_network(self.manifest["made_by"]) == digest_network(made_by)
 
     def check_made_by(self, made_by: Mapping[str, Any], subject: str = "") -> None:
         """Check that a network made the features.

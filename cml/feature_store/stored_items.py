@@ -13,9 +13,11 @@ from typing import Any, Protocol
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from cml.data.image_sources import as_array
 from cml.data.inputs import Inputs
+from cml.data.vectors import Vectors
 from cml.errors import DataError, UserError
 from cml.feature_store.manifest import StoredItem
 from cml.storage.regular_file import digest_file
@@ -29,10 +31,12 @@ class StoredItems(Protocol):
         root: The folder of their files; "" if there is none.
         parts: How many items follow each other in each part. Batches do not cross the border of two parts, so that the
             features of a part have the same bits as if it were alone.
+        column: The column of a dataset whose texts the items are; "" for other items.
     """
 
     root: str
     parts: Sequence[int]
+    column: str
 
     def __len__(self) -> int: ...
 
@@ -96,6 +100,7 @@ class FileItems:
         self.paths = paths
         self.root = "" if root is None else str(root)
         self.parts: Sequence[int] = [len(paths)] if parts is None else parts
+        self.column = ""
         self._ids = ids
 
     def __len__(self) -> int:
@@ -140,16 +145,27 @@ class FileItems:
 
 
 class ValueItems:
-    """Values as items: rows of an array, texts, or objects; their ids are their positions.
+    """Values as items: rows of an array, texts, or objects.
 
     Args:
         values: N values, or ``Inputs``.
+        ids: Their ids; None for their positions.
+        parts: As of ``StoredItems``; None for one part.
+        column: The column of a dataset that holds them, if they are texts of one.
     """
 
-    def __init__(self, values: Any) -> None:  # noqa: ANN401 - a sequence of any values
+    def __init__(
+        self,
+        values: Any,  # noqa: ANN401 - a sequence of any values
+        ids: Sequence[str] | None = None,
+        parts: Sequence[int] | None = None,
+        column: str = "",
+    ) -> None:
         self.values = values
         self.root = ""
-        self.parts: Sequence[int] = [len(values)]
+        self.parts: Sequence[int] = [len(values)] if parts is None else parts
+        self.column = column
+        self._ids = ids
         self._is_inputs = isinstance(values, Inputs)
 
     def __len__(self) -> int:
@@ -162,22 +178,53 @@ class ValueItems:
 
     def item(self, position: int) -> StoredItem:
         """The line of a value."""
-        return StoredItem(str(position), self._key(position))
+        return StoredItem(self._id(position), self._key(position))
 
     def has_changed(self, position: int, stored: StoredItem) -> bool:
         """Whether a value is another one than a stored one."""
-        return self._key(position) != stored.sha256
+        return self._id(position) != stored.item_id or self._key(position) != stored.sha256
 
     def fingerprint(self) -> str:
         """Digest of all values."""
         digest = hashlib.sha256()
         for position in range(len(self)):
             digest.update(self._key(position).encode())
+        for item_id in self._ids or ():
+            digest.update(f"{json.dumps(item_id)}\n".encode())
         return digest.hexdigest()
+
+    def _id(self, position: int) -> str:
+        return str(position) if self._ids is None else self._ids[position]
 
     def _key(self, position: int) -> str:
         values = self.values
         return value_key(values.read(np.array([position]))[0] if self._is_inputs else values[position])
+
+
+class JoinedVectors:
+    """The vectors of several splits of a dataset, of which only those that are asked for are read.
+
+    Args:
+        splits: The vectors of each split.
+    """
+
+    def __init__(self, splits: Sequence[Vectors]) -> None:
+        self._splits = splits
+        self._starts = np.concatenate([[0], np.cumsum([len(split) for split in splits])])
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def __getitem__(self, items: int | slice) -> NDArray[np.float32]:
+        """The vectors (n, F) of a slice, or the one (F,) at a position."""
+        positions = np.arange(len(self))[items]
+        split_of = np.searchsorted(self._starts, np.atleast_1d(positions), side="right") - 1
+        rows = [
+            self._splits[number].read(np.atleast_1d(positions)[split_of == number] - self._starts[number])
+            for number in np.unique(split_of).tolist()
+        ]
+        joined: NDArray[np.float32] = np.concatenate(rows)
+        return joined if isinstance(items, slice) else joined[0]
 
 
 def file_key(path: Path) -> str:

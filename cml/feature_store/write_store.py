@@ -131,6 +131,7 @@ def _write_first(
                 "root": items.root,
                 "items": len(items),
                 "features": width,
+                **({"text_column": items.column} if items.column else {}),
                 **made_with,
                 "items_sha256": digest_file(output.work / ITEMS),
                 "shards": shards,

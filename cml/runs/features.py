@@ -17,7 +17,7 @@ from cml.export.image_list import ImageList
 from cml.feature_store.manifest import FeatureType
 from cml.feature_store.networks import SENTENCES, BackboneNetwork, FeatureNetwork, FunctionNetwork, SentenceNetwork
 from cml.feature_store.store import FeatureStore
-from cml.feature_store.stored_items import FileItems, StoredItems, ValueItems
+from cml.feature_store.stored_items import FileItems, JoinedVectors, StoredItems, ValueItems
 from cml.feature_store.write_store import write_features
 from cml.models import CUSTOM, Backbone, has_published_weights
 from cml.models.embedding import EmbeddingModel, ModelConfig
@@ -37,6 +37,7 @@ def features(
     crop: float | None = None,
     dtype: FeatureType = "float32",
     splits: Sequence[str] = ROLES,
+    text_column: str | None = None,
     device: str = "auto",
     quiet: bool = False,
 ) -> FeatureStore:
@@ -47,7 +48,8 @@ def features(
 
     Args:
         inputs: A prepared dataset or its folder, a folder of images, or any images, vectors or tensors that ``cml.fit``
-            takes; for a sentence model a list of texts, for a function any sequence whose slices it takes.
+            takes; for a sentence model a list of texts or a prepared dataset that has some, for a function any sequence
+            whose slices it takes: of a dataset or folder of images these are lists of paths.
         backbone: A backbone as for ``cml.fit``, ``sentences/MODEL`` for a sentence-transformers model, or a function
             from a slice of the items to their features (n, F).
         out: Folder of the store.
@@ -57,6 +59,8 @@ def features(
         crop: Fraction of an image's sides that the backbone sees; by default that of the recipe, or 1.
         dtype: Type of the stored numbers: "float32", or "float16" for half of the space.
         splits: Splits of a prepared dataset: train, query, gallery.
+        text_column: Column of a prepared dataset that holds the texts for a sentence model; by default its label. A
+            list of texts, such as several captions, is taken as one text of several lines.
         device: "auto", "cpu", "cuda" or another device of torch.
         quiet: No progress bar.
 
@@ -76,17 +80,16 @@ def features(
         recipe = _recipe(inputs)
         image_size = recipe.image_size if image_size is None else image_size
         crop = recipe.crop if crop is None else crop
-        items, network = _open(inputs, backbone, weights, image_size, crop, splits, str(ranks.device))
+        items, network = _open(inputs, backbone, weights, image_size, crop, splits, text_column, str(ranks.device))
         title = "" if quiet or not ranks.first else "features"
         return write_features(items, network, Path(out), dtype=dtype, ranks=ranks, bar=title)
 
 
 def _recipe(inputs: Any) -> TrainConfig:  # noqa: ANN401
     """The recipe of a dataset's task; the defaults for other inputs."""
-    if isinstance(inputs, str | Path) and (Path(inputs) / INFO).is_file():
-        inputs = PreparedDataset.open(inputs)
-    if isinstance(inputs, PreparedDataset) and inputs.info.task in tasks.names():
-        return tasks.get(inputs.info.task).recipe
+    dataset = _open_dataset(inputs)
+    if dataset is not None and dataset.info.task in tasks.names():
+        return tasks.get(dataset.info.task).recipe
     return _DEFAULT
 
 
@@ -97,20 +100,26 @@ def _open(
     image_size: tuple[int, int],
     crop: float,
     splits: Sequence[str],
+    text_column: str | None,
     device: str,
 ) -> tuple[StoredItems, FeatureNetwork]:
     """The items and the network, which decides what items may be."""
-    files = _open_files(inputs, splits)
+    dataset = _open_dataset(inputs)
     is_sentences = isinstance(backbone, str) and backbone.startswith(SENTENCES)
+    if text_column and not is_sentences:
+        raise UserError(f"'text_column' names the texts for a sentence model. Got the backbone {backbone!r} instead.")
     if is_sentences:
-        if files is not None or isinstance(inputs, str):
-            raise UserError(f"The sentence model {backbone!r} takes texts: give a list of them.")
-        return ValueItems(inputs), SentenceNetwork(str(backbone).removeprefix(SENTENCES))
+        network = SentenceNetwork(str(backbone).removeprefix(SENTENCES))
+        if dataset is not None:
+            return _open_texts(dataset, splits, text_column), network
+        if isinstance(inputs, str | Path):
+            raise UserError(f"The sentence model {backbone!r} takes texts: give a list of them, or a prepared dataset.")
+        return ValueItems(inputs), network
+    items = _open_items(dataset, inputs, splits)
     if callable(backbone) and not isinstance(backbone, nn.Module):
-        return files or _list_items(inputs), FunctionNetwork(backbone)
+        return items or _list_items(inputs), FunctionNetwork(backbone)
     own = None if isinstance(backbone, str) else backbone
-    form = InputForm()
-    items: StoredItems | None = files
+    form = InputForm() if dataset is None else dataset.info.inputs
     if items is None:
         recognized = recognize_inputs(inputs, range(len(inputs)), own_backbone=own is not None).inputs
         form = getattr(recognized, "form", form)
@@ -131,18 +140,39 @@ def _list_items(values: Any) -> StoredItems:  # noqa: ANN401
     return FileItems(values) if is_paths else ValueItems(values)
 
 
-def _open_files(inputs: Any, splits: Sequence[str]) -> FileItems | None:  # noqa: ANN401
-    """The images of a dataset or of a folder; None for other inputs."""
-    dataset = inputs if isinstance(inputs, PreparedDataset) else None
-    if dataset is None and not (isinstance(inputs, str | Path) and Path(inputs).suffix != ".npy"):
-        return None
-    if dataset is None and (Path(inputs) / INFO).is_file():
-        dataset = PreparedDataset.open(inputs)
+def _open_dataset(inputs: Any) -> PreparedDataset | None:  # noqa: ANN401
+    """A prepared dataset; None for other inputs."""
+    if isinstance(inputs, str | Path) and (Path(inputs) / INFO).is_file():
+        return PreparedDataset.open(inputs)
+    return inputs if isinstance(inputs, PreparedDataset) else None
+
+
+def _open_items(dataset: PreparedDataset | None, inputs: Any, splits: Sequence[str]) -> StoredItems | None:  # noqa: ANN401
+    """The images or vectors of a dataset, or the images of a folder; None for other inputs."""
     if dataset is None:
+        if not isinstance(inputs, str | Path) or Path(inputs).suffix == ".npy":
+            return None
         images = ImageList.open(inputs)
         return FileItems(images.paths, images.item_ids, images.root)
-    if dataset.info.queries_are_gallery and "query" in splits:
-        splits = [split for split in splits if split != "gallery"]
-    parts = [len(dataset.split(split)) for split in splits]
-    images = ImageList.open(dataset.folder, splits)
-    return FileItems(images.paths, images.item_ids, images.root, [count for count in parts if count])
+    roles, ids, parts = _list_splits(dataset, splits)
+    if dataset.info.inputs.kind == "images":
+        images = ImageList.open(dataset.folder, roles)
+        return FileItems(images.paths, ids, images.root, parts)
+    vectors = [dataset.split(role).vectors for role in roles]
+    return ValueItems(JoinedVectors([part for part in vectors if part is not None]), ids, parts)
+
+
+def _open_texts(dataset: PreparedDataset, splits: Sequence[str], column: str | None) -> StoredItems:
+    """The texts of a dataset: those of a column, by default of its label."""
+    column = dataset.info.label_column if column is None else column
+    roles, ids, parts = _list_splits(dataset, splits)
+    texts = [text for role in roles for text in dataset.read_texts(role, column)]
+    return ValueItems(texts, ids, parts, column)
+
+
+def _list_splits(dataset: PreparedDataset, splits: Sequence[str]) -> tuple[list[str], list[str], list[int]]:
+    """The roles whose items are taken, each item once; the ids of the items; and how many each role has."""
+    is_double = dataset.info.queries_are_gallery and "query" in splits
+    roles = [role for role in splits if not (is_double and role == "gallery") and len(dataset.split(role))]
+    ids = [item_id for role in roles for item_id in dataset.split(role).item_ids]
+    return roles, ids, [len(dataset.split(role)) for role in roles]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from cml import distances, tasks
+from cml.console.messages import say
 from cml.data.image_sources import label_list
 from cml.data.input_form import InputForm, InputKind
 from cml.data.input_sources import recognize_inputs
@@ -21,6 +22,7 @@ from cml.distances import LabelDistance, LabelError
 from cml.distances.dataset_labels import encode
 from cml.distances.precomputed import Precomputed
 from cml.errors import UserError
+from cml.feature_store.dataset_inputs import explain_new_items, with_features
 from cml.feature_store.store import FeatureStore
 from cml.losses.wrapped_loss import as_loss
 from cml.models import CUSTOM, Backbone
@@ -135,6 +137,10 @@ def fit(
     distance = distances.as_label_distance(config.label_distance if label_distance is None else label_distance)
     if labels is None and isinstance(distance, Precomputed):  # its labels are the numbers of its rows
         labels = range(len(inputs))
+    if config.features and not config.freeze_backbone:
+        raise UserError(
+            "cml.fit takes a store as its inputs: cml.fit(store, labels). Leave 'features' out of 'config'."
+        )
     labelled = recognize_inputs(
         inputs.select() if isinstance(inputs, FeatureStore) else inputs,
         labels,
@@ -312,6 +318,9 @@ def train_task(
     Raises:
         UserError: Options, dataset or run folder that do not fit.
     """
+    store = FeatureStore.open(config.features) if config.features else None
+    if store is not None and not store.is_of_backbone:
+        dataset = with_features(dataset, store)
     items = dataset.split("train")
     inputs = items.inputs
     if isinstance(inputs, Vectors):
@@ -332,4 +341,6 @@ def train_task(
         quiet=quiet,
         ranks=ranks,
     )
+    if store is not None and not store.is_of_backbone and not quiet and (ranks is None or ranks.first):
+        say(explain_new_items(store))
     return trained

@@ -18,6 +18,7 @@ from cml.distances.dataset_labels import encode
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import DataError, UserError
+from cml.feature_store.dataset_inputs import NETWORK, check_network, with_features
 from cml.feature_store.frozen_features import cached_store, frozen_features
 from cml.feature_store.manifest import MANIFEST
 from cml.feature_store.networks import BackboneNetwork
@@ -103,7 +104,8 @@ class TrainedRun:
         if why := self.config.other_data(dataset.fingerprint, dataset.made_of):
             fault = f"{self.folder} was trained on another dataset than {dataset.folder} is now ({why})."
             raise DataError(f"{fault} Give the right one with --data, or train again.")
-        return dataset
+        network = self.config.made_of.get(NETWORK)
+        return dataset if network is None else with_features(dataset, self._store_of(network))
 
     @functools.cached_property
     def task(self) -> Task:
@@ -237,6 +239,18 @@ class TrainedRun:
             say(f"The feature store {folder} of the run is gone: features are computed. --features names another one.")
             return None
         return FeatureStore.open(folder)
+
+    def _store_of(self, network: str) -> FeatureStore:
+        """The store whose features the run was trained on, in place of the dataset's items."""
+        folder = self.features or Path(self.config.train.features)
+        if not (folder / MANIFEST).exists():
+            raise DataError(
+                f"{self.folder} takes features of {network}, but their store {folder} is gone: compute them again, and "
+                "name the store with --features."
+            )
+        store = FeatureStore.open(folder)
+        check_network(store, self.config.made_of, str(self.folder))
+        return store
 
     @property
     def _bar(self) -> str:

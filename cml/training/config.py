@@ -71,8 +71,9 @@ class TrainConfig:
     """Keep the backbone fixed and train only the head. Every image passes through the backbone once, so that training
     takes seconds."""
     features: str = ""
-    """Folder of a feature store (cml features): train a head on its features, with the network that computed them as
-    frozen backbone. --search-space features=A,B compares the stores A and B."""
+    """Folder of a feature store (cml features): train a head on its features, with the backbone that computed them from
+    images as frozen backbone. Features of texts or by a function of your own are the model's inputs. --search-space
+    features=A,B compares the stores A and B."""
     lora: int = 0
     """Rank of low-rank adapters on a transformer's linear layers, such as 8; 0 for none. They are trained instead of
     the backbone's weights, which needs less memory, and are merged into the weights at the end."""
@@ -166,7 +167,7 @@ class TrainConfig:
             )
         if self.patience and not self.evaluate_every:
             raise UserError(f"'patience' counts validations: set 'evaluate_every'. Got patience={self.patience} alone.")
-        if self.features and not self.freeze_backbone:
+        if self.features and not self.freeze_backbone and not _takes_vectors(self.backbone):
             raise UserError(
                 "'features' are those of a frozen backbone: set 'freeze_backbone', or give 'features' to cml.train, "
                 f"which takes all from the store. Got features={self.features!r} alone."
@@ -226,6 +227,12 @@ with contextlib.suppress(OSError):  # an installation without sources; ``help`` 
     _lines = re.findall(r'^    (\w+): .*\n    """([^"]*)"""$', inspect.getsource(TrainConfig), re.MULTILINE)
     _texts = "".join(f"\n        {name}: {' '.join(text.split())}" for name, text in _lines)
     TrainConfig.__doc__ = (TrainConfig.__doc__ or "").replace("\n\n", f"\n\n    Attributes:{_texts}\n\n", 1)
+
+
+def _takes_vectors(backbone: str) -> bool:
+    from cml.models.backbone import takes_vectors  # imports torch
+
+    return takes_vectors(backbone)
 
 
 def with_options(config: TrainConfig, options: Mapping[str, Any]) -> TrainConfig:

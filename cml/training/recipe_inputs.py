@@ -4,30 +4,17 @@ from dataclasses import replace
 
 from cml.data.input_form import InputForm
 from cml.training.config import TrainConfig
+from cml.training.vector_options import vector_options
 
 
 def recipe_for_inputs(recipe: TrainConfig, form: InputForm) -> TrainConfig:
-    """Adapt a recipe to the form of the inputs: vectors have no backbone, no augmentation and a higher learning rate.
-
-    The rate was chosen on three tables, see ``tests/benchmarks/tables.py``.
+    """Adapt a recipe to the form of the inputs.
 
     Args:
         recipe: The recipe, for images.
         form: The form of the inputs.
 
     Returns:
-        The recipe itself for images; otherwise one with a linear head on the inputs.
+        The recipe itself for images; otherwise one with a linear head on the inputs, see ``vector_options``.
     """
-    if form.kind == "images":
-        return recipe
-    return replace(
-        recipe,
-        backbone="none",
-        weights="none",
-        learning_rate=3e-3,
-        crop=1.0,
-        scale_jitter=0.0,
-        shift_jitter=0.0,
-        brightness_jitter=0.0,
-        flip="none",
-    )
+    return recipe if form.kind == "images" else replace(recipe, **vector_options())

@@ -2,29 +2,30 @@
 
 from typing import Any
 
-from cml.errors import UserError
 from cml.feature_store.store import FeatureStore
+from cml.training.vector_options import vector_options
 
 
 def store_options(folder: str) -> dict[str, Any]:
-    """List the options of training that a feature store decides: the network is the one that computed its features.
+    """List the options of training that a feature store decides.
+
+    Features of images by a backbone are trained on as those of a frozen backbone, so that the model takes images. Other
+    features are vectors, which the model takes itself.
 
     Args:
         folder: Folder of the feature store.
 
     Returns:
-        Values of ``TrainConfig`` by their names: a frozen backbone, and backbone, weights and image size of the store.
+        Values of ``TrainConfig`` by their names: a frozen backbone, and backbone, weights and image size of the store;
+        or those of the recipe for vectors.
 
     Raises:
         DataError: The folder is no finished store.
-        UserError: The features are not those of images by a backbone.
     """
-    made_by = FeatureStore.open(folder).manifest["made_by"]
-    if made_by["kind"] != "images":
-        raise UserError(
-            f"The feature store {folder} is of {made_by['kind']} by {made_by['backbone']}; 'features' takes those of "
-            "images. In Python, cml.fit takes any store as its inputs."
-        )
+    store = FeatureStore.open(folder)
+    if not store.is_of_backbone:
+        return {"features": folder, "freeze_backbone": False, **vector_options()}
+    made_by = store.manifest["made_by"]
     return {
         "features": folder,
         "freeze_backbone": True,

@@ -420,7 +420,7 @@ def test_the_command(people: Path, tmp_path: Path, capsys: pytest.CaptureFixture
         (["--images", people, "--data", people], "Give one of --images FOLDER, --data DATASET and --texts FILE"),
         (["--images", tmp_path / "none"], "none is not a folder"),
         (["--texts", people / "train" / "images" / "00000.png"], "is not UTF-8 text"),
-        (["--images", people, "--backbone", "sentences/all-minilm-l6-v2"], "takes texts"),
+        (["--images", people, "--backbone", "sentences/all-minilm-l6-v2"], "keypoints should be a text"),
         (["--images", people, "--backbone", "efficient-lite0"], "Unknown backbone"),
     ):
         assert main(["features", *map(str, wrong), "--out", str(tmp_path / "x")]) == 2

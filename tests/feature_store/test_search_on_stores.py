@@ -99,7 +99,10 @@ def test_stores_of_other_models_and_images_are_named(
     index = "index", run, people, "--out", tmp_path / "refused"
     capsys.readouterr()
     for words, message in (
-        ((*index, "--features", large.folder), f"but the features of {run} need efficientnet-lite0 (weights imagenet, 32 x 32 pixels"),
+        (
+            (*index, "--features", large.folder),
+            f"but the features of {run} need efficientnet-lite0 (weights imagenet, 32 x 32 pixels",
+        ),
         ((*index, "--features", part.folder), "items: "),
         (("search", tmp_path / "index", query, "--features", large.folder), "but the features of"),
         (("search", tmp_path / "index", query, "--features", part.folder), "not among the stored items"),
@@ -110,7 +113,7 @@ def test_stores_of_other_models_and_images_are_named(
         ),
         (
             ("index", on_rows.folder, rows.folder, "--out", tmp_path / "x", "--features", store.folder),
-            "holds vectors, whose features no store holds: leave --features out",
+            "takes 10 numbers that are no features of a store: leave --features out",
         ),
     ):
         assert call(*words) == 2, words

@@ -116,9 +116,6 @@ def test_what_does_not_fit_is_refused(people: Path, store: FeatureStore, run: Pa
     queries = cml.features(people, out=tmp_path / "queries", splits=["query"], **SMALL)
     with pytest.raises(DataError, match=r"lacks \d+ of \d+ items: .*not among the stored items"):
         cml.train("pose", people, tmp_path / "lacking", features=str(queries.folder), **OPTIONS)
-    spectra = cml.features(np.ones((3, 2), np.float32), backbone=lambda rows: rows, out=tmp_path / "rows", quiet=True)
-    with pytest.raises(UserError, match=r"is of objects by .*; 'features' takes those of images"):
-        cml.train("pose", people, tmp_path / "rows-run", features=str(spectra.folder), **OPTIONS)
     other = cml.features(people, out=tmp_path / "size", image_size=(48, 48), quiet=True)
     with pytest.raises(UserError, match=f"but the features of {run} need efficientnet-lite0"):
         _ = cml.open_run(run, device="cpu", features=other.folder).embeddings

@@ -1,0 +1,69 @@
+"""The items of an export or a search by the features of a store, for models of images and models of such features."""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.errors import UserError
+from cml.export.image_list import ImageList
+from cml.feature_store.dataset_inputs import NETWORK, check_network
+from cml.feature_store.store import FeatureStore
+from cml.feature_store.stored_features import stored_features
+from cml.runs.model import Model
+
+
+def list_stored(images: ImageList, folder: Path, model: Model, run: Path) -> ImageList:
+    """Take the features of items from a store, so that no image is read.
+
+    Args:
+        images: The items.
+        folder: Folder of the store.
+        model: The model that embeds them.
+        run: Its run folder, for messages.
+
+    Returns:
+        The items with their features.
+
+    Raises:
+        UserError: Another network made the store, or the model takes vectors that are no features of a store.
+        DataError: The store lacks some of the items, or is damaged.
+    """
+    store = FeatureStore.open(folder)
+    if not _takes_features(store, model, run):
+        return images.with_features(store, model, run)
+    return images.with_vectors(store)
+
+
+def embed_stored(paths: tuple[Path, ...], folder: Path, model: Model, run: Path) -> NDArray[np.float32]:
+    """Embed image files by their features in a store.
+
+    Args:
+        paths: N image files.
+        folder: Folder of the store.
+        model: The model.
+        run: Its run folder, for messages.
+
+    Returns:
+        Embeddings (N, D).
+
+    Raises:
+        UserError: As ``list_stored``.
+        DataError: As ``list_stored``.
+    """
+    store = FeatureStore.open(folder)
+    if _takes_features(store, model, run):
+        return model.embed(store.select(store.find(paths)))
+    features = stored_features(store, model, paths, f"the features of {run}")
+    return model.embed_extracted(features.read(np.arange(len(features))))
+
+
+def _takes_features(store: FeatureStore, model: Model, run: Path) -> bool:
+    """Whether a model takes the features of a store themselves, or images whose features they are."""
+    made_of = model.run_config.made_of
+    if NETWORK in made_of:
+        check_network(store, made_of, str(run))
+        return True
+    if model.config.inputs.kind != "images":
+        raise UserError(f"{run} takes {model.config.inputs} that are no features of a store: leave --features out.")
+    return False
