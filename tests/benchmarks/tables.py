@@ -16,8 +16,8 @@ and the label distances to all other held-out rows: 1 is the order of the labels
 Rows: the standardised columns; PLS; a random forest and a ridge regression, whose predictions are embeddings (labels
 that are no vectors become their classical MDS for the ridge; PLS, the forest, UMAP and MLKR do not take them);
 supervised UMAP (``umap-learn``); MLKR of ``metric-learn``, if that is installed (version 0.7.0 calls functions of
-scikit-learn by names that they have no longer: an adapter here gives them back); log-ratio with a linear head and with a
-network, by the defaults of ``cml.fit`` and the options below.
+scikit-learn by names that they have no longer: an adapter here gives them back); log-ratio with a linear head and with
+a network, by the defaults of ``cml.fit`` and the options below.
 """
 
 from __future__ import annotations
