@@ -1,9 +1,10 @@
 """Checks of the settings of things made by name, whose ``UserError`` names the setting, the rule and the value."""
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
 
 from cml.errors import UserError
+from cml.option_types import convert_option, describe_value, is_number, join_choices, suggest_choice, suggest_value
 
 
 def check_number(name: str, value: float, *, least: float, below: float = float("inf"), open_: bool = False) -> float:
@@ -22,11 +23,12 @@ def check_number(name: str, value: float, *, least: float, below: float = float(
     Raises:
         UserError: it is none.
     """
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not (least < value if open_ else least <= value) or not value < below:
+    if not is_number(value) or not (least < value if open_ else least <= value) or not value < below:
         rule = f"{'above' if open_ else 'at least'} {least:g}"
         rule += f" and below {below:g}" if below < float("inf") else ""
-        raise UserError(f"The {name!r} must be a finite number {rule}. Got {value!r} instead.")
+        raise UserError(
+            f"The {name!r} must be a finite number {rule}. Got {describe_value(value)} instead.{_hint(value, float)}"
+        )
     return float(value)
 
 
@@ -62,7 +64,10 @@ def check_auto(name: str, value: float | Literal["auto"]) -> float | Literal["au
     if not isinstance(value, str):
         return check_above_zero(name, value)
     if value != "auto":
-        raise UserError(f"The {name!r} must be a number above 0 or 'auto'. Got {value!r} instead.")
+        raise UserError(
+            f"The {name!r} must be a number above 0 or 'auto'. Got {value!r} instead."
+            f"{suggest_choice(value, ['auto']) or suggest_value(value, float)}"
+        )
     return "auto"
 
 
@@ -80,9 +85,12 @@ def check_whole(name: str, value: int, *, least: int = 1) -> int:
     Raises:
         UserError: it is none, or too low.
     """
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise UserError(f"The {name!r} must be a whole number of at least {least}. Got {value!r} instead.")
-    return value
+    if not is_number(value, whole=True) or value < least:
+        raise UserError(
+            f"The {name!r} must be a whole number of at least {least}. Got {describe_value(value)} instead."
+            f"{_hint(value, int)}"
+        )
+    return int(value)
 
 
 def check_word(name: str, value: str, words: Iterable[str]) -> None:
@@ -97,6 +105,28 @@ def check_word(name: str, value: str, words: Iterable[str]) -> None:
         UserError: it is none of them.
     """
     words = list(words)
-    if value not in words:
-        rule = " or ".join(words) if len(words) == 2 else f"one of {', '.join(words)}"
-        raise UserError(f"The {name!r} must be {rule}. Got {value!r} instead.")
+    if not isinstance(value, str) or value not in words:
+        rule = join_choices(words)
+        hint = suggest_choice(value, words)
+        raise UserError(f"The {name!r} must be {rule}. Got {describe_value(value)} instead.{hint}")
+
+
+def check_flag(name: str, value: bool) -> bool:
+    """Check that a setting is True or False; a word such as "no" would count as true.
+
+    Args:
+        name: The name of the setting, for the error.
+        value: Its value.
+
+    Returns:
+        The value as a bool.
+
+    Raises:
+        UserError: it is neither.
+    """
+    return bool(convert_option(name, value, bool))
+
+
+def _hint(value: Any, kind: type) -> str:  # noqa: ANN401 - a wrong value of any kind
+    """The value of another type that may have been meant; none for a number that is out of range."""
+    return "" if is_number(value) and kind is float else suggest_value(value, kind)

@@ -14,6 +14,7 @@ import typing
 from collections.abc import Iterator, Sequence
 
 from cml.errors import UserError
+from cml.option_types import suggest_choice
 from cml.renamed_options import current_name
 
 _BOX = re.compile(r"^[\s│|╭╰╮╯]*|[\s│|╭╰╮╯]*$")
@@ -66,12 +67,18 @@ def _explain(account: str, prog: str) -> str:
         options = [word for line in body[1:] for word in [line.split()[0]] if word.startswith("--") or word.isupper()]
         return f"{prog} needs {' and '.join(dict.fromkeys(options))}."
     if choice := re.fullmatch(r"invalid choice (.*) for argument '(\S+)'\. (Expected .*)", text):
-        return f"Invalid choice {choice[1]} for {choice[2]}. {choice[3]}."
+        return f"Invalid choice {choice[1]} for {choice[2]}. {choice[3]}.{_suggest(choice[1], choice[3])}"
     if text.startswith("Unrecognized options: "):
         words = text.removeprefix("Unrecognized options: ").split(", ")
         return f"Unrecognized options: {' '.join(words)}."
     text = re.sub(r"'\('(\S+)',\)'", r"'\1'", text.removeprefix("Error parsing "))  # as tyro 1.0.0 names an option
     return f"{text or 'These options cannot be read'}."
+
+
+def _suggest(given: str, expected: str) -> str:
+    """The choice that may have been meant, as of an option in Python."""
+    word, choices = re.match(r"'(.*?)'", given), re.findall(r"'(.*?)'", expected)
+    return suggest_choice(word[1], choices) if word else ""
 
 
 def _explain_unknown(kind: type, arguments: Sequence[str], prog: str) -> str:

@@ -37,6 +37,7 @@ class Circular(LabelDistance):
     is_metric: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_above_zero("period", self.period)
         check_word("reduce", self.reduce, ("rms", "max"))
 

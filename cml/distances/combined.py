@@ -54,6 +54,7 @@ class Combined(Composed):
         return are_self_contained(settings.get("parts"))
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not isinstance(self.parts, Mapping) or not self.parts:
             raise UserError(f"The 'parts' must name at least one part and its distance. Got {self.parts!r} instead.")
         object.__setattr__(self, "parts", self._parts)

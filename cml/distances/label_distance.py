@@ -19,6 +19,7 @@ from cml.distances.known_pairs import KnownPairs
 from cml.distances.labels import Labels
 from cml.distances.nearest import Neighbors, Search, check_k, nearest_columns
 from cml.errors import UserError
+from cml.option_types import convert_options
 from cml.registry import Choice
 
 Float32 = NDArray[np.float32]
@@ -50,6 +51,10 @@ class LabelDistance(ABC):
             cls.pairwise = _checked_pairwise(cls.pairwise)  # type: ignore[method-assign]
         if "encode" in vars(cls):
             cls.encode = _checked_encode(cls.encode)  # type: ignore[method-assign]
+
+    def __post_init__(self) -> None:
+        """Check and convert the settings; a subclass with rules of its own calls this first."""
+        convert_options(self)
 
     @property
     def is_metric(self) -> bool:

@@ -53,6 +53,7 @@ class PairFunction(LabelDistance):
     keeps_tensors: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.registered:
             object.__setattr__(self, "name", self.title)
 

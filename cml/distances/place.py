@@ -49,6 +49,7 @@ class Place(LabelDistance):
     is_symmetric: ClassVar[bool] = False  # the last digits depend on which polygon cuts the other
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_above_zero("metres", self.metres)
         if not 0 < self.degrees <= 180:
             raise UserError(f"The 'degrees' must be above 0 and at most 180. Got {self.degrees!r} instead.")

@@ -67,6 +67,7 @@ class Precomputed(LabelDistance):
         return False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if isinstance(self.path, Mapping):
             form, save = "a matrix", "save it with numpy.save"
             if "triples" in self.path:

@@ -60,6 +60,7 @@ class Rotation(LabelDistance):
     unit: ClassVar[str] = "degrees"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_word("form", self.form, _LENGTHS)
         order = str(self.order)
         if len(order) != 3 or not (set(order) <= set("xyz") or set(order) <= set("XYZ")) or order[1] in order[::2]:

@@ -56,6 +56,7 @@ class Sentences(LabelDistance):
         return bool(settings.get("model", PACKAGED) == PACKAGED)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_word("reduce", self.reduce, ("sum", "mean"))
         object.__setattr__(self, "_download", may_download())  # as of where it is made, not of where it is used
         if self.model_sha256 and self.model_sha256 != self._digest():

@@ -48,6 +48,7 @@ class Sets(Composed):
         return are_self_contained({"base": settings.get("base")})
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "base", self._base)
 
     @functools.cached_property

@@ -10,7 +10,7 @@ from cml.losses.ordered_hinge import ordered_hinge_mean
 from cml.losses.pairs import check_mask
 from cml.losses.row_mean import RowMean, warn_without_terms
 from cml.losses.rule_loss import RuleLoss, warn_without_pairs
-from cml.settings import check_number
+from cml.settings import check_flag, check_number
 
 
 def binary_triplet_loss(
@@ -124,7 +124,7 @@ class BinaryTripletLoss(RuleLoss):
     ) -> None:
         super().__init__(rule, k, distance, quantile)
         self.margin = check_number("margin", margin, least=0)
-        self.normalize = normalize
+        self.normalize = check_flag("normalize", normalize)
 
     def mean_of_pairs(self, embeddings: Tensor, pairs: BinaryPairs) -> RowMean:
         """``binary_triplet_mean`` with the settings of the module, of embeddings (B, D) and masks (A, B)."""

@@ -4,7 +4,7 @@ from typing import Any
 
 from cml.losses.loss import LossInfo
 from cml.losses.pml import PmlPairLoss, lp_distance, pml
-from cml.settings import check_above_zero
+from cml.settings import check_above_zero, check_flag
 
 
 class ContrastiveLoss(PmlPairLoss):
@@ -56,4 +56,4 @@ class ContrastiveLoss(PmlPairLoss):
         distance = lp_distance(normalize)
         reducer = AvgNonZeroSquareReducer() if squared else None
         super().__init__(pml("losses").ContrastiveLoss(neg_margin=margin, distance=distance, reducer=reducer))
-        self.margin, self.squared = margin, squared
+        self.margin, self.squared = margin, check_flag("squared", squared)

@@ -7,7 +7,7 @@ from cml.losses.loss import LossInfo
 from cml.losses.ordered_hinge import ordered_hinge_mean
 from cml.losses.pairs import mask_label_distances
 from cml.losses.row_mean import RowMean, warn_without_terms
-from cml.settings import check_number
+from cml.settings import check_flag, check_number
 
 
 def dense_triplet_loss(
@@ -78,7 +78,7 @@ class DenseTripletLoss(LabelDistanceLoss):
     def __init__(self, margin: float = 0.03, normalize: bool = True) -> None:
         super().__init__()
         self.margin = check_number("margin", margin, least=0)
-        self.normalize = normalize
+        self.normalize = check_flag("normalize", normalize)
 
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
         """``ordered_hinge_mean`` by label distance, of embeddings (B, D) and label distances (A, B)."""

@@ -7,7 +7,7 @@ from cml.losses.class_loss import ClassLoss, check_classes
 from cml.losses.direction_regularization import SOURCE, class_masks, triplet_geometry
 from cml.losses.embedding_checks import embedding_points
 from cml.losses.loss import LossInfo
-from cml.settings import check_number
+from cml.settings import check_flag, check_number
 
 
 def direction_triplet_loss(
@@ -83,7 +83,7 @@ class DirectionTripletLoss(ClassLoss):
         super().__init__()
         self.margin = check_number("margin", margin, least=0)
         self.gamma = check_number("gamma", gamma, least=0)
-        self.normalize = normalize
+        self.normalize = check_flag("normalize", normalize)
 
     def value(self, embeddings: Tensor, classes: Tensor) -> Tensor:
         """``direction_triplet_loss`` of embeddings (B, D) and classes (B,) int64 with the settings of the module."""

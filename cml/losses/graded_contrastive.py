@@ -14,7 +14,7 @@ from cml.losses.loss import LossInfo
 from cml.losses.pairs import Pairs, as_numbers, mask_label_distances
 from cml.losses.row_blocks import Constant, mean_over_pairs, over
 from cml.losses.row_mean import RowMean, warn_without_terms
-from cml.settings import check_above_zero, check_number
+from cml.settings import check_above_zero, check_flag, check_number
 
 
 def graded_contrastive_loss(
@@ -133,7 +133,7 @@ class GradedContrastiveLoss(ScaledLabelLoss):
         super().__init__(label_scale)
         self.reach = check_above_zero("reach", reach)
         self.margin = check_number("margin", margin, least=0)
-        self.normalize = normalize
+        self.normalize = check_flag("normalize", normalize)
 
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
         """``graded_contrastive_mean`` with the module's settings, of embeddings (B, D) and label distances (A, B)."""

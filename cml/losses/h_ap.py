@@ -8,6 +8,7 @@ from cml.losses.label_distance_loss import LabelDistanceLoss, Mask
 from cml.losses.loss import LossInfo
 from cml.losses.pairs import mask_label_distances
 from cml.losses.row_mean import RowMean, warn_without_terms
+from cml.settings import check_flag
 
 
 def h_ap_loss(
@@ -128,7 +129,7 @@ class HAPLoss(LabelDistanceLoss):
     def __init__(self, temperature: float = 0.1, neighbors: int = 10, normalize: bool = True) -> None:
         super().__init__()
         self.temperature, self.neighbors = check_graded_rank(temperature, neighbors)
-        self.normalize = normalize
+        self.normalize = check_flag("normalize", normalize)
 
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
         """``h_ap_mean`` with the settings of the module, of embeddings (B, D) and label distances (A, B)."""

@@ -11,6 +11,7 @@ from cml.errors import UserError
 from cml.losses.class_loss import ClassLoss, check_classes
 from cml.losses.embedding_checks import check_matrix, in_full, unit_rows
 from cml.losses.loss import LossInfo
+from cml.option_types import convert_option
 from cml.settings import check_above_zero, check_number
 from cml.word_vectors.open import open_word_vectors
 
@@ -112,7 +113,7 @@ class LanguageGuidanceLoss(ClassLoss):
             raise UserError(f"Language guidance goes with a loss over classes, such as multi-similarity. {got}")
         self.loss = loss
         self.inner = inner
-        self.vectors = vectors
+        self.vectors = convert_option("vectors", vectors, str)
         self.weight = check_number("weight", weight, least=0)
         self.gamma = check_number("gamma", gamma, least=0)
         self.temperature = check_above_zero("temperature", temperature)

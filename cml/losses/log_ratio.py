@@ -15,7 +15,7 @@ from cml.losses.pairs import mask_label_distances
 from cml.losses.row_blocks import Constant, RowTerms, mean_over_rows, plus, times
 from cml.losses.row_mean import RowMean, warn_without_terms
 from cml.losses.row_order import row_ranks
-from cml.settings import check_above_zero, check_auto, check_number, check_word
+from cml.settings import check_above_zero, check_auto, check_flag, check_number, check_word
 
 Weights = Literal["uniform", "rank"]
 
@@ -198,7 +198,7 @@ class LogRatioLoss(LabelDistanceLoss):
         self.floor: Auto = "auto" if self.floor_quantile > 0 else 0.0
         self.weights: Weights = weights
         self.rank_offset = _check_rank_offset(rank_offset)
-        self.normalize = normalize
+        self.normalize = check_flag("normalize", normalize)
         self.eps = check_above_zero("eps", eps)
 
     @classmethod

@@ -7,6 +7,7 @@ from torch import Tensor
 from cml.errors import UserError
 from cml.losses.composite_loss import CompositeLoss
 from cml.losses.loss import LossInfo
+from cml.option_types import convert_option
 from cml.settings import check_whole
 
 
@@ -45,7 +46,11 @@ class MatryoshkaLoss(CompositeLoss):
     def __init__(self, loss: str = "log-ratio", dimensions: Sequence[int] = (16, 32, 64)) -> None:
         super().__init__()
         self.loss = loss
-        sizes = [dimensions] if isinstance(dimensions, int) else list(dimensions)
+        sizes = convert_option(
+            "dimensions", [dimensions] if isinstance(dimensions, int) else dimensions, tuple[int, ...]
+        )
+        if not sizes:
+            raise UserError("The 'dimensions' must name at least one size. Got none instead.")
         self.dimensions = tuple(sorted({check_whole("dimensions", size) for size in sizes}))
         self.set_parts([loss])
         if any(isinstance(part, MatryoshkaLoss) for part in self.terms.modules()):

@@ -6,7 +6,7 @@ from cml.errors import UserError
 from cml.losses.closed_form import is_transformed
 from cml.losses.loss import LossInfo
 from cml.losses.pml import PmlPairLoss, pml
-from cml.settings import check_number
+from cml.settings import check_flag, check_number
 
 
 class NPairLoss(PmlPairLoss):
@@ -50,7 +50,7 @@ class NPairLoss(PmlPairLoss):
 
     def __init__(self, regularization: float = 0.0, normalize: bool = False) -> None:
         check_number("regularization", regularization, least=0)
-        distance = pml("distances").DotProductSimilarity(normalize_embeddings=normalize)
+        distance = pml("distances").DotProductSimilarity(normalize_embeddings=check_flag("normalize", normalize))
         if regularization:
             inner = pml("losses").NPairsLoss(
                 distance=distance,

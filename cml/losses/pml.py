@@ -18,6 +18,7 @@ from cml.losses.embedding_checks import embedding_points, rescale_rows
 from cml.losses.proxy_loss import ProxyLoss
 from cml.losses.squared_distances import plain_distances
 from cml.registry import Choice
+from cml.settings import check_flag
 
 _EXAMPLES = {"losses": "TripletMarginLoss or CircleLoss", "miners": "BatchHardMiner or MultiSimilarityMiner"}
 _PARTS = ("distances", "reducers", "regularizers")  # the library's modules that a setting may name something of
@@ -125,7 +126,11 @@ def lp_distance(normalize: bool, power: int = 1, *, exact: bool = True) -> nn.Mo
 
     Returns:
         A distance of the library.
+
+    Raises:
+        UserError: ``normalize`` is neither True nor False.
     """
+    normalize = check_flag("normalize", normalize)
     mode = "donot_use_mm_for_euclid_dist" if exact else "use_mm_for_euclid_dist_if_necessary"
 
     class LpDistance(pml("distances").LpDistance):  # type: ignore[misc]

@@ -99,7 +99,7 @@ class ProxyGMLLoss(ProxyTableLoss):
 
     def __init__(self, per_class: int = 12, share: float = 0.05, regularization: float = 0.3) -> None:
         super().__init__()
-        if not 0 < share <= 1:
+        if isinstance(share, bool) or not 0 < share <= 1:
             raise UserError(f"The 'share' must be above 0 and at most 1. Got {share!r} instead.")
         self.per_class = check_whole("per_class", per_class)
         self.share = float(share)

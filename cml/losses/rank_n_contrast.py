@@ -10,7 +10,7 @@ from cml.losses.pairs import Pairs, mask_label_distances
 from cml.losses.row_blocks import Constant, mean_over_pairs
 from cml.losses.row_mean import RowMean, warn_without_terms
 from cml.losses.row_order import ascending_rows, tie_runs
-from cml.settings import check_above_zero
+from cml.settings import check_above_zero, check_flag
 
 _WIDE = 600.0  # scores of one row that lie no farther apart than this can be summed as float64 powers
 _WIDEST = 1e11  # and up to this float64 has digits left to tell shares apart
@@ -144,7 +144,7 @@ class RankNContrastLoss(LabelDistanceLoss):
     def __init__(self, temperature: float = 2.0, normalize: bool = False) -> None:
         super().__init__()
         self.temperature = check_above_zero("temperature", temperature)
-        self.normalize = normalize
+        self.normalize = check_flag("normalize", normalize)
 
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
         """``rank_n_contrast_mean`` with the settings of the module, of embeddings (B, D), label distances (A, B)."""

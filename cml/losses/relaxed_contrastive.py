@@ -9,7 +9,7 @@ from cml.losses.loss import LossInfo
 from cml.losses.pairs import Pairs, as_numbers, mask_label_distances
 from cml.losses.row_blocks import Constant, mean_over_pairs, over
 from cml.losses.row_mean import RowMean, warn_without_terms
-from cml.settings import check_above_zero, check_number
+from cml.settings import check_above_zero, check_flag, check_number
 
 
 def relaxed_contrastive_loss(
@@ -141,7 +141,7 @@ class RelaxedContrastiveLoss(ScaledLabelLoss):
         super().__init__(label_scale)
         self.sigma = check_above_zero("sigma", sigma)
         self.delta = check_number("delta", delta, least=0)
-        self.normalize = normalize
+        self.normalize = check_flag("normalize", normalize)
 
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
         """``relaxed_contrastive_mean`` with the module's settings, of embeddings (B, D), label distances (A, B)."""

@@ -8,6 +8,7 @@ from cml.losses.label_distance_loss import LabelDistanceLoss, Mask
 from cml.losses.loss import LossInfo
 from cml.losses.pairs import compare, mask_label_distances
 from cml.losses.row_mean import RowMean, warn_without_terms
+from cml.settings import check_flag
 
 
 def rkd_distance_loss(
@@ -99,7 +100,7 @@ class RKDDistanceLoss(LabelDistanceLoss):
 
     def __init__(self, normalize: bool = False) -> None:
         super().__init__()
-        self.normalize = normalize
+        self.normalize = check_flag("normalize", normalize)
 
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
         """``rkd_distance_mean`` with the settings of the module, of embeddings (B, D) and label distances (A, B)."""

@@ -9,7 +9,7 @@ from cml.losses.pairs import mask_label_distances
 from cml.losses.row_blocks import Constant, RowTerms, mean_over_rows, over
 from cml.losses.row_cross_entropy import row_cross_entropy
 from cml.losses.row_mean import RowMean, warn_without_terms
-from cml.settings import check_above_zero
+from cml.settings import check_above_zero, check_flag
 
 
 def soft_target_loss(
@@ -129,7 +129,7 @@ class SoftTargetLoss(ScaledLabelLoss):
         super().__init__(label_scale)
         self.label_temperature = check_above_zero("label_temperature", label_temperature)
         self.temperature = check_above_zero("temperature", temperature)
-        self.normalize = normalize
+        self.normalize = check_flag("normalize", normalize)
 
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
         """``soft_target_mean`` with the settings of the module, of embeddings (B, D) and label distances (A, B)."""

@@ -4,7 +4,7 @@ from typing import Any, Literal, get_args
 
 from cml.losses.loss import LossInfo
 from cml.losses.pml import PmlPairLoss, lp_distance, pml
-from cml.settings import check_number, check_word
+from cml.settings import check_flag, check_number, check_word
 
 Mining = Literal["all", "semi-hard", "batch-hard"]
 
@@ -62,4 +62,4 @@ class TripletLoss(PmlPairLoss):
         elif mining == "batch-hard":
             miner = pml("miners").BatchHardMiner(distance=distance)
         super().__init__(pml("losses").TripletMarginLoss(margin=margin, distance=distance), miner)
-        self.margin, self.mining, self.squared = margin, mining, squared
+        self.margin, self.mining, self.squared = margin, mining, check_flag("squared", squared)

@@ -25,6 +25,7 @@ from cml.data.vectors import Vectors
 from cml.errors import DataError, UserError
 from cml.models.backbone import CUSTOM, Backbone, as_backbone, get
 from cml.models.backbone_checks import check_features, check_rows, describe_batch, evaluating, first_line, least_side
+from cml.option_types import convert_options
 from cml.processes.device import to_device
 from cml.processes.out_of_memory import is_out_of_memory
 from cml.storage.saved_options import TINY, check_bounds
@@ -60,6 +61,7 @@ class ModelConfig:
     inputs: InputForm = field(default_factory=InputForm)
 
     def __post_init__(self) -> None:
+        convert_options(self)
         check_bounds(self, {(1, _LARGEST): ("dimension", "image_size"), (TINY, 1): ("crop",)})
         height, width = stored_size(self.image_size, self.crop)
         if height * width > MAX_PIXELS:

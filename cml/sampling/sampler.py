@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.errors import UserError
+from cml.option_types import convert_options
 from cml.sampling.batch import Batch, Int64
 from cml.sampling.batch_seed import batch_generator, epoch_generator
 from cml.sampling.epoch_batches import EpochBatches
@@ -34,6 +35,7 @@ class Sampler:
     batch_size: int = 150
 
     def __post_init__(self) -> None:
+        convert_options(self)
         if self.batch_size < 2:
             raise UserError(f"The 'batch_size' must be at least 2. Got {self.batch_size} instead.")
 

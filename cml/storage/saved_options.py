@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar
 from msgspec import Meta, ValidationError, convert
 
 from cml.errors import DataError, UserError, did_you_mean
+from cml.option_types import suggest_value
 from cml.renamed_options import with_current_names
 from cml.storage.json_file import read_json
 
@@ -105,24 +106,33 @@ def saved_options(kind: type[T], value: object, where: str, subject: str) -> T:
     try:
         return convert(value, kind, strict=True)
     except ValidationError as error:
-        raise DataError(_describe(error, value, where, subject, "option")) from None
+        raise DataError(_describe(error, value, where, subject, "option", kind)) from None
     except UserError as error:
         raise DataError(f"{where}: {error}") from None
 
 
-def _describe(error: ValidationError, value: Any, where: str, subject: str, noun: str) -> str:  # noqa: ANN401 - any JSON
-    """The error of msgspec, with the entry's name and value if they are known."""
+def _describe(
+    error: ValidationError,
+    value: Any,  # noqa: ANN401 - any JSON
+    where: str,
+    subject: str,
+    noun: str,
+    kind: Any = None,  # noqa: ANN401 - a type
+) -> str:
+    """The error of msgspec, with the entry's name and value if they are known, and what may have been meant."""
     reason, _, path = str(error).replace("`", "").partition(" - at $")
     keys = re.findall(r"\w+|\.\.\.", path)
     name = next((key for key in reversed(keys) if not key.isdigit()), "...")
     if name == "...":  # in a mapping, whose keys msgspec does not name
         return f"{where} is not {subject}: {reason}."
-    reason, shown = reason[0].lower() + reason[1:], ""
+    reason, shown, hint = reason[0].lower() + reason[1:], "", ""
     if "..." not in keys:
         for key in keys:
             value = value[int(key) if isinstance(value, list) else key]
+            kind = typing.get_type_hints(kind).get(key) if dataclasses.is_dataclass(kind) else None
         shown = f" {reprlib.repr(value)}"
-    return f"{where}: the {noun} {name!r} cannot be{shown or ' so'}: {reason}."
+        hint = suggest_value(value, kind)
+    return f"{where}: the {noun} {name!r} cannot be{shown or ' so'}: {reason}.{hint}"
 
 
 def _with_current_names(kind: Any, value: object) -> object:  # noqa: ANN401 - a type

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from cml.errors import UserError, did_you_mean
+from cml.option_types import convert_options
 from cml.renamed_options import with_current_names
 from cml.storage.json_file import read_json, read_parsed
 from cml.storage.saved_options import TINY, check_bounds, saved_options
@@ -155,11 +156,9 @@ class TrainConfig:
     """Device: auto | cpu | cuda | mps, or another name of torch, such as cuda:1."""
 
     def __post_init__(self) -> None:
-        size = self.image_size if isinstance(self.image_size, tuple | list) else ()
-        if len(size) != 2 or min(size) < 1:
-            raise UserError(
-                f"'image_size' must be two positive numbers, height and width. Got {self.image_size} instead."
-            )
+        if type(self.device).__module__ == "torch":  # torch.device("cpu")
+            object.__setattr__(self, "device", str(self.device))
+        convert_options(self)
         check_bounds(self, _BOUNDS)
         if (self.schedule == "step") != (self.decay_every > 0):
             raise UserError(

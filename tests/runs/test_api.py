@@ -269,7 +269,7 @@ def test_a_batch_larger_than_the_data_becomes_smaller_and_says_so() -> None:
         ({"labels": LEVELS[:39]}, "Got 40 images and 39 labels"),
         ({"stepps": 3}, r"no option 'stepps'\. Did you mean 'steps'\?"),
         ({"steps": 0}, "'steps' must be 1 or more"),
-        ({"image_size": 16}, "'image_size' must be two positive numbers, height and width. Got 16 instead"),
+        ({"image_size": 16}, r"'image_size' must be 2 whole numbers. Got 16 instead. Did you mean \(16, 16\)\?"),
         ({"batch_size": 16}, r"The size of batches is the sampler's, as in sampler='random\(batch_size=60\)'"),
         ({"flip": "image"}, "set 'flip' to list or none"),
         ({"label_distance": lambda a, b: float("nan")}, r"nan"),

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, get_args, get_origin
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from cml.distances.label_distance import Float32, LabelDistance
 from cml.distances.labels import LabelError, Labels, short
 from cml.distances.nearest import Search
 from cml.errors import DataError, UserError
-from cml.settings import check_word
 from cml.word_vectors.open import HOW_TO_GET, SCENES, open_word_vectors
 from cml.word_vectors.packaged_glove import PACKAGED
 from cml.word_vectors.word_vectors import WordVectors
@@ -80,16 +79,13 @@ class Captions(LabelDistance):
     def __post_init__(self) -> None:
         if not self.vectors:
             raise UserError(f"The captions need word vectors. {HOW_TO_GET}.")
-        object.__setattr__(self, "vectors", str(self.vectors))
         words: Any = "none" if self.stop_words is None else self.stop_words  # a bare none on the command line
         if isinstance(words, list | tuple) and all(isinstance(word, str) for word in words):
             words = tuple(words)
         elif words not in ("none", "english"):
             raise UserError(f"The 'stop_words' must be none, english or a list of words. Got {words!r} instead.")
         object.__setattr__(self, "stop_words", words)
-        for each in fields(self):
-            if get_origin(each.type) is Literal:
-                check_word(each.name, getattr(self, each.name), get_args(each.type))
+        super().__post_init__()
         if self.vectors_sha256 and self.vectors_sha256 != self._vectors.sha256():
             raise DataError(
                 f"The word vectors {self.vectors} are not those that these settings were saved with: SHA-256 "

@@ -67,6 +67,7 @@ class Layout(LabelDistance):
     unit: ClassVar[str] = "1 - mIoU"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.ignore is not None and not _is_whole(self.ignore, 0, 255):
             raise UserError(f"The 'ignore' must be a class id from 0 to 255, or None. Got {self.ignore!r} instead.")
         if not _is_whole(self.largest_id, 0, 255):

@@ -58,16 +58,17 @@ class Keypoints(LabelDistance):
 
     def __post_init__(self) -> None:
         check_word("normalization", self.normalization, get_args(Normalization))
-        least = 2 if self._centered else 1  # centred on a single joint any two poses are equal
-        if isinstance(self.min_shared, bool) or not isinstance(self.min_shared, int) or self.min_shared < least:
-            raise UserError(
-                f"The 'min_shared' must be a whole number of at least {least} with normalization={self.normalization}. "
-                f"Got {self.min_shared!r} instead."
-            )
         if "torso" in self.normalization:
             object.__setattr__(self, "torso", _groups(self.torso))
         elif self.torso is not None:
             raise UserError(f"The 'torso' is only used by torso normalisations, not by {self.normalization!r}.")
+        super().__post_init__()
+        least = 2 if self._centered else 1  # centred on a single joint any two poses are equal
+        if self.min_shared < least:
+            raise UserError(
+                f"The 'min_shared' must be a whole number of at least {least} with normalization={self.normalization}. "
+                f"Got {self.min_shared!r} instead."
+            )
 
     @property
     def _centered(self) -> bool:

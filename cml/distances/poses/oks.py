@@ -49,12 +49,12 @@ class Oks(LabelDistance):
     unit: ClassVar[str] = "1 - OKS"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.area is not None:
             check_above_zero("area", self.area)
-        if self.sigmas is not None:
-            object.__setattr__(self, "sigmas", tuple(self.sigmas))
-            if not all(0 < sigma < math.inf for sigma in self.sigmas):
-                raise UserError(f"The 'sigmas' must be above 0. Got {self.sigmas!r} instead.")
+        sigmas = (1.0,) if self.sigmas is None else self.sigmas
+        if not sigmas or not all(0 < sigma < math.inf for sigma in sigmas):
+            raise UserError(f"The 'sigmas' must be above 0. Got {sigmas!r} instead.")
         check_whole("min_shared", self.min_shared)
 
     def encode(self, labels: Sequence[Any]) -> Labels:

@@ -47,6 +47,7 @@ class Procrustes(LabelDistance):
     is_symmetric: ClassVar[bool] = False  # of residuals, only up to rounding
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_word("error", self.error, ("residual", "mpjpe"))
         check_whole("min_shared", self.min_shared, least=3)  # two points can always be aligned
 

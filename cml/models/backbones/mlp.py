@@ -6,6 +6,7 @@ from torch import nn
 
 from cml.errors import UserError
 from cml.models.backbone import Backbone
+from cml.settings import check_whole
 
 _WIDEST = 65_536
 
@@ -26,10 +27,11 @@ def mlp(vector_size: int, widths: Sequence[int] | int = (512, 512), dropout: flo
     Raises:
         UserError: A setting is out of range.
     """
+    vector_size = check_whole("vector_size", vector_size)
     sizes = [widths] if isinstance(widths, int) else list(widths)
     if not sizes or not all(type(size) is int and 1 <= size <= _WIDEST for size in sizes):
         raise UserError(f"The 'widths' of mlp must be whole numbers from 1 to {_WIDEST:,}. Got {widths!r} instead.")
-    if not isinstance(dropout, int | float) or not 0 <= dropout < 1:
+    if not isinstance(dropout, int | float) or isinstance(dropout, bool) or not 0 <= dropout < 1:
         raise UserError(f"The 'dropout' of mlp must be from 0 to below 1. Got {dropout!r} instead.")
     layers: list[nn.Module] = []
     before = vector_size

@@ -3,6 +3,7 @@
 from torch import nn
 
 from cml.models.backbone import Backbone
+from cml.settings import check_whole
 
 
 def no_backbone(vector_size: int) -> Backbone:
@@ -13,5 +14,8 @@ def no_backbone(vector_size: int) -> Backbone:
 
     Returns:
         The backbone, which has no weights.
+
+    Raises:
+        UserError: The size is no whole number of at least 1.
     """
-    return Backbone(nn.Identity(), vector_size)
+    return Backbone(nn.Identity(), check_whole("vector_size", vector_size))

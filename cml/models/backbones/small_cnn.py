@@ -33,8 +33,8 @@ class SmallCNN(nn.Module):
         super().__init__()
         if norm not in ("batch", "group"):
             raise UserError(f"The 'norm' of small-cnn must be batch or group. Got {norm!r} instead.")
-        if not 1 <= grid <= 16:
-            raise UserError(f"The 'grid' of small-cnn must be from 1 to 16. Got {grid} instead.")
+        if type(grid) is not int or not 1 <= grid <= 16:
+            raise UserError(f"The 'grid' of small-cnn must be from 1 to 16. Got {grid!r} instead.")
         if layers not in _LAYERS:
             raise UserError(f"The 'layers' of small-cnn must be 4 or 6. Got {layers} instead.")
         if type(channels) is not int or not 1 <= channels <= 4096:

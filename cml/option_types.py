@@ -1,0 +1,269 @@
+"""The types of options, checked and converted when a dataclass of options is made, whoever makes it.
+
+The annotations of the dataclass are the one place that says what an option may be: the command line and a saved config
+read the same ones. NumPy's numbers become Python's; a near miss is refused with the value that may have been meant.
+"""
+
+import difflib
+import functools
+import math
+import numbers
+import os
+import reprlib
+import types
+import typing
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
+from typing import Annotated, Any, Literal, Union
+
+from cml.errors import UserError
+
+_ALIASES = {  # what others call a choice of cml
+    "adam": "adamw",
+    "bf16": "bfloat16",
+    "half": "bfloat16",
+    "fp16": "bfloat16",
+    "16": "bfloat16",
+    "fp32": "float32",
+    "32": "float32",
+    "full": "float32",
+}
+_FLAGS = {
+    **dict.fromkeys(("yes", "y", "true", "on", "1"), True),
+    **dict.fromkeys(("no", "n", "false", "off", "0"), False),
+}
+
+
+def convert_options(options: Any) -> None:  # noqa: ANN401 - a dataclass
+    """Check the types of a frozen dataclass's options, and convert NumPy's numbers, to be called when it is made.
+
+    A field of another kind than numbers, texts, choices, flags, pairs of them and dataclasses is left as it is.
+
+    Args:
+        options: The dataclass, whose fields are replaced in place.
+
+    Raises:
+        UserError: an option has a value of another type than its annotation.
+    """
+    made_of: Any = type(options)
+    for name, kind in _kinds(made_of).items():
+        value = getattr(options, name)
+        converted = convert_option(name, value, kind, default=getattr(type(options), name, None))
+        if converted is not value:
+            object.__setattr__(options, name, converted)
+
+
+def convert_option(name: str, value: object, kind: Any, *, default: object = None) -> Any:  # noqa: ANN401 - a type
+    """Check the type of one option.
+
+    Args:
+        name: The name of the option, for the error.
+        value: Its value.
+        kind: Its annotation.
+        default: Its default, which the error gives as an example of a text.
+
+    Returns:
+        The value, as Python's own number, text or tuple.
+
+    Raises:
+        UserError: the value is of another type.
+    """
+    kinds = _alternatives(kind)
+    if not all(_is_known(one) for one in kinds):
+        return value
+    for one in kinds:
+        try:
+            return _convert(value, one)
+        except (TypeError, ValueError):
+            continue
+    choices = [choice for one in kinds if typing.get_origin(one) is Literal for choice in typing.get_args(one)]
+    rules = [_rule(one) for one in kinds if one is not type(None) and typing.get_origin(one) is not Literal]
+    if str in kinds and isinstance(default, str) and default:
+        rules[-1] += f", such as {default!r}"
+    if choices:
+        rules.append(join_choices(choices))
+    none = ", or none" if type(None) in kinds else ""
+    hint = suggest_value(value, kind)
+    raise UserError(f"'{name}' must be {' or '.join(rules)}{none}. Got {describe_value(value)} instead.{hint}")
+
+
+def is_number(value: object, *, whole: bool = False) -> bool:
+    """Whether a value is a number of Python or of NumPy; True and False are none.
+
+    Args:
+        value: The value.
+        whole: Whether it must be of a type of whole numbers.
+
+    Returns:
+        Whether it is one.
+    """
+    kinds = numbers.Integral if whole else numbers.Real
+    return isinstance(value, kinds) and not isinstance(value, bool)
+
+
+def describe_value(value: object) -> str:
+    """Show a value in an error: a class or function by its name, anything else shortened.
+
+    Args:
+        value: The value.
+
+    Returns:
+        The text.
+    """
+    title = getattr(value, "__qualname__", None)
+    return title if callable(value) and isinstance(title, str) else reprlib.repr(value)
+
+
+def join_choices(choices: Sequence[object]) -> str:
+    """List choices in a sentence.
+
+    Args:
+        choices: The choices.
+
+    Returns:
+        ``a or b``, or ``one of a, b, c``.
+    """
+    words = [str(choice) for choice in choices]
+    return " or ".join(words) if len(words) < 3 else f"one of {', '.join(words)}"
+
+
+def suggest_choice(value: object, choices: Sequence[object]) -> str:
+    """Suggest the choice that a near miss may have meant.
+
+    Args:
+        value: The value that is none of the choices: another spelling, or a class of that name.
+        choices: The choices.
+
+    Returns:
+        A question to append to an error; "" if none is near.
+
+    Example:
+        >>> suggest_choice("Cosine", ["cosine", "constant"]), suggest_choice("adam", ["sgd", "adamw"])
+        (" Did you mean 'cosine'?", " Did you mean 'adamw'?")
+    """
+    if isinstance(value, bool):
+        return ""
+    named = value if isinstance(value, str | int) else getattr(value, "__name__", value)
+    word = str(named).strip().lower()
+    by_word = {str(choice).lower(): choice for choice in choices}
+    if value is None and word not in by_word:
+        return ""
+    close = word if word in by_word else _ALIASES.get(word, "")
+    if close not in by_word:
+        close = next(iter(difflib.get_close_matches(word, by_word, n=1)), "")
+    return f" Did you mean {by_word[close]!r}?" if close in by_word else ""
+
+
+def suggest_value(value: object, kind: Any) -> str:  # noqa: ANN401 - a type
+    """Suggest the value that may have been meant by one of another type.
+
+    Args:
+        value: The value.
+        kind: The type that it should have.
+
+    Returns:
+        A question to append to an error; "" if none is near.
+    """
+    for one in _alternatives(kind):
+        if typing.get_origin(one) is Literal:
+            hint = suggest_choice(value, typing.get_args(one))
+            if hint:
+                return hint
+        word = str(value).strip()
+        meant: object = None
+        if one is bool and isinstance(value, str | int):
+            meant = _FLAGS.get(word.lower())
+        elif one in (int, float) and (isinstance(value, str) or is_number(value)):
+            try:
+                number = float(word)
+            except (ValueError, OverflowError):
+                continue
+            if math.isfinite(number) and (one is float or number.is_integer()):
+                meant = int(number) if number.is_integer() else number
+        elif typing.get_origin(one) is tuple and isinstance(value, int) and not isinstance(value, bool):
+            parts = typing.get_args(one)
+            meant = (value,) * (1 if parts[-1] is Ellipsis else len(parts))
+        if meant is not None:
+            return f" Did you mean {meant!r}?"
+    return ""
+
+
+@functools.cache
+def _kinds(options: type) -> dict[str, Any]:
+    """The annotations of the fields of a dataclass, a type; of one whose annotations cannot be read, none."""
+    try:
+        hints = typing.get_type_hints(options)
+    except Exception:
+        return {}
+    return {field.name: hints[field.name] for field in fields(options) if field.init}
+
+
+def _alternatives(kind: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a type
+    """The types of which a value may have one."""
+    if typing.get_origin(kind) is Annotated:
+        return _alternatives(typing.get_args(kind)[0])
+    if typing.get_origin(kind) in (Union, types.UnionType):
+        return tuple(one for part in typing.get_args(kind) for one in _alternatives(part))
+    return (kind,)
+
+
+def _is_known(kind: Any) -> bool:  # noqa: ANN401 - a type
+    origin = typing.get_origin(kind)
+    if origin is tuple:
+        return all(part is Ellipsis or all(map(_is_known, _alternatives(part))) for part in typing.get_args(kind))
+    return origin is Literal or kind in (bool, int, float, str, type(None)) or is_dataclass(kind)
+
+
+def _convert(value: Any, kind: Any) -> Any:  # noqa: ANN401 - any value and type
+    """The value as ``kind``; a TypeError or ValueError if it is something else."""
+    origin = typing.get_origin(kind)
+    if origin is Literal:
+        for choice in typing.get_args(kind):
+            if type(choice) is bool or isinstance(value, bool):
+                matches = value is choice
+            else:
+                matches = isinstance(value, type(choice) | numbers.Integral) and value == choice
+            if matches:
+                return choice
+        raise ValueError
+    if origin is tuple:
+        parts = typing.get_args(kind)
+        values = value.tolist() if getattr(value, "ndim", 0) == 1 else value
+        if not isinstance(values, tuple | list) or (parts[-1] is not Ellipsis and len(values) != len(parts)):
+            raise TypeError
+        kinds = [parts[0]] * len(values) if parts[-1] is Ellipsis else parts
+        return tuple(_convert(part, one) for part, one in zip(values, kinds, strict=True))
+    if kind is bool:
+        if isinstance(value, bool):
+            return value
+        if type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_"):
+            return bool(value)
+    elif kind in (int, float):
+        if is_number(value, whole=kind is int):
+            return _convert_number(value, kind)
+    elif kind is str:
+        path = os.fspath(value)  # a TypeError unless it is a text or a path
+        if isinstance(path, str):
+            return str.__str__(path)
+    elif isinstance(value, kind):
+        return value
+    raise TypeError
+
+
+def _convert_number(value: Any, kind: type) -> int | float:  # noqa: ANN401 - a number of any library
+    if kind is int:
+        return int(value)
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _rule(kind: Any) -> str:  # noqa: ANN401 - a type
+    """What a value of a type is called in an error."""
+    if typing.get_origin(kind) is tuple:
+        parts = typing.get_args(kind)
+        words = {int: "whole numbers", float: "numbers", str: "texts"}.get(parts[0], "values")
+        return f"a list of {words}" if parts[-1] is Ellipsis else f"{len(parts)} {words}"
+    names = {bool: "True or False", int: "a whole number", float: "a number", str: "a text"}
+    return names.get(kind, f"a {getattr(kind, '__name__', kind)}")
