@@ -30,8 +30,8 @@ class Features:
     text_column: str | None = None
     """Column of the prepared dataset with the texts for a sentence model; by default its label, as of captions."""
     backbone: str = "efficientnet-lite0"
-    """Network: a backbone as of cml train, or sentences/MODEL for a sentence-transformers model, such as
-    sentences/all-minilm-l6-v2."""
+    """Network: a backbone as of cml train, or a sentence-transformers model, such as sentences/all-minilm-l6-v2 for
+    texts, sentence-transformers/clip-ViT-B-32 for images, or sentences/FOLDER."""
     weights: str = "imagenet"
     """Weights of the backbone, as of cml train."""
     image_size: Annotated[tuple[int, int] | None, tyro.conf.arg(metavar="INT INT")] = None

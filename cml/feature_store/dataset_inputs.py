@@ -6,6 +6,7 @@ from typing import Any
 from cml.data.prepared import PreparedDataset
 from cml.errors import UserError
 from cml.feature_store.manifest import digest_network, name_network
+from cml.feature_store.networks import SENTENCES
 from cml.feature_store.store import FeatureStore
 from cml.feature_store.stored_items import JoinedVectors
 
@@ -75,8 +76,10 @@ def explain_new_items(store: FeatureStore) -> str:
     """
     made_by = store.manifest["made_by"]
     name, size = name_network(made_by), store.manifest["features"]
-    how = f"'cml features --texts FILE --backbone {name} --out STORE' computes those of new texts"
-    if made_by["kind"] != "texts":
+    is_text = made_by["kind"] == "texts"
+    what, option = ("texts", "--texts FILE") if is_text else ("images", "--images FOLDER")
+    how = f"'cml features {option} --backbone {name} --out STORE' computes those of new {what}"
+    if not name.startswith(SENTENCES):
         how = f"compute those of new items by cml.features(items, backbone={name}, out=..), as the run does not hold it"
     return f"The model takes the {size} features of {name}: {how}; model.embed(store.select()) embeds them."
 

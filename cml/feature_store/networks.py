@@ -3,21 +3,27 @@
 import hashlib
 import inspect
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
+from cml.data.exif_orientation import upright_rgb
 from cml.data.image_sources import as_array
 from cml.data.images import PIXELS
+from cml.data.open_image import read_upright
 from cml.errors import UserError
 from cml.feature_store.manifest import MadeBy
 from cml.models.embedding import EmbeddingModel
 from cml.models.weights_fingerprint import backbone_fingerprint
-from cml.word_vectors.sentence_model import encode_texts, model_sha256
+from cml.word_vectors.sentence_model import encode_images, encode_texts, model_sha256, takes_images
 
 Float32 = NDArray[np.float32]
 SENTENCES = "sentences/"  # before the name of a sentence model
+HUB = "sentence-transformers/"  # the hub's own models, whose names begin so
+_IMAGES_A_PASS = 64
 
 
 class FeatureNetwork(Protocol):
@@ -90,6 +96,55 @@ class SentenceNetwork:
             if not isinstance(item, str):
                 raise UserError(f"A sentence model takes texts. Got {type(item).__name__} instead.")
         return encode_texts(self._model, items)
+
+
+class SentenceImageNetwork:
+    """A sentence-transformers model that takes images, such as CLIP, on images.
+
+    Args:
+        model: The folder of a model, or its name on the Hugging Face hub.
+        device: The device that computes.
+
+    Raises:
+        UserError: The model takes texts alone.
+    """
+
+    chunk = 1024
+
+    def __init__(self, model: str, device: str = "cpu") -> None:
+        if not takes_images(model):
+            raise UserError(f"The sentence model {model!r} takes texts, not images: give a list of texts.")
+        self.made_by: MadeBy = {
+            "kind": "images",
+            "backbone": f"{SENTENCES}{model}",
+            "weights": "",
+            "fingerprint": model_sha256(model),
+            "image_size": [],  # the model's own
+            "crop": 1.0,
+            "preprocessing": PIXELS,
+        }
+        self._model, self._device = model, device
+
+    def extract(self, items: Sequence[Any]) -> Float32:
+        """Vectors (n, F) of images: files, Pillow images, or arrays (H, W, 3) uint8."""
+        rows = []
+        for start in range(0, len(items), _IMAGES_A_PASS):
+            images = [_as_picture(item) for item in items[start : start + _IMAGES_A_PASS]]
+            rows.append(encode_images(self._model, images, self._device))
+        return np.concatenate(rows)
+
+
+def _as_picture(item: Any) -> Image.Image:  # noqa: ANN401 - of the user
+    """An image of any kind that a sentence model is given, as RGB."""
+    if isinstance(item, Path):
+        return read_upright(item)
+    if isinstance(item, Image.Image):
+        return upright_rgb(item)
+    array = as_array(item)
+    if array is None or array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != 3:
+        got = type(item).__name__ if array is None else f"{array.dtype} {array.shape}"
+        raise UserError(f"An image must be a path, a Pillow image or uint8 (H, W, 3). Got {got} instead.")
+    return Image.fromarray(array)
 
 
 class FunctionNetwork:

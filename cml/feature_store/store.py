@@ -99,10 +99,10 @@ class FeatureStore:
     def is_of_backbone(self) -> bool:
         """Whether the features are those of images by a backbone with a name, which a model can have below its head.
 
-        Others are inputs of a model themselves.
+        Others, such as those of a sentence model, are inputs of a model themselves.
         """
         made_by = self.manifest["made_by"]
-        return made_by["kind"] == "images" and made_by["backbone"] != CUSTOM
+        return made_by["kind"] == "images" and bool(made_by["image_size"]) and made_by["backbone"] != CUSTOM
 
     def select(self, positions: NDArray[np.int64] | None = None) -> Vectors:
         """Select features as inputs of a model; they stay in the files.

@@ -15,7 +15,15 @@ from cml.data.prepared import ROLES, PreparedDataset
 from cml.errors import UserError
 from cml.export.image_list import ImageList
 from cml.feature_store.manifest import FeatureType
-from cml.feature_store.networks import SENTENCES, BackboneNetwork, FeatureNetwork, FunctionNetwork, SentenceNetwork
+from cml.feature_store.networks import (
+    HUB,
+    SENTENCES,
+    BackboneNetwork,
+    FeatureNetwork,
+    FunctionNetwork,
+    SentenceImageNetwork,
+    SentenceNetwork,
+)
 from cml.feature_store.store import FeatureStore
 from cml.feature_store.stored_items import FileItems, JoinedVectors, StoredItems, ValueItems
 from cml.feature_store.write_store import write_features
@@ -23,6 +31,7 @@ from cml.models import CUSTOM, Backbone, has_published_weights
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.processes.init_processes import init_processes
 from cml.training.config import TrainConfig
+from cml.word_vectors.sentence_model import takes_images
 
 _DEFAULT = TrainConfig()
 
@@ -50,8 +59,9 @@ def features(
         inputs: A prepared dataset or its folder, a folder of images, or any images, vectors or tensors that ``cml.fit``
             takes; for a sentence model a list of texts or a prepared dataset that has some, for a function any sequence
             whose slices it takes: of a dataset or folder of images these are lists of paths.
-        backbone: A backbone as for ``cml.fit``, ``sentences/MODEL`` for a sentence-transformers model, or a function
-            from a slice of the items to their features (n, F).
+        backbone: A backbone as for ``cml.fit``; ``sentences/MODEL``, where MODEL is ``all-minilm-l6-v2``, the folder of
+            a sentence-transformers model or its name on the hub, such as ``sentence-transformers/clip-ViT-B-32``, which
+            takes images too; or a function from a slice of the items to their features (n, F).
         out: Folder of the store.
         weights: Weights of the backbone, as for ``cml.fit``.
         image_size: (height, width) in pixels of the backbone's images; by default that of the recipe of the dataset's
@@ -105,16 +115,10 @@ def _open(
 ) -> tuple[StoredItems, FeatureNetwork]:
     """The items and the network, which decides what items may be."""
     dataset = _open_dataset(inputs)
-    is_sentences = isinstance(backbone, str) and backbone.startswith(SENTENCES)
-    if text_column and not is_sentences:
+    if isinstance(backbone, str) and backbone.startswith((SENTENCES, HUB)):
+        return _open_sentences(inputs, dataset, backbone.removeprefix(SENTENCES), splits, text_column, device)
+    if text_column:
         raise UserError(f"'text_column' names the texts for a sentence model. Got the backbone {backbone!r} instead.")
-    if is_sentences:
-        network = SentenceNetwork(str(backbone).removeprefix(SENTENCES))
-        if dataset is not None:
-            return _open_texts(dataset, splits, text_column), network
-        if isinstance(inputs, str | Path):
-            raise UserError(f"The sentence model {backbone!r} takes texts: give a list of them, or a prepared dataset.")
-        return ValueItems(inputs), network
     items = _open_items(dataset, inputs, splits)
     if callable(backbone) and not isinstance(backbone, nn.Module):
         return items or _list_items(inputs), FunctionNetwork(backbone)
@@ -132,6 +136,24 @@ def _open(
         config = ModelConfig(name, weights, 2, False, image_size, crop, inputs=form)
         model = EmbeddingModel(config, backbone=own).to(device)
     return items, BackboneNetwork(model)
+
+
+def _open_sentences(
+    inputs: Any,  # noqa: ANN401
+    dataset: PreparedDataset | None,
+    model: str,
+    splits: Sequence[str],
+    text_column: str | None,
+    device: str,
+) -> tuple[StoredItems, FeatureNetwork]:
+    """Texts, or images for a sentence model that takes them."""
+    if dataset is not None:
+        if text_column or dataset.info.inputs.kind != "images" or not takes_images(model):
+            return _open_texts(dataset, splits, text_column), SentenceNetwork(model)
+    elif not isinstance(inputs, str | Path) and all(isinstance(item, str) for item in inputs):
+        return ValueItems(inputs), SentenceNetwork(model)
+    network = SentenceImageNetwork(model, device)
+    return _open_items(dataset, inputs, splits) or _list_items(inputs), network
 
 
 def _list_items(values: Any) -> StoredItems:  # noqa: ANN401

@@ -1,4 +1,6 @@
-"""Vectors of whole sentences, by a sentence-transformers model on the CPU, kept in the cache."""
+"""Vectors of whole sentences, by a sentence-transformers model on the CPU, kept in the cache; and of images."""
+
+from __future__ import annotations
 
 import functools
 import hashlib
@@ -6,7 +8,7 @@ import importlib.util
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,9 @@ from cml.storage.atomic import atomic_folder
 from cml.storage.cache_folder import cache_folder
 from cml.storage.downloads import not_cached_error
 from cml.storage.npy import load_or_compute_rows
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 Float32 = NDArray[np.float32]
 
@@ -148,4 +153,36 @@ def encode_texts(model: str, texts: Sequence[str], download: bool = True) -> Flo
         UserError: The extra ``sentences`` is not installed, or the model cannot be opened.
     """
     encoded = _open(model, download).encode(list(texts), normalize_embeddings=True, show_progress_bar=False)
+    return np.asarray(encoded, np.float32)
+
+
+def takes_images(model: str) -> bool:
+    """Tell whether a sentence-transformers model embeds images, as ``clip-ViT-B-32`` does.
+
+    Args:
+        model: As of ``model_sha256``.
+
+    Returns:
+        Whether it does.
+
+    Raises:
+        UserError: The extra ``sentences`` is not installed, or the model cannot be opened.
+    """
+    return model != PACKAGED and "image" in _open(model, True).modalities
+
+
+def encode_images(model: str, images: Sequence[Image], device: str = "cpu") -> Float32:
+    """Embed images by a sentence-transformers model that takes them, by its own preprocessing, in one pass.
+
+    Args:
+        model: As of ``model_sha256``.
+        images: N images.
+        device: The device that computes.
+
+    Returns:
+        (N, D) float32 vectors of length 1.
+    """
+    encoded = _open(model, True).encode(
+        list(images), batch_size=len(images), normalize_embeddings=True, show_progress_bar=False, device=device
+    )
     return np.asarray(encoded, np.float32)
