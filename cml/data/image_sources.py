@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image
 
 from cml.data.bands import bands_last
+from cml.data.columns import Numbers
 from cml.data.dataset_items import DatasetItems, is_dataset, labelled_items
 from cml.data.images import UInt8
 from cml.data.lazy_items import Lazy
@@ -30,7 +31,7 @@ def images_and_labels(
     image: str | None = None,
     label: str | None = None,
     channels: int = 3,
-) -> tuple[ImageSource, list[Any]]:
+) -> tuple[ImageSource, Sequence[Any]]:
     """Recognise N images of any kind listed above, and their labels.
 
     Args:
@@ -61,8 +62,8 @@ def images_and_labels(
     return source, plain
 
 
-def label_list(labels: Any) -> list[Any]:  # noqa: ANN401 - a sequence of any labels
-    """Convert labels to plain Python values.
+def label_list(labels: Any) -> Sequence[Any]:  # noqa: ANN401 - a sequence of any labels
+    """Convert labels to plain Python values, which those of an array of numbers become as they are used.
 
     Args:
         labels: A sequence, array, tensor or column with a label for each input.
@@ -76,6 +77,8 @@ def label_list(labels: Any) -> list[Any]:  # noqa: ANN401 - a sequence of any la
     if isinstance(labels, str) or not hasattr(labels, "__len__"):
         raise UserError(f"'labels' must be a sequence with a label for each input. Got {labels!r:.80} instead.")
     array = as_array(labels)
+    if array is not None and array.ndim in (1, 2) and array.dtype.kind in "fiub":
+        return Numbers(array.copy())
     plain = list(as_list(labels) if array is None else array.tolist())
     return [value.tolist() if hasattr(value, "tolist") else value for value in plain]
 

@@ -47,7 +47,7 @@ class LabelledInputs:
     """
 
     inputs: ImageSource | Vectors | Tensors | Items
-    labels: list[Any]
+    labels: Sequence[Any]
     kind: InputKind
 
 

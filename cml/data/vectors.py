@@ -115,8 +115,13 @@ class Vectors:
         Returns:
             The vectors, (B, F) float32.
         """
+        rows = self.rows[items if self._items is None else self._items[items]]
+        if rows.dtype == np.float16:  # NumPy converts them one by one, torch many at a time
+            import torch
+
+            return torch.from_numpy(np.asarray(rows)).float().numpy()
         with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, which ``check`` reports
-            return np.ascontiguousarray(self.rows[items if self._items is None else self._items[items]], np.float32)
+            return np.ascontiguousarray(rows, np.float32)
 
     def check(self, items: NDArray[np.integer]) -> None:
         """Check that some vectors have only finite numbers, or missing ones where these are allowed.

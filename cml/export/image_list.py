@@ -75,7 +75,9 @@ class ImageList:
     @classmethod
     def _of_dataset(cls, root: Path, names: Sequence[str]) -> Self:
         dataset = PreparedDataset.open(root)
-        splits = {role: dataset.split(role) for role in names}
+        # queries that are also the gallery are listed once
+        repeated = {"gallery"} if dataset.info.queries_are_gallery and "query" in names else set()
+        splits = {role: dataset.split(role) for role in names if role not in repeated}
         ids = tuple(item_id for split in splits.values() for item_id in split.item_ids)
         vectors: list[tuple[Vectors, int]] = []
         paths: list[Path] = []

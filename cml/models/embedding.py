@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ from torch.nn import functional
 
 from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.data.augmentation import center_box, stored_size
+from cml.data.computed_rows import ComputedRows
 from cml.data.input_form import InputForm
 from cml.data.input_sources import open_inputs
 from cml.data.inputs import Inputs
@@ -35,6 +37,7 @@ Float32 = NDArray[np.float32]
 
 _IMAGES_A_PASS = 64
 _VECTORS_A_PASS = 4096
+_MOST_IN_MEMORY = 1 << 25  # numbers of standardised vectors
 _LARGEST = 65_536  # dimensions of an embedding, pixels of a side: an untrusted file may hold any number
 
 
@@ -301,6 +304,32 @@ class EmbeddingModel(nn.Module):
             raise UserError(f"Only vectors are standardised; this model takes {self.config.inputs}.")
         return self._by_batches(self._normalize, inputs, None, bar)
 
+    def standardize_in_parts(self, inputs: AnyInputs) -> Float32 | ComputedRows:
+        """Standardise vectors as ``standardize`` does; many of them part by part, as they are read.
+
+        Args:
+            inputs: N vectors, of any kind that ``cml.fit`` takes.
+
+        Returns:
+            (N, V) float32: an array of up to 128 MB, and otherwise rows that are read and standardised anew at each
+            use. Vectors that a data set of the user's own makes are always an array: each reading may give others.
+
+        Raises:
+            UserError: As ``standardize``.
+        """
+        opened = open_inputs(inputs, self.config.inputs, self.config.image_size)
+        shape = len(opened), *self.config.inputs.shape
+        if not isinstance(opened, Vectors) or opened.reads_anew or math.prod(shape) <= _MOST_IN_MEMORY:
+            return self.standardize(opened)
+
+        @torch.inference_mode()
+        def compute(rows: slice | NDArray[np.int64]) -> Float32:
+            items = np.arange(*rows.indices(shape[0])) if isinstance(rows, slice) else rows
+            standardized: Float32 = self._normalize(to_device(opened.read(items), self.mean.device)).cpu().numpy()
+            return standardized
+
+        return ComputedRows((shape[0], shape[1]), compute)
+
     @torch.inference_mode()
     def embed_extracted(self, features: Float32, *, batch_size: int = 64) -> Float32:
         """Embed images whose backbone features are known.
@@ -322,7 +351,7 @@ class EmbeddingModel(nn.Module):
         form = self.config.inputs
         inputs = open_inputs(source, form, stored_size(self.config.image_size, self.config.crop), self.collate)
         step = batch_size or (_VECTORS_A_PASS if form.kind == "vectors" else _IMAGES_A_PASS)
-        results: list[Float32] = []
+        results = np.empty((0, self.config.dimension), np.float32)
 
         def read(start: int) -> Any:  # noqa: ANN401 - a batch of any kind
             batch = inputs.read(np.arange(start, min(start + step, len(inputs))))
@@ -342,6 +371,8 @@ class EmbeddingModel(nn.Module):
                 check_rows(len(result), count)
                 if isinstance(inputs, Vectors | Tensors) and not np.isfinite(result).all():
                     inputs.check(np.arange(start, start + count))
-                results.append(result)
+                if start == 0:  # which says how many numbers there are to a row
+                    results = np.empty((len(inputs), *result.shape[1:]), np.float32)
+                results[start : start + count] = result
                 shown.update(count)
-        return np.concatenate(results) if results else np.empty((0, self.config.dimension), np.float32)
+        return results

@@ -1,27 +1,32 @@
 """Ranking by the distance of embeddings."""
 
+import itertools
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.data.computed_rows import ComputedRows
 from cml.errors import UserError
-from cml.retrieval.array_types import Float64
+from cml.retrieval.array_types import Float64, Int64
 from cml.retrieval.ranker import Ranker
 
-_ROWS = 1 << 16  # whose squares are in memory at a time
+_PART = 1 << 19  # numbers of the gallery that are in memory as float64 at a time: 4 MB
+_ALIGNED = 64  # a part begins where a matrix kernel would begin anew, so that parts give the digits of the whole
+
+Rows = NDArray[Any] | ComputedRows
 
 
 def embedding_ranker(query: Any, gallery: Any) -> Ranker:  # noqa: ANN401 - checked here
     """Rank by the squared L2 distance of embeddings.
 
-    One matrix product a block, in float64 on embeddings shifted to the gallery's mean: its rounding, about 1e-16 of
-    the squared norms, lies far below what float32 embeddings can tell apart, which a float32 product does not keep
-    for near items. Equal gallery embeddings get equal scores, so that they tie exactly.
+    One matrix product for each part of the gallery, in float64 on embeddings shifted to the gallery's mean: its
+    rounding, about 1e-16 of the squared norms, lies far below what float32 embeddings can tell apart, which a float32
+    product does not keep for near items. Equal gallery embeddings get equal scores, so that they tie exactly.
 
     Args:
-        query: (Q, D) embeddings, an array or a tensor.
-        gallery: (G, D) embeddings, likewise; a float64 copy of them is kept.
+        query: (Q, D) embeddings: an array, a tensor, or rows that are computed as they are read.
+        gallery: (G, D) embeddings, likewise. They are not copied; a part at a time is converted to float64.
 
     Returns:
         The ranker, whose scores are squared distances.
@@ -31,50 +36,117 @@ def embedding_ranker(query: Any, gallery: Any) -> Ranker:  # noqa: ANN401 - chec
     """
     query, gallery = as_array(query), as_array(gallery)
     for name, embeddings in (("query", query), ("gallery", gallery)):
-        if embeddings.ndim != 2 or embeddings.dtype.kind not in "fiu" or not embeddings.size:
+        if embeddings.ndim != 2 or embeddings.dtype.kind not in "fiu" or 0 in embeddings.shape:
             raise UserError(
                 f"The {name!r} embeddings must be numbers of shape (items, D), neither of them 0. "
                 f"Got shape {embeddings.shape}, {embeddings.dtype} instead."
             )
-        finite = np.isfinite(embeddings).all(axis=1)  # (items,)
-        if not finite.all():
-            raise UserError(
-                f"The {name!r} embeddings must be finite. Row {int(np.argmin(finite))} holds NaN or infinity, and so "
-                f"do {int((~finite).sum())} of {len(finite)} rows: was the training stable?"
-            )
+    _check_finite("query", query)
+    if gallery is not query:
+        _check_finite("gallery", gallery)
     if query.shape[1] != gallery.shape[1]:
         raise UserError(
             "The 'query' and 'gallery' embeddings must have one dimension D. "
             f"Got {query.shape[1]} and {gallery.shape[1]} instead."
         )
-    centre = gallery.mean(axis=0, dtype=np.float64)
-    points = gallery - centre  # (G, D) float64
-    norms = np.concatenate([np.square(part).sum(axis=1) for part in np.array_split(points, -(-len(points) // _ROWS))])
+    parts = _parts(gallery)
+    centre = sum((gallery[part].sum(axis=0, dtype=np.float64) for part in parts), np.zeros(())) / len(gallery)
+    norms = np.concatenate([np.square(gallery[part] - centre).sum(axis=1) for part in parts])
     copies, originals = _find_duplicates(gallery)
 
     def scores(rows: slice) -> Float64:
-        block = query[rows] - centre  # (R, D)
-        squared: Float64 = (-2 * block) @ points.T  # (R, G)
-        squared += norms
-        squared += np.square(block).sum(axis=1)[:, None]
-        np.maximum(squared, 0, out=squared)
+        block = query[rows] - centre  # (R, D) float64
+        factors, block_norms = -2 * block, np.square(block).sum(axis=1)[:, None]
+        squared = np.empty((len(block), len(gallery)))
+        for part in parts:
+            points = gallery[part] - centre  # (part, D) float64
+            columns = squared[:, part]
+            np.matmul(factors, points.T, out=columns)
+            columns += norms[part]
+            columns += block_norms
+            np.maximum(columns, 0, out=columns)
         # a matrix product may add up equal columns in another order, depending on where they stand
-        squared[:, copies] = squared[:, originals]
+        for row in squared:
+            row[copies] = row[originals]
         return squared
 
     return scores
 
 
-def as_array(embeddings: Any) -> NDArray[Any]:  # noqa: ANN401 - a tensor, an array or a list
-    """Embeddings as an array, a tensor in float64, whatever its type, its device or whether it has a gradient."""
+def as_array(embeddings: Any) -> Any:  # noqa: ANN401 - a tensor, an array, a list or rows that are computed
+    """Embeddings as an array, a tensor in float64, whatever its type, its device or whether it has a gradient.
+
+    Rows that are computed as they are read stay what they are.
+    """
+    if isinstance(embeddings, ComputedRows):
+        return embeddings
     return np.asarray(embeddings.detach().double().cpu() if hasattr(embeddings, "detach") else embeddings)
 
 
-def _find_duplicates(points: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _parts(rows: Rows) -> list[slice]:
+    """Slices of about 4 MB of float64 each, all of about the same size."""
+    count, width = rows.shape
+    pieces = max(1, min(count * width // _PART, count // (2 * _ALIGNED)))
+    ends = [count * piece // pieces // _ALIGNED * _ALIGNED for piece in range(pieces)] + [count]
+    return [slice(start, stop) for start, stop in itertools.pairwise(ends)]
+
+
+def _check_finite(name: str, rows: Rows) -> None:
+    bad = 0
+    first = -1
+    for part in _parts(rows):
+        finite = np.isfinite(rows[part])
+        if not finite.all():
+            broken = np.flatnonzero(~finite.all(axis=1))
+            first = part.start + int(broken[0]) if first < 0 else first
+            bad += len(broken)
+    if bad:
+        raise UserError(
+            f"The {name!r} embeddings must be finite. Row {first} holds NaN or infinity, and so do {bad} of "
+            f"{len(rows)} rows: was the training stable?"
+        )
+
+
+def _find_duplicates(rows: Rows) -> tuple[Int64, Int64]:
     """Rows that equal an earlier row, and the first row that each of them equals."""
-    rows = np.ascontiguousarray(points + np.zeros(1, points.dtype))  # -0 becomes 0
-    whole = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel()
-    _, first, group = np.unique(whole, return_index=True, return_inverse=True)
+    hashes = np.concatenate([_hash_rows(_as_words(rows[part])) for part in _parts(rows)])  # (N,)
+    copies, originals = _find_repeated(hashes)
+    # rows with one hash are nearly always equal; those that are not are compared among themselves
+    equal = np.ones(len(copies), np.bool_)
+    step = max(1, _PART // rows.shape[1])
+    for start in range(0, len(copies), step):
+        part = slice(start, start + step)
+        equal[part] = (_as_words(rows[copies[part]]) == _as_words(rows[originals[part]])).all(axis=1)
+    collided = copies[~equal]
+    if not len(collided):
+        return copies, originals
+    words = _as_words(rows[collided])
+    again, firsts = _find_repeated(words.view(np.dtype((np.void, words.itemsize * words.shape[1]))).ravel())
+    return (np.concatenate([copies[equal], collided[again]]), np.concatenate([originals[equal], collided[firsts]]))
+
+
+def _find_repeated(values: NDArray[Any]) -> tuple[Int64, Int64]:
+    """Positions of values that were there before, and the first position of each of them."""
+    _, first, group = np.unique(values, return_index=True, return_inverse=True)
     originals = first[group]
-    copies = np.flatnonzero(originals != np.arange(len(points)))
+    copies = np.flatnonzero(originals != np.arange(len(values)))
     return copies, originals[copies]
+
+
+def _as_words(rows: NDArray[Any]) -> NDArray[np.unsignedinteger[Any]]:
+    """The bits of rows (N, D), the same for 0 and -0."""
+    words: NDArray[np.unsignedinteger[Any]] = np.ascontiguousarray(rows + np.zeros(1, rows.dtype)).view(
+        f"u{min(4, rows.dtype.itemsize)}"
+    )
+    return words
+
+
+def _hash_rows(words: NDArray[np.unsignedinteger[Any]]) -> NDArray[np.uint64]:
+    """Hash rows (N, D) of unsigned integers to (N,): the sum of what random odd factors of each column make of them."""
+    one = np.uint64(1)
+    factors = np.random.default_rng(0).integers(0, 1 << 63, words.shape[1], np.uint64) << one | one  # (D,)
+    mixed = words * factors
+    mixed ^= mixed >> np.uint64(32)  # the upper half, which depends on all bits, into the lower one
+    mixed *= factors
+    hashes: NDArray[np.uint64] = mixed.sum(axis=1, dtype=np.uint64)
+    return hashes

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from cml.processes.ranks import Ranks
 
 _FEWEST_ROWS = 16  # a matrix product of fewer rows only waits for the gallery to be read from memory
+_READ_ROWS = 32  # which make more of each reading of the gallery, as long as their scores take up to 160 MB
+_SCORE_BYTES = 160 << 20
 
 
 def evaluate(
@@ -209,7 +211,8 @@ class _Blocks:
     def measure(self, progress: Callable[[int], object] | None, ranks: Ranks | None) -> None:
         """Measure all blocks; of several processes each measures its share, and all get the whole."""
         threads, block_bytes = self.options.threads, self.options.block_bytes
-        size = max(_FEWEST_ROWS, min(-(-self.queries // threads), block_bytes // (4 * self.gallery)))
+        fewest = max(_FEWEST_ROWS, min(_READ_ROWS, _SCORE_BYTES // (8 * self.gallery)))
+        size = max(fewest, min(-(-self.queries // threads), block_bytes // (4 * self.gallery)))
         starts = range(0, self.queries, size)
         if ranks is not None:
             starts = starts[ranks.share(len(starts))]
@@ -231,18 +234,7 @@ class _Blocks:
         sampled = None if self.sample is None else LabelBlock(labels.distances[:, self.sample], self._on_sample)
         unknown = np.isinf(labels.distances) if self.distance.is_partial else None
         for index, (name, ranker) in enumerate(self.rankers.items()):
-            scores = self._scores(name, ranker, rows)
-            if unknown is not None:
-                scores = put_last(scores, unknown)
-            columns, tied = rank_columns(scores, labels.depth, first=rows.start, seed=self.options.seed)
-            ranking = Ranking.from_columns(labels, scores, columns)
-            of_sample = None
-            if sampled is not None:
-                some = scores[:, self.sample]
-                first, _ = rank_columns(some, sampled.depth, first=rows.start, seed=self.options.seed)
-                of_sample = Ranking.from_columns(sampled, some, first)
-            self._all[index, rows, :-1] = _measure_ranking(self.metrics, ranking, of_sample)
-            self._all[index, rows, -1] = tied
+            self._all[index, rows] = self._measure_ranker(name, ranker, rows, labels, sampled, unknown)
         if self.oracle:
             self._all[-2, rows, :-1] = measure_oracle(self.metrics, labels, sampled)
         if self.best_k:
@@ -250,6 +242,28 @@ class _Blocks:
             self._all[-1, rows, 1] = compute_label_distance(labels.ideal, [self.best_k])[:, 0]
         done: int = rows.stop - rows.start
         return done
+
+    def _measure_ranker(
+        self,
+        name: str,
+        ranker: Ranker,
+        rows: slice,
+        labels: LabelBlock,
+        sampled: LabelBlock | None,
+        unknown: NDArray[np.bool_] | None,
+    ) -> Float64:
+        """All columns (R, columns) of one ranker, and whether there are ties; its scores are not kept in memory."""
+        scores = self._scores(name, ranker, rows)
+        if unknown is not None:
+            scores = put_last(scores, unknown)
+        columns, tied = rank_columns(scores, labels.depth, first=rows.start, seed=self.options.seed)
+        ranking = Ranking.from_columns(labels, scores, columns)
+        of_sample = None
+        if sampled is not None:
+            some = scores[:, self.sample]
+            first, _ = rank_columns(some, sampled.depth, first=rows.start, seed=self.options.seed)
+            of_sample = Ranking.from_columns(sampled, some, first)
+        return np.column_stack([_measure_ranking(self.metrics, ranking, of_sample), tied])
 
     def _label_distances(self, rows: slice) -> NDArray[np.float32]:
         distances = self.distance.pairwise(self.query_labels[rows], self.gallery_labels)  # (R, G)

@@ -4,14 +4,16 @@ from collections.abc import Callable
 
 import numpy as np
 
+from cml.data.computed_rows import ComputedRows
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.retrieval.array_types import Float32, Float64, Floats
 
-Embed = Callable[[Floats], Float32]
+Embed = Callable[[Floats | ComputedRows], Float32]
 ALPHAS = tuple(10.0**power for power in range(-2, 7))  # of which leave-one-out errors, in closed form, choose
 MDS_DIMENSION = 32
 _MOST_ROWS = 20_000  # that a regression is fitted to
+_PREDICTED = 1 << 14  # items at a time
 _MOST_SCALED = 2_000  # items whose label distances to each other are scaled
 
 
@@ -23,7 +25,7 @@ def fit_ridge(features: Floats, targets: Floats) -> Embed:
         targets: (N, V) vectors.
 
     Returns:
-        A function from features (M, F) to predictions (M, V).
+        A function from features (M, F), also ones that are computed as they are read, to predictions (M, V).
     """
     from sklearn.linear_model import RidgeCV
     from sklearn.pipeline import make_pipeline
@@ -32,8 +34,10 @@ def fit_ridge(features: Floats, targets: Floats) -> Embed:
     ridge = make_pipeline(StandardScaler(), RidgeCV(alphas=ALPHAS))
     ridge.fit(features, targets)
 
-    def embed(some: Floats) -> Float32:
-        return np.asarray(ridge.predict(some), np.float32).reshape(len(some), -1)
+    def embed(some: Floats | ComputedRows) -> Float32:
+        starts = range(0, len(some), _PREDICTED)
+        parts = [np.asarray(ridge.predict(some[start : start + _PREDICTED]), np.float32) for start in starts]
+        return np.concatenate(parts).reshape(len(some), -1)
 
     return embed
 
@@ -57,7 +61,7 @@ def scale_labels(distances: Float32, dimension: int = MDS_DIMENSION) -> Float64:
     return scaled
 
 
-def fit_label_regression(features: Floats, labels: Labels, distance: LabelDistance) -> tuple[str, Embed]:
+def fit_label_regression(features: Floats | ComputedRows, labels: Labels, distance: LabelDistance) -> tuple[str, Embed]:
     """Fit the regression that suits a label distance: of labels that are vectors, or of their classical MDS.
 
     A random part of many items is fitted: 20,000, or 2,000 whose label distances are scaled.

@@ -101,10 +101,13 @@ class LabelBlock:
     @cached_property
     def chance(self) -> Float64:
         """Mean label distance of all items that can be compared, (R,): what a random ranking has in expectation."""
-        finite = np.isfinite(self.distances)
-        totals = np.where(finite, self.distances, 0).sum(axis=1, dtype=np.float64)
-        counts = finite.sum(axis=1)
-        return np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
+        return np.array([_mean_of_finite(row) for row in self.distances])
+
+
+def _mean_of_finite(distances: Float32) -> float:
+    finite = np.isfinite(distances)
+    count = int(finite.sum())
+    return float(np.where(finite, distances, 0).sum(dtype=np.float64)) / count if count else float("nan")
 
 
 class Ranking:

@@ -33,7 +33,6 @@ from cml.task import label_distance_of
 from cml.training.run_config import RunConfig
 from cml.training.saved_model import MODEL, load_model, save_model
 
-_MOST_BASELINE_NUMBERS = 1 << 25  # in the gallery's vectors
 _OWN_DISTANCE = (
     "One that was registered in Python has to be registered here too: load the file that does it by --plugin FILE, or "
     "give it in Python as label_distance=.."
@@ -133,9 +132,9 @@ class Model(EmbeddingModel):
 
         Returns:
             The rows "embedding", "random" and "oracle", each metric with its 95 % interval over queries. Of a model of
-            vectors also "vectors", the standardised vectors themselves (unless the gallery holds more than 2^25
-            numbers), and, until it is saved and loaded, "ridge" or "ridge on label MDS": the prediction of a ridge
-            regression of the training labels, see ``cml.retrieval.label_regression``.
+            vectors also "vectors", the standardised vectors themselves, and, until it is saved and loaded, "ridge" or
+            "ridge on label MDS": the prediction of a ridge regression of the training labels, see
+            ``cml.retrieval.label_regression``.
 
         Raises:
             UserError: inputs and labels that do not fit each other, the model or the label distance.
@@ -144,6 +143,7 @@ class Model(EmbeddingModel):
         ranked = None
         if gallery is not None or gallery_labels is not None:
             ranked = self._recognize(gallery, gallery_labels, image, label)
+        others = self._baselines(queries.inputs, None if ranked is None else ranked.inputs)
         return evaluate_embeddings(
             self.embed(queries.inputs, bar="embed"),
             queries.labels,
@@ -151,7 +151,7 @@ class Model(EmbeddingModel):
             None if ranked is None else ranked.labels,
             label_distance=self.label_distance,
             options=options,
-            others=self._baselines(queries.inputs, None if ranked is None else ranked.inputs),
+            others=others,
         )
 
     def predict(
@@ -246,15 +246,15 @@ class Model(EmbeddingModel):
         """Embeddings of queries and gallery that need no training of this model, by the names of their rows."""
         if self.config.inputs.kind != "vectors":
             return {}
-        ranked = query if gallery is None else gallery
-        if len(ranked) * self.config.inputs.shape[0] > _MOST_BASELINE_NUMBERS:
-            return {}
-        vectors = self.standardize(query), self.standardize(ranked)
+        query_vectors = self.standardize_in_parts(query)
+        vectors = query_vectors, query_vectors if gallery is None else self.standardize_in_parts(gallery)
         rows: dict[str, tuple[Any, Any]] = {"vectors": vectors}
         if self._references is not None:
             labels = self.label_distance.encode(self._references.labels)
-            name, predict = fit_label_regression(self.standardize(self._references.inputs), labels, self.label_distance)
-            rows[name] = predict(vectors[0]), predict(vectors[1])
+            training = self.standardize_in_parts(self._references.inputs)
+            name, predict = fit_label_regression(training, labels, self.label_distance)
+            predicted = predict(vectors[0])
+            rows[name] = predicted, predicted if gallery is None else predict(vectors[1])
         return rows
 
     def __getstate__(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from cml.retrieval.metrics.pair_spearman import compute_pair_spearman
 from cml.retrieval.oracle_row import ORACLE
 from cml.retrieval.random_row import RANDOM
 from cml.retrieval.results import Evaluation
-from cml.runs.trained_run import Embeddings, TrainedRun
+from cml.runs.trained_run import Embeddings, Rows, TrainedRun
 
 PAIRS = "pairs.csv"  # in the folder of a prepared dataset that comes with such pairs
 _METRIC = "pair_spearman"
@@ -94,14 +94,25 @@ def with_pairs(
         elif name == RANDOM:
             distances = np.random.default_rng(seed).random(len(pairs.similarity))
         else:
-            points = np.concatenate(embeddings[name][: len(splits)]).astype(np.float64)
-            distances = np.square(points[pairs.first] - points[pairs.second]).sum(axis=1)
+            first, second = (_read_rows(embeddings[name][: len(splits)], side) for side in (pairs.first, pairs.second))
+            distances = np.square(first - second).sum(axis=1)
         values = compute_pair_spearman(pairs.first.tolist(), -distances, pairs.similarity, seed=seed)
         values = values[np.isfinite(values)]
         mean = float(values.mean()) if len(values) else float("nan")
         low, high = np.percentile(values, [2.5, 97.5]) if len(values) else (mean, mean)
         rows[name] = {**metrics, _METRIC: MetricResult(_METRIC, np.empty(0), mean, float(low), float(high))}
     return replace(evaluation, rows=rows)
+
+
+def _read_rows(parts: Sequence[Rows], items: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Rows (P, D) of some items (P,), which are numbered through all parts."""
+    points = np.empty((len(items), parts[0].shape[1]))
+    before = 0
+    for part in parts:
+        chosen = (items >= before) & (items < before + len(part))
+        points[chosen] = part[items[chosen] - before]
+        before += len(part)
+    return points
 
 
 def _label_distances(trained: TrainedRun, labels: Sequence[Any], pairs: Pairs) -> NDArray[np.float64]:

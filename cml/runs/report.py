@@ -16,7 +16,7 @@ from cml.reporting.visible_text import visible_text
 from cml.retrieval.comparison import CUT, Comparison
 from cml.retrieval.oracle_row import ORACLE
 from cml.runs.retrieved import RETRIEVAL_REPORT, build_retrieval_row, retrieve
-from cml.runs.trained_run import TrainedRun
+from cml.runs.trained_run import Embeddings, TrainedRun
 
 REPORT = "report.html"
 _FIGURES: Mapping[str, str] = {
@@ -76,7 +76,7 @@ def _write_run_sheet(path: Path, opened: Mapping[str, TrainedRun]) -> None:
     Rows are evenly spaced from the query with the largest mean gap between all methods and the oracle to the best one.
     """
     trained = next(iter(opened.values()))
-    methods = {name: run.embeddings for name, run in opened.items()}
+    methods: dict[str, Embeddings] = {name: run.embeddings for name, run in opened.items()}
     if trained.frozen is not None:
         methods[trained.frozen[0]] = trained.frozen[1]
     retrieved = retrieve(trained, methods, min(_K, len(trained.gallery_labels)))

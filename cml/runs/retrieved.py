@@ -221,7 +221,7 @@ def write_retrieval_report(
             raise UserError(f"'{option}' must be at least 1. Got {value} instead.")
     k = min(k, len(trained.gallery_labels))
     name = trained.config.train.loss
-    methods = {name: trained.embeddings}
+    methods: dict[str, Embeddings] = {name: trained.embeddings}
     if baseline is not None:
         methods[baseline[0] if baseline[0] != name else f"{name} (baseline)"] = baseline[1]
     retrieved = retrieve(trained, methods, k)

@@ -24,7 +24,7 @@ from cml.runs.explore import BESIDE, EXPLORER, ExploreOptions, Explorer, by_titl
 from cml.runs.pair_similarity import PAIRS, with_pairs
 from cml.runs.published_recall import published_recall_ks, published_recall_within
 from cml.runs.retrieved import write_retrieval_report
-from cml.runs.trained_run import TrainedRun
+from cml.runs.trained_run import Embeddings, TrainedRun
 from cml.storage.json_file import write_json
 from cml.trackers import Tracker
 from cml.training.metrics_log import METRICS, read_metrics
@@ -77,7 +77,7 @@ class Run(TrainedRun):
         """
         options = options or EvaluateOptions()
         query, gallery = self.embeddings
-        embeddings = {EMBEDDING: self.embeddings}
+        embeddings: dict[str, Embeddings] = {EMBEDDING: self.embeddings}
         for size in dimensions:
             if not 1 <= size <= query.shape[1]:
                 rule = f"in 1..{query.shape[1]}, those of the embedding"

@@ -12,6 +12,7 @@ from torch import nn
 
 from cml import tasks
 from cml.console.messages import say
+from cml.data.computed_rows import ComputedRows
 from cml.data.prepared import PreparedDataset, Split
 from cml.data.vectors import Vectors
 from cml.distances.dataset_labels import encode
@@ -32,8 +33,8 @@ from cml.task import Task
 from cml.training.run_config import RunConfig
 from cml.training.saved_model import kept_models, load_model
 
-_MOST_NUMBERS = 1 << 27  # of vectors that are compared as they are
-Embeddings = tuple[NDArray[np.float32], NDArray[np.float32]]  # of queries (Q, D) and of the gallery (G, D)
+Rows = NDArray[np.float32] | ComputedRows
+Embeddings = tuple[Rows, Rows]  # of queries (Q, D) and of the gallery (G, D)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +145,7 @@ class TrainedRun:
         return self.dataset.split("query"), self.dataset.split("gallery")
 
     @functools.cached_property
-    def embeddings(self) -> Embeddings:
+    def embeddings(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Embeddings of queries and gallery by the trained model."""
         query = self._rows(self._embed, self.splits[0])
         return query, query if self.dataset.info.queries_are_gallery else self._rows(self._embed, self.splits[1])
@@ -156,10 +157,7 @@ class TrainedRun:
         Of a dataset of vectors, these are the vectors themselves, standardised as the model does.
         """
         if self.model.config.inputs.kind == "vectors":
-            if self._has_many_numbers:
-                say("no row of the vectors themselves, and none of a ridge regression on them: there are too many")
-                return None
-            query, gallery = (self._rows(self.model.standardize, split) for split in self.splits)
+            query, gallery = (self.model.standardize_in_parts(split.inputs) for split in self.splits)
             return "vectors", (query, gallery)
         try:
             model = self._published
@@ -181,15 +179,9 @@ class TrainedRun:
             return None
         train = self.dataset.split("train").inputs
         labels = encode(self.distance, self.dataset, "train")
-        name, predict = fit_label_regression(self.model.standardize(train), labels, self.distance)
+        name, predict = fit_label_regression(self.model.standardize_in_parts(train), labels, self.distance)
         query, gallery = self.frozen[1]
         return name, (predict(query), predict(gallery))
-
-    @property
-    def _has_many_numbers(self) -> bool:
-        """Whether the vectors of the dataset should not be held in memory."""
-        items = sum(self.dataset.info.counts.values())
-        return items * self.dataset.info.inputs.shape[0] > _MOST_NUMBERS
 
     @functools.cached_property
     def _published(self) -> EmbeddingModel:

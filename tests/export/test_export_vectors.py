@@ -41,6 +41,29 @@ def test_an_index_finds_a_row_itself_and_takes_only_new_ids(run: Run, tmp_path: 
     assert (len(index), known) == (442, len(train))
 
 
+def test_queries_that_are_the_gallery_are_listed_and_found_once(run: Run, tmp_path: Path) -> None:
+    dataset = run.dataset
+    items = ImageList.open(dataset.folder)
+    roles = [str(columns["role"]) for columns in items.columns]
+    assert dataset.info.queries_are_gallery
+    assert roles == ["train"] * len(dataset.split("train")) + ["query"] * len(dataset.split("query"))
+    assert len(set(items.item_ids)) == len(items) == 442
+    index = build_index(run.model, items, tmp_path / "index", run=str(run.folder), quiet=True)
+    hits = index.search(run.model.embed(dataset.split("query").vectors), 3)
+    assert [row[0].item_id for row in hits] == list(dataset.split("query").item_ids)
+    assert all(len({hit.item_id for hit in row}) == 3 for row in hits)
+    gallery = ImageList.open(dataset.folder, ["gallery"])
+    assert gallery.item_ids == ImageList.open(dataset.folder, ["query"]).item_ids
+
+
+def test_pictures_of_queries_that_are_the_gallery_are_listed_once(tmp_path: Path) -> None:
+    dataset = cml.prepare("digits", tmp_path / "digits")
+    items = ImageList.open(dataset.folder)
+    ids = [item for role in dataset.info.roles for item in dataset.split(role).item_ids]
+    assert dataset.info.queries_are_gallery
+    assert list(items.item_ids) == ids
+
+
 @pytest.mark.parametrize("missing", ["refuse", "mean"])
 def test_the_onnx_graph_standardises(run: Run, tmp_path: Path, missing: str) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -13,9 +14,11 @@ import pytest
 import slow_retrieval
 from numpy.typing import NDArray
 
-from cml.distances import LabelDistance, Labels
+from cml.data.computed_rows import ComputedRows
+from cml.distances import LabelDistance, Labels, as_label_distance
 from cml.errors import DataError, UserError
 from cml.retrieval import EvaluateOptions, Evaluation, embedding_ranker, evaluate, evaluate_embeddings, random_ranker
+from cml.retrieval.embedding_ranker import _parts
 
 pytestmark = pytest.mark.filterwarnings("ignore:The queries have the labels of the gallery")
 
@@ -217,6 +220,40 @@ def test_result_depends_neither_on_blocks_nor_threads() -> None:
     whole = run(threads=1, block_bytes=1 << 30).to_json(per_query=True)
     assert run(threads=2, block_bytes=1).to_json(per_query=True) == whole
     assert run(threads=3, block_bytes=18 * 4 * 130).to_json(per_query=True) == whole
+
+
+def test_result_does_not_depend_on_the_parts_of_the_gallery(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    labels, gallery_labels = rng.normal(size=(60, 2)), rng.normal(size=(1500, 2))
+    query, gallery = labels.astype(np.float32), gallery_labels.astype(np.float16)
+    gallery[700:900] = gallery[:200]  # ties
+    query, gallery = (np.repeat(rows, 9, axis=1) + np.float32(3) for rows in (query, gallery))
+
+    def measure(gallery: Any) -> dict[str, Any]:  # noqa: ANN401 - rows of any kind
+        return evaluate_embeddings(query, labels, gallery, gallery_labels).to_json(per_query=True)
+
+    whole = measure(gallery)
+    direct = np.square(query[:, None].astype(np.float64) - gallery).sum(axis=2)
+    slow = evaluate(
+        {"embedding": lambda rows: direct[rows]},
+        as_label_distance("euclidean"),
+        *map(as_label_distance("euclidean").encode, (labels, gallery_labels)),
+    )
+    for name, result in slow.rows["embedding"].items():
+        np.testing.assert_allclose(whole["rows"]["embedding"][name]["per_query"], result.per_query, rtol=1e-12)
+    monkeypatch.setattr(sys.modules["cml.retrieval.embedding_ranker"], "_PART", 18 * 128)
+    parts = _parts(gallery)
+    assert len(parts) > 8
+    assert [row for part in parts for row in range(part.start, part.stop)] == list(range(1500))
+    assert measure(gallery) == whole
+    read: list[int] = []
+
+    def compute(rows: slice | NDArray[np.int64]) -> Float32:
+        read.append(len(gallery[rows]))
+        return gallery[rows]
+
+    assert measure(ComputedRows((1500, 18), compute)) == whole
+    assert max(read) < 500
 
 
 def test_progress_counts_all_queries() -> None:

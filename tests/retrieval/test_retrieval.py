@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+import tracemalloc
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,7 @@ from sklearn.metrics import average_precision_score, ndcg_score
 
 from cml.errors import UserError
 from cml.retrieval import embedding_ranker, metrics, random_ranker
+from cml.retrieval.embedding_ranker import _as_words, _find_duplicates, _hash_rows
 from cml.retrieval.rank_correlation import dense_ranks, rank_correlations
 from cml.retrieval.ranking import retrieved_distances
 from cml.retrieval.relevance_gains import GAINS, compute_gains
@@ -231,6 +233,43 @@ def test_equal_gallery_embeddings_tie_exactly() -> None:
     for value in range(300):
         columns = scores[:, group == value]
         assert (columns == columns[:, :1]).all()
+
+
+@pytest.mark.parametrize("different_hashes", [1, 3, 40])
+def test_equal_rows_are_found_whatever_the_hashes(different_hashes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(7)
+    rows = rng.integers(0, 3, (400, 4)).astype(np.float32)
+    monkeypatch.setattr(
+        sys.modules["cml.retrieval.embedding_ranker"],
+        "_hash_rows",
+        lambda words: words[:, 0].astype(np.uint64) % different_hashes,
+    )
+    seen: dict[bytes, int] = {}
+    firsts = [seen.setdefault(row.tobytes(), number) for number, row in enumerate(rows)]
+    copies, originals = _find_duplicates(rows)
+    assert dict(zip(copies.tolist(), originals.tolist(), strict=True)) == {
+        number: first for number, first in enumerate(firsts) if number != first
+    }
+
+
+def test_hashes_tell_rows_apart() -> None:
+    rows = np.stack(np.meshgrid(*[np.arange(12, dtype=np.float32)] * 4), axis=-1).reshape(-1, 4)
+    for kind in (np.float16, np.float32, np.float64, np.int32):
+        assert len(np.unique(_hash_rows(_as_words(rows.astype(kind))))) == len(rows)
+
+
+def test_a_ranker_keeps_no_copy_of_the_gallery() -> None:
+    gallery = np.random.default_rng(8).standard_normal((40_000, 256), dtype=np.float32)  # 41 MB
+    tracemalloc.start()
+    try:
+        ranker = embedding_ranker(gallery[:2], gallery)
+        kept, most = tracemalloc.get_traced_memory()
+        ranker(slice(0, 2))
+        assert tracemalloc.get_traced_memory()[1] < gallery.nbytes
+    finally:
+        tracemalloc.stop()
+    assert kept < 1e6
+    assert most < gallery.nbytes
 
 
 def test_bad_embeddings() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from sklearn.datasets import load_diabetes
 
 import cml
 from cml.errors import UserError
+from cml.models import embedding
 
 ROWS, TARGETS = load_diabetes(return_X_y=True)
 IS_TEST = np.arange(len(ROWS)) % 3 == 0
@@ -240,6 +242,29 @@ def test_evaluations_of_vectors_have_their_baselines(model: cml.Model, tmp_path:
         )
         for metric in ("spearman_rho", "label_distance@10"):
             assert found.rows[name][metric].mean == pytest.approx(slow.rows["embedding"][metric].mean, rel=1e-3)
+
+
+@pytest.mark.parametrize("missing", ["refuse", "mean"])
+def test_baselines_of_many_vectors_are_read_in_parts(
+    missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save(tmp_path / "rows.npy", ROWS.astype(np.float16))
+    if missing == "mean":
+        rows = ROWS.astype(np.float16)
+        rows[::5, 3] = np.nan
+        np.save(tmp_path / "rows.npy", rows)
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    model = cml.fit(mapped, TARGETS, steps=3, missing=missing, **FAST)  # type: ignore[arg-type]
+    whole = model.evaluate(mapped, TARGETS)
+    assert isinstance(model.standardize_in_parts(mapped), np.ndarray)
+    monkeypatch.setattr(embedding, "_MOST_IN_MEMORY", 100)
+    monkeypatch.setattr(sys.modules["cml.retrieval.embedding_ranker"], "_PART", 10 * 128)
+    computed = model.standardize_in_parts(mapped)
+    assert not isinstance(computed, np.ndarray)
+    np.testing.assert_array_equal(computed[np.arange(5, 300, 7)], model.standardize(mapped)[5:300:7])
+    in_parts = model.evaluate(mapped, TARGETS)
+    assert list(in_parts.rows) == ["embedding", "vectors", "ridge", "random", "oracle"]
+    assert in_parts.to_json(per_query=True) == whole.to_json(per_query=True)
 
 
 def test_labels_that_are_no_vectors_have_a_ridge_on_their_scaling() -> None:

@@ -1,0 +1,37 @@
+"""Rows that are computed anew whenever a part of them is read, so that not all are in memory at a time."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float32 = NDArray[np.float32]
+Part = slice | NDArray[np.int64]
+
+
+class ComputedRows:
+    """N rows of D numbers as an array (N, D) whose parts are computed at each reading, from several threads at a time.
+
+    Args:
+        shape: (N, D).
+        compute: Computes the rows (n, D) of a slice, or of positions (n,).
+
+    Attributes:
+        shape: (N, D).
+        dtype: The type of the numbers, float32.
+        ndim: The number of axes, 2.
+    """
+
+    dtype: np.dtype[np.float32] = np.dtype(np.float32)
+    ndim = 2
+
+    def __init__(self, shape: tuple[int, int], compute: Callable[[Part], Float32]) -> None:
+        self.shape = shape
+        self._compute = compute
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Part) -> Float32:
+        """Compute the rows of a slice, or of positions."""
+        return self._compute(rows)
