@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from cml.data.dataset_items import DatasetItems
 from cml.data.exif_orientation import upright_rgb
 from cml.data.image_sources import as_array
 from cml.data.images import PIXELS
+from cml.data.items import Collate, Items
 from cml.data.open_image import read_upright
 from cml.errors import UserError
 from cml.feature_store.manifest import MadeBy
@@ -43,21 +45,25 @@ class FeatureNetwork(Protocol):
 
 
 class BackboneNetwork:
-    """The backbone of a model, on images, vectors or tensors.
+    """The backbone of a model, on images, vectors, tensors or items of any kind.
 
     Args:
-        model: The model, whose head is not used.
+        model: The model, whose head is not used. The function that joins its items, if it has one, is a part of the
+            fingerprint by its source.
     """
 
     def __init__(self, model: EmbeddingModel) -> None:
         config = model.config
         kind = config.inputs.kind
         self.chunk = (16 if kind == "vectors" else 1) * 1024  # 16 passes
+        fingerprint = backbone_fingerprint(model)
+        if model.collate is not None:
+            fingerprint = hashlib.sha256(f"{fingerprint}\n{_describe_code(model.collate)}".encode()).hexdigest()
         self.made_by: MadeBy = {
             "kind": "objects" if kind == "items" else kind,
             "backbone": config.backbone,
             "weights": config.weights,
-            "fingerprint": backbone_fingerprint(model),
+            "fingerprint": fingerprint,
             "image_size": list(config.image_size) if kind == "images" else [],
             "crop": config.crop if kind == "images" else 1.0,
             "preprocessing": PIXELS if kind == "images" else 0,
@@ -66,7 +72,9 @@ class BackboneNetwork:
 
     def extract(self, items: Any) -> Float32:  # noqa: ANN401
         """Features (n, F) of inputs."""
-        return self._model.extract(items)
+        if self._model.collate is None:
+            return self._model.extract(items)
+        return self._model.extract(Items(DatasetItems(items, labelled=False), self._model.collate))
 
 
 class SentenceNetwork:
@@ -147,6 +155,19 @@ def _as_picture(item: Any) -> Image.Image:  # noqa: ANN401 - of the user
     return Image.fromarray(array)
 
 
+def _name_code(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__qualname__", type(function).__name__))
+
+
+def _describe_code(function: Callable[..., Any]) -> str:
+    """Name and source of a function or of the class of a callable object."""
+    try:
+        source = inspect.getsource(function if inspect.isroutine(function) else type(function))
+    except (OSError, TypeError):  # typed into an interpreter, or compiled
+        source = ""
+    return f"{_name_code(function)}\n{source}"
+
+
 class FunctionNetwork:
     """A function of the user's own.
 
@@ -154,32 +175,33 @@ class FunctionNetwork:
 
     Args:
         function: From a slice of the items to their features, (n, F) floats.
-        name: Its name in the manifest; None for that of the function.
+        collate: Joins a list of items to what the function takes; None for slices of the items.
     """
 
     chunk = 4096
 
-    def __init__(self, function: Callable[[Any], Any], name: str | None = None) -> None:
-        own_name = getattr(function, "__qualname__", type(function).__name__)
-        try:
-            source = inspect.getsource(function if inspect.isroutine(function) else type(function))
-        except (OSError, TypeError):  # typed into an interpreter, or compiled
-            source = ""
+    def __init__(self, function: Callable[[Any], Any], collate: Collate | None = None) -> None:
+        code = _describe_code(function)
+        if collate is not None:
+            code = f"{code}\n{_describe_code(collate)}"
         self.made_by: MadeBy = {
             "kind": "objects",
-            "backbone": name or own_name,
+            "backbone": _name_code(function),
             "weights": "",
-            "fingerprint": hashlib.sha256(f"{own_name}\n{source}".encode()).hexdigest(),
+            "fingerprint": hashlib.sha256(code.encode()).hexdigest(),
             "image_size": [],
             "crop": 1.0,
             "preprocessing": 0,
         }
-        self._function = function
+        self._function, self._collate = function, collate
 
     def extract(self, items: Any) -> Float32:  # noqa: ANN401
         """Features (n, F) of items, as the function returns them."""
         name = self.made_by["backbone"]
-        returned = self._function(items)
+        batch = items
+        if self._collate is not None:
+            batch = Items(DatasetItems(items, labelled=False), self._collate).read(np.arange(len(items)))
+        returned = self._function(batch)
         rows = as_array(returned)
         if rows is None and isinstance(returned, list | tuple):
             widths = {np.shape(row) for row in returned}

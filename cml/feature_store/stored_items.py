@@ -4,6 +4,7 @@ The key is the content, so that a store outlives a copy of the images to another
 image. Size and time of a file are kept beside it: where both are unchanged, the file need not be read again.
 """
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.data.dataset_items import DatasetItems
 from cml.data.image_sources import as_array
 from cml.data.inputs import Inputs
 from cml.data.vectors import Vectors
@@ -174,6 +176,8 @@ class ValueItems:
     def take(self, start: int, stop: int) -> Any:  # noqa: ANN401
         """The values from ``start`` to ``stop``."""
         chosen = slice(start, stop)
+        if isinstance(self.values, DatasetItems):
+            return list(self.values[chosen])
         return self.values.subset(chosen) if self._is_inputs else self.values[chosen]
 
     def item(self, position: int) -> StoredItem:
@@ -250,7 +254,7 @@ def value_key(value: Any) -> str:  # noqa: ANN401 - any value
 
     Args:
         value: A text, a file's path, an array, a tensor or a Pillow image; or a list, tuple or dict of these and of
-            numbers.
+            numbers, or a dataclass or an object with ``to_dict``, such as a graph, that holds such values.
 
     Returns:
         SHA-256 of its content, in hexadecimal.
@@ -264,6 +268,10 @@ def value_key(value: Any) -> str:  # noqa: ANN401 - any value
         return file_key(value)
     if isinstance(value, bool | int | float | NoneType):
         return hashlib.sha256(repr(value).encode()).hexdigest()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    elif callable(getattr(value, "to_dict", None)):
+        value = value.to_dict()
     if isinstance(value, dict):
         value = list(value.items())
     if isinstance(value, list | tuple):

@@ -4,13 +4,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from cml import tasks
 from cml.data.dataset_info import INFO
+from cml.data.dataset_items import DatasetItems, unlabelled_items
 from cml.data.input_form import InputForm
 from cml.data.input_sources import recognize_inputs
+from cml.data.items import Collate, Items
 from cml.data.prepared import ROLES, PreparedDataset
 from cml.errors import UserError
 from cml.export.image_list import ImageList
@@ -47,6 +50,7 @@ def features(
     dtype: FeatureType = "float32",
     splits: Sequence[str] = ROLES,
     text_column: str | None = None,
+    collate: Collate | None = None,
     device: str = "auto",
     quiet: bool = False,
 ) -> FeatureStore:
@@ -71,6 +75,9 @@ def features(
         splits: Splits of a prepared dataset: train, query, gallery.
         text_column: Column of a prepared dataset that holds the texts for a sentence model; by default its label. A
             list of texts, such as several captions, is taken as one text of several lines.
+        collate: A function that joins a list of items, such as graphs, sequences or mappings, to what a module or
+            function of your own takes, with one row for each of them, as for ``cml.fit``. Inputs are then any list or
+            ``Dataset``, which must read an item the same way each time; of (x, label) it is x.
         device: "auto", "cpu", "cuda" or another device of torch.
         quiet: No progress bar.
 
@@ -90,7 +97,9 @@ def features(
         recipe = _recipe(inputs)
         image_size = recipe.image_size if image_size is None else image_size
         crop = recipe.crop if crop is None else crop
-        items, network = _open(inputs, backbone, weights, image_size, crop, splits, text_column, str(ranks.device))
+        items, network = _open(
+            inputs, backbone, weights, image_size, crop, splits, text_column, collate, str(ranks.device)
+        )
         title = "" if quiet or not ranks.first else "features"
         return write_features(items, network, Path(out), dtype=dtype, ranks=ranks, bar=title)
 
@@ -111,19 +120,34 @@ def _open(
     crop: float,
     splits: Sequence[str],
     text_column: str | None,
+    collate: Collate | None,
     device: str,
 ) -> tuple[StoredItems, FeatureNetwork]:
     """The items and the network, which decides what items may be."""
+    if collate is not None and isinstance(backbone, str):
+        raise UserError(f"What 'collate' joins needs a module or function of your own. Got {backbone!r} instead.")
     dataset = _open_dataset(inputs)
     if isinstance(backbone, str) and backbone.startswith((SENTENCES, HUB)):
         return _open_sentences(inputs, dataset, backbone.removeprefix(SENTENCES), splits, text_column, device)
     if text_column:
         raise UserError(f"'text_column' names the texts for a sentence model. Got the backbone {backbone!r} instead.")
     items = _open_items(dataset, inputs, splits)
+    if items is None and collate is not None:
+        is_list = isinstance(inputs, list | tuple)
+        items = (
+            _list_items(inputs)
+            if is_list and inputs and isinstance(inputs[0], Path)
+            else ValueItems(unlabelled_items(inputs, (), several=True, labelled=not is_list))
+        )
     if callable(backbone) and not isinstance(backbone, nn.Module):
-        return items or _list_items(inputs), FunctionNetwork(backbone)
+        return items or _list_items(inputs), FunctionNetwork(backbone, collate)
     own = None if isinstance(backbone, str) else backbone
     form = InputForm() if dataset is None else dataset.info.inputs
+    example = None
+    if items is not None and collate is not None:
+        form = InputForm("items")
+        count = min(2, len(items))
+        example = Items(DatasetItems(items.take(0, count), labelled=False), collate).read(np.arange(count))
     if items is None:
         recognized = recognize_inputs(inputs, range(len(inputs)), own_backbone=own is not None).inputs
         form = getattr(recognized, "form", form)
@@ -134,7 +158,8 @@ def _open(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)  # of random weights
         config = ModelConfig(name, weights, 2, False, image_size, crop, inputs=form)
-        model = EmbeddingModel(config, backbone=own).to(device)
+        model = EmbeddingModel(config, backbone=own, example=example).to(device)
+    model.set_collate(collate)
     return items, BackboneNetwork(model)
 
 
