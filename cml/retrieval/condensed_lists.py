@@ -11,9 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances import LabelDistance, Labels
-from cml.retrieval.array_types import Float64, Floats
+from cml.retrieval.array_types import Float64, Floats, Int64
 from cml.retrieval.evaluate_options import DISTANCE_KS, HIT_KS, NDCG_KS, EvaluateOptions
+from cml.retrieval.metrics.label_distance import compute_label_distance
 from cml.retrieval.metrics.metric import cut_ks
+from cml.retrieval.ranking import Ranking
+from cml.retrieval.ranking_ties import rank_columns
 
 _COUNTED = 256  # queries whose known items are counted
 _ROWS = 16  # of them at a time
@@ -58,6 +61,32 @@ def cut_options(options: EvaluateOptions, known_items: int, gallery: int) -> Eva
         hit_ks = ()  # a random ranking would hit more often than not
     sample = options.ranking_sample * gallery // max(1, min(known_items, gallery))
     return replace(options, distance_ks=distance_ks, ndcg_ks=ndcg_ks, hit_ks=hit_ks, ranking_sample=sample)
+
+
+def comparable_label_distance(ranking: Ranking, columns: Int64, k: int, *, first: int = 0, seed: int = 0) -> Float64:
+    """Mean label distance of the first K items that can be compared with the query, whatever lies between them.
+
+    It is at least the mean of the K nearest, as the mean of the comparable ones among the first K is not.
+
+    Args:
+        ranking: The rankings of R queries, whose scores are infinite only where the label distance is.
+        columns: (R, >= K) positions of the first items in the gallery, in the order retrieved.
+        k: K.
+        first: Number of the query in the first row, on which the order of ties depends.
+        seed: Random seed of the order of ties.
+
+    Returns:
+        (R,) float64; NaN for a query with which nothing can be compared.
+    """
+    distances = ranking.labels.distances
+    retrieved = np.take_along_axis(distances, columns[:, :k], axis=1)  # (R, K)
+    left_out = np.isinf(retrieved).any(axis=1)
+    for row in np.flatnonzero(left_out).tolist():
+        some = slice(row, row + 1)
+        scores = put_last(ranking.scores[some], np.isinf(distances[some]))
+        nearest, _ = rank_columns(scores, k, first=first + row, seed=seed)
+        retrieved[row] = distances[row, nearest[0]]
+    return compute_label_distance(retrieved, [k])[:, 0]
 
 
 def put_last(scores: Floats, left_out: NDArray[np.bool_]) -> Float64:

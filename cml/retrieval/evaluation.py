@@ -17,7 +17,7 @@ from cml.distances import LabelDistance, Labels
 from cml.distances.blas_threads import one_blas_thread
 from cml.errors import UserError
 from cml.retrieval.array_types import Float64, Int64
-from cml.retrieval.condensed_lists import count_known, cut_options, put_last
+from cml.retrieval.condensed_lists import comparable_label_distance, count_known, cut_options, put_last
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.mean_interval import mean_intervals
 from cml.retrieval.metric_result import MetricResult
@@ -115,7 +115,7 @@ def evaluate(
 
     measured = dict(zip(columns, blocks.values.transpose(2, 0, 1), strict=True))  # (names, Q) each
     vectors = distance.label_vectors(query_labels)
-    table = QueryTable(measured, blocks.chance, blocks.best, blocks.best_k, vectors)
+    table = QueryTable(measured, blocks.comparable, blocks.chance, blocks.best, blocks.best_k, vectors)
     results = _summarize(metrics, table, names)
     ties = {name: int(tied.sum()) for name, tied in zip(rankers, blocks.tied, strict=True) if tied.any()}
     return Evaluation(
@@ -180,9 +180,9 @@ class _Blocks:
         self.queries, self.gallery = len(query_labels), len(gallery_labels)
         self.best_k = _largest_score_k(columns)
         self.sample = _draw_sample(metrics, options, self.gallery)
-        # one array, so that several processes merge it at once: the last column says whether there are ties, the last
-        # row holds chance and best of every query
-        self._all = np.zeros((len(rankers) + oracle + 1, self.queries, len(columns) + 1))
+        # one array, so that several processes merge it at once: the last columns hold the label distance of the first
+        # comparable items and whether there are ties, the last row chance and best of every query
+        self._all = np.zeros((len(rankers) + oracle + 1, self.queries, len(columns) + 2))
 
     @property
     def _on_sample(self) -> list[Metric]:
@@ -194,7 +194,11 @@ class _Blocks:
 
     @property
     def values(self) -> Float64:
-        return self._all[:-1, :, :-1]
+        return self._all[:-1, :, :-2]
+
+    @property
+    def comparable(self) -> Float64:
+        return self._all[:-1, :, -2]
 
     @property
     def tied(self) -> Float64:
@@ -236,10 +240,13 @@ class _Blocks:
         for index, (name, ranker) in enumerate(self.rankers.items()):
             self._all[index, rows] = self._measure_ranker(name, ranker, rows, labels, sampled, unknown)
         if self.oracle:
-            self._all[-2, rows, :-1] = measure_oracle(self.metrics, labels, sampled)
+            self._all[-2, rows, :-2] = measure_oracle(self.metrics, labels, sampled)
         if self.best_k:
+            best = compute_label_distance(labels.ideal, [self.best_k])[:, 0]
             self._all[-1, rows, 0] = labels.chance
-            self._all[-1, rows, 1] = compute_label_distance(labels.ideal, [self.best_k])[:, 0]
+            self._all[-1, rows, 1] = best
+            if self.oracle:
+                self._all[-2, rows, -2] = best
         done: int = rows.stop - rows.start
         return done
 
@@ -252,7 +259,7 @@ class _Blocks:
         sampled: LabelBlock | None,
         unknown: NDArray[np.bool_] | None,
     ) -> Float64:
-        """All columns (R, columns) of one ranker, and whether there are ties; its scores are not kept in memory."""
+        """All columns (R, columns + 2) of one ranker; its scores are not kept in memory."""
         scores = self._scores(name, ranker, rows)
         if unknown is not None:
             scores = put_last(scores, unknown)
@@ -263,7 +270,13 @@ class _Blocks:
             some = scores[:, self.sample]
             first, _ = rank_columns(some, sampled.depth, first=rows.start, seed=self.options.seed)
             of_sample = Ranking.from_columns(sampled, some, first)
-        return np.column_stack([_measure_ranking(self.metrics, ranking, of_sample), tied])
+        measured = _measure_ranking(self.metrics, ranking, of_sample)
+        comparable = np.full(len(tied), np.nan)
+        if self.best_k:
+            comparable = comparable_label_distance(
+                ranking, columns, self.best_k, first=rows.start, seed=self.options.seed
+            )
+        return np.column_stack([measured, comparable, tied])
 
     def _label_distances(self, rows: slice) -> NDArray[np.float32]:
         distances = self.distance.pairwise(self.query_labels[rows], self.gallery_labels)  # (R, G)

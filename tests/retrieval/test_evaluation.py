@@ -104,12 +104,23 @@ def test_evaluate_equals_the_slow_measures() -> None:
     assert (found.queries, found.gallery, found.unit, found.gain) == (40, 130, "years", "reciprocal")
 
 
+def comparable_means(scores: Floats, block: Floats, k: int) -> Floats:
+    """The slow way: mean label distance of the first k items among those that can be compared, of each query."""
+    means = []
+    for by, distances in zip(scores, block, strict=True):
+        known = [item for item in np.argsort(by, kind="stable").tolist() if np.isfinite(distances[item])]
+        means.append(np.mean([distances[item] for item in known[:k]]) if known else np.nan)
+    return np.array(means)
+
+
 def test_score_is_0_for_chance_and_1_for_the_oracle() -> None:
     found = run(distance_ks=[3], ndcg_ks=[], hit_ks=[], whole_ranking=False)
-    labels, gallery_labels, *_ = example()
+    labels, gallery_labels, query, gallery = example()
     block = Numbers().pairwise(Labels({"values": labels}), Labels({"values": gallery_labels})).astype(float)
     chance = np.array([row[np.isfinite(row)].mean() if np.isfinite(row).any() else np.nan for row in block])
-    means = {name: row["label_distance@3"].per_query for name, row in found.rows.items()}
+    every = slice(0, len(query))
+    scores = {"embedding": embedding_ranker(query, gallery)(every), "random": random_ranker(40, 130)(every)}
+    means = {name: comparable_means(by, block, 3) for name, by in {**scores, "oracle": block}.items()}
     for name, row in found.rows.items():
         known = np.isfinite(means[name] + chance)
         gain = np.mean((chance - means[name])[known])
@@ -120,6 +131,39 @@ def test_score_is_0_for_chance_and_1_for_the_oracle() -> None:
     assert score["random"].low < 0 < score["random"].high
     assert score["random"].high < score["embedding"].low < score["embedding"].mean < score["embedding"].high < 1
     assert found.in_unit(60, "months").rows["embedding"]["score@3"].mean == score["embedding"].mean
+
+
+@pytest.mark.parametrize("same_items", [False, True])
+def test_score_is_at_most_1_where_hardly_anything_can_be_compared(same_items: bool) -> None:
+    rng = np.random.default_rng(4)
+    labels, gallery_labels = np.full(40, -1.0), np.full(300, -1.0)
+    labels[::3], gallery_labels[::9] = rng.random(14), rng.random(34)
+    gallery_labels[0] = labels[0]
+    if same_items:
+        labels = gallery_labels
+    points = [rng.standard_normal((len(values), 3)) for values in (labels, gallery_labels)]
+    near = np.argmin(np.abs(labels[:, None] - gallery_labels), axis=1)  # found first, then what cannot be compared
+    points[0] = points[1][near] + 1e-6
+    distance = Numbers()
+    encoded = [distance.encode(values.tolist()) for values in (labels, gallery_labels)]
+    block = distance.pairwise(*encoded)
+    if same_items:
+        np.fill_diagonal(block, np.inf)
+    ranker = embedding_ranker(*points)
+    scores = np.array(ranker(slice(0, len(labels))))
+    options = [EvaluateOptions(threads=threads, block_bytes=size) for threads, size in ((1, 1 << 30), (2, 1))]
+    first, second = (evaluate({"ours": ranker}, distance, *encoded, one, same_items=same_items) for one in options)
+    score = first.rows["ours"]["score@10"]
+    assert first.rows["oracle"]["score@10"].mean == pytest.approx(1)
+    assert score.mean < 1
+    ours, best = comparable_means(scores, block, 10), comparable_means(block, block, 10)
+    chance = comparable_means(block, block, 300)
+    known = np.isfinite(chance)
+    assert known.sum() == (34 if same_items else 14)
+    assert (ours[known] >= best[known]).all()
+    assert score.mean == pytest.approx((chance - ours)[known].mean() / (chance - best)[known].mean())
+    assert score.undefined == (~known).sum()
+    np.testing.assert_array_equal(score.per_query, second.rows["ours"]["score@10"].per_query)
 
 
 def test_score_of_labels_that_are_all_alike_is_undefined() -> None:

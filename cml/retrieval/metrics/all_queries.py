@@ -18,6 +18,8 @@ class QueryTable:
 
     Attributes:
         columns: Column name -> (N, Q) values of N rankers.
+        comparable: (N, Q) mean label distance of the first ``k`` items that can be compared with the query. Where all
+            can, it is that of the first ``k``.
         chance: (Q,) mean label distance of a random ranking, in expectation.
         best: (Q,) mean label distance of the ``k`` nearest items.
         k: The K of ``best``; 0 if no label distance was measured.
@@ -25,6 +27,7 @@ class QueryTable:
     """
 
     columns: Mapping[str, Float64]
+    comparable: Float64
     chance: Float64
     best: Float64
     k: int

@@ -9,7 +9,11 @@ from cml.retrieval.metrics.metric import MetricInfo
 
 
 class Score(AllQueriesMetric):
-    """(random - ours) / (random - oracle) of mean label distances of the first K items."""
+    """(random - ours) / (random - oracle) of mean label distances of the first K items that can be compared.
+
+    Where label distances are infinite, only comparable items count, in all three terms: a ranking gains nothing by
+    items that cannot be compared, and none is ahead of the oracle.
+    """
 
     info = MetricInfo(
         note="(random - value) / (random - oracle) of label_distance; 1 for the oracle; "
@@ -20,8 +24,7 @@ class Score(AllQueriesMetric):
 
     def measure_queries(self, table: QueryTable) -> QueryValues:
         """The ratio of means, with the interval of a ratio."""
-        ours = table.columns[f"label_distance@{table.k}"]
-        terms = np.array([score_terms(row, table.chance, table.best) for row in ours])
+        terms = np.array([score_terms(row, table.chance, table.best) for row in table.comparable])
         gains, reaches = terms.transpose(1, 2, 0)  # (Q, N) each
         intervals = ratio_intervals(gains, reaches)
         return QueryValues(over_mean(gains, reaches).T, intervals)
@@ -33,7 +36,7 @@ def score_terms(ours: Float64, chance: Float64, best: Float64) -> tuple[Float64,
     Score = (random - ours) / (random - oracle) of mean label distances: 0 is chance, 1 the order of the labels.
 
     Args:
-        ours: (Q,) mean label distance of the first K items, NaN where there is none.
+        ours: (Q,) mean label distance of the first K comparable items, NaN where there is none.
         chance: (Q,) what a random ranking has in the mean: the mean label distance of all items.
         best: (Q,) mean label distance of the K nearest.
 
