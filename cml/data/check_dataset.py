@@ -8,8 +8,8 @@ from pathlib import Path
 
 from PIL import Image
 
+from cml.data.band_picture import read_picture
 from cml.data.dataset_info import INFO, METADATA
-from cml.data.images import read_image
 from cml.data.masks import mask_problem
 from cml.data.metadata import read_metadata
 from cml.data.prepared import PreparedDataset
@@ -93,7 +93,7 @@ def describe_constant_columns(dataset: PreparedDataset) -> str:
 
 def _image_fault(path: Path) -> str | None:
     try:
-        read_image(path)
+        read_picture(path)
     except DataError as error:
         return str(error)
     return None

@@ -1,4 +1,4 @@
-"""Encoding the images of prepared datasets; JPEG and PNG files are kept byte for byte."""
+"""Encoding the images of prepared datasets; JPEG and PNG files, and TIFF files of other bands, are kept as they are."""
 
 import io
 from collections.abc import Callable
@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from PIL import Image, ImageOps
 
+from cml.data.deep_tiff import is_deep_tiff, read_deep_tiff
 from cml.data.image_fault import ImageFault
 from cml.data.open_image import open_image
 from cml.data.rgb import as_rgb
@@ -21,7 +22,7 @@ class Encoded(NamedTuple):
 
     Attributes:
         content: The content of the file.
-        suffix: The suffix of its name: ".jpg" or ".png".
+        suffix: The suffix of its name: ".jpg", ".png" or ".tif".
     """
 
     content: bytes
@@ -33,7 +34,10 @@ Picture = Image.Image | Path | bytes | Encoded | Callable[[], Image.Image | byte
 
 
 def encode(picture: Picture, quality: int | None = 92) -> Encoded:
-    """Encode a picture; JPEG and PNG files are checked and kept as they are.
+    """Encode a picture; files that lose something otherwise are checked and kept as they are.
+
+    These are JPEG and PNG files, and TIFF files of 16 bits or of another number of bands than one and three. Other TIFF
+    files, and other formats, become JPEG or PNG.
 
     Args:
         picture: Pixels, a file, its content, or a function that makes one of them.
@@ -59,13 +63,27 @@ def encode(picture: Picture, quality: int | None = 92) -> Encoded:
     try:
         if isinstance(picture, Image.Image):
             return _encode_pixels(picture, quality)
+        if is_deep_tiff(picture):
+            _check_deep(picture)
+            return Encoded(picture, ".tif")
         with open_image(picture) as image:
             image.load()
-            if image.format in _KEPT and not image.mode.startswith("I"):  # libraries read 16 bits differently
+            if image.format in _KEPT:
                 return Encoded(picture, _KEPT[image.format])
+            if image.format == "TIFF" and (image.mode.startswith("I;16") or len(image.getbands()) not in (1, 3)):
+                return Encoded(picture, ".tif")
             return _encode_pixels(ImageOps.exif_transpose(image), quality)
     except ImageFault as fault:
         raise DataError(f"{name} {fault}.") from None
+
+
+def _check_deep(content: bytes) -> None:
+    """Decode a TIFF file that Pillow does not read whole: by Pillow as far as it can, for tifffile is an extra."""
+    try:
+        with open_image(content) as image:
+            image.load()
+    except ImageFault:
+        read_deep_tiff(content)
 
 
 def _encode_pixels(image: Image.Image, quality: int | None) -> Encoded:

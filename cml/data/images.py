@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from cml.data.bands import read_bands, scale_bands
+from cml.data.bands import fit_bands, read_bands, scale_bands
+from cml.data.deep_tiff import is_deep_tiff, read_deep_tiff
 from cml.data.exif_orientation import swaps_sides, upright_rgb
 from cml.data.image_fault import ImageFault
 from cml.data.input_form import InputForm
@@ -65,6 +66,11 @@ def read_pixels(path: Path, channels: int, size: Size) -> Pixels:
     """
     if channels == 3:
         return read_image(path, size)
+    if is_deep_tiff(path):
+        try:
+            return fit_bands(read_deep_tiff(path), channels, size)
+        except ImageFault as fault:
+            raise DataError(f"The image {path} {fault}.") from None
     with open_named_image(path) as image:
         return read_bands(image, channels, size)
 

@@ -37,6 +37,7 @@ class Items:
         pictures: Draws each with its label.
         columns: Their labels as columns to colour by; see ``cml.explore.label_columns``.
         legend: Colours of the drawn labels: word to colour.
+        note: A sentence on the pictures; may be empty.
     """
 
     names: Sequence[str]
@@ -45,6 +46,7 @@ class Items:
     pictures: Sequence[Callable[[], Image.Image]]
     columns: Mapping[str, tuple[NDArray[Any], float | None]] = field(default_factory=dict)
     legend: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
 
 
 def write_explorer(
@@ -97,6 +99,7 @@ def write_explorer(
         "columns": columns,
         "unit": visible_text(unit),
         "legend": [[visible_text(word, 40), visible_text(colour)] for word, colour in items.legend.items()],
+        "note": visible_text(items.note),
         "exact": len(side.landmarks) == n,
         "held_out": all(items.roles[item] != "train" for item in np.unique(side.pairs).tolist()),
         "sheet": {

@@ -8,7 +8,7 @@ from pathlib import Path
 from PIL import Image
 
 from cml.console.progress_bar import BAR_DELAY, ProgressBar
-from cml.data.images import read_image
+from cml.data.band_picture import read_picture
 from cml.errors import DataError, UserError
 from cml.export.index import Hit
 from cml.reporting import picture_rules
@@ -43,7 +43,7 @@ class _Picture:
 
     def __call__(self) -> Image.Image | None:
         try:
-            image = Image.fromarray(read_image(self.path))
+            image = read_picture(self.path)
         except DataError:  # the file may have moved since it was indexed
             return None
         image.thumbnail((512, 512))

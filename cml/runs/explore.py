@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.console.messages import say
+from cml.data.band_picture import describe_shown_bands
 from cml.data.vectors import Vectors
 from cml.distances.dataset_labels import encode
 from cml.distances.labels import Labels
@@ -108,7 +109,8 @@ def explore_runs(opened: Mapping[str, TrainedRun], path: Path, options: ExploreO
     ids = [picture.split.item_ids[picture.item] for picture in pictures]
     words = [picture.words() for picture in pictures]
     legend = first.task.legend(first.dataset.info)
-    items = Items(ids, words, roles, pictures, colour_columns(first, pictures), legend)
+    note = describe_shown_bands(first.model.config.inputs.channels)
+    items = Items(ids, words, roles, pictures, colour_columns(first, pictures), legend, note)
     factor, unit = first.report
     write_explorer(path, items, side, views, title=first.dataset.info.name, unit=unit, factor=factor)
     return Explorer(path)
@@ -134,8 +136,10 @@ def sample_items(trained: TrainedRun, splits: Sequence[str], count: int, seed: i
         say(f"{count:,} of {len(items):,} items, a random subset")
     labels = encode(trained.distance, trained.dataset, [split.role for split in opened])[rows]
     chosen = [items[row] for row in rows]
+    channels = trained.model.config.inputs.channels
     drawings = [
-        Drawn(trained.task, trained.dataset, split, split.pictures[item], item, _SIDE) for split, item in chosen
+        Drawn(trained.task, trained.dataset, split, split.pictures[item], item, _SIDE, channels)
+        for split, item in chosen
     ]
     return drawings, labels
 

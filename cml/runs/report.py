@@ -86,7 +86,11 @@ def _write_run_sheet(path: Path, opened: Mapping[str, TrainedRun]) -> None:
     shown = order[np.unique(np.linspace(0, len(order) - 1, min(_QUERIES, len(order))).round().astype(int))]
     task, dataset = trained.task, trained.dataset
     every = [*methods, ORACLE]
-    rows = [build_retrieval_row(task, dataset, retrieved, row, every, size=_SIDE, ids=False) for row in shown.tolist()]
+    channels = trained.model.config.inputs.channels
+    rows = [
+        build_retrieval_row(task, dataset, retrieved, row, every, size=_SIDE, ids=False, channels=channels)
+        for row in shown.tolist()
+    ]
     write_sheet(path, rows, unit=trained.report[1], side=_SIDE, legend=task.legend(dataset.info))
 
 

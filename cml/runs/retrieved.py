@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from cml.data.images import read_image
+from cml.data.band_picture import describe_shown_bands, read_picture
 from cml.data.prepared import PreparedDataset, Split
 from cml.errors import DataError, UserError
 from cml.reporting.draw_vector import draw_vector
@@ -97,6 +97,7 @@ def build_retrieval_row(
     score: float = 0.0,
     gain: float = math.nan,
     ids: bool = True,
+    channels: int = 3,
 ) -> ReportRow:
     """Build the row of a page that shows what methods retrieve for a query.
 
@@ -110,6 +111,7 @@ def build_retrieval_row(
         score: Value by which a page sorts its rows; the gap between the first method and the oracle.
         gain: How much nearer the first method is than the baseline; NaN without a baseline.
         ids: Write ids and words below pictures; otherwise words alone, where nothing is drawn.
+        channels: The number of bands of an image that the backbone takes.
 
     Returns:
         The row.
@@ -117,7 +119,7 @@ def build_retrieval_row(
     queries, gallery = dataset.split("query"), dataset.split("gallery")
 
     def _draw_item(split: Split, item: int, distance: float | None) -> Picture:
-        return Drawn(task, dataset, split, split.pictures[item], item, size).picture(distance, ids=ids)
+        return Drawn(task, dataset, split, split.pictures[item], item, size, channels).picture(distance, ids=ids)
 
     shown = {}
     for name in methods:
@@ -132,7 +134,8 @@ def build_retrieval_row(
 class Drawn:
     """Makes an item's picture with its label; equal for equal items, so that a page makes each but once.
 
-    An item that is a vector without a picture is drawn as a curve.
+    An item that is a vector without a picture is drawn as a curve. Of images that a backbone takes with ``channels``
+    bands, other than three, the first bands are shown; see ``read_picture``.
     """
 
     task: Task = field(compare=False)
@@ -141,6 +144,7 @@ class Drawn:
     path: Path | None
     item: int
     size: int
+    channels: int = 3
     role: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
@@ -153,7 +157,7 @@ class Drawn:
             mean, std = self.dataset.sample_standardization
             (row,) = self.split.vectors.read(np.array([self.item]))
             return draw_vector((row - mean) / std, self.size)
-        image = Image.fromarray(read_image(self.path))
+        image = read_picture(self.path, self.channels)
         scale = self.size / max(image.size)
         return image.resize((max(1, round(image.width * scale)), max(1, round(image.height * scale))))
 
@@ -233,9 +237,18 @@ def write_retrieval_report(
     baseline_mean = math.nan if baseline is None else retrieved.mean(list(methods)[-1])
     scores, gains = oracle_gap.tolist(), (baseline_mean - retrieved.mean(name)).tolist()
     task, dataset = trained.task, trained.dataset
+    channels = trained.model.config.inputs.channels
     page = [
         build_retrieval_row(
-            task, dataset, retrieved, row, titles, size=2 * thumbnail, score=scores[row], gain=gains[row]
+            task,
+            dataset,
+            retrieved,
+            row,
+            titles,
+            size=2 * thumbnail,
+            score=scores[row],
+            gain=gains[row],
+            channels=channels,
         )
         for row in shown.tolist()
     ]
@@ -249,7 +262,8 @@ def write_retrieval_report(
             f"{len(page)} of {len(trained.query_labels)} queries against a gallery of {len(trained.gallery_labels)}. "
             f'The "{ORACLE_GAP}" is the mean label distance of the top {k} of {name} minus that of the best possible '
             f"ranking. Run {trained.folder}, {trained.config.train.steps} steps, "
-            f"label distance {task.label_distance(trained.config.train, info)}. {note}"
+            f"label distance {task.label_distance(trained.config.train, info)}. "
+            + " ".join(filter(None, [describe_shown_bands(channels), note]))
         ),
         table=table,
         legend=task.legend(info),

@@ -85,7 +85,7 @@ def test_sixteen_bits_are_one_image_and_floats_none_by_every_door(tmp_path: Path
     deep = Image.fromarray(np.arange(40_000, 40_400, dtype=np.uint16).reshape(20, 20))
     deep.save(tmp_path / "deep.png")
     prepared = Image.open(io.BytesIO(encode(tmp_path / "deep.png", quality=None).content))
-    assert prepared.mode == "RGB"
+    assert prepared.mode == "I;16"
     for other in (prepared, deep):
         read, again = Images([tmp_path / "deep.png", other], (20, 20)).read(np.arange(2))
         np.testing.assert_array_equal(again, read)

@@ -124,9 +124,9 @@ function panel() {
       make("h3", { class: "e" }, "Nearest by embedding", make("small", {}, "# rank by label")), neighbours(item, false),
       make("h3", { class: "l" }, "Nearest by label", make("small", {}, tied(item) ? "# rank by embedding · the order of tied items is arbitrary" : "# rank by embedding")), neighbours(item, true),
       make("p", { class: "keys" }, ...meta.legend.map(([word, colour]) => make("span", {}, make("i", { style: { background: colour } }), make("bdi", {}, word)))),
-      make("p", { class: "about" }, make("span", { class: "e" }, "embedding distance"), " · ", make("span", { class: "l" }, `label distance${meta.unit ? ` (${meta.unit})` : ""}`), ` · among all ${N.toLocaleString("en")} items · gap to the oracle: mean label distance of the ${K} nearest by embedding minus that of the ${K} nearest by label`));
+      make("p", { class: "about" }, make("span", { class: "e" }, "embedding distance"), " · ", make("span", { class: "l" }, `label distance${meta.unit ? ` (${meta.unit})` : ""}`), ` · among all ${N.toLocaleString("en")} items · gap to the oracle: mean label distance of the ${K} nearest by embedding minus that of the ${K} nearest by label${meta.note && ` · ${meta.note}`}`));
   } else {
-    place.replaceChildren(head(count(N, "item")), make("p", {}, "Click an item on a map, search for one, or draw around many. With a map in focus the arrow keys walk."),
+    place.replaceChildren(head(count(N, "item")), make("p", {}, "Click an item on a map, search for one, or draw around many. With a map in focus the arrow keys walk."), meta.note ? make("p", { class: "about" }, meta.note) : "",
       make("h3", {}, "Rank correlation of embedding and label distances over pairs"), make("p", { class: "about" }, `All pairs of the diagram count together${meta.held_out ? "; they are of held-out items" : "; training items are among them"}. spearman_rho of cml evaluate is another figure: the mean over queries.`), table(meta.views.map((one) => [one.title, one.agreement === null ? "–" : show(one.agreement)])));
   }
 }
