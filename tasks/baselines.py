@@ -17,9 +17,9 @@ def variants(paper_exponent: float = 1.0) -> Mapping[str, Mapping[str, Any]]:
         paper_exponent: Power of the task's label distance that the published loss takes: 2 where it takes the squared
             L2 distance and the task's is not squared (poses, numbers), 1 where it takes the task's as it is.
     """
-    published = f"log-ratio(weights=uniform, label_exponent={paper_exponent}, floor_quantile=0.0, normalize=False)"
+    published = published_log_ratio(paper_exponent)
     return {
-        # cml's default: rank weights, automatic exponent, floor, normalised
+        # cml's default: rank weights, automatic exponent, floor, equal labels at half of it, normalised
         OURS: {},
         "log-ratio, uniform weights": {"loss": "log-ratio(weights=uniform)"},
         # the published loss, on all triplets of a batch
@@ -31,3 +31,18 @@ def variants(paper_exponent: float = 1.0) -> Mapping[str, Mapping[str, Any]]:
         # the published baseline's lists: one anchor, 5 of its 30 nearest, the rest from outside them
         "binary triplet, nearest": {"loss": "binary-triplet(rule=nearest, k=5)", "sampler": "binary"},
     }
+
+
+def published_log_ratio(label_exponent: float) -> str:
+    """Name the published log-ratio loss, ``LogRatioLoss.paper``, as the command line takes it.
+
+    Args:
+        label_exponent: Power of the label distance, as ``LogRatioLoss.paper`` takes it.
+
+    Returns:
+        The loss as text.
+    """
+    return (
+        f"log-ratio(weights=uniform, label_exponent={label_exponent}, floor_quantile=0.0, normalize=False, "
+        "published_offsets=True)"
+    )

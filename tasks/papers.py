@@ -9,6 +9,7 @@ from typing import Any
 
 from cml.task import Task
 from cml.tasks import caption, classes, layout, pose
+from cml.tasks.baselines import published_log_ratio
 from cml.training.config import TrainConfig
 
 
@@ -69,7 +70,7 @@ def _lists(task: Task, dataset: str, sizes: tuple[int, int], get: str, prepare: 
     """An experiment of the paper on lists with one anchor."""
     people = task is pose.TASK
     exponent = 2.0 if people else 1.0  # the published loss squares distances of joints, and the task's are not squared
-    loss = f"log-ratio(label_exponent={exponent}, floor_quantile=0.0, weights=uniform, normalize=False)"
+    loss = published_log_ratio(exponent)
     binary = {"loss": "binary-triplet(rule=nearest, k=5, margin=0.2)", "sampler": "binary(positives=5, pool=30)"}
     return Experiment(
         "Deep Metric Learning Beyond Binary Supervision, Kim, Seo, Laptev, Cho, Kwak, CVPR 2019",

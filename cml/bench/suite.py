@@ -153,6 +153,7 @@ class Method:
     loss: str  # as the command line takes it
     vary: Mapping[str, str]
     vectors: bool = False  # whether it predicts labels that are vectors
+    earlier: str = ""  # the same loss in results of before its defaults changed, if they did
 
     def settings(self, trial: int, track: str) -> dict[str, Any]:
         """What a trial sets: nothing in the first, the defaults; the others are drawn by their number."""
@@ -166,8 +167,10 @@ class Method:
         return replace(shared, loss=self.loss, dimension=size)
 
 
+# log-ratio of the suite 2026.1: equal labels count as the floor, and nothing bounds the exponent
+_FIRST_LOG_RATIO = "log-ratio(zero_factor=1.0, largest_exponent=1000.0)"
 METHODS: Mapping[str, Method] = {
-    "log-ratio": Method("log-ratio", _LOG_RATIO),
+    "log-ratio": Method(_FIRST_LOG_RATIO, _LOG_RATIO, earlier="log-ratio"),
     "log-ratio-paper": Method(
         "log-ratio(label_exponent=1.0, floor_quantile=0.0, weights=uniform, normalize=False)",
         {"loss.label_exponent": "0.5..2.0"},
@@ -187,7 +190,9 @@ METHODS: Mapping[str, Method] = {
     "cosent": Method("cosent", {"loss.scale": "1.0..50.0:log"}),
     "h-ap": Method("h-ap", _GRADED),
     "lambda-ndcg": Method("lambda-ndcg", _GRADED),
-    "sum": Method("sum(log-ratio, 0.3*cosent(scale=2.0))", {}),
+    "sum": Method(
+        f"sum({_FIRST_LOG_RATIO}, 0.3*cosent(scale=2.0))", {}, earlier="sum(log-ratio, 0.3*cosent(scale=2.0))"
+    ),
     "regression": Method("regression", {"loss.penalty": "squared,absolute,huber"}, vectors=True),
 }
 QUICK = ("log-ratio", "binary-nearest", "rank-n-contrast", "rkd-distance", "soft-target", "cosent")

@@ -27,12 +27,13 @@ def fit_floor(sample: NDArray[np.float64], quantile: float) -> float:
     return float(np.quantile(positive, quantile)) if quantile > 0 else 0.0
 
 
-def fit_label_exponent(sample: NDArray[np.float64], floor: float) -> float:
+def fit_label_exponent(sample: NDArray[np.float64], floor: float, zero_factor: float) -> float:
     """1 / standard deviation of the log label distances of a sample.
 
     Args:
         sample: (P,) finite label distances of training pairs.
         floor: Label distances below it are raised to it. 0: those of 0 are left out, as the loss leaves them out.
+        zero_factor: Label distances of 0 are raised to this fraction of the floor.
 
     Returns:
         The exponent.
@@ -40,12 +41,12 @@ def fit_label_exponent(sample: NDArray[np.float64], floor: float) -> float:
     Raises:
         UserError: no label distance is above 0, or all are equal.
     """
-    kept = sample.clip(min=floor) if floor > 0 else _positive(sample)
+    kept = np.where(sample > 0, sample.clip(min=floor), zero_factor * floor) if floor > 0 else _positive(sample)
     spread = float(np.log(kept).std())
     if not spread > 1e-6:
         raise UserError(
             "label_exponent='auto' divides by the spread of the log label distances, and the sample's are all "
-            f"equal (standard deviation {spread:g}); give label_exponent as a number."
+            f"equal (standard deviation {spread:g}): there is nothing to learn from them. Check the label distance."
         )
     return 1 / spread
 

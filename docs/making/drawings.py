@@ -66,12 +66,13 @@ def anchors(path: Path) -> None:
 
 
 def ties(path: Path) -> None:
-    """The logarithm of the label distance, with and without a floor."""
+    """The logarithm of the label distance, with and without a floor, and that of equal labels."""
     figure = Figure(figsize=(5.2, 2.8), layout="constrained")
     axes = figure.add_subplot()
     distances = np.linspace(0.02, 10, 400)
     axes.plot(distances, np.log(distances), color=INK, linestyle=":", label="log of the label distance")
     axes.plot(distances, np.log(distances.clip(0.8)), color=PULL, label="with a floor of 0.8")
+    axes.plot([0], [np.log(0.4)], "o", color=PULL, label="equal labels: half of the floor", clip_on=False)
     axes.set(xlabel="label distance", ylabel="log label distance")
     axes.legend(frameon=False, fontsize=8, labelcolor=INK)
     plain(axes)

@@ -130,7 +130,7 @@ def _fitted(name: str, ties: bool) -> Sequence[Loss]:
 def test_a_head_whose_loss_cannot_be_made_of_the_labels_fails_alone(width: int) -> None:
     classes = np.random.default_rng(0).integers(0, 3, ITEMS)
     same = (classes[:, None] != classes).astype(np.float32)
-    configs = [replace(CONFIG, loss=loss) for loss in ("log-ratio", "rkd-distance", "regression")]
+    configs = [replace(CONFIG, loss=loss) for loss in ("log-ratio(zero_factor=1.0)", "rkd-distance", "regression")]
     heads = train_heads(configs, _features(width), same)
     assert "all equal" in heads[0].failed
     assert not heads[1].failed

@@ -24,7 +24,15 @@ from cml.losses.row_order import _ranks_by_sort, row_ranks
 
 PUBLISHED: dict[str, Any] = {"label_exponent": 1.0, "floor": 0.0, "weights": "uniform", "normalize": False}
 CANDIDATE: dict[str, Any] = {"weights": "rank", "normalize": True, "floor": 0.1, "label_exponent": 0.7}
-SETTINGS: list[dict[str, Any]] = [{}, {"weights": "rank"}, {"weights": "rank", "rank_offset": 0.5}, CANDIDATE]
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"weights": "rank"},
+    {"weights": "rank", "rank_offset": 0.5},
+    CANDIDATE,
+    {**CANDIDATE, "zero_factor": 1.0},
+    {"published_offsets": True, "label_exponent": 1.5},
+    {"published_offsets": True, "weights": "rank"},
+]
 
 
 def log_ratio_loss(embeddings: Tensor, label_distances: Tensor, **chosen: Any) -> Tensor:  # noqa: ANN401
@@ -63,7 +71,7 @@ def test_equals_enumerated_triplets(
     if masked:
         mask = torch.rand(anchors, 9, generator=torch.Generator().manual_seed(1)) > 0.2
         label_distances[0, 4] = torch.inf
-        label_distances[1, 5] = 0  # out without a floor, raised to it with one
+        label_distances[1, 5] = 0  # out without a floor, raised to a fraction of it with one, kept with offsets
         label_distances[2, 6] = label_distances[2, 7]  # a tie
     value, gradient = value_and_gradient(log_ratio_loss(embeddings, label_distances, mask=mask, **chosen), embeddings)
     exact = embeddings.detach().double().requires_grad_()
@@ -147,7 +155,7 @@ def test_the_automatic_exponent_is_blind_to_powers_of_the_label_distance(seed: i
     sample = label_distances[~torch.eye(9, dtype=torch.bool)]
 
     def loss(change: Callable[[Tensor], Tensor]) -> float:
-        module = LogRatioLoss(label_exponent="auto", floor_quantile=0)
+        module = LogRatioLoss(label_exponent="auto", floor_quantile=0, largest_exponent=1000)
         module.fit(change(sample))
         value: float = module(embeddings, change(label_distances)).item()
         return value
@@ -297,8 +305,10 @@ def test_fit_finds_floor_and_exponent() -> None:
     assert loss.constants() == {}
     loss.fit(sample)
     floor = (0.1 + 1.0) / 2
-    spread = np.log(np.array([floor, floor, floor, 1.0, 10.0])).std()
+    spread = np.log(np.array([floor / 2, floor, floor, 1.0, 10.0])).std()
     assert loss.constants() == pytest.approx({"label_exponent": 1 / spread, "floor": floor}, rel=1e-6)
+    bounded = LogRatioLoss(floor_quantile=0.5, largest_exponent=0.5).fit(sample)
+    assert bounded.constants() == pytest.approx({"label_exponent": 0.5, "floor": floor}, rel=1e-6)
     without = LogRatioLoss(label_exponent="auto", floor_quantile=0)
     without.fit(sample)
     spread = np.log(np.array([0.01, 0.1, 1.0, 10.0])).std()
@@ -337,7 +347,41 @@ def test_the_papers_loss_needs_no_fit() -> None:
     embeddings, label_distances = batch(5, 5)
     paper = LogRatioLoss.paper()
     assert not paper.normalize
-    assert paper(embeddings, label_distances).item() == log_ratio_loss(embeddings, label_distances).item()
+    published = log_ratio_loss(embeddings, label_distances, published_offsets=True)
+    assert paper(embeddings, label_distances).item() == published.item()
+
+
+@pytest.mark.parametrize("equal", [0, 1, 5, 18])
+def test_the_papers_loss_is_four_times_that_of_the_authors_code(equal: int) -> None:
+    embeddings, _ = batch(1, 20, 128)
+    generator = torch.Generator().manual_seed(3)
+    label_distances = torch.rand(20, generator=generator, dtype=torch.float64) * 50 + 5  # pixels
+    label_distances[: equal + 1] = 0  # of the anchor to itself, and to items with its label
+    embeddings.data[6] = embeddings.data[0]  # coincident
+    theirs, their_gradient = value_and_gradient(slow_losses.authors_log_ratio(embeddings, label_distances), embeddings)
+    for exponent, distances in ((2.0, label_distances), (1.0, label_distances**2)):
+        value, gradient = value_and_gradient(LogRatioLoss.paper(exponent)(embeddings, distances[None]), embeddings)
+        assert value == pytest.approx(4 * theirs, rel=1e-12)
+        assert relative(gradient, 4 * their_gradient) < 1e-11
+
+
+def test_classes_are_learned_with_equal_labels_nearer_than_others() -> None:
+    labels = torch.arange(40) % 4
+    label_distances = (labels[:, None] != labels).double()
+    loss = LogRatioLoss().fit(label_distances[~torch.eye(40, dtype=torch.bool)])
+    share = 9 / 39  # of pairs with one label
+    spread = math.log(2) * math.sqrt(share * (1 - share))
+    assert loss.constants() == pytest.approx({"label_exponent": min(4, 1 / spread), "floor": 1.0}, rel=1e-6)
+    generator = torch.Generator().manual_seed(0)
+    embeddings = torch.randn(40, 8, generator=generator, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.Adam([embeddings], 0.05)
+    for _ in range(200):
+        optimizer.zero_grad()
+        loss(embeddings, label_distances).backward()
+        optimizer.step()
+    distances = torch.cdist(torch.nn.functional.normalize(embeddings), torch.nn.functional.normalize(embeddings))
+    same = (label_distances == 0) & ~torch.eye(40, dtype=torch.bool)
+    assert distances[same].max() < distances[label_distances > 0].min()
 
 
 @pytest.mark.parametrize("task", ["pose", "value", "layout", "caption", "classes"])
@@ -370,6 +414,10 @@ def test_by_name() -> None:
         ({"label_exponent": math.nan}, "Got nan"),
         ({"label_exponent": math.inf}, "Got inf"),
         ({"eps": 0}, "'eps' must be a finite number above 0"),
+        ({"zero_factor": 0}, "'zero_factor' must be a finite number above 0"),
+        ({"zero_factor": 1.5}, "'zero_factor' must be a number above 0 and at most 1. Got 1.5"),
+        ({"largest_exponent": 0}, "'largest_exponent' must be a finite number above 0"),
+        ({"published_offsets": True}, "take the place of a floor: set floor_quantile to 0. Got 0.02"),
         ({"eps": True}, "Got True"),
     ],
     ids=str,

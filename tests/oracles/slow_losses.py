@@ -45,22 +45,34 @@ def log_ratio(
     rank_offset: float = 5.0,
     normalize: bool = False,
     eps: float = 1e-6,
+    zero_factor: float = 0.5,
+    published_offsets: bool = False,
 ) -> Tensor:
     f = unit(embeddings) if normalize else embeddings
     of_anchors = []
     for a in range(len(label_distances)):
         items = usable(label_distances, a, mask)
-        if floor == 0:
+        if floor == 0 and not published_offsets:
             items = [i for i in items if label_distances[a, i] > 0]
         total, weight = torch.zeros((), dtype=f.dtype), 0.0
         for i, j in itertools.combinations(items, 2):
-            embedding_ratio = (squared_distance(f[a], f[i]) + eps) / (squared_distance(f[a], f[j]) + eps)
-            label_ratio = max(float(label_distances[a, i]), floor) / max(float(label_distances[a, j]), floor)
+            if published_offsets:
+                roots = [torch.sqrt(squared_distance(f[a], f[item]) + 1e-4 / f.shape[1]) for item in (i, j)]
+                embedding_ratio = ((roots[0] + 1e-6) / (roots[1] + 1e-6)) ** 2
+                published = [float(label_distances[a, item]) ** (label_exponent / 2) + 1e-6 for item in (i, j)]
+                log_label_ratio = 2 * math.log(published[0] / published[1])
+            else:
+                embedding_ratio = (squared_distance(f[a], f[i]) + eps) / (squared_distance(f[a], f[j]) + eps)
+                raised = [
+                    max(float(label_distances[a, item]), floor) if label_distances[a, item] > 0 else zero_factor * floor
+                    for item in (i, j)
+                ]
+                log_label_ratio = label_exponent * math.log(raised[0] / raised[1])
             pair = 1.0
             if weights == "rank":
                 for item in (i, j):
                     pair /= rank(label_distances, a, item, items) + rank_offset
-            total = total + pair * (torch.log(embedding_ratio) - label_exponent * math.log(label_ratio)) ** 2
+            total = total + pair * (torch.log(embedding_ratio) - log_label_ratio) ** 2
             weight += pair
         if weight > 0:
             of_anchors.append(total / weight)

@@ -19,8 +19,7 @@ IN_BRACKETS = {
     "binary": "binary(loss=triplet, rule=nearest, k=3)",  # it has no loss by itself
     "language-guidance": "language-guidance(vectors=scene-words)",  # which come with cml
 }
-OF_CLASSES = {  # label distances that are all equal have no spread to fit an exponent to
-    "log-ratio": "log-ratio(label_exponent=1.0)",
+OF_CLASSES = {
     "matryoshka": "matryoshka(loss=cosent)",
     "proxy-gml": "proxy-gml(share=0.5)",  # of few classes
     "sum": "sum(cosent, 0.3*cosent(scale=2.0))",

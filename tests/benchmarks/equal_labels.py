@@ -1,0 +1,200 @@
+"""What log-ratio makes of equal labels and of label distances that hardly spread: zeros, floors and bounds of p.
+
+Run: python tests/benchmarks/equal_labels.py [--sets digits elpv ...] [--seeds 3] [--losses ...] [--json FILE]
+
+The sets of the benchmark are those of ``cml bench``, with frozen features of its backbone; ``steering`` needs CML_TUB.
+Further sets: ``clusters-C``, C classes as drawn clusters of vectors, ``ages``, vectors drawn around a curve with ages
+in whole years, and ``captions``, sentence vectors of the first captions of COCO photographs with the word mover's
+distance between all their captions (CML_COCO_CAPTIONS: the annotation file). Each line has the mean score@10 of linear
+heads of 64 dimensions, trained with 300 batches of 64 items by the defaults of the benchmark (``cml/bench/suite.py``),
+and the mean difference from the first loss.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import os
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from figures_file import add_json_option, write_figures  # beside this file
+from numpy.typing import NDArray
+from sklearn.preprocessing import StandardScaler
+
+from cml import distances
+from cml.bench.heads import train_heads
+from cml.bench.scores import Ranks, score_queries
+from cml.bench.sets import compute_features, open_set
+from cml.bench.suite import LATEST, SETS, SUITES
+from cml.retrieval.embedding_ranker import embedding_ranker
+
+Floats = NDArray[np.float32]
+LOSSES = (
+    "log-ratio(zero_factor=1.0, largest_exponent=1000)",
+    "log-ratio(zero_factor=0.5, largest_exponent=1000)",
+    "log-ratio(zero_factor=1.0)",
+    "log-ratio",
+    "log-ratio(floor_quantile=0.01)",
+    "log-ratio(largest_exponent=2.0)",
+    "log-ratio(largest_exponent=3.0)",
+    "rank-n-contrast",
+    "cosent",
+)
+DRAWN = ("clusters-10", "clusters-20", "clusters-55", "clusters-100", "ages", "captions")
+_QUERIES = 100
+_GALLERY = 500
+_WIDTH = 1280  # of the features of EfficientNet-Lite0
+
+
+class Vectors(NamedTuple):
+    """A set as vectors and label distances.
+
+    Attributes:
+        train: (N, F) features of the training items.
+        train_distances: (N, N) label distances.
+        queries: (Q, F).
+        gallery: (G, F).
+        test_distances: (Q, G).
+    """
+
+    train: Floats
+    train_distances: Floats
+    queries: Floats
+    gallery: Floats
+    test_distances: Floats
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print a line for each set and loss."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sets", nargs="+", default=["digits", "elpv", "heads", "people", "rooms", "scenes", *DRAWN])
+    parser.add_argument("--losses", nargs="+", default=list(LOSSES))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--rates", type=float, nargs="+", default=[1e-3])
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--items", type=int, default=1600, help="training items of the further sets")
+    parser.add_argument("--version", default=LATEST, help="of the suite")
+    add_json_option(parser)
+    options = parser.parse_args(arguments)
+    figures: dict[str, dict[str, list[float]]] = {}
+    for name in options.sets:
+        vectors = open_vectors(name, options.version, options.items)
+        print(f"{name}: {len(vectors.train)} training items", flush=True)
+        frozen = score(vectors, vectors.queries, vectors.gallery)
+        figures[name] = {"frozen": [frozen]}
+        print(f"  {'frozen':60} {frozen:.3f}")
+        scores = score_losses(vectors, options.losses, options.rates, options.seeds, options.steps)
+        first = np.array(next(iter(scores.values())))
+        for loss, of_seeds in scores.items():
+            figures[name][loss] = of_seeds
+            difference = np.array(of_seeds) - first
+            print(
+                f"  {loss:60} {np.mean(of_seeds):.3f}  {difference.mean():+.3f} +- {difference.std():.3f}", flush=True
+            )
+    write_figures(options.json, {"seeds": options.seeds, "sets": figures})
+
+
+def score_losses(
+    vectors: Vectors, losses: Sequence[str], rates: Sequence[float], seeds: int, steps: int
+) -> dict[str, list[float]]:
+    """Train heads by each loss and rate, and score them on the test items; a loss that fails scores NaN.
+
+    Args:
+        vectors: The set.
+        losses: The losses as texts.
+        rates: Learning rates.
+        seeds: The number of seeds.
+        steps: Batches of one training.
+
+    Returns:
+        The score of each seed, by "loss, rate".
+    """
+    scores: dict[str, list[float]] = defaultdict(list)
+    for seed in range(1, seeds + 1):
+        shared = replace(SUITES[LATEST].heads, seed=seed, steps=steps)
+        configs = [replace(shared, loss=loss, learning_rate=rate) for rate in rates for loss in losses]
+        heads = train_heads(configs, vectors.train, vectors.train_distances)
+        for config, head in zip(configs, heads, strict=True):
+            name = config.loss if len(rates) == 1 else f"{config.loss}, {config.learning_rate:g}"
+            if head.failed:
+                scores[name].append(float("nan"))
+                continue
+            scores[name].append(score(vectors, head.embed(vectors.queries), head.embed(vectors.gallery)))
+    return scores
+
+
+def score(vectors: Vectors, queries: Floats, gallery: Floats) -> float:
+    """The mean score@10 of embeddings: 0 for chance, 1 for the order of the labels."""
+    ranks = Ranks.from_rankers([embedding_ranker(queries, gallery)], len(queries), len(gallery))
+    return float(np.nanmean(score_queries(ranks, vectors.test_distances)["score"]))
+
+
+@functools.cache
+def open_vectors(name: str, version: str, items: int) -> Vectors:
+    """The features and label distances of a set by its name."""
+    if name.startswith("clusters-"):
+        return draw_clusters(int(name.removeprefix("clusters-")), items)
+    if name == "ages":
+        return draw_ages(items)
+    if name == "captions":
+        return read_captions(Path(os.environ["CML_COCO_CAPTIONS"]), items)
+    assert name in SETS
+    data, config = open_set(name, version), SUITES[version].heads
+    train, queries, gallery = (compute_features(config, part) for part in (data.train, *data.test(0, 0)))
+    return Vectors(train, data.train_distances, queries, gallery, data.test_distances)
+
+
+def draw_clusters(classes: int, items: int) -> Vectors:
+    """Classes whose centres lie in 16 of 64 directions, under noise in all of them."""
+    random = np.random.default_rng(classes)
+    labels = random.integers(classes, size=items + _QUERIES + _GALLERY)
+    centers = np.zeros((classes, 64))
+    centers[:, :16] = random.normal(size=(classes, 16))
+    rows = centers[labels] + random.normal(size=(len(labels), 64)) * 0.7
+    rows[:, 16:] *= 2  # what says nothing of the class is the larger part
+    return split(rows, distances.get("classes"), [str(label) for label in labels], items)
+
+
+def draw_ages(items: int) -> Vectors:
+    """Ages in whole years from 1 to 80, along a curve in 64 dimensions, under noise."""
+    random = np.random.default_rng(0)
+    ages = random.integers(1, 81, size=items + _QUERIES + _GALLERY)
+    phases, rates = random.uniform(0, 6, 64), random.uniform(0.01, 0.08, 64)
+    rows = np.sin(ages[:, None] * rates + phases) + random.normal(size=(len(ages), 64)) * 0.8
+    return split(rows, distances.get("euclidean"), ages.astype(float).tolist(), items)
+
+
+def read_captions(path: Path, items: int) -> Vectors:
+    """Sentence vectors of the first caption of each photograph, and the distances between all of its captions."""
+    from cml.distances.sentences import sentence_vectors
+
+    captions: dict[int, list[str]] = defaultdict(list)
+    for annotation in json.loads(path.read_text("utf-8"))["annotations"]:
+        captions[annotation["image_id"]].append(annotation["caption"])
+    wanted = sorted(captions)[: items + _QUERIES + _GALLERY]
+    rows = sentence_vectors("all-minilm-l6-v2", [captions[image][0] for image in wanted])
+    return split(rows, distances.get("captions", vectors="glove-6b-50d"), [captions[image] for image in wanted], items)
+
+
+def split(
+    rows: NDArray[np.floating], distance: distances.LabelDistance, labels: Sequence[object], items: int
+) -> Vectors:
+    """Standardise rows by the training items, and compute label distances."""
+    ends = np.cumsum([items, _QUERIES, _GALLERY])
+    scaled = StandardScaler().fit(rows[: ends[0]]).transform(rows).astype(np.float32)
+    encoded = distance.encode(labels)
+    parts = [np.arange(ends[0]), np.arange(ends[0], ends[1]), np.arange(ends[1], min(ends[2], len(labels)))]
+    train, queries, gallery = (encoded[part] for part in parts)
+    # the heads of the benchmark start for its backbone: columns of zeros change nothing
+    vectors = [np.pad(scaled[part], ((0, 0), (0, _WIDTH - scaled.shape[1]))) for part in parts]
+    return Vectors(vectors[0], distance.pairwise(train, train), *vectors[1:], distance.pairwise(queries, gallery))
+
+
+if __name__ == "__main__":
+    main()
