@@ -2,13 +2,15 @@
 
 import hashlib
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from PIL import Image
+from torch import nn
 
 from cml.data.dataset_items import DatasetItems
 from cml.data.exif_orientation import upright_rgb
@@ -18,7 +20,8 @@ from cml.data.items import Collate, Items
 from cml.data.open_image import read_upright
 from cml.errors import UserError
 from cml.feature_store.manifest import MadeBy
-from cml.models.embedding import EmbeddingModel
+from cml.models.backbone import CUSTOM, Backbone
+from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.models.weights_fingerprint import backbone_fingerprint
 from cml.word_vectors.sentence_model import encode_images, encode_texts, model_sha256, takes_images
 
@@ -33,10 +36,12 @@ class FeatureNetwork(Protocol):
 
     Attributes:
         made_by: Its description, by which a store tells whether another one made it.
+        recipe: What ``build_network`` makes it of elsewhere; None if it has no name there.
         chunk: Items after which the work so far is recorded, a multiple of the items of a pass.
     """
 
     made_by: MadeBy
+    recipe: Mapping[str, Any] | None
     chunk: int
 
     def extract(self, items: Any) -> Float32:  # noqa: ANN401 - what the network takes
@@ -68,6 +73,9 @@ class BackboneNetwork:
             "crop": config.crop if kind == "images" else 1.0,
             "preprocessing": PIXELS if kind == "images" else 0,
         }
+        self.recipe: Mapping[str, Any] | None = {"kind": "backbone", "config": config}
+        if config.backbone == CUSTOM or model.collate is not None:
+            self.recipe = None
         self._model = model
 
     def extract(self, items: Any) -> Float32:  # noqa: ANN401
@@ -96,6 +104,7 @@ class SentenceNetwork:
             "crop": 1.0,
             "preprocessing": 0,
         }
+        self.recipe: Mapping[str, Any] | None = {"kind": "sentences", "model": model}
         self._model = model
 
     def extract(self, items: Sequence[str]) -> Float32:
@@ -131,6 +140,7 @@ class SentenceImageNetwork:
             "crop": 1.0,
             "preprocessing": PIXELS,
         }
+        self.recipe: Mapping[str, Any] | None = {"kind": "sentence images", "model": model}
         self._model, self._device = model, device
 
     def extract(self, items: Sequence[Any]) -> Float32:
@@ -179,6 +189,7 @@ class FunctionNetwork:
     """
 
     chunk = 4096
+    recipe: Mapping[str, Any] | None = None
 
     def __init__(self, function: Callable[[Any], Any], collate: Collate | None = None) -> None:
         code = _describe_code(function)
@@ -215,3 +226,45 @@ class FunctionNetwork:
                 f" Got {shape} instead."
             )
         return np.ascontiguousarray(rows, np.float32)
+
+
+def build_model(
+    config: ModelConfig,
+    device: str,
+    backbone: nn.Module | Backbone | None = None,
+    example: Any = None,  # noqa: ANN401 - a batch of any kind
+) -> EmbeddingModel:
+    """Build a model for its backbone; random weights are the same ones each time.
+
+    Args:
+        config: The shape of the model.
+        device: Its device.
+        backbone: The user's own module, for which ``config.backbone`` is ``custom``.
+        example: As of ``EmbeddingModel``.
+
+    Returns:
+        The model, in evaluation mode.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return EmbeddingModel(config, backbone=backbone, example=example).to(device).eval()
+
+
+def build_network(recipe: Mapping[str, Any], device: str) -> FeatureNetwork:
+    """Build a network from its ``recipe``.
+
+    Args:
+        recipe: The recipe.
+        device: The device that computes.
+
+    Returns:
+        The network.
+
+    Raises:
+        UserError: It cannot be built here.
+    """
+    if recipe["kind"] == "backbone":
+        return BackboneNetwork(build_model(recipe["config"], device))
+    if recipe["kind"] == "sentences":
+        return SentenceNetwork(recipe["model"])
+    return SentenceImageNetwork(recipe["model"], device)

@@ -6,7 +6,7 @@ import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -38,6 +38,18 @@ Float32 = NDArray[np.float32]
 _RECORD = ("rows", "features", ITEMS)  # rows so far, their width, and bytes of the list
 
 
+class Cluster(NamedTuple):
+    """Workers of a Dask cluster.
+
+    Attributes:
+        scheduler: The address of their scheduler, ``tcp://host:port``.
+        device: The device that each computes on.
+    """
+
+    scheduler: str
+    device: str
+
+
 def write_features(
     items: StoredItems,
     network: FeatureNetwork,
@@ -46,6 +58,7 @@ def write_features(
     dtype: FeatureType = "float32",
     rows_per_shard: int = ROWS_PER_SHARD,
     ranks: Ranks | None = None,
+    cluster: Cluster | None = None,
     bar: str = "features",
     wait: bool = False,
 ) -> FeatureStore:
@@ -60,6 +73,7 @@ def write_features(
         dtype: Type of the stored numbers.
         rows_per_shard: Rows of a file.
         ranks: The processes that share the work and a disk, all of which call this; None for this one alone.
+        cluster: Workers of a Dask cluster that compute in place of this process; None for none.
         bar: Title of a progress bar; "" for none.
         wait: Whether to wait for another process that writes the same store.
 
@@ -73,8 +87,10 @@ def write_features(
     if not len(items):
         raise UserError("There are no items to compute features of.")
     ranks = ranks or Ranks()
+    if cluster is not None and ranks.size > 1:
+        raise UserError("Either processes of torchrun share the work, or workers of a scheduler: leave one out.")
     if ranks.first:
-        _write_first(items, network, out, dtype, rows_per_shard, ranks, bar, wait)
+        _write_first(items, network, out, dtype, rows_per_shard, ranks, cluster, bar, wait)
     elif (start := ranks.broadcast(lambda: 0)) < len(items):
         for first, last in _chunks(items, network.chunk, start):
             _compute(items, network, first, last, ranks)
@@ -89,6 +105,7 @@ def _write_first(
     dtype: FeatureType,
     rows_per_shard: int,
     ranks: Ranks,
+    cluster: Cluster | None,
     bar: str,
     wait: bool,
 ) -> None:
@@ -115,7 +132,7 @@ def _write_first(
         if output.manifest is not None:
             ranks.broadcast(lambda: len(items))
             return
-        width = _write_rows(items, network, output, np.dtype(dtype), rows_per_shard, ranks, bar)
+        width = _write_rows(items, network, output, np.dtype(dtype), rows_per_shard, ranks, cluster, bar)
         shards = [
             {
                 "file": name,
@@ -146,6 +163,7 @@ def _write_rows(
     dtype: np.dtype[Any],
     rows_per_shard: int,
     ranks: Ranks,
+    cluster: Cluster | None,
     bar: str,
 ) -> int:
     """Write rows and items after the last record; returns the width of a row."""
@@ -158,9 +176,8 @@ def _write_rows(
         contextlib.closing(_Shards(output.work, len(items), done, dtype, rows_per_shard)) as shards,
         shown,
     ):
-        for first, last in _chunks(items, network.chunk, done):
+        for first, last, rows in _compute_chunks(items, network, done, ranks, cluster):
             lines = [items.item(position) for position in range(first, last)]
-            rows = _compute(items, network, first, last, ranks)
             if width and rows.shape[1] != width:
                 raise DataError(
                     f"{network.made_by['backbone']!r} gives {rows.shape[1]} numbers for item {lines[0].item_id!r} and "
@@ -172,6 +189,21 @@ def _write_rows(
             output.record(dict(zip(_RECORD, (last, width, _sync(shards, listed)), strict=True)))
             shown.update(last - first)
     return width
+
+
+def _compute_chunks(
+    items: StoredItems, network: FeatureNetwork, start: int, ranks: Ranks, cluster: Cluster | None
+) -> Iterator[tuple[int, int, Float32]]:
+    """First and last position and features of each chunk from ``start`` on, in order."""
+    chunks = _chunks(items, network.chunk, start)
+    if cluster is not None and start < len(items):
+        from cml.feature_store.cluster_network import ClusterNetwork
+
+        with ClusterNetwork(cluster.scheduler, network, cluster.device) as workers:
+            yield from workers.compute_chunks(items, chunks)
+        return
+    for first, last in chunks:
+        yield first, last, _compute(items, network, first, last, ranks)
 
 
 def _sync(shards: "_Shards", listed: GrowingFile) -> int:

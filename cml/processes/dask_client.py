@@ -4,7 +4,7 @@ import contextlib
 import itertools
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from typing import Any, Self
 
@@ -13,6 +13,7 @@ from cml.errors import UserError, require_extra
 
 with require_extra("cluster", "A scheduler"):
     import distributed
+    from distributed.diagnostics.plugin import WorkerPlugin
 
 PATIENCE = 15  # seconds for the scheduler to answer and for a first worker
 QUIET = 30  # seconds without a worker before that is said, and said again
@@ -120,3 +121,69 @@ class Workers:
                     f"The scheduler at {self._address} {trouble}; the job waits, and what is finished is kept. "
                     f"Start workers with 'dask worker {self._address}', or stop here and continue later."
                 )
+
+
+class JobWorkers(Workers):
+    """Workers that each hold a job, which they build once from a recipe; calls name it by ``token``.
+
+    Args:
+        address: As of ``Workers``.
+        build: A function of a module, from the recipe to the job, called in every worker.
+        recipe: What it takes: texts, numbers, arrays and dataclasses of them.
+
+    Attributes:
+        token: The name of the job, for ``carried_job``.
+
+    Raises:
+        UserError: As of ``Workers``.
+    """
+
+    def __init__(self, address: str, build: Callable[[Mapping[str, Any]], Any], recipe: Mapping[str, Any]) -> None:
+        self.token = f"cml-{uuid.uuid4().hex}"
+        super().__init__(address)
+        try:
+            self.client.register_plugin(_Carrier(self.token, build, recipe), name=self.token)
+        except BaseException:
+            self.client.close()
+            raise
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            self.client.unregister_worker_plugin(self.token)
+        finally:
+            super().__exit__(*error)
+
+
+class _Carrier(WorkerPlugin):  # type: ignore[misc]
+    """Brings a job to every worker, to one that joins later too."""
+
+    def __init__(self, token: str, build: Callable[[Mapping[str, Any]], Any], recipe: Mapping[str, Any]) -> None:
+        self.token, self.build, self.recipe = token, build, recipe
+
+    def setup(self, worker: object) -> None:
+        _recipes[self.token] = self.build, self.recipe
+
+    def teardown(self, worker: object) -> None:
+        _recipes.pop(self.token, None)
+        _jobs.pop(self.token, None)
+
+
+_recipes: dict[str, tuple[Callable[[Mapping[str, Any]], Any], Mapping[str, Any]]] = {}  # in a worker
+_jobs: dict[str, Any] = {}
+_job_lock = threading.Lock()
+
+
+def carried_job(token: str) -> Any:  # noqa: ANN401 - what the job's function builds
+    """Look up the job of a call, in a worker, which builds it at the first call.
+
+    Args:
+        token: That of its ``JobWorkers``.
+
+    Returns:
+        The job.
+    """
+    with _job_lock:
+        if token not in _jobs:
+            build, recipe = _recipes[token]
+            _jobs[token] = build(recipe)
+        return _jobs[token]

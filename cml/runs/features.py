@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import nn
 
 from cml import tasks
@@ -26,12 +25,13 @@ from cml.feature_store.networks import (
     FunctionNetwork,
     SentenceImageNetwork,
     SentenceNetwork,
+    build_model,
 )
 from cml.feature_store.store import FeatureStore
 from cml.feature_store.stored_items import FileItems, JoinedVectors, StoredItems, ValueItems
-from cml.feature_store.write_store import write_features
+from cml.feature_store.write_store import Cluster, write_features
 from cml.models import CUSTOM, Backbone, has_published_weights
-from cml.models.embedding import EmbeddingModel, ModelConfig
+from cml.models.embedding import ModelConfig
 from cml.processes.init_processes import init_processes
 from cml.training.config import TrainConfig
 from cml.word_vectors.sentence_model import takes_images
@@ -51,6 +51,7 @@ def features(
     splits: Sequence[str] = ROLES,
     text_column: str | None = None,
     collate: Collate | None = None,
+    scheduler: str = "",
     device: str = "auto",
     quiet: bool = False,
 ) -> FeatureStore:
@@ -78,7 +79,9 @@ def features(
         collate: A function that joins a list of items, such as graphs, sequences or mappings, to what a module or
             function of your own takes, with one row for each of them, as for ``cml.fit``. Inputs are then any list or
             ``Dataset``, which must read an item the same way each time; of (x, label) it is x.
-        device: "auto", "cpu", "cuda" or another device of torch.
+        scheduler: Address of a Dask scheduler, ``tcp://host:port``, whose workers compute; "" for this machine. They
+            need the same packages, and images under the same paths; a module or function of your own does not go there.
+        device: "auto", "cpu", "cuda" or another device of torch, here or on the workers.
         quiet: No progress bar.
 
     Returns:
@@ -101,7 +104,8 @@ def features(
             inputs, backbone, weights, image_size, crop, splits, text_column, collate, str(ranks.device)
         )
         title = "" if quiet or not ranks.first else "features"
-        return write_features(items, network, Path(out), dtype=dtype, ranks=ranks, bar=title)
+        cluster = Cluster(scheduler, device) if scheduler else None
+        return write_features(items, network, Path(out), dtype=dtype, ranks=ranks, bar=title, cluster=cluster)
 
 
 def _recipe(inputs: Any) -> TrainConfig:  # noqa: ANN401
@@ -155,10 +159,8 @@ def _open(
     name = CUSTOM if own is not None else str(backbone)
     if own is not None or not has_published_weights(name):
         weights = weights if weights != _DEFAULT.weights else "none"
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)  # of random weights
-        config = ModelConfig(name, weights, 2, False, image_size, crop, inputs=form)
-        model = EmbeddingModel(config, backbone=own, example=example).to(device)
+    config = ModelConfig(name, weights, 2, False, image_size, crop, inputs=form)
+    model = build_model(config, device, own, example)
     model.set_collate(collate)
     return items, BackboneNetwork(model)
 

@@ -4,8 +4,6 @@ This process alone writes and records strips: a worker that dies costs only thos
 another kind may round another way, in the last bit of about one float32 in 10 million; all else is the same.
 """
 
-import threading
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,15 +12,12 @@ from cml.distances.blas_threads import one_blas_thread
 from cml.distances.jobs.folder import FORMAT
 from cml.distances.jobs.work import Arrays, MatrixWork, NeighborsWork, Strip, Work
 from cml.distances.labels import Labels
-from cml.errors import UserError, require_extra
-from cml.processes.dask_client import Workers
+from cml.errors import UserError
+from cml.processes.dask_client import JobWorkers, carried_job
 from cml.registry import Choice
 
-with require_extra("cluster", "A scheduler"):
-    from distributed.diagnostics.plugin import WorkerPlugin
 
-
-class DaskExecutor(Workers):
+class DaskExecutor(JobWorkers):
     """Computes the strips of a job on the workers of a Dask scheduler, each with the labels and the label distance.
 
     Args:
@@ -39,20 +34,7 @@ class DaskExecutor(Workers):
     """
 
     def __init__(self, address: str, work: Work) -> None:
-        self._name = f"cml-{uuid.uuid4().hex}"
-        recipe = _recipe(work)
-        super().__init__(address)
-        try:
-            self.client.register_plugin(_Carrier(self._name, recipe), name=self._name)
-        except BaseException:
-            self.client.close()
-            raise
-
-    def __exit__(self, *error: object) -> None:
-        try:
-            self.client.unregister_worker_plugin(self._name)
-        finally:
-            super().__exit__(*error)
+        super().__init__(address, _build_work, _recipe(work))
 
     @property
     def description(self) -> str:
@@ -77,29 +59,10 @@ class DaskExecutor(Workers):
             return f"The strip of the rows {strips[number].start} to {strips[number].stop - 1}"
 
         for number, arrays in self.each(
-            [(_compute, self._name, strip.start, strip.stop) for strip in strips], describe
+            [(_compute, self.token, strip.start, strip.stop) for strip in strips], describe
         ):
             store(strips[number], arrays)
             on_done(strips[number])
-
-
-class _Carrier(WorkerPlugin):  # type: ignore[misc]
-    """Brings a job to every worker, to one that joins later too."""
-
-    def __init__(self, token: str, recipe: Mapping[str, Any]) -> None:
-        self.token, self.recipe = token, recipe
-
-    def setup(self, worker: object) -> None:
-        _recipes[self.token] = self.recipe
-
-    def teardown(self, worker: object) -> None:
-        _recipes.pop(self.token, None)
-        _works.pop(self.token, None)
-
-
-_recipes: dict[str, Mapping[str, Any]] = {}  # in a worker
-_works: dict[str, Work] = {}
-_work_lock = threading.Lock()
 
 
 def _recipe(work: Work) -> dict[str, Any]:
@@ -142,9 +105,6 @@ def _build_work(recipe: Mapping[str, Any]) -> Work:
 
 def _compute(token: str, start: int, stop: int) -> Arrays:
     """Compute a strip of a job, in a worker."""
-    with _work_lock:
-        if token not in _works:
-            _works[token] = _build_work(_recipes[token])
-        work = _works[token]
+    work = carried_job(token)
     with one_blas_thread():
         return dict(work.compute(Strip(start, stop)))
