@@ -23,6 +23,7 @@ from cml.distances.sparse_distances import LabelRows, SparseDistances
 from cml.errors import DataError, UserError
 from cml.storage.npy import map_array
 
+_TRIPLES = (".npz", ".csv", ".parquet")  # files of triples
 _HASHED = 16 << 20  # bytes read at a time for the fingerprint
 _ROWS = 1 << 16  # labels whose stored neighbours are sorted at a time
 _LARGEST = float(np.finfo(np.float32).max)
@@ -38,8 +39,9 @@ class Precomputed(LabelDistance):
             (N, k) integer row numbers, -1 where a list is shorter, and ``distances.npy`` (N, k). Item j is then at the
             distance that the list of i or the list of j gives (the smaller, if they differ), at 0 from itself, and
             everything else cannot be compared: infinite. Or triples: a ``.npz`` file with the arrays ``i``, ``j`` and
-            ``distance``; in Python also ``SparseDistances`` or a sparse matrix of SciPy. Pairs that are not named
-            cannot be compared; an evaluation then ranks, for each query, the items of known distance alone.
+            ``distance``, or a ``.csv`` or ``.parquet`` file with columns of these names; in Python also
+            ``SparseDistances`` or a sparse matrix of SciPy. Pairs that are not named cannot be compared; an evaluation
+            then ranks, for each query, the items of known distance alone.
         unit: The unit of the distances, for tables and axes.
         symmetric: True if the matrix is known to equal its transpose. Neighbour lists always count as symmetric;
             triples are symmetric unless they say otherwise.
@@ -123,7 +125,7 @@ class Precomputed(LabelDistance):
         if isinstance(self.path, np.ndarray):
             return _StoredMatrix("the matrix of label distances", self.path)
         path = Path(self.path)
-        if path.suffix.lower() == ".npz":
+        if path.suffix.lower() in _TRIPLES:
             return SparseDistances.read(path)
         return _StoredLists(path) if path.is_dir() else _StoredMatrix(str(path), _load(path))
 
@@ -364,7 +366,7 @@ def _load(path: Path) -> NDArray[Any]:
     except FileNotFoundError:
         raise DataError(
             f"{path} is missing: label distances are a .npy matrix, a folder with ids.npy and distances.npy, or a "
-            ".npz file of triples."
+            ".npz, CSV or Parquet file of triples."
         ) from None
     except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read as a .npy array of numbers: {error}.") from None

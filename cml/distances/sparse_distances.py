@@ -21,6 +21,7 @@ from cml.distances.nearest import Neighbors
 from cml.errors import DataError, UserError
 from cml.storage.atomic import atomic_file
 from cml.storage.npz import read_vectors
+from cml.storage.number_columns import read_number_columns
 
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
@@ -171,11 +172,12 @@ class SparseDistances:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read triples from a ``.npz`` file.
+        """Read triples from a ``.npz``, CSV or Parquet file.
 
         Args:
             path: A file with the arrays ``i``, ``j`` and ``distance`` (T,), as ``numpy.savez`` writes it, and where
-                they are not the defaults of ``from_triples``, single numbers ``items`` and ``symmetric`` (0 or 1).
+                they are not the defaults of ``from_triples``, single numbers ``items`` and ``symmetric`` (0 or 1). Or a
+                table with the columns ``i``, ``j`` and ``distance``, whose name ends in ``.csv`` or ``.parquet``.
 
         Returns:
             The distances.
@@ -184,9 +186,12 @@ class SparseDistances:
             DataError: The file is missing, damaged or holds something else.
         """
         try:
-            arrays = read_vectors(path, _NAMES, optional=("items", "symmetric"))
+            if path.suffix.lower() == ".npz":
+                arrays = read_vectors(path, _NAMES, optional=("items", "symmetric"))
+            else:
+                arrays = read_number_columns(path, _NAMES)
         except FileNotFoundError:
-            raise DataError(f"{path} is missing: triples of label distances are a .npz file.") from None
+            raise DataError(f"{path} is missing: triples of label distances are a .npz, CSV or Parquet file.") from None
         except (OSError, ValueError) as error:
             raise DataError(f"{path} cannot be read as triples of label distances: {error}.") from None
         options = {key: arrays.pop(key).item() for key in ("items", "symmetric") if key in arrays}

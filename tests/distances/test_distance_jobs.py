@@ -29,9 +29,11 @@ from cml.distances.jobs.job_options import JobOptions
 from cml.distances.jobs.row_file import RowFile
 from cml.distances.jobs.run import write_matrix, write_neighbors
 from cml.distances.jobs.verify import verify
-from cml.distances.jobs.work import MatrixWork, Strip, cut
+from cml.distances.jobs.work import MatrixWork, NeighborsWork, Strip, cut
 from cml.distances.label_distance import Float32, LabelDistance
 from cml.distances.labels import Labels
+from cml.distances.precomputed import Precomputed
+from cml.distances.sparse_distances import SparseDistances
 from cml.errors import DataError, UserError
 from cml.storage.exclusive_lock import exclusive_lock
 from cml.storage.work_folder import FolderError
@@ -581,6 +583,33 @@ def test_forecast_says_room_pairs_and_time(tmp_path: Path) -> None:
     assert choose_strip_pairs(10**12, 10**9, 2) == 1 << 22
     assert choose_strip_pairs(10, 10, 2) == 5
     assert choose_strip_pairs(8_000_000, 60_000, 2) == 125_000
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_lists_of_known_pairs_plan_these_alone(symmetric: bool, tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    known = np.triu(rng.random((400, 400)) < 0.01, 1)
+    known[:50] = False  # of some items nothing is known, or little
+    i, j = np.nonzero(known)
+    distance = Precomputed(SparseDistances.from_triples(i, j, rng.random(len(i)), items=400, symmetric=symmetric))
+    labels = distance.encode([*rng.permutation(400)[:390].tolist(), 3, 3])
+    block = distance.pairwise(labels, labels)
+    np.fill_diagonal(block, np.inf)
+    work = NeighborsWork(distance, labels, 5)
+    counts = np.isfinite(block).sum(axis=1)
+    assert work.row_pairs.tolist() == counts.tolist()
+    assert work.all_pairs == counts.sum() < 392**2 / 20
+    said: list[str] = []
+    options = JobOptions(strip_pairs=300, bar_after=None, say=said.append)
+    result = write_neighbors(distance, labels, tmp_path / "lists", 5, options=options)
+    assert result.pairs == counts.sum()
+    assert f"{counts.sum():,} pairs in" in said[0]
+    strips = cut(work, 300)
+    assert max(strip.stop - strip.start for strip in strips) <= 60 + 1  # of 5 neighbours each
+    assert sum(map(work.pairs, strips)) == counts.sum()
+    expected = distance.neighbors(labels, 5)
+    np.testing.assert_array_equal(np.load(tmp_path / "lists/ids.npy"), expected.ids)
+    np.testing.assert_array_equal(np.load(tmp_path / "lists/distances.npy"), expected.distances)
 
 
 def test_the_progress_bar_shows_pairs_and_time_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import io
 import math
 import pickle
@@ -8,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
+import pyarrow
+import pyarrow.parquet
 import pytest
 import scipy.sparse
 import torch
@@ -130,6 +134,64 @@ def test_all_ways_in_are_one(tmp_path: Path) -> None:
     assert distances[0].fingerprint() == distances[1].fingerprint()
     assert distances[0] == distances[1] != as_label_distance(make([(0, 1, 2.0)], items=5))
     assert len(pickle.dumps(files[0])) < 300
+
+
+@pytest.mark.parametrize("name", ["judged.csv", "judged.parquet", "quoted.CSV"])
+def test_tables_of_triples_are_read(name: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    i, j = np.nonzero(np.triu(rng.random((40, 40)) < 0.2, 1))
+    table = pandas.DataFrame({"note": "x", "distance": rng.random(len(i)).round(3), "j": j, "i": i})
+    table.loc[3, "distance"] = np.inf
+    path = tmp_path / name
+    if name.endswith("parquet"):
+        table.to_parquet(path)
+    else:
+        quoting = csv.QUOTE_ALL if name.startswith("quoted") else csv.QUOTE_MINIMAL
+        table.to_csv(path, index=False, quoting=quoting, encoding="utf-8-sig")
+    own = SparseDistances.from_triples(i, j, table["distance"])
+    read = as_label_distance(f"precomputed(path='{path}')")
+    assert read.fingerprint() == Precomputed(own).fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.csv", "i,j,value\n0,1,2\n", "there is no column 'distance'. There are: i, j, value"),
+        ("a.csv", "", "there is no column 'i'"),
+        ("a.csv", "i,j,distance\n", "There are no triples in"),
+        ("a.csv", "i,j,distance\n0,1,2\n0,x,2\n", "line 3: could not convert string 'x'"),
+        ("a.csv", "i,j,distance\n0,1,2\n0,1\n", "invalid column index"),
+        ("a.csv", "i,j,distance\n0,1.5,2\n", r"'j' of .*a.csv should be \(T,\) whole numbers"),
+        ("a.csv", "i,j,distance\n0,-1,2\n", "Triple 0 of .*a.csv has j=-1"),
+        ("a.csv", "i,j,distance\n0,1,nan\n", "Triple 0 of .*a.csv, of the items 0 and 1, has the distance nan"),
+        ("a.csv", "i,j,distance\n0,1,\xff\n", "cannot be read as triples of label distances"),
+        ("a.parquet", "PAR1 nothing", r"cannot be read as triples of label distances: it is damaged \("),
+    ],
+)  # fmt: skip
+def test_broken_tables_of_triples(name: str, text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(DataError, match=message) as caught:
+        Precomputed(str(path))
+    assert name in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_broken_columns_of_a_parquet_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    for column, message in [
+        (["a", "b"], "the column 'j' must hold numbers. Got"),
+        ([1, None], "the column 'j' has 1 missing numbers"),
+        ([1, 2], "unpack to more than 100 times its size"),
+    ]:
+        rows = 1 if "unpack" not in message else 500_000
+        values = pyarrow.array(column * rows, type=pyarrow.string() if column[0] == "a" else pyarrow.int64())
+        table = pyarrow.table(
+            {"i": pyarrow.array([0, 0] * rows), "j": values, "distance": pyarrow.array([1.0, 1.0] * rows)}
+        )
+        pyarrow.parquet.write_table(table, path)
+        with pytest.raises(DataError, match=message):
+            Precomputed(str(path))
 
 
 def test_a_direction_is_kept(tmp_path: Path) -> None:
@@ -269,7 +331,9 @@ def test_broken_files(tmp_path: Path, content: bytes, message: str) -> None:
 
 
 def test_a_missing_file() -> None:
-    with pytest.raises(DataError, match=r"no\.npz is missing: triples of label distances are a \.npz file"):
+    with pytest.raises(
+        DataError, match=r"no\.npz is missing: triples of label distances are a \.npz, CSV or Parquet file"
+    ):
         Precomputed("no.npz")
 
 

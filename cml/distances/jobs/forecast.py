@@ -46,7 +46,7 @@ def measure_rate(work: Work, seconds: float = SAMPLE_SECONDS) -> float:
             start += size
             size *= 4
             if took >= seconds / 2 or 2 * (start + size) > len(order) or 4 * pairs > MOST_PAIRS:
-                return pairs / took
+                return max(1, pairs) / took  # nothing may be known of the sample
 
 
 def choose_strip_pairs(pairs: int, rate: float, threads: int) -> int:

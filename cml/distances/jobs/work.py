@@ -84,9 +84,24 @@ class Work(ABC):
         Args:
             strip: The strip.
         """
-        rows = strip.stop - strip.start
-        mirrored_pairs = (strip.start + strip.stop - 1) * rows // 2 if self.mirrored else 0
-        return rows * len(self.labels) - mirrored_pairs
+        until = self._pairs_until
+        return int(until[strip.stop] - until[strip.start])
+
+    @functools.cached_property
+    def row_pairs(self) -> NDArray[np.int64]:
+        """The pairs of labels that each row takes, (N,)."""
+        n = len(self.labels)
+        return np.arange(n, 0, -1) if self.mirrored else np.full(n, n)
+
+    @property
+    def row_sizes(self) -> NDArray[np.int64]:
+        """By what rows are cut into strips of one size, (N,): the pairs that each takes."""
+        return self.row_pairs
+
+    @functools.cached_property
+    def _pairs_until(self) -> NDArray[np.int64]:
+        """The pairs of labels that all rows before each take, (N + 1,)."""
+        return np.concatenate([[0], np.cumsum(self.row_pairs)])
 
     @property
     def all_pairs(self) -> int:
@@ -187,6 +202,21 @@ class NeighborsWork(Work):
         """Ids and distances."""
         return {"ids.npy": Form(self.k, np.dtype(np.int32)), "distances.npy": Form(self.k, np.dtype(np.float32))}
 
+    @functools.cached_property
+    def row_pairs(self) -> NDArray[np.int64]:
+        """All N pairs of each label, or those whose distance is known where the label distance knows few."""
+        known = self.distance.known_pairs(self.labels)
+        if known is None:
+            return super().row_pairs
+        n = len(self.labels)
+        both_ways = np.bincount(known.second, minlength=n) if self.distance.is_symmetric else 0
+        return np.bincount(known.first, minlength=n) + both_ways
+
+    @property
+    def row_sizes(self) -> NDArray[np.int64]:
+        """The pairs of each label, or the neighbours that are written where they are more."""
+        return np.maximum(self.row_pairs, self.k)
+
     def compute(self, strip: Strip) -> Arrays:
         """Compute the lists of a strip's labels.
 
@@ -220,8 +250,7 @@ def cut(work: Work, pairs: int) -> list[Strip]:
         The strips, in order.
     """
     n = len(work.labels)
-    each = np.arange(n, 0, -1) if work.mirrored else np.full(n, n)
-    until = np.cumsum(each)  # pairs up to and with each row
+    until = np.cumsum(work.row_sizes)  # pairs up to and with each row
     count = max(1, -(-int(until[-1]) // max(1, pairs)))
     ends = np.searchsorted(until, until[-1] * np.arange(1, count + 1) / count - 0.5) + 1
     bounds = [0, *np.unique(np.minimum(ends, n)).tolist()]
