@@ -33,6 +33,8 @@ def more_queries(info: DatasetInfo) -> str:
         return "Prepare it with --query-fraction 1: each test image is then a query that is searched among all others."
     recorded = {"query_share": "--query-fraction", "test_share": "--test-fraction", "count": "--count"}
     options = [option for name, option in recorded.items() if name in settings]
+    if info.queries_are_gallery and "--query-fraction" in options:
+        options.remove("--query-fraction")  # every test item is a query already
     return f"Prepare it with a larger {options[0]}." if options else ""
 
 

@@ -13,13 +13,14 @@ FEW_QUERIES = 100  # the interval of a mean over them is +- 0.2 standard deviati
 _FALLEN = 0.1  # a training loss below this share of its first values: the training set was memorised or fitted well
 
 
-def with_verdict(evaluation: Evaluation, row: str, losses: Sequence[float] = ()) -> Evaluation:
+def with_verdict(evaluation: Evaluation, row: str, losses: Sequence[float] = (), *, mend: str = "") -> Evaluation:
     """Return an evaluation with a verdict on one of its rows.
 
     Args:
         evaluation: The evaluation.
         row: The row of the trained embedding.
         losses: Training losses of its steps, which show overfitting; none if they are unknown.
+        mend: What would help against overfitting, given how the embedding was trained, as a clause; "" if unknown.
 
     Returns:
         The evaluation with the verdict.
@@ -45,7 +46,7 @@ def with_verdict(evaluation: Evaluation, row: str, losses: Sequence[float] = ())
     first, last = (np.mean(losses[:10]), np.mean(losses[-10:])) if losses else (1.0, 1.0)
     if rest and last < _FALLEN * first:
         parts.insert(0, f"overfitted (the training loss fell from {first:.3g} to {last:.3g})")
-        parts.append("use more images, stop training earlier (evaluate_every and patience) or freeze the backbone")
+        parts.extend([mend] if mend else [])
     if evaluation.queries < FEW_QUERIES:
         unclear = any("not better" in text for text in rest)
         few = "too few to show small differences" if unclear else "few: the size of the difference is uncertain"

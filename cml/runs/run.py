@@ -21,6 +21,7 @@ from cml.retrieval.ranker import Ranker
 from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import main_metric, with_verdict
 from cml.runs.explore import BESIDE, EXPLORER, ExploreOptions, Explorer, by_title, explore_runs
+from cml.runs.overfitting_mend import suggest_mend
 from cml.runs.pair_similarity import PAIRS, with_pairs
 from cml.runs.published_recall import published_recall_ks, published_recall_within
 from cml.runs.retrieved import write_retrieval_report
@@ -112,7 +113,8 @@ class Run(TrainedRun):
         if pairs is not None or own.is_file():
             evaluation = with_pairs(evaluation, self, embeddings, Path(pairs or own), options.seed)
         records = read_metrics(log) if log.exists() else []  # a shared model has none
-        evaluation = with_verdict(evaluation, EMBEDDING, [record["loss"] for record in records if "loss" in record])
+        losses = [record["loss"] for record in records if "loss" in record]
+        evaluation = with_verdict(evaluation, EMBEDDING, losses, mend=suggest_mend(self.config.train))
         if self.ranks is None or self.ranks.first:
             main = main_metric(list(evaluation.rows[EMBEDDING]))
             write_json(self.folder / EVALUATION, evaluation.to_json(per_query=[main]))  # which comparisons pair

@@ -24,6 +24,8 @@ from cml.retrieval.mean_interval import mean_intervals
 from cml.retrieval.metric_result import MetricResult
 from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import with_verdict
+from cml.runs.overfitting_mend import suggest_mend
+from cml.training.config import TrainConfig
 
 
 def evaluation(**rows: NDArray[np.float64]) -> Evaluation:
@@ -72,7 +74,8 @@ def test_an_evaluation_ends_with_a_verdict(
     count: int, means: tuple[float, float, float], losses: Sequence[float], said: str
 ) -> None:
     ours, frozen, random = (sample(count, mean) for mean in means)
-    found = with_verdict(evaluation(embedding=ours, frozen=frozen, random=random, oracle=ours * 0), "embedding", losses)
+    rows = evaluation(embedding=ours, frozen=frozen, random=random, oracle=ours * 0)
+    found = with_verdict(rows, "embedding", losses, mend="stop training earlier")
     assert re.search(said, found.verdict)
     assert ("stop training earlier" in found.verdict) == ("overfitted" in found.verdict)  # says how to mend it
     assert found.table().endswith(found.verdict)
@@ -172,12 +175,29 @@ def test_check_names_the_option_that_makes_more_queries(tmp_path: Path, capsys: 
     assert PreparedDataset.open(data).info.counts == {"train": 23, "query": 207, "gallery": 0}
     assert main(["check", str(data)]) == 0
     assert capsys.readouterr().out == f"{data}: nothing wrong\n"
+    few = folder_of(tmp_path / "c", range(100), test_fraction=0.3, label_columns=("grade",), query_fraction=1.0)
+    assert main(["check", str(few)]) == 0
+    assert "Prepare it with a larger --test-fraction." in capsys.readouterr().out  # all test images are queries already
     with pytest.raises(
         UserError, match=r"query_fraction \(--query-fraction\) should be above 0 and at most 1. Got 1.5"
     ):
         Folder(tmp_path, tmp_path / "x.csv", query_fraction=1.5)
     with pytest.raises(UserError, match="images of a group would find each other"):
         Folder(tmp_path, tmp_path / "x.csv", query_fraction=1, group_column="person")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [
+        ({}, "freeze the backbone"),
+        ({"freeze_backbone": True}, "stop training when the validation score"),
+        ({"freeze_backbone": True, "evaluate_every": 10, "patience": 2}, "use more training items"),
+        ({"backbone": "none"}, "stop training when the validation score"),
+    ],
+    ids=str,
+)
+def test_a_mend_of_overfitting_was_not_tried_yet(chosen: dict[str, Any], said: str) -> None:
+    assert suggest_mend(TrainConfig(**chosen)).startswith(said)
 
 
 def test_check_says_how_many_labels_are_tied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
