@@ -5,6 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from cml.data_prep.class_protocol import protocol
@@ -24,6 +25,7 @@ class Labelled:
     group: str  # what the group column says, or the image's name
     label: Any  # the label; for captions the list that further rows add to; for masks the file
     extra: dict[str, Any] = field(default_factory=dict)  # further columns to keep
+    picture: Path | None = None  # of an item that is a vector, to show
 
 
 FEW = 200  # test items; of fewer, each is a query that is searched among all others

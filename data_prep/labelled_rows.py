@@ -20,11 +20,13 @@ from cml.data_prep.folder_split import Labelled, assign_roles, describe_split, r
 from cml.data_prep.hf_parquet import ParquetTable
 from cml.data_prep.label_kinds import KINDS, check_distance, distance_of
 from cml.data_prep.row_files import MissingColumn, Row, cell, number, read_rows
+from cml.data_prep.shrink import Shrink
 from cml.errors import DataError, UserError
 
 Rows = NDArray[np.floating]
 KindOfRow = Literal["numbers", "angle", "rotation", "place", "captions", "classes"]
 SUFFIXES = (".csv", ".jsonl", ".parquet")
+_PICTURES = Shrink(256)
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,18 @@ class LabelledRows(DatasetSource):
     def read_vectors(self) -> Iterator[Rows | DataError]:
         """The vector of each row of the table, (F,) float16 or float32, or what is wrong with it."""
         raise NotImplementedError
+
+    def find_picture(self, row: Row, where: str) -> Path | None:
+        """The image file that shows the item of a row; None for none.
+
+        Args:
+            row: The row, by its columns.
+            where: The place of the row, for errors.
+
+        Raises:
+            DataError: The row names no file, or one outside the folder of pictures.
+        """
+        return None
 
     def read_table(self, columns: tuple[str, ...]) -> Iterator[tuple[str, Row | DataError]]:
         """Read the rows of the table.
@@ -195,7 +209,7 @@ class LabelledRows(DatasetSource):
         split = read_split(row, self.split_column, where, printed)
         group = name if self.group_column is None else str(cell(row, self.group_column, where, option="--group-column"))
         kept = {column: cell(row, column, where, option="--keep-columns") for column in self.keep_columns}
-        return Labelled(name, name, where, split, group, label, kept)
+        return Labelled(name, name, where, split, group, label, kept, self.find_picture(row, where))
 
     def _items(
         self, rows: list[Labelled | DataError], roles: Mapping[str, str], form: InputForm
@@ -208,8 +222,9 @@ class LabelledRows(DatasetSource):
                 yield vector or DataError(f"{self.source} has changed while it was read; prepare it again.")
             else:
                 low, high = np.fmin(low, vector), np.fmax(high, vector)
+                picture = None if row.picture is None else _PICTURES.picture(row.picture)
                 yield Item(
-                    row.item_id, roles[row.name], None, row.label, extra=row.extra, where=row.where, vector=vector
+                    row.item_id, roles[row.name], picture, row.label, extra=row.extra, where=row.where, vector=vector
                 )
         remark = form.describe_constant(np.flatnonzero(low == high).tolist())
         if remark and len(rows) > 1:

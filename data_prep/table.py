@@ -18,6 +18,7 @@ from cml.data_prep.provenance import record_provenance
 from cml.data_prep.row_files import Row, cell
 from cml.errors import DataError, UserError
 from cml.storage.npy import map_array
+from cml.storage.safe_paths import file_inside
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Table(LabelledRows):
 
     Input: a table with a row for each item. --features selects the columns of numbers; a column of a JSONL or Parquet
     file may also hold whole lists of numbers, all of one length. With --vectors FILE.npy, the vectors are the rows of
-    that file, in the order of the table.
+    that file, in the order of the table. With --images FOLDER, cml explore shows a picture of each item that has one.
 
     Numbers are stored as float32, those of float16 files as they are. Training standardises them.
 
@@ -40,6 +41,11 @@ class Table(LabelledRows):
     labels, ids, groups and splits are left out of patterns."""
     vectors: Path | None = field(default=None, kw_only=True)
     """File .npy with the vectors, (N, F) floats, a row for each row of the table."""
+    images: Path | None = field(default=None, kw_only=True)
+    """Folder of pictures that cml explore and reports show; they are stored with a shorter side of at most 256 pixels.
+    Models do not see them."""
+    file_column: str = field(default="file_name", kw_only=True)
+    """Column with the path of an item's picture, relative to the folder of --images. An empty cell is no picture."""
     allow_missing: bool = field(default=False, kw_only=True)
     """Keep missing numbers (empty cells, NaN), and train with --missing mean then. By default they are errors."""
 
@@ -55,7 +61,25 @@ class Table(LabelledRows):
     def origin(self) -> dict[str, Any]:
         """See ``DatasetSource.origin``."""
         files = [self.source] if self.vectors is None else [self.source, self.vectors]
-        return record_provenance(self, revision=1, files=files)
+        images = [] if self.images is None else [self.images]
+        return record_provenance(self, revision=1, files=files, images=images)
+
+    @property
+    def described_columns(self) -> tuple[str, ...]:
+        """See ``LabelledRows.described_columns``."""
+        pictures = () if self.images is None else (self.file_column,)
+        return tuple(dict.fromkeys([*super().described_columns, *pictures]))
+
+    def find_picture(self, row: Row, where: str) -> Path | None:
+        """See ``LabelledRows.find_picture``."""
+        if self.images is None:
+            return None
+        name = cell(row, self.file_column, where, option="--file-column")
+        if name is None or (isinstance(name, str) and not name.strip()):
+            return None
+        if not isinstance(name, str):
+            raise DataError(f"{where}: {self.file_column} should be the path of an image. Got {name!r} instead.")
+        return file_inside(self.images, name.strip(), where)
 
     def details(self, form: InputForm) -> dict[str, Any]:
         """See ``LabelledRows.details``."""

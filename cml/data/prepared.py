@@ -3,7 +3,7 @@
 import functools
 import reprlib
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn, Self, cast
@@ -11,7 +11,7 @@ from typing import Any, NoReturn, Self, cast
 import numpy as np
 
 from cml.data.columns import Items
-from cml.data.dataset_info import FOLDERS, METADATA, ROLES, DatasetInfo, parse_object
+from cml.data.dataset_info import FILE_COLUMN, FIXED_COLUMNS, FOLDERS, METADATA, ROLES, DatasetInfo, parse_object
 from cml.data.metadata import read_metadata
 from cml.data.vectors import Float32, Vectors
 from cml.errors import DataError, UserError
@@ -143,15 +143,32 @@ class PreparedDataset:
         Raises:
             UserError: The column is missing, or holds something else than texts.
         """
+        return [_as_text(entry.get(column), where, column, entry) for where, entry in self._read_entries(role)]
+
+    def read_further(self, role: str) -> Iterator[dict[str, Any]]:
+        """Read the columns of each item in metadata.jsonl that say neither what the item is nor its label.
+
+        Args:
+            role: "train", "query" or "gallery".
+
+        Yields:
+            The columns of an item as in the JSON, without those that name files, in the order of the split.
+        """
+        left_out = {*FIXED_COLUMNS, self.info.label_column}
+        for _, entry in self._read_entries(role):
+            yield {
+                name: value for name, value in entry.items() if name not in left_out and not name.endswith(FILE_COLUMN)
+            }
+
+    def _read_entries(self, role: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The lines of metadata.jsonl with items of a role, each with its place."""
         role = "query" if role == "gallery" and self.info.queries_are_gallery else role
         path = self.folder / FOLDERS[role] / METADATA
-        texts = []
         with open_regular(path) as file:
             for number, line in enumerate(file, 1):
                 entry = parse_object(line)
                 if entry["role"] == role:
-                    texts.append(_as_text(entry.get(column), f"{path}:{number}", column, entry))
-        return texts
+                    yield f"{path}:{number}", entry
 
     @functools.cached_property
     def sample_standardization(self) -> tuple[Float32, Float32]:

@@ -38,6 +38,8 @@ class Items:
         columns: Their labels as columns to colour by; see ``cml.explore.label_columns``.
         legend: Colours of the drawn labels: word to colour.
         note: A sentence on the pictures; may be empty.
+        further: Other columns to colour by.
+        texts: Further texts of each item to show and to search: name to N texts.
     """
 
     names: Sequence[str]
@@ -47,6 +49,8 @@ class Items:
     columns: Mapping[str, tuple[NDArray[Any], float | None]] = field(default_factory=dict)
     legend: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
+    further: Mapping[str, tuple[NDArray[Any], float | None]] = field(default_factory=dict)
+    texts: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def write_explorer(
@@ -91,15 +95,19 @@ def write_explorer(
     data.add_distances("near", side.nearest.distances[:, :k] * np.float32(factor))
     data.add_items("pairs", side.pairs, n)
     data.add_distances("between", side.between * np.float32(factor))
-    columns = [_column(data, *named, number) for number, named in enumerate(items.columns.items())]
+    coloured = {**items.columns, **{name: items.further[name] for name in items.further if name not in items.columns}}
+    columns = [_column(data, *named, number) for number, named in enumerate(coloured.items())]
     shown = {
         "names": [visible_text(name, 200) for name in items.names],
         "words": [visible_text(text, 300) for text in items.words],
         "roles": [visible_text(role) for role in roles],
         "columns": columns,
+        "labels": len(items.columns),
         "unit": visible_text(unit),
         "legend": [[visible_text(word, 40), visible_text(colour)] for word, colour in items.legend.items()],
         "note": visible_text(items.note),
+        "texts": [[visible_text(name, 60), [visible_text(text, 100) for text in column]] for name, column in
+                  items.texts.items()],
         "exact": len(side.landmarks) == n,
         "held_out": all(items.roles[item] != "train" for item in np.unique(side.pairs).tolist()),
         "sheet": {

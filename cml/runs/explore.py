@@ -82,6 +82,7 @@ def explore_runs(opened: Mapping[str, TrainedRun], path: Path, options: ExploreO
     Raises:
         UserError: A map is unknown or its package not installed, or the runs were trained on different datasets.
     """
+    from cml.explore.further_columns import further_columns
     from cml.explore.label_side import build_label_side
     from cml.explore.maps import check_maps
     from cml.explore.page import Items, write_explorer
@@ -110,7 +111,8 @@ def explore_runs(opened: Mapping[str, TrainedRun], path: Path, options: ExploreO
     words = [picture.words() for picture in pictures]
     legend = first.task.legend(first.dataset.info)
     note = describe_shown_bands(first.model.config.inputs.channels)
-    items = Items(ids, words, roles, pictures, colour_columns(first, pictures), legend, note)
+    columns, texts = further_columns(read_further(pictures))
+    items = Items(ids, words, roles, pictures, colour_columns(first, pictures), legend, note, columns, texts)
     factor, unit = first.report
     write_explorer(path, items, side, views, title=first.dataset.info.name, unit=unit, factor=factor)
     return Explorer(path)
@@ -164,6 +166,24 @@ def inputs_of(drawings: Sequence[Drawn]) -> Sequence[Path] | Vectors:
         assert split.vectors is not None
         rows[chosen] = split.vectors.read(items)
     return Vectors(rows, columns=first.form.columns)
+
+
+def read_further(drawings: Sequence[Drawn]) -> list[dict[str, Any]]:
+    """Read the further columns of drawn items from metadata.jsonl.
+
+    Args:
+        drawings: N items of one dataset.
+
+    Returns:
+        The columns of each, as in the JSON.
+    """
+    chosen = {(drawing.split.role, drawing.item): number for number, drawing in enumerate(drawings)}
+    rows: list[dict[str, Any]] = [{} for _ in drawings]
+    for role in dict.fromkeys(drawing.split.role for drawing in drawings):
+        for item, columns in enumerate(drawings[0].dataset.read_further(role)):
+            if (number := chosen.get((role, item))) is not None:
+                rows[number] = columns
+    return rows
 
 
 def colour_columns(trained: TrainedRun, pictures: Sequence[Drawn]) -> dict[str, tuple[NDArray[Any], float | None]]:

@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import cml
+from cml.data.check_dataset import check_dataset
+from cml.data.images import native_size
 from cml.data.prepared import PreparedDataset
 from cml.errors import DataError, UserError
 
@@ -122,6 +125,42 @@ def test_groups_stay_together_and_columns_are_kept(tmp_path: Path) -> None:
             sites.setdefault(line["site"], set()).add(line["role"])
     assert all(len(roles) == 1 for roles in sites.values())
     assert len(sites) == 8
+
+
+def test_pictures_beside_a_table_are_shown(tmp_path: Path) -> None:
+    (tmp_path / "pictures").mkdir()
+    lines = table()
+    for number, line in enumerate(lines):
+        line["picture"] = f"{number}.png" if number % 2 else ""
+        Image.new("RGB", (600, 400), (number % 256, 0, 0)).save(tmp_path / f"pictures/{number}.png")
+    source = write_csv(tmp_path / "table.csv", lines)
+    options: dict[str, Any] = {
+        "source": source,
+        "features": ("emb_*",),
+        "label_columns": ("age",),
+        "keep_columns": ("site",),
+        "images": tmp_path / "pictures",
+        "file_column": "picture",
+    }
+    dataset = cml.prepare("table", tmp_path / "set", **options)
+    assert check_dataset(tmp_path / "set") == []
+    for role in dataset.info.roles:
+        split = dataset.split(role)
+        for name, path in zip(split.item_ids, split.pictures, strict=True):
+            assert (path is not None) == (int(name) % 2 == 1)
+            if path is not None:
+                assert native_size(path) == (256, 384)
+    assert [columns["site"] for columns in dataset.read_further("query")] == [
+        lines[int(name)]["site"] for name in dataset.split("query").item_ids
+    ]
+    run = cml.train("value", data=tmp_path / "set", out=tmp_path / "run", steps=2, sampler="random(batch_size=12)")
+    assert '"site"' in run.explore(beside=("oracle",), maps=("pca",)).path.read_text()
+    lines[5]["picture"] = "../table.csv"
+    write_csv(source, lines)
+    with pytest.raises(DataError, match=r"table.csv:7: the image '../table.csv' "):
+        cml.prepare("table", tmp_path / "other", **options)
+    with pytest.raises(DataError, match=r"there is no column 'file_name'"):
+        cml.prepare("table", tmp_path / "other", **{**options, "file_column": "file_name"})
 
 
 def test_a_split_column_decides(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from cml.cli import main
 from cml.distances import as_label_distance
 from cml.errors import UserError
 from cml.explore import label_side
+from cml.explore.further_columns import further_columns
 from cml.explore.item_pairs import MOST_PAIRS
 from cml.explore.label_columns import label_columns
 from cml.explore.label_side import LabelSide, build_label_side
@@ -174,6 +176,25 @@ def test_columns_of_labels() -> None:
     both = as_label_distance("combined(parts={'hour': 'circular(period=24)', 'age': 'euclidean'})")
     found = label_columns("label", [{"hour": 3, "age": 30}, {"hour": 4, "age": 31}], both)
     assert {name: period for name, (_, period) in found.items()} == {"label hour": 24, "label age": None}
+
+
+def test_further_columns_are_numbers_or_few_texts_to_colour_by() -> None:
+    entries: list[dict[str, Any]] = [
+        {"age": n, "site": f"site {n % 3}", "name": f"name {n}", "checked": n % 2 == 0, "box": [n], "mixed": "a"}
+        for n in range(50)
+    ]
+    entries[4]["age"], entries[5]["name"], entries[6]["mixed"] = None, None, 3
+    del entries[7]["site"]
+    columns, texts = further_columns(entries)
+    assert list(columns) == ["age", "site", "checked"]
+    ages = columns["age"][0]
+    assert np.isnan(ages[4])
+    assert ages[5] == 5
+    assert columns["site"][0].tolist()[6:9] == ["site 0", "", "site 2"]
+    assert set(columns["checked"][0]) == {"True", "False"}
+    assert texts == {"name": [f"name {n}" if n != 5 else "" for n in range(50)]}
+    many = [{f"column {n}": n for n in range(60)}]
+    assert len(further_columns(many)[0]) == 24
 
 
 def test_every_picture_lies_on_its_tile() -> None:

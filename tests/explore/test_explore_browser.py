@@ -120,6 +120,33 @@ def test_a_click_shows_an_item_and_its_neighbours(plain: Path, visit: Callable[.
     assert "item 12" in page.locator("#tip").inner_text()
 
 
+def test_further_columns_colour_the_maps_and_texts_are_shown_and_found(
+    write: Callable[..., Path], visit: Callable[..., Any]
+) -> None:
+    ages = np.arange(N, dtype=float)
+    ages[9] = np.nan
+    further = {"age": (ages, None), "site": (np.array([f"site {i % 3}" for i in range(N)], object), None)}
+    texts = {"note": [f"<b>note {i}</b>" for i in range(N)]}
+    page = visit(write("further", further=further, texts=texts, note="Pictures show the first three bands of 4."))
+    names = page.evaluate("[...document.querySelectorAll('#colour option')].map((one) => one.textContent)")
+    assert names[:5] == ["angle", "half", "place on the labels' map", "role", "age"]
+    page.mouse.click(*spot(page, 7))
+    shown = page.locator("#panel dl").first.inner_text()
+    assert "7.00" in shown
+    assert "site 1" in shown
+    assert "<b>note 7</b>" in shown
+    assert "Pictures show the first three bands of 4." in page.locator("#panel").inner_text()
+    page.select_option("#colour", "age")
+    assert page.locator("#legend").inner_text().split() == ["0.000", "58.0"]  # to the 99th percentile
+    assert page.evaluate("[...planes[0].colours.slice(4 * 9, 4 * 9 + 3)]") == [128, 128, 128]  # a missing number
+    page.select_option("#colour", "site")
+    assert page.locator("#legend .kind").count() == 3
+    page.fill("#search", "note 41")
+    assert page.locator("#found [role=option]").count() == 1
+    page.keyboard.press("Enter")
+    assert page.locator("#panel h2").inner_text() == "item 41"
+
+
 def test_keys_walk_zoom_and_let_go(plain: Path, visit: Callable[..., Any]) -> None:
     page = visit(plain)
     page.mouse.click(*spot(page, 7))

@@ -128,14 +128,15 @@ function colourings(state) {
   const scale = (value, low, high, colour, ends, text = "") => ({
     colour: (i) => (Number.isFinite(value(i)) ? colour((value(i) - low) / (high - low || 1)) : [128, 128, 128]), legend: [ends?.[0] ?? show(low), ramp(colour), ends?.[1] ?? show(high)], text,
   });
-  meta.columns.forEach((column, number) => {
+  const offer = (column, number) => {
     const values = arrays[`column${number}`], value = (i) => values[i];
     made.set(column.name, () => {
       if (column.kinds) return { colour: (i) => kind(values[i]), kinds: column.kinds, text: "" };
       if (column.period) return scale((i) => values[i] - column.period * Math.floor(values[i] / column.period), 0, column.period, wheel);
       return scale(value, quantile(values, 0.01), quantile(values, 0.99), viridis);
     });
-  });
+  };
+  meta.columns.slice(0, meta.labels).forEach(offer);
   made.set("place on the labels' map", () => {
     const middle = [0, 1].map((axis) => quantile(Array.from({ length: N }, (_, i) => map[2 * i + axis]), 0.5));
     const away = (i) => [map[2 * i] - middle[0], map[2 * i + 1] - middle[1]], order = [...state.order].sort((i, j) => Math.hypot(...away(i)) - Math.hypot(...away(j)));
@@ -144,6 +145,7 @@ function colourings(state) {
     return { colour: (i) => around(Math.atan2(away(i)[1], away(i)[0]), out[i]), legend: ["", ramp((part) => around(2 * Math.PI * part, 0.9)), "near in colour, near by label"], text: "" };
   });
   if (meta.roles.length > 1) made.set("role", () => ({ colour: (i) => kind(arrays.role[i]), kinds: meta.roles, text: "" }));
+  meta.columns.slice(meta.labels).forEach((column, number) => made.has(column.name) || offer(column, meta.labels + number));
   made.set("error of its neighbours", () => {
     const errors = arrays[`${state.view}.error`], value = (i) => far(errors, i);
     return scale(value, 0, quantile(Array.from(errors, (_, i) => far(errors, i)), 0.98), warm, null, `how much farther by label (${meta.unit}) the ${K} neighbours lie than the nearest possible`);

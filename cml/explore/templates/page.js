@@ -80,7 +80,7 @@ function facts(item) {
     return [column.name, column.kinds ? column.kinds[value] : show(value)];
   });
   const error = far(own("error"), item);
-  return [...columns, ...(meta.roles.length > 1 ? [["role", meta.roles[arrays.role[item]]]] : []), ["gap to the oracle", error === Infinity ? "not comparable" : `${show(error)} ${meta.unit}`]];
+  return [...columns, ...meta.texts.map(([name, texts]) => [name, texts[item]]), ...(meta.roles.length > 1 ? [["role", meta.roles[arrays.role[item]]]] : []), ["gap to the oracle", error === Infinity ? "not comparable" : `${show(error)} ${meta.unit}`]];
 }
 
 function neighbours(item, byLabel) {
@@ -134,9 +134,9 @@ function panel() {
 function save(items) {
   const cell = (text) => `"${(/^[\s]*[=+\-@\t\r]/.test(text) ? `'${text}` : text).replaceAll('"', '""')}"`; // no formula in a spreadsheet
   const number = (value) => (Number.isFinite(value) ? String(value) : "");
-  const rows = [["name", "label", "role", ...meta.columns.map((one) => one.name), "error"].map(cell)];
+  const rows = [["name", "label", "role", ...meta.columns.map((one) => one.name), ...meta.texts.map(([name]) => name), "error"].map(cell)];
   for (const item of items)
-    rows.push([cell(meta.names[item]), cell(meta.words[item]), cell(meta.roles[arrays.role[item]]), ...meta.columns.map((one, at) => (one.kinds ? cell(one.kinds[arrays[`column${at}`][item]]) : number(arrays[`column${at}`][item]))), number(far(own("error"), item))]);
+    rows.push([cell(meta.names[item]), cell(meta.words[item]), cell(meta.roles[arrays.role[item]]), ...meta.columns.map((one, at) => (one.kinds ? cell(one.kinds[arrays[`column${at}`][item]]) : number(arrays[`column${at}`][item]))), ...meta.texts.map(([, texts]) => cell(texts[item])), number(far(own("error"), item))]);
   const address = URL.createObjectURL(new Blob(["\ufeff", rows.map((row) => row.join(",")).join("\r\n"), "\r\n"], { type: "text/csv" }));
   make("a", { href: address, download: "selection.csv" }).click();
   setTimeout(() => URL.revokeObjectURL(address), 10000);
@@ -262,7 +262,7 @@ async function begin() {
     [state.order[i], state.order[j]] = [state.order[j], state.order[i]];
   }
   options = colourings(state), state.colour = options.keys().next().value;
-  search.texts = meta.names.map((name, i) => `${name} ${meta.words[i]}`.toLowerCase());
+  search.texts = meta.names.map((name, i) => [name, meta.words[i], ...meta.texts.map(([, texts]) => texts[i]), ...meta.columns.flatMap((column, at) => (column.kinds ? [column.kinds[arrays[`column${at}`][i]]] : []))].join(" ").toLowerCase());
   $("colour").replaceChildren(...[...options.keys()].map((name) => make("option", {}, name)));
   $("views").replaceChildren(...meta.views.map((one, number) => make("button", { type: "button", role: "tab", click: () => choose(number) }, make("bdi", {}, one.title))));
   if (meta.roles.length > 1)
