@@ -141,7 +141,7 @@ def test_further_columns_colour_the_maps_and_texts_are_shown_and_found(
     assert page.evaluate("[...planes[0].colours.slice(4 * 9, 4 * 9 + 3)]") == [128, 128, 128]  # a missing number
     page.select_option("#colour", "site")
     assert page.locator("#legend .kind").count() == 3
-    page.fill("#search", "note 41")
+    page.fill("#search", "41</b>")
     assert page.locator("#found [role=option]").count() == 1
     page.keyboard.press("Enter")
     assert page.locator("#panel h2").inner_text() == "item 41"
