@@ -7,8 +7,7 @@ import functools
 import json
 import time
 import warnings
-from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -25,10 +24,10 @@ from cml.distances.label_distance import Float32
 from cml.distances.precomputed import Precomputed
 from cml.errors import UserError
 from cml.losses.loss import Loss
-from cml.losses.stack_heads import stack_heads, stack_key
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.storage.atomic import atomic_file
 from cml.training.config import TrainConfig
+from cml.training.head_losses import HeadLosses
 from cml.training.learning_rate import learning_rate_factor
 from cml.training.training_targets import TrainingTargets
 
@@ -124,87 +123,6 @@ def train_heads(
     seconds = (time.perf_counter() - state.started) / len(losses)
     normalize = [not isinstance(loss, str) and loss.normalize for loss in losses]
     return [Head(*parts, seconds) for parts in zip(weight, bias, normalize, head_losses.failed, strict=True)]
-
-
-class HeadLosses:
-    """The losses of H heads, which are evaluated together where they differ in numbers only.
-
-    Args:
-        losses: The loss of each head, or why there is none.
-
-    Attributes:
-        failed: Why the training of each head failed, or "".
-    """
-
-    def __init__(self, losses: Sequence[Loss | str]) -> None:
-        self.losses = list(losses)
-        self.failed = [loss if isinstance(loss, str) else "" for loss in losses]
-        self._groups: list[tuple[list[int], Loss]] = []
-        self._grouped_for: list[str] | None = None  # ``failed`` when the groups were made
-
-    def slopes(self, embeddings: Tensor, label_distances: Tensor, vectors: Tensor | None) -> Tensor:
-        """The slopes of each head's loss in its embeddings; heads whose loss fails are noted in ``failed``.
-
-        Args:
-            embeddings: (H, B, D).
-            label_distances: (A, B).
-            vectors: (B, V), for losses over vectors.
-
-        Returns:
-            (H, B, D), 0 for heads that have failed.
-        """
-        embeddings.requires_grad_()
-        total = embeddings.new_zeros(())
-        for heads, loss in self._groups_of_working_heads():
-            for head, value in zip(heads, self._values(heads, loss, embeddings, label_distances, vectors), strict=True):
-                if value is None:
-                    continue
-                if bool(value.isfinite()):
-                    total = total + value
-                else:
-                    self.failed[head] = f"its loss became {value.item():g}"
-        if not total.requires_grad:
-            return torch.zeros_like(embeddings)
-        lost = torch.tensor([bool(reason) for reason in self.failed])
-        return torch.autograd.grad(total, embeddings)[0].masked_fill(lost[:, None, None], 0)
-
-    def _values(
-        self, heads: list[int], loss: Loss, embeddings: Tensor, label_distances: Tensor, vectors: Tensor | None
-    ) -> list[Tensor | None]:
-        """The value of each head of a group; None where it fails."""
-        target = vectors if loss.labels == "vectors" else label_distances
-        if len(heads) > 1:
-            chosen = embeddings if len(heads) == len(embeddings) else embeddings[heads]
-            try:
-                values: Tensor = loss(chosen, target)
-            except UserError:  # of one head; find out which
-                alone = [self._values([head], self._loss(head), embeddings, label_distances, vectors) for head in heads]
-                return [value for one_head in alone for value in one_head]
-            return [*values]
-        try:
-            return [loss(embeddings[heads[0]], target)]
-        except UserError as error:  # embeddings that it cannot take
-            self.failed[heads[0]] = str(error)
-            return [None]
-
-    def _groups_of_working_heads(self) -> list[tuple[list[int], Loss]]:
-        if self._grouped_for != self.failed:
-            self._grouped_for = list(self.failed)
-            by_key: dict[Hashable, list[int]] = defaultdict(list)
-            for head, reason in enumerate(self.failed):
-                if not reason:
-                    key = stack_key(self._loss(head))
-                    by_key[head if key is None else key].append(head)
-            self._groups = [(heads, self._group_loss(heads)) for heads in by_key.values()]
-        return self._groups
-
-    def _group_loss(self, heads: list[int]) -> Loss:
-        return self._loss(heads[0]) if len(heads) == 1 else stack_heads([self._loss(head) for head in heads])
-
-    def _loss(self, head: int) -> Loss:
-        loss = self.losses[head]
-        assert isinstance(loss, Loss)
-        return loss
 
 
 @dataclass

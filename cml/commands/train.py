@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from cml import plugins, tasks
 from cml.command_line.parse_options import parse, parse_known
@@ -103,18 +104,27 @@ def run(arguments: Sequence[str]) -> None:
                 ranks=ranks,
             )
     except KeyboardInterrupt as stop:
-        if not (options.out / "config.json").exists():
+        if options.training.tune or not (options.out / "config.json").exists():
             raise KeyboardInterrupt(str(stop) or "nothing was trained yet") from None
         again = "the same command with --resume continues from"
         raise KeyboardInterrupt(f"{stop}; {again} there" if str(stop) else f"{again} the last checkpoint") from None
     if not ranks.first:
         return
+    if trained.tuning is not None:
+        result = {"run": str(options.out), "chosen": list(trained.tuning.chosen), "gain": trained.tuning.gain}
+        _show(result, f"{options.out}: {' + '.join(trained.tuning.chosen)}", options)
+        return
     last = next((record for record in reversed(trained.metrics) if "loss" in record), None)
     if last is None:
         raise DataError(f"{options.out} is finished, but its {METRICS} is missing or holds no loss.")
-    again = f"{shlex.quote(str(options.out))}{plugins.flags()}"
     summary = f"{options.out}: {last['step']} steps, last loss {last['loss']:.4f}, curve in {options.out}/loss.png"
     result = {"run": str(options.out), "steps": last["step"], "loss": last["loss"]}
+    _show(result, summary, options)
+
+
+def _show(result: dict[str, Any], summary: str, options: Train) -> None:
+    """Print what was made, and the next command."""
+    again = f"{shlex.quote(str(options.out))}{plugins.flags()}"
     show(result, summary, f"next: cml evaluate {again} && cml report {again}", as_json=options.json)
 
 

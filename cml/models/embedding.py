@@ -27,6 +27,7 @@ from cml.data.vectors import Vectors
 from cml.errors import DataError, UserError
 from cml.models.backbone import CUSTOM, Backbone, as_backbone, get
 from cml.models.backbone_checks import check_features, check_rows, describe_batch, evaluating, first_line, least_side
+from cml.models.joined_head import JoinedHead
 from cml.option_types import convert_options
 from cml.processes.device import to_device
 from cml.processes.out_of_memory import is_out_of_memory
@@ -53,6 +54,7 @@ class ModelConfig:
         image_size: (height, width) in pixels of the backbone's images; without effect on other inputs.
         crop: Fraction of the stored image's sides that the centre box covers; the rest is room for jitter.
         inputs: The form of the inputs.
+        parts: Dimensions of the embeddings that the head joins, see ``JoinedHead``; none of a linear head.
     """
 
     backbone: str
@@ -62,10 +64,11 @@ class ModelConfig:
     image_size: tuple[int, int]
     crop: float = 1.0
     inputs: InputForm = field(default_factory=InputForm)
+    parts: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         convert_options(self)
-        check_bounds(self, {(1, _LARGEST): ("dimension", "image_size"), (TINY, 1): ("crop",)})
+        check_bounds(self, {(1, _LARGEST): ("dimension", "image_size", "parts"), (TINY, 1): ("crop",)})
         height, width = stored_size(self.image_size, self.crop)
         if height * width > MAX_PIXELS:
             raise UserError(
@@ -92,7 +95,7 @@ class EmbeddingModel(nn.Module):
     Attributes:
         backbone: Maps normalised pixels (B, C, h, w), standardised vectors (B, V) or tensors (B, ..) to features
             (B, F).
-        head: Maps features (B, F) to embeddings (B, D).
+        head: Maps features (B, F) to embeddings (B, D): a linear map, or a ``JoinedHead`` with ``config.parts``.
         mean: What is subtracted from inputs: (C, 1, 1) levels of pixels, or (V,) of vectors, which
             ``fit_standardization`` sets.
         std: What divides the difference.
@@ -141,9 +144,13 @@ class EmbeddingModel(nn.Module):
         if config.inputs.kind == "images":
             # the fastest layout for convolutions, on CPUs and GPUs; values do not depend on it
             self.backbone = self.backbone.to(memory_format=torch.channels_last)
-        self.head = nn.Linear(parts.features, config.dimension)
-        nn.init.kaiming_normal_(self.head.weight, mode="fan_out")
-        nn.init.zeros_(self.head.bias)
+        self.head: nn.Linear | JoinedHead
+        if config.parts:
+            self.head = JoinedHead(parts.features, config.parts, config.dimension)
+        else:
+            self.head = nn.Linear(parts.features, config.dimension)
+            nn.init.kaiming_normal_(self.head.weight, mode="fan_out")
+            nn.init.zeros_(self.head.bias)
         if config.inputs.kind == "vectors":  # fitted to the training rows, so they are part of the state
             self.register_buffer("mean", torch.zeros(config.inputs.shape))
             self.register_buffer("std", torch.ones(config.inputs.shape))

@@ -1,6 +1,7 @@
 """Regression of labels on features, whose prediction is an embedding: the baseline that needs no metric learning."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -27,12 +28,7 @@ def fit_ridge(features: Floats, targets: Floats) -> Embed:
     Returns:
         A function from features (M, F), also ones that are computed as they are read, to predictions (M, V).
     """
-    from sklearn.linear_model import RidgeCV
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    ridge = make_pipeline(StandardScaler(), RidgeCV(alphas=ALPHAS))
-    ridge.fit(features, targets)
+    ridge = _fit_pipeline(features, targets)
 
     def embed(some: Floats | ComputedRows) -> Float32:
         starts = range(0, len(some), _PREDICTED)
@@ -40,6 +36,29 @@ def fit_ridge(features: Floats, targets: Floats) -> Embed:
         return np.concatenate(parts).reshape(len(some), -1)
 
     return embed
+
+
+def fit_ridge_weights(features: Floats, targets: Floats) -> tuple[Float64, Float64]:
+    """Fit the regression of ``fit_ridge``, and give it as the linear map that it is.
+
+    Args:
+        features: (N, F).
+        targets: (N, V) vectors.
+
+    Returns:
+        The weight (V, F) and the bias (V,): predictions are features @ weight.T + bias.
+    """
+    scaler, ridge = (step for _, step in _fit_pipeline(features, targets).steps)
+    weight = np.asarray(ridge.coef_, np.float64).reshape(-1, features.shape[1]) / scaler.scale_
+    return weight, np.ravel(ridge.intercept_) - weight @ scaler.mean_
+
+
+def _fit_pipeline(features: Floats, targets: Floats) -> Any:  # noqa: ANN401 - of scikit-learn
+    from sklearn.linear_model import RidgeCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    return make_pipeline(StandardScaler(), RidgeCV(alphas=ALPHAS)).fit(features, targets)
 
 
 def scale_labels(distances: Float32, dimension: int = MDS_DIMENSION) -> Float64:

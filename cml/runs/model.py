@@ -32,6 +32,7 @@ from cml.storage.hugging_face import resolve_run
 from cml.task import label_distance_of
 from cml.training.run_config import RunConfig
 from cml.training.saved_model import MODEL, load_model, save_model
+from cml.training.tune import Tuning
 
 _OWN_DISTANCE = (
     "One that was registered in Python has to be registered here too: load the file that does it by --plugin FILE, or "
@@ -53,6 +54,8 @@ class Model(EmbeddingModel):
         allow_download: Whether models that the config names may be downloaded, such as that of ``sentences(..)``.
         references: The training inputs and their labels, among which ``predict`` finds neighbours. They are neither
             saved nor pickled.
+        tuning: How ``cml.fit(.., tune=True)`` chose the embedding; None for a model that was trained in steps or
+            loaded.
 
     Example:
         >>> import numpy as np
@@ -80,6 +83,7 @@ class Model(EmbeddingModel):
         *,
         allow_download: bool = False,
         references: LabelledInputs | None = None,
+        tuning: Tuning | None = None,
     ) -> None:
         if not isinstance(network, EmbeddingModel) or not isinstance(run, RunConfig):
             raise UserError(
@@ -92,6 +96,7 @@ class Model(EmbeddingModel):
         self.allow_download = allow_download
         self._label_distance = label_distance
         self._references = references
+        self.tuning = tuning
 
     @property
     def label_distance(self) -> LabelDistance:

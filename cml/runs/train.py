@@ -39,6 +39,7 @@ from cml.training.recipe_inputs import recipe_for_inputs
 from cml.training.tracking import with_tracker
 from cml.training.train_options import FitOptions, TrainOptions, list_options
 from cml.training.train_run import train_run
+from cml.training.tune_run import check_tune_options
 
 if TYPE_CHECKING:
     from cml.runs.run import Run
@@ -154,8 +155,12 @@ def fit(
         collate=collate,
     )
     raw = labelled.labels
+    form = labelled.inputs.form if isinstance(labelled.inputs, Inputs) else InputForm()
     if isinstance(labelled.inputs, Inputs):
-        config = _adapt_defaults(config, {*options, *texts}, labelled.inputs.form)
+        config = _adapt_defaults(config, {*options, *texts}, form)
+    if config.tune and own_loss is not None:
+        raise UserError("'tune' chooses the loss itself: leave out 'loss'.")
+    check_tune_options(config, recipe_for_inputs(TrainConfig(), form))
     try:
         distance = distance.fit(raw)
         encoded = distance.encode(raw)
@@ -179,7 +184,7 @@ def fit(
             ranks=ranks,
         )
     trained.model.set_collate(collate)
-    return Model(trained.model, run, distance, references=labelled)
+    return Model(trained.model, run, distance, references=labelled, tuning=trained.tuning)
 
 
 def number_groups(groups: Any, count: int) -> NDArray[np.int64]:  # noqa: ANN401 - a sequence of any names
@@ -326,6 +331,7 @@ def train_task(
     if isinstance(inputs, Vectors):
         inputs = inputs.with_missing(config.missing)
     mirror = task.mirror if config.flip == "image" else None
+    check_tune_options(config, recipe_for_inputs(task.recipe, dataset.info.inputs))
     distance = distances.registry.make(task.label_distance(config, dataset.info)).fit(items.labels)
     labels = encode(distance, dataset, "train", None if mirror is None else lambda label: mirror(label, dataset.info))
     trained, _ = train_run(

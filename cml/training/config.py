@@ -75,6 +75,9 @@ class TrainConfig:
     """Folder of a feature store (cml features): train a head on its features, with the backbone that computed them from
     images as frozen backbone. Features of texts or by a function of your own are the model's inputs. --search-space
     features=A,B compares the stores A and B."""
+    tune: bool = False
+    """Choose a head on frozen features, or on vectors, instead of training one: four heads, ridge, PCA and the features
+    themselves are compared on held-out items, and the features are kept unless training is better beyond doubt."""
     lora: int = 0
     """Rank of low-rank adapters on a transformer's linear layers, such as 8; 0 for none. They are trained instead of
     the backbone's weights, which needs less memory, and are merged into the weights at the end."""
@@ -173,6 +176,8 @@ class TrainConfig:
             )
         if self.features:  # wherever the run is opened later
             object.__setattr__(self, "features", str(Path(self.features).absolute()))
+        if self.tune and self.lora:
+            raise UserError(f"'tune' keeps the backbone as it is: leave out lora={self.lora}.")
         if self.freeze_backbone and self.lora:
             raise UserError(f"A backbone is frozen or has adapters: leave out 'freeze_backbone' or lora={self.lora}.")
         if self.keep_models and self.lora:

@@ -48,6 +48,7 @@ from cml.training.saved_model import KEPT, save_model
 from cml.training.signals import catch_signals
 from cml.training.training_data import TrainingData
 from cml.training.training_targets import TrainingTargets
+from cml.training.tune import Tuning
 from cml.training.validation import Score, Validation
 
 
@@ -60,11 +61,13 @@ class Trained:
             ``ema_decay``.
         loss: The loss with its fitted constants.
         metrics: The records of metrics.jsonl.
+        tuning: How the head was chosen; None if it was trained in steps.
     """
 
     model: EmbeddingModel
     loss: Loss
     metrics: list[dict[str, Any]]
+    tuning: Tuning | None = None
 
 
 @shutdown_workers()

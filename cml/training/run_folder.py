@@ -1,6 +1,7 @@
 """A run folder: config.json, metrics.jsonl, checkpoints/, loss.png, model.safetensors (docs/reference/formats.md).
 
-loss.safetensors holds the trained parameters of a loss (proxies), if it has any. The process that trains holds
+loss.safetensors holds the trained parameters of a loss (proxies), if it has any. A run with ``tune`` has no steps, and
+says in tuning.json what was chosen. The process that trains holds
 ``lock``. ``model.safetensors`` is written last: a run that has it is finished.
 """
 
@@ -24,11 +25,13 @@ from cml.training.config import TrainConfig
 from cml.training.metrics_log import METRICS
 from cml.training.run_config import RunConfig
 from cml.training.saved_model import MODEL, save_model, save_tensors
+from cml.training.tune import Tuning
 
 LOSS = "loss.safetensors"
 CURVE = "loss.png"
 EVALUATION = "evaluation.json"
 LOCK = "lock"
+TUNING = "tuning.json"
 
 
 @contextlib.contextmanager
@@ -110,6 +113,16 @@ def save_loss_constants(run: Path | None, constants: Mapping[str, float]) -> Non
         return
     path = run / "config.json"
     write_json(path, {**read_json(path, "the run's config"), "loss_constants": dict(constants)})
+
+
+def save_tuning(run: Path, tuning: Tuning) -> None:
+    """Write what tuning chose and by which scores to tuning.json, and in words.
+
+    Args:
+        run: The run folder.
+        tuning: What was chosen.
+    """
+    write_json(run / TUNING, {**asdict(tuning), "lines": tuning.lines()})
 
 
 def finish(run: Path | None, model: EmbeddingModel, loss: nn.Module, metrics: Sequence[Mapping[str, Any]]) -> None:

@@ -106,7 +106,8 @@ def load_model(
     if checksum is not None and checksum != _checksum(weights):
         raise DataError(f"{path} is damaged: its checksum is wrong. {_RENEW.format(run=run)}")
     try:
-        features = shapes["head.weight"][1] if config.inputs.kind == "items" else None
+        first = "head.parts.weight" if config.parts else "head.weight"
+        features = shapes[first][1] if config.inputs.kind == "items" else None
         model = EmbeddingModel(config, pretrained=False, backbone=backbone, features=features)
         model.load_state_dict(weights)
     except RuntimeError as error:

@@ -19,6 +19,7 @@ class FitOptions(TypedDict, total=False):
     missing: Literal["refuse", "mean"]
     image_size: tuple[int, int]
     freeze_backbone: bool
+    tune: bool
     lora: int
     crop: float
     scale_jitter: float

@@ -36,6 +36,7 @@ from cml.training.loop import Trained, model_config, train
 from cml.training.run_config import RunConfig
 from cml.training.run_folder import open_run_folder
 from cml.training.training_data import Int64, TrainingData, count_trained_items
+from cml.training.tune_run import TUNE_BLOCKS, train_tuned
 
 
 def train_run(
@@ -100,18 +101,29 @@ def train_run(
     if config.flip == "image" and len(labels) < 2 * count:
         reason = f"The task {task!r} cannot mirror its labels" if task else "No mirrored labels are given"
         raise UserError(f"{reason}; set 'flip' to list or none.")
-    if shrink:
+    if config.tune and resume:
+        raise UserError("A run with 'tune' has no steps to resume from: leave 'resume' out, and choose another folder.")
+    if shrink and not config.tune:
         config = reduce_batch_size(config, count_trained_items(config, count), warn=ranks.first)
     sampler = sampling.registry.make(config.sampler)
     run = _run_config(config, labels, distance, loss, stored, task=task, dataset=dataset)
-    sampler.check_count(count_trained_items(config, count))  # before there is an empty run folder
+    if not config.tune:
+        sampler.check_count(count_trained_items(config, count))  # before there is an empty run folder
     with contextlib.ExitStack() as stack:
         if out is not None and ranks.first:
             stack.enter_context(open_run_folder(out, run, resume=resume))
         ranks.barrier()
         distance, labels = through_matrix(
-            distance, labels, blocks=config.steps, rows=sampler.batch_size, all_pairs=sampler.neighbors > 0, quiet=quiet
+            distance,
+            labels,
+            blocks=TUNE_BLOCKS if config.tune else config.steps,
+            rows=sampler.batch_size,
+            all_pairs=sampler.neighbors > 0,
+            quiet=quiet,
         )
+        if config.tune:
+            data = TrainingData(stored, labels[:count], distance, groups=groups)
+            return train_tuned(data, config, run, backbone=backbone, out=out, quiet=quiet, ranks=ranks)
         mirrored_labels = labels[count:] if len(labels) > count else None
         trained = train(
             TrainingData(stored, labels[:count], distance, mirrored_labels, groups),

@@ -62,6 +62,7 @@ TINY = {
     "scale": "--rounds 1 --smaller 15",
     "search": "--items 300 --queries 5 --rounds 1",
     "threads": "--steps 1",
+    "tune": "--sets diabetes --items 60 --seeds 1 --dimension 8",
     "training_step": "--steps 2 --people 160 --files 1 --rounds 1",
 }
 REAL = {

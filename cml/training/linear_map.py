@@ -1,0 +1,96 @@
+"""Embeddings of features that are made of linear maps: one, or several that are joined."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float32 = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class LinearMap:
+    """A linear map of features, L2-normalised or not.
+
+    Attributes:
+        weight: (D, F).
+        bias: (D,).
+        normalize: Whether its embeddings are L2-normalised.
+    """
+
+    weight: Float32
+    bias: Float32
+    normalize: bool = False
+
+    @property
+    def dimension(self) -> int:
+        """D, the number of dimensions of its embeddings."""
+        return len(self.weight)
+
+    def embed(self, features: Float32) -> Float32:
+        """Embed features.
+
+        Args:
+            features: (N, F).
+
+        Returns:
+            (N, D), L2-normalised if the map says so; a row of zeros stays as it is.
+        """
+        rows: Float32 = features @ self.weight.T + self.bias
+        if not self.normalize:
+            return rows
+        lengths: Float32 = np.linalg.norm(rows, axis=1, keepdims=True)
+        lengths[lengths == 0] = 1
+        return rows / lengths
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedMaps:
+    """A linear map of several embeddings side by side.
+
+    Attributes:
+        parts: The embeddings, of E dimensions together.
+        weight: (D, E).
+        bias: (D,).
+    """
+
+    parts: Sequence[LinearMap]
+    weight: Float32
+    bias: Float32
+
+    @property
+    def dimension(self) -> int:
+        """D, the number of dimensions of its embeddings."""
+        return len(self.weight)
+
+    def embed(self, features: Float32) -> Float32:
+        """Embed features (N, F) as (N, D)."""
+        joined = np.concatenate([part.embed(features) for part in self.parts], axis=1)
+        embeddings: Float32 = joined @ self.weight.T + self.bias
+        return embeddings
+
+
+def average_maps(maps: Sequence[LinearMap], features: Float32, dimension: int) -> JoinedMaps:
+    """Average embeddings: their squared distances, of which each has the same mean, are added.
+
+    The embeddings lie side by side, in a common unit, and are reduced to their principal components.
+
+    Args:
+        maps: The embeddings.
+        features: (N, F) training features, which unit and components are fitted to.
+        dimension: D at most; fewer where the embeddings have fewer together.
+
+    Returns:
+        The average, with the mean of the training items at the origin.
+    """
+    embedded = [part.embed(features).astype(np.float64) for part in maps]
+    spreads = [rows.var(axis=0).sum() for rows in embedded]  # half of the mean squared distance
+    scales = np.concatenate(
+        [np.full(part.dimension, 1 / np.sqrt(spread or 1.0)) for part, spread in zip(maps, spreads, strict=True)]
+    )
+    joined = np.concatenate(embedded, axis=1) * scales
+    mean = joined.mean(axis=0)
+    _, axes = np.linalg.eigh((joined - mean).T @ (joined - mean))
+    kept = axes[:, ::-1][:, :dimension].T  # (D, E)
+    return JoinedMaps(tuple(maps), (kept * scales).astype(np.float32), (-kept @ mean).astype(np.float32))

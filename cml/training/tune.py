@@ -1,0 +1,260 @@
+"""Tuning: an embedding of features that is chosen on held-out items, and no worse than the features themselves.
+
+Four heads are trained on each of four splits of the items, and are compared there with the features as they are, their
+principal components and a ridge regression. The three best are averaged, unless one alone is clearly better. The
+features are kept unless that is better by more than 1.5 times the error of the gain.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.console.progress_bar import BAR_DELAY, ProgressBar
+from cml.distances.label_distance import LabelDistance
+from cml.distances.labels import Labels
+from cml.errors import UserError
+from cml.training.linear_map import JoinedMaps, LinearMap, average_maps
+from cml.training.tune_candidates import FROZEN, frozen_maps, make_candidates
+from cml.training.tune_score import FirstItemsScore
+from cml.training.tune_splits import HELD_OUT, SPLITS, Split, make_splits
+
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+
+FEWEST_ITEMS = 30
+AVERAGED = 3  # candidates
+LEAST_GAIN = 1.5  # in standard errors
+_MOST_SCORED = 1000  # held-out items of a split
+_PROBED = 500  # items among which label distances have to differ
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What tuning has chosen, and how sure that is.
+
+    Attributes:
+        chosen: Names of the candidates that are averaged, or of the one that is taken alone; of the frozen features
+            where these are kept.
+        frozen: Name of the form of the frozen features that does best.
+        tried: Names of the candidates that did best, and that the frozen features were compared with.
+        scores: The mean score of each candidate over the splits; of a head at its best step.
+        score: That of what was tried.
+        gain: By how much it is better than the frozen features.
+        error: The standard error of the gain, which takes into account that splits share items.
+        splits: How the splits were made: "groups", "blocks" or "random".
+    """
+
+    chosen: tuple[str, ...]
+    frozen: str
+    tried: tuple[str, ...]
+    scores: Mapping[str, float]
+    score: float
+    gain: float
+    error: float
+    splits: str
+
+    @property
+    def keeps_features(self) -> bool:
+        """Whether the frozen features are the embedding."""
+        return self.chosen == (self.frozen,)
+
+    def lines(self) -> list[str]:
+        """Say what was chosen, by how much and how sure.
+
+        Returns:
+            A few lines.
+        """
+        how = {
+            "groups": "whole groups",
+            "blocks": "blocks of the order of the items, for neighbours in it are alike",
+            "random": "items at random",
+        }[self.splits]
+        last = self.tried[-1]
+        name = last if len(self.tried) == 1 else f"the average of {', '.join(self.tried[:-1])} and {last}"
+        enough = f"{LEAST_GAIN} times its standard error of {self.error:.3f}"
+        if self.keeps_features:
+            verdict = f"This does not exceed {enough}: the features are kept as they are."
+        else:
+            verdict = f"This exceeds {enough}: it is the model."
+        return [
+            f"tune: {SPLITS} splits held out {how}. A score is 1 for the nearest labels first, 0 for chance.",
+            f"tune: {self.score:.3f} is the score of {name}.",
+            f"tune: {self.scores[self.frozen]:.3f} is that of the {self.frozen}.",
+            f"tune: the gain is {self.gain:+.3f}. {verdict}",
+        ]
+
+
+def corrected_error(gains: Float64) -> float:
+    """The standard error of a mean over splits of the same items.
+
+    Args:
+        gains: (m,), one for each split, which holds out a fifth of the items.
+
+    Returns:
+        sd sqrt(1/m + n_held/n_trained) (Nadeau and Bengio, Machine Learning 52, 2003): the training items of the splits
+        are mostly the same, so that their mean varies more than that of m independent ones.
+    """
+    ratio = HELD_OUT / (1 - HELD_OUT)
+    return float(np.std(gains, ddof=1) * np.sqrt(1 / len(gains) + ratio))
+
+
+def tune(
+    features: Float32,
+    labels: Labels,
+    distance: LabelDistance,
+    dimension: int,
+    *,
+    groups: Int64 | None = None,
+    seed: int = 0,
+    bar: str = "",
+) -> tuple[LinearMap | JoinedMaps, Tuning]:
+    """Choose an embedding of features by held-out items.
+
+    Args:
+        features: (N, F).
+        labels: N encoded labels.
+        distance: The label distance that encoded them.
+        dimension: D of the average, at most. Features that are kept have F dimensions.
+        groups: (N,) numbers of groups that are held out together; None for none.
+        seed: Random seed.
+        bar: Title of a progress bar; "" for none.
+
+    Returns:
+        The embedding, and how it was chosen.
+
+    Raises:
+        UserError: Features or labels are too few, constant or not finite, all label distances are equal, or the groups
+            leave a split without items. Nothing is trained then.
+    """
+    _check_features(features)
+    _check_labels(labels, distance, seed)
+    if len(labels) < FEWEST_ITEMS:
+        raise UserError(_explain_few(features, labels, distance))
+    splits, how = make_splits(features, groups, seed=seed)
+    scores = [_make_score(held_out, labels, distance, how) for _, held_out in splits]
+    with ProgressBar(total=SPLITS + 1, desc=bar, unit="fit", delay=BAR_DELAY, leave=False, disable=not bar) as shown:
+        fitted = []
+        for number, (trained, _) in enumerate(splits):
+            some = features[trained], labels[trained]
+            fitted.append(make_candidates(*some, distance, dimension, seed=seed + number))
+            shown.update(1)
+        names = [name for name in fitted[0] if all(name in candidates for candidates in fitted)]
+        values = {  # (SPLITS,) each
+            name: np.array(
+                [score(of[name].embed(features[items])) for of, (items, score) in zip(fitted, scores, strict=True)]
+            )
+            for name in names
+        }
+        best = best_steps({name: float(value.mean()) for name, value in values.items()})
+        frozen = max(FROZEN, key=best.__getitem__)
+        chosen = tuple(sorted(best, key=best.__getitem__, reverse=True)[:AVERAGED])
+        averages = [
+            _score_average([of[name] for name in chosen], features, split, scored, dimension)
+            for of, split, scored in zip(fitted, splits, scores, strict=True)
+        ]
+        found, alone = np.array(averages), values[chosen[0]]
+        if is_clear(alone - found):
+            chosen, found = chosen[:1], alone
+        gains = found - values[frozen]
+        kept = chosen if is_clear(gains) else (frozen,)
+        about = best, float(found.mean()), float(gains.mean()), corrected_error(gains), how
+        tuning = Tuning(kept, frozen, chosen, *about)
+        if tuning.keeps_features:
+            return frozen_maps(features)[frozen], tuning
+        whole = make_candidates(features, labels, distance, dimension, seed=seed + SPLITS)
+        shown.update(1)
+    if len(chosen) == 1:
+        return whole[chosen[0]], tuning
+    return average_maps([whole[name] for name in chosen], features, dimension), tuning
+
+
+def is_clear(gains: Float64) -> bool:
+    """Whether gains over splits exceed 1.5 times their standard error."""
+    return bool(gains.mean() > LEAST_GAIN * corrected_error(gains))
+
+
+def best_steps(scores: Mapping[str, float]) -> dict[str, float]:
+    """Leave only the best step of each head.
+
+    Args:
+        scores: Of all candidates by name; names of one head differ in what follows the last comma.
+
+    Returns:
+        The scores of those that are left.
+    """
+    heads: dict[str, str] = {}
+    for name, score in scores.items():
+        head = name.rpartition(", ")[0] if name.endswith(" steps") else name
+        if head not in heads or score > scores[heads[head]]:
+            heads[head] = name
+    return {name: scores[name] for name in heads.values()}
+
+
+def _score_average(
+    maps: Sequence[LinearMap], features: Float32, split: Split, scored: tuple[Int64, FirstItemsScore], dimension: int
+) -> float:
+    items, score = scored
+    return score(average_maps(maps, features[split[0]], dimension).embed(features[items]))
+
+
+def _make_score(held_out: Int64, labels: Labels, distance: LabelDistance, how: str) -> tuple[Int64, FirstItemsScore]:
+    """The held-out items of a split that are scored, and their score."""
+    items = np.sort(np.random.default_rng(0).permutation(held_out)[:_MOST_SCORED])
+    some = labels[items]
+    score = FirstItemsScore(distance.pairwise(some, some))
+    if not score.tells:
+        mend = {
+            "groups": "Make the groups smaller, or leave 'groups' out.",
+            "blocks": "Shuffle the items, or give 'groups'.",
+            "random": "Give more items with other labels.",
+        }[how]
+        raise UserError(
+            f"'tune' holds out a fifth of the items four times, and the labels of {len(items)} held-out ones are all "
+            f"equally far from each other. {mend}"
+        )
+    return items, score
+
+
+def _check_features(features: Float32) -> None:
+    if not np.isfinite(features).all():
+        row = int(np.flatnonzero(~np.isfinite(features).all(axis=1))[0])
+        raise UserError(f"'tune' takes features that are finite numbers. Those of item {row} are not.")
+    if len(features) and (features == features[0]).all():
+        raise UserError("'tune' finds nothing to choose by: the features of all items are equal.")
+
+
+def _check_labels(labels: Labels, distance: LabelDistance, seed: int) -> None:
+    """Refuse labels that are all alike, by a sample of them."""
+    names = distance.class_names(labels)
+    if names is not None and len(set(names)) == 1:
+        raise UserError(f"'tune' needs at least 2 classes. All {len(labels)} items are of the class {str(names[0])!r}.")
+    some = labels[np.sort(np.random.default_rng(seed).permutation(len(labels))[:_PROBED])]
+    apart = distance.pairwise(some, some)[np.triu_indices(len(some), 1)]
+    apart = apart[np.isfinite(apart)]
+    if len(apart) == 0:
+        raise UserError("'tune' finds no two labels that can be compared.")
+    if (apart == 0).all():
+        raise UserError(f"'tune' needs labels that differ. All labels are equal, of {len(some)} items looked at.")
+    if apart.max() - apart.min() <= 1e-6 * apart.max():
+        raise UserError(
+            f"'tune' needs label distances that differ. All are {apart.max():g}, of {len(some)} items looked at, so "
+            "that no item is nearer than others."
+        )
+
+
+def _explain_few(features: Float32, labels: Labels, distance: LabelDistance) -> str:
+    """Say what so few items can tell: how well the features do as they are."""
+    known = f"'tune' needs at least {FEWEST_ITEMS} items to choose by. Got {len(labels)} instead."
+    score = FirstItemsScore(distance.pairwise(labels, labels))
+    if not score.tells:
+        return f"{known} Give more items."
+    found: Iterable[tuple[float, str]] = (
+        (score(part.embed(features)), name) for name, part in frozen_maps(features).items()
+    )
+    value, name = max(found)
+    return (
+        f"{known} They tell only this: the {name} score {value:.2f}, where 1 is best and 0 is chance. Give more items."
+    )

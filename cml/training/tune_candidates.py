@@ -1,0 +1,84 @@
+"""The embeddings of features that tuning chooses among."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.distances.label_distance import LabelDistance
+from cml.distances.labels import Labels
+from cml.retrieval.label_regression import fit_ridge_weights, scale_labels
+from cml.training.linear_map import LinearMap
+from cml.training.tune_heads import fit_rotation, train_tuned_heads
+
+Float32 = NDArray[np.float32]
+
+FROZEN = ("frozen features", "frozen features, L2-normalised", "frozen features, standardised")
+PCA, RIDGE = "PCA", "ridge"
+_SCALED = 1000  # items whose label distances to each other are scaled
+_REGRESSED = 5000  # items that a regression is fitted to
+
+
+def frozen_maps(features: Float32) -> dict[str, LinearMap]:
+    """The features themselves: as they are, L2-normalised, and standardised.
+
+    Args:
+        features: (N, F), whose standard deviations standardise.
+
+    Returns:
+        The maps by the names in ``FROZEN``.
+    """
+    size = features.shape[1]
+    same, zeros = np.eye(size, dtype=np.float32), np.zeros(size, np.float32)
+    mean, std = features.mean(axis=0, dtype=np.float64), features.std(axis=0, dtype=np.float64)
+    scale = np.where(std > 1e-6 * std.max(), std, std.max())
+    scaled = LinearMap(np.diag(1 / scale).astype(np.float32), (-mean / scale).astype(np.float32))
+    return dict(zip(FROZEN, [LinearMap(same, zeros), LinearMap(same, zeros, normalize=True), scaled], strict=True))
+
+
+def make_candidates(
+    features: Float32, labels: Labels, distance: LabelDistance, dimension: int, *, seed: int = 0
+) -> dict[str, LinearMap]:
+    """Fit every embedding to some items.
+
+    Args:
+        features: (N, F).
+        labels: N encoded labels.
+        distance: The label distance that encoded them.
+        dimension: Of PCA, at most.
+        seed: Random seed.
+
+    Returns:
+        The maps by name. Heads that the labels do not suit are left out.
+    """
+    heads = train_tuned_heads(features, labels, distance, seed=seed)
+    rotation = fit_rotation(features, standardize=False, components=dimension)
+    axes = rotation.axes.shape[1]
+    return {
+        **frozen_maps(features),
+        PCA: rotation.linear_map(np.eye(axes), np.zeros(axes), normalize=False),
+        RIDGE: fit_label_ridge(features, labels, distance, seed=seed),
+        **{str(name): head for name, head in heads.items()},
+    }
+
+
+def fit_label_ridge(features: Float32, labels: Labels, distance: LabelDistance, *, seed: int = 0) -> LinearMap:
+    """Regress the labels, or their classical MDS where they are no vectors, on the features.
+
+    Args:
+        features: (N, F).
+        labels: N encoded labels.
+        distance: The label distance that encoded them.
+        seed: Of the draw of the items that it is fitted to.
+
+    Returns:
+        The prediction of a ridge regression, which is never L2-normalised: its length tells how sure it is.
+    """
+    vectors = distance.label_vectors(labels[:1])
+    most = _SCALED if vectors is None else _REGRESSED
+    rows = np.sort(np.random.default_rng(seed).permutation(len(features))[:most])
+    some = labels[rows]
+    if vectors is None:
+        targets = scale_labels(distance.pairwise(some, some))
+    else:
+        targets = np.asarray(distance.label_vectors(some), np.float64)
+    weight, bias = fit_ridge_weights(features[rows].astype(np.float64), targets)
+    return LinearMap(weight.astype(np.float32), bias.astype(np.float32))

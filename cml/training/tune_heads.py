@@ -1,0 +1,177 @@
+"""The heads that tuning trains: two starts and two losses, all at once on the same batches."""
+
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional
+
+from cml import losses
+from cml.distances.label_distance import LabelDistance
+from cml.distances.labels import Labels
+from cml.errors import UserError
+from cml.losses.loss import Loss
+from cml.training.head_losses import HeadLosses
+from cml.training.linear_map import LinearMap
+from cml.training.training_targets import TrainingTargets
+
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+
+STARTS = ("PCA", "standardised")
+LOSSES = ("log-ratio", "h-ap")
+STOPS = (50, 100, 200, 300)  # steps after which a head may be stopped
+HEAD_DIMENSION = 64
+_BATCH, _RATE, _DECAY = 64, 3e-3, 1e-4
+_COMPONENTS = 256
+_FITTED = 5000  # items that a rotation is fitted to
+_FIRST_LENGTH = 0.3  # of an embedding at the identity start, a root mean square per dimension
+
+
+class Rotation(NamedTuple):
+    """The principal components of features, scaled or as they are.
+
+    Attributes:
+        mean: (F,).
+        scale: (F,), what the centred features are divided by.
+        axes: (F, K), orthonormal, the largest component first.
+        spread: (K,) standard deviations along the axes.
+    """
+
+    mean: Float64
+    scale: Float64
+    axes: Float64
+    spread: Float64
+
+    def rotate(self, features: Float32) -> Float32:
+        """Coordinates (N, K) of features (N, F)."""
+        weight = (self.axes / self.scale[:, None]).astype(np.float32)
+        return features @ weight - (self.mean @ (self.axes / self.scale[:, None])).astype(np.float32)
+
+    def linear_map(self, weight: Float64, bias: Float64, *, normalize: bool) -> LinearMap:
+        """The map of features that applies a weight (D, K) and a bias (D,) to their coordinates."""
+        whole = (weight @ self.axes.T) / self.scale
+        return LinearMap(whole.astype(np.float32), (bias - whole @ self.mean).astype(np.float32), normalize)
+
+
+def fit_rotation(features: Float32, *, standardize: bool, components: int = _COMPONENTS) -> Rotation:
+    """Find the principal components of features.
+
+    Args:
+        features: (N, F).
+        standardize: Whether each feature is divided by its standard deviation first.
+        components: K at most; fewer where features or items are fewer.
+
+    Returns:
+        The rotation. Components without spread are left out, but for one.
+    """
+    from scipy.linalg import eigh
+
+    rows = features
+    if len(rows) > _FITTED:
+        rows = rows[np.random.default_rng(0).choice(len(rows), _FITTED, replace=False)]
+    mean, std = rows.mean(axis=0, dtype=np.float64), rows.std(axis=0, dtype=np.float64)
+    scale = np.where(std > 1e-6 * std.max(), std, std.max()) if standardize else np.ones_like(std)
+    centred = ((rows - mean) / scale).astype(np.float32)
+    tall = len(rows) >= centred.shape[1]
+    gram = (centred.T @ centred if tall else centred @ centred.T).astype(np.float64)
+    kept = min(components, len(gram))
+    values, vectors = eigh(gram, subset_by_index=(len(gram) - kept, len(gram) - 1))
+    values, vectors = values[::-1], vectors[:, ::-1]
+    used = max(1, int((values > 1e-6 * values[0]).sum()))
+    lengths = np.sqrt(np.maximum(values[:used], np.finfo(np.float64).tiny))
+    axes = vectors[:, :used] if tall else centred.T.astype(np.float64) @ vectors[:, :used] / lengths
+    return Rotation(mean, scale, axes, lengths / np.sqrt(len(rows)))
+
+
+class TrainedHead(NamedTuple):
+    """What a head was made of: start and loss, and the step at which it was stopped."""
+
+    start: str
+    loss: str
+    step: int
+
+    def __str__(self) -> str:
+        return f"{self.loss} from {self.start} features, {self.step} steps"
+
+
+def train_tuned_heads(
+    features: Float32, labels: Labels, distance: LabelDistance, *, seed: int = 0
+) -> dict[TrainedHead, LinearMap]:
+    """Train a head from each start with each loss, and take it at several steps.
+
+    Args:
+        features: (N, F).
+        labels: N encoded labels.
+        distance: The label distance that encoded them.
+        seed: Random seed.
+
+    Returns:
+        The heads as they are after each of ``STOPS``. Those of a loss that cannot be made of the labels, or that fails,
+        are left out.
+    """
+    generator = np.random.default_rng(seed)
+    rotations = [fit_rotation(features, standardize=start == "standardised") for start in STARTS]
+    targets = TrainingTargets(distance, labels, seed=seed)
+    fitted = [_fit_loss(name, targets) for name in LOSSES]
+    # heads are in the order of STARTS, and of LOSSES within
+    head_losses = HeadLosses([loss for _ in STARTS for loss in fitted])
+    rows = [torch.from_numpy(rotation.rotate(features)) for rotation in rotations]  # (N, K) each
+    widths = [block.shape[1] for block in rows]
+    inputs = torch.stack([functional.pad(block, (0, max(widths) - block.shape[1])) for block in rows])  # (S, N, K)
+    dimension = min(HEAD_DIMENSION, *widths)
+    weight = torch.stack(
+        [
+            _first_weight(start, rotation, dimension, max(widths), generator)
+            for start, rotation in zip(STARTS, rotations, strict=True)
+        ]
+    )  # (S, K, D)
+    weight = weight.repeat_interleave(len(LOSSES), dim=0)  # (H, K, D)
+    optimizer = torch.optim.AdamW([weight], _RATE, weight_decay=_DECAY)
+    heads: dict[TrainedHead, LinearMap] = {}
+    for step in range(max(STOPS)):
+        batch = generator.choice(len(features), min(_BATCH, len(features)), replace=False)
+        some = labels[batch]
+        block = torch.from_numpy(np.ascontiguousarray(distance.pairwise(some, some), np.float32))
+        taken = inputs[:, torch.from_numpy(batch)].repeat_interleave(len(LOSSES), dim=0)  # (H, B, K)
+        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # of anchors without a term
+            slopes = head_losses.slopes(torch.bmm(taken, weight), block, None)
+        weight.grad = torch.bmm(taken.transpose(1, 2), slopes)
+        optimizer.param_groups[0]["lr"] = _RATE * 0.5 * (1 + np.cos(np.pi * step / max(STOPS)))
+        optimizer.step()
+        if step + 1 in STOPS:
+            for head, reason in enumerate(head_losses.failed):
+                if reason:
+                    continue
+                start, loss = divmod(head, len(LOSSES))
+                name = TrainedHead(STARTS[start], LOSSES[loss], step + 1)
+                trained = weight[head, : widths[start]].T.double().numpy()
+                heads[name] = rotations[start].linear_map(trained, np.zeros(dimension), normalize=True)
+    return heads
+
+
+def _fit_loss(name: str, targets: TrainingTargets) -> Loss | str:
+    """A loss with its constants, or why these labels do not suit it."""
+    loss = losses.registry.make(name)
+    try:
+        loss.prepare(loss.target(targets), dimension=HEAD_DIMENSION)
+    except UserError as error:
+        return str(error)
+    return loss
+
+
+def _first_weight(
+    start: str, rotation: Rotation, dimension: int, width: int, generator: np.random.Generator
+) -> torch.Tensor:
+    """The weight (K, D) that a head starts from, 0 for coordinates that only other rotations have."""
+    used = rotation.axes.shape[1]
+    weight = np.zeros((width, dimension))
+    if start == "PCA":  # the first components as they are, in a common unit
+        weight[np.arange(dimension), np.arange(dimension)] = 1
+        spread = np.sqrt(np.square(rotation.spread[:dimension]).sum())
+        weight *= _FIRST_LENGTH * np.sqrt(dimension) / max(spread, np.finfo(np.float64).tiny)
+    else:
+        weight[:used] = generator.normal(0, np.sqrt(2 / dimension), (used, dimension))
+    return torch.from_numpy(weight.astype(np.float32))

@@ -1,0 +1,153 @@
+"""A run with ``tune``: the features once, then a head that is chosen on held-out items instead of trained in steps."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from cml import losses
+from cml.console.messages import say
+from cml.data.vectors import Vectors
+from cml.errors import UserError
+from cml.models import Backbone
+from cml.models.embedding import EmbeddingModel
+from cml.models.joined_head import JoinedHead
+from cml.processes.ranks import Ranks
+from cml.training import run_folder
+from cml.training.config import TrainConfig
+from cml.training.frozen_backbone import freeze_backbone
+from cml.training.linear_map import Float32, JoinedMaps, LinearMap
+from cml.training.loop import Trained, model_config
+from cml.training.run_config import RunConfig
+from cml.training.training_data import TrainingData
+from cml.training.tune import tune
+from cml.training.tune_heads import STOPS
+from cml.training.tune_splits import SPLITS
+
+TUNE_BLOCKS = (SPLITS + 1) * max(STOPS)  # of label distances that all heads take together
+# what tuning decides itself
+_DECIDED = (
+    *("loss", "sampler", "steps", "optimizer", "learning_rate", "schedule", "weight_decay", "warmup", "head_first"),
+    *("clip_gradient", "ema_decay", "memory", "micro_batch", "evaluate_every", "patience", "keep_models", "lora"),
+)
+
+
+def check_tune_options(config: TrainConfig, recipe: TrainConfig) -> None:
+    """Refuse options that tuning decides itself.
+
+    Args:
+        config: The options of a run.
+        recipe: The options where none are given.
+
+    Raises:
+        UserError: ``config`` has ``tune``, and another value of such an option than the recipe.
+    """
+    if not config.tune:
+        return
+    for name in _DECIDED:
+        if getattr(config, name) != getattr(recipe, name):
+            value = getattr(config, name)
+            raise UserError(f"'tune' chooses heads, losses and steps itself: leave out {name!r}. Got {value} instead.")
+
+
+def train_tuned(
+    data: TrainingData,
+    config: TrainConfig,
+    run: RunConfig,
+    *,
+    backbone: nn.Module | Backbone | None = None,
+    out: Path | None = None,
+    quiet: bool = False,
+    ranks: Ranks,
+) -> tuple[Trained, RunConfig]:
+    """Compute the features of all inputs, and choose an embedding of them.
+
+    Args:
+        data: Inputs and labels.
+        config: The options, of which those of the model, the features and the seed matter.
+        run: The content of config.json.
+        backbone: The user's own module, for which ``config.backbone`` is ``custom``.
+        out: Run folder for the model and ``tuning.json``; None writes nothing.
+        quiet: Whether to say nothing of what was chosen.
+        ranks: This process.
+
+    Returns:
+        The model, with no records of steps, and the content of config.json with the shape of the model.
+
+    Raises:
+        UserError: Inputs or labels that nothing can be chosen by, or a backbone that is not frozen.
+    """
+    kind = data.inputs.form.kind
+    if kind == "vectors" and config.backbone != "none":
+        raise UserError(f"'tune' chooses a linear map of vectors: leave out backbone={config.backbone}.")
+    if kind != "vectors" and not config.freeze_backbone:
+        raise UserError(
+            "'tune' chooses a head on a frozen backbone: add freeze_backbone=True (on the command line "
+            "--freeze-backbone)."
+        )
+    if ranks.size > 1:
+        raise UserError(f"'tune' works in one process. Got {ranks.size} of them.")
+    torch.manual_seed(config.seed)
+    loss = losses.registry.make(config.loss)
+    is_items = kind == "items"
+    example = data.inputs.read(np.arange(min(2, len(data)))) if is_items else None
+    model = EmbeddingModel(model_config(config, loss, data.inputs.form), backbone=backbone, example=example)
+    model = model.to(ranks.device).eval()
+    features = _read_features(model, data, config, ranks, quiet=quiet)
+    bar = "" if quiet else "tune"
+    embedding, tuning = tune(
+        features, data.labels, data.distance, config.dimension, groups=data.groups, seed=config.seed, bar=bar
+    )
+    _set_head(model, embedding)
+    for line in [] if quiet else tuning.lines():
+        say(line)
+    run = replace(run, model=model.config)
+    if out is not None:
+        run.save(out)
+        run_folder.save_tuning(out, tuning)
+    run_folder.finish(out, model, loss, ())
+    return Trained(model, loss, [], tuning), run
+
+
+def _read_features(
+    model: EmbeddingModel, data: TrainingData, config: TrainConfig, ranks: Ranks, *, quiet: bool
+) -> Float32:
+    """The features (N, F) that a head may use: those of the frozen backbone, or the vectors in their own units."""
+    inputs = data.inputs
+    if isinstance(inputs, Vectors) and inputs.form.kind == "vectors":
+        remark = model.fit_standardization(inputs)
+        if remark and not quiet:
+            say(remark)
+        mean, std = (part.cpu().numpy() for part in (model.mean, model.std))
+        vectors: Float32 = model.standardize(inputs) * std + mean  # with the mean where a number is missing
+        return vectors
+    _, rows = freeze_backbone(model, inputs, ranks, store=config.features, bar="" if quiet else "features")
+    return np.ascontiguousarray(rows.read(np.arange(len(data))), np.float32)
+
+
+def _set_head(model: EmbeddingModel, embedding: LinearMap | JoinedMaps) -> None:
+    """Make an embedding of features the head of a model; of vectors, those that the model standardises."""
+    maps = [embedding] if isinstance(embedding, LinearMap) else embedding.parts
+    weight = torch.from_numpy(np.concatenate([part.weight for part in maps])).double()
+    bias = torch.from_numpy(np.concatenate([part.bias for part in maps])).double()
+    if model.config.inputs.kind == "vectors":
+        bias = bias + weight @ model.mean.cpu().double()
+        weight = weight * model.std.cpu().double()
+    size = weight.shape[1]
+    if isinstance(embedding, LinearMap):
+        parts: tuple[int, ...] = ()
+        head: nn.Linear | JoinedHead = nn.Linear(size, embedding.dimension)
+        state = {"weight": weight, "bias": bias}
+    else:
+        parts = tuple(part.dimension for part in maps)
+        head = JoinedHead(size, parts, embedding.dimension)
+        last = torch.from_numpy(embedding.weight), torch.from_numpy(embedding.bias)
+        is_unit = torch.tensor([part.normalize for part in maps])
+        state = {"parts.weight": weight, "parts.bias": bias, "weight": last[0], "bias": last[1], "is_unit": is_unit}
+    head.load_state_dict(state)
+    model.head = head.to(model.mean.device)
+    model.eval()
+    normalize = isinstance(embedding, LinearMap) and embedding.normalize
+    model.config = replace(model.config, dimension=embedding.dimension, normalize=normalize, parts=parts)

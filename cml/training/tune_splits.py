@@ -1,0 +1,94 @@
+"""Splits of items into those that heads are trained on and those that choose among them."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.errors import UserError
+
+Int64 = NDArray[np.int64]
+Float32 = NDArray[np.float32]
+Split = tuple[Int64, Int64]  # the items to train on, and those held out
+
+SPLITS = 4
+HELD_OUT = 0.2  # of the items, in each split
+FEWEST_HELD_OUT, FEWEST_TRAINED = 6, 16
+NEAR = 0.02  # of the file: how far apart neighbours in its order are
+_MUCH = 0.5  # share of items with such a nearest neighbour, from which on the order counts; by chance it is 0.04
+_PROBED = 1000  # items whose nearest neighbours are looked at
+
+
+def make_splits(features: Float32, groups: Int64 | None = None, *, seed: int = 0) -> tuple[list[Split], str]:
+    """Make four splits, each of which holds out a fifth of the items.
+
+    Whole groups are held out where there are groups. Without, neighbours in the order of the file may be almost the
+    same item, as the frames of a film are; then each split holds out one block of that order. Otherwise the items are
+    drawn at random.
+
+    Args:
+        features: (N, F).
+        groups: (N,) numbers of groups; None for none.
+        seed: Random seed.
+
+    Returns:
+        The splits, and how they were made: "groups", "blocks" or "random".
+
+    Raises:
+        UserError: The groups leave too few items on one side of a split.
+    """
+    count = len(features)
+    if groups is not None:
+        splits = [_split_groups(groups, np.random.default_rng([seed, number])) for number in range(SPLITS)]
+        return splits, "groups"
+    if share_of_near_neighbors(features, seed=seed) >= _MUCH:
+        # the blocks of five folds, as evenly spread over the file as four of them can be
+        edges = np.linspace(0, count, round(1 / HELD_OUT) + 1).round().astype(np.int64)
+        blocks = [np.arange(edges[number], edges[number + 1]) for number in range(SPLITS)]
+        return [_without(block, count) for block in blocks], "blocks"
+    drawn = [np.random.default_rng([seed, number]).permutation(count) for number in range(SPLITS)]
+    return [
+        _without(np.sort(order[: max(FEWEST_HELD_OUT, round(HELD_OUT * count))]), count) for order in drawn
+    ], "random"
+
+
+def share_of_near_neighbors(features: Float32, *, seed: int = 0) -> float:
+    """Find how many items have their nearest neighbour close by in the order of the file.
+
+    Args:
+        features: (N, F).
+        seed: Of the draw of the items that are looked at, 1,000 at most.
+
+    Returns:
+        The share of items whose nearest neighbour lies within 2 % of the order; about 0.04 by chance.
+    """
+    count = len(features)
+    probed = np.sort(np.random.default_rng(seed).permutation(count)[:_PROBED])
+    centred = features - features.mean(axis=0)
+    lengths = np.einsum("nf,nf->n", centred, centred)
+    distances = lengths - 2 * (centred[probed] @ centred.T)  # squared, less what a row has in common
+    distances[np.arange(len(probed)), probed] = np.inf
+    nearest = distances.argmin(axis=1)
+    return float((np.abs(nearest - probed) <= NEAR * count).mean())
+
+
+def _split_groups(groups: Int64, generator: np.random.Generator) -> Split:
+    """Hold out whole groups in random order, as many as come nearest to a fifth of the items."""
+    names, numbers = np.unique(groups, return_inverse=True)
+    order = generator.permutation(len(names))
+    held = np.cumsum(np.bincount(numbers)[order])
+    wanted = HELD_OUT * len(groups)
+    last = int(np.abs(held - wanted).argmin()) + 1
+    while last < len(names) and held[last - 1] < FEWEST_HELD_OUT:
+        last += 1
+    is_held_out = np.isin(numbers, order[:last])
+    trained, held_out = np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
+    if len(trained) < FEWEST_TRAINED or len(held_out) < FEWEST_HELD_OUT:
+        raise UserError(
+            f"'groups' leaves a split with {len(trained)} items to train on and {len(held_out)} to choose by, of "
+            f"{len(groups)}; at least {FEWEST_TRAINED} and {FEWEST_HELD_OUT} are needed. Make the groups smaller, or "
+            "leave 'groups' out."
+        )
+    return trained, held_out
+
+
+def _without(held_out: Int64, count: int) -> Split:
+    return np.setdiff1d(np.arange(count), held_out), held_out

@@ -1,0 +1,187 @@
+"""What ``tune`` chooses, beside every single choice: on tables, drawn vectors, digits and features of frozen networks.
+
+    python tests/benchmarks/tune.py [--sets diabetes wine ..] [--seeds 5] [--items 1000] [--json FILE]
+
+Each seed holds out 30 % of the items; tune sees the others alone. A figure is the score of the held-out items, each of
+which looks for the ten nearest among the others: 1 has the nearest labels first, 0 is chance. Every choice is fitted to
+the same items: "frozen" is the best form of the features by the splits, a head is stopped where the splits say, and "in
+hindsight" is the best of all single choices on the held-out items themselves, which nobody can know.
+
+- diabetes, wine: tables of scikit-learn; series: drawn oscillations and their frequency;
+- ages: drawn vectors in which ages in whole years lie along a weak direction;
+- clusters-20, clusters-100: drawn classes; pixels: scikit-learn's digits, their 64 pixels and their class;
+- shuffled: vectors and labels that have nothing to do with each other, where the features have to be kept;
+- people, heads, rooms, scenes, digits, elpv, earth, steering: sets of the benchmark, by features of a frozen network.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from figures_file import add_json_option, write_figures  # beside this file
+from numpy.typing import NDArray
+from sklearn.datasets import load_diabetes, load_digits, load_wine
+
+from cml.bench.sets import compute_features, open_set
+from cml.bench.suite import SETS, SUITES
+from cml.distances import as_label_distance
+from cml.distances.label_distance import LabelDistance
+from cml.distances.labels import Labels
+from cml.errors import UserError
+from cml.training.tune import best_steps, tune
+from cml.training.tune_candidates import make_candidates
+from cml.training.tune_score import FirstItemsScore
+
+_HELD_OUT = 0.3
+
+
+class Items(NamedTuple):
+    """Features (N, F), their N encoded labels, and the label distance that encoded them."""
+
+    features: NDArray[np.float32]
+    labels: Labels
+    distance: LabelDistance
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sets", nargs="+", default=[*DRAWN, "people", "heads", "rooms", "digits"])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--items", type=int, default=1000, help="of a set, at most")
+    parser.add_argument("--dimension", type=int, default=128)
+    parser.add_argument("--backbone", default="efficientnet-lite0")
+    parser.add_argument("--version", default="2026.1")
+    add_json_option(parser)
+    given = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    figures: dict[str, dict[str, list[float]]] = {}
+    for name in given.sets:
+        try:
+            whole = DRAWN[name]() if name in DRAWN else read_bench_set(name, given.version, given.backbone)
+        except UserError as error:
+            print(f"{name:12} {error}", flush=True)
+            continue
+        rows = [measure(take(whole, given.items), given.dimension, seed) for seed in range(given.seeds)]
+        names = [key for key in rows[0] if all(key in row for row in rows)]
+        figures[name] = {key: [row[key] for row in rows] for key in names}
+        print(name, flush=True)
+        for key, values in figures[name].items():
+            print(f"  {key:34} {np.mean(values):7.3f} +- {np.std(values):.3f}", flush=True)
+    write_figures(given.json, figures)
+
+
+def measure(items: Items, dimension: int, seed: int) -> dict[str, float]:
+    """Tune on a part of the items, and score every choice on the others.
+
+    Args:
+        items: N items.
+        dimension: D of embeddings, at most.
+        seed: Of the split and of tuning.
+
+    Returns:
+        Scores by name; how often the features are kept, the gain in standard errors, and the process time in seconds.
+    """
+    order = np.random.default_rng(seed).permutation(len(items.features))
+    held_out, trained = np.split(order, [round(_HELD_OUT * len(order))])
+    trained.sort()
+    some = items.features[trained], items.labels[trained], items.distance
+    score = FirstItemsScore(items.distance.pairwise(items.labels[held_out], items.labels[held_out]))
+    before = time.process_time()
+    embedding, tuning = tune(*some, dimension, seed=seed)
+    seconds = time.process_time() - before
+    candidates = make_candidates(*some, dimension, seed=1000 + seed)
+    single = {name: score(candidates[name].embed(items.features[held_out])) for name in tuning.scores}
+    of_heads = {name.rpartition(", ")[0]: value for name, value in single.items() if name.endswith(" steps")}
+    others = {name: value for name, value in single.items() if not name.endswith(" steps")}
+    return {
+        "frozen": single[tuning.frozen],
+        **others,
+        **of_heads,
+        "tune": score(embedding.embed(items.features[held_out])),
+        "in hindsight": max(best_steps(single).values()),
+        "features kept": float(tuning.keeps_features),
+        "gain in standard errors": tuning.gain / max(tuning.error, 1e-9),
+        "seconds": seconds,
+    }
+
+
+def take(items: Items, most: int) -> Items:
+    """The first items."""
+    return Items(items.features[:most], items.labels[np.arange(min(most, len(items.features)))], items.distance)
+
+
+def encode(features: Any, labels: Any, distance: str = "euclidean") -> Items:  # noqa: ANN401 - arrays
+    """Encode labels as the label distance takes them."""
+    given = [str(label) for label in labels] if distance == "classes" else [float(label) for label in labels]
+    fitted = as_label_distance(distance).fit(given)
+    return Items(np.asarray(features, np.float32), fitted.encode(given), fitted)
+
+
+def read_table(load: Callable[[], Any], column: int | None = None) -> Items:
+    """A table of scikit-learn, whose label may be one of its columns."""
+    table = load()
+    if column is None:
+        return encode(table.data, table.target)
+    return encode(np.delete(table.data, column, axis=1), table.data[:, column])
+
+
+def draw_series() -> Items:
+    """Oscillations of random phase and height with noise, and their frequency."""
+    rng = np.random.default_rng(7)
+    frequency, phase = rng.uniform(1, 6, 1000), rng.uniform(0, 2 * np.pi, 1000)
+    waves = np.sin(2 * np.pi * frequency[:, None] * np.linspace(0, 1, 64) + phase[:, None])
+    return encode(rng.uniform(0.5, 2, (1000, 1)) * waves + rng.normal(0, 0.3, waves.shape), frequency)
+
+
+def draw_ages() -> Items:
+    """Vectors in which an age in whole years lies along one direction, among stronger ones."""
+    rng = np.random.default_rng(4)
+    ages = rng.uniform(18, 80, 1000).round()
+    other = 2 * rng.normal(size=(1000, 20)) @ rng.normal(size=(20, 100))
+    rows = np.outer((ages - 50) / 20, rng.normal(size=100)) + other + rng.normal(size=(1000, 100))
+    return encode(rows, ages)
+
+
+def draw_clusters(classes: int) -> Items:
+    """Clusters whose centres differ in directions of little spread."""
+    rng = np.random.default_rng(3)
+    centres, numbers = rng.normal(size=(classes, 64)), rng.integers(0, classes, 1500)
+    return encode(0.5 * centres[numbers] + rng.normal(size=(1500, 64)) * np.linspace(0.2, 2, 64), numbers, "classes")
+
+
+def draw_unrelated() -> Items:
+    """Vectors, and labels that have nothing to do with them."""
+    rng = np.random.default_rng(5)
+    return encode(rng.normal(size=(800, 40)) @ rng.normal(size=(40, 200)), rng.normal(size=800))
+
+
+def read_bench_set(name: str, version: str, backbone: str) -> Items:
+    """The training items of a set of the benchmark, by features of a frozen network."""
+    if name not in SETS:
+        raise UserError(f"There is no set {name!r}: it is one of {', '.join([*DRAWN, *SETS])}.")
+    rules = SUITES[version].heads
+    config = replace(rules, backbone=backbone, weights="imagenet" if "efficientnet" in backbone else "none")
+    data = open_set(name, version)
+    return Items(compute_features(config, data.train), data.train.labels, data.distance)
+
+
+DRAWN: dict[str, Callable[[], Items]] = {
+    "diabetes": lambda: read_table(load_diabetes),
+    "wine": lambda: read_table(load_wine, 0),
+    "series": draw_series,
+    "ages": draw_ages,
+    "pixels": lambda: encode(*load_digits(return_X_y=True), "classes"),
+    "clusters-20": lambda: draw_clusters(20),
+    "clusters-100": lambda: draw_clusters(100),
+    "shuffled": draw_unrelated,
+}
+
+if __name__ == "__main__":
+    main()

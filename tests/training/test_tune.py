@@ -1,0 +1,247 @@
+"""Tuning: the splits, the error and the average against slow forms, and what it chooses where that is known."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+import cml
+from cml.cli import main
+from cml.distances import as_label_distance
+from cml.errors import UserError
+from cml.export.onnx_graph import export_onnx
+from cml.models.joined_head import JoinedHead
+from cml.training import tune_heads
+from cml.training.linear_map import LinearMap, average_maps
+from cml.training.tune import Tuning, best_steps, corrected_error, is_clear, tune
+from cml.training.tune_candidates import FROZEN, fit_label_ridge
+from cml.training.tune_heads import fit_rotation
+from cml.training.tune_score import FirstItemsScore
+from cml.training.tune_splits import make_splits, share_of_near_neighbors
+
+Rows = NDArray[np.float32]
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train heads for few steps."""
+    monkeypatch.setattr(tune_heads, "STOPS", (10, 30))
+
+
+def hidden_label(count: int = 120, seed: int = 0) -> tuple[Rows, list[float]]:
+    """Vectors of which two columns of small spread, among twenty, hold the label."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(count, 20)) * np.linspace(0.3, 3, 20)
+    labels = rows[:, 0] * 3 + rows[:, 1] + rng.normal(0, 0.3, count)
+    return rows.astype(np.float32), labels.tolist()
+
+
+def test_corrected_error_is_that_of_nadeau_and_bengio() -> None:
+    gains = np.array([0.02, 0.05, 0.01, 0.06])
+    mean = sum(gains) / 4
+    variance = sum((gain - mean) ** 2 for gain in gains) / 3
+    assert corrected_error(gains) == pytest.approx((variance * (1 / 4 + 0.2 / 0.8)) ** 0.5)
+    assert is_clear(gains)
+    assert not is_clear(np.array([0.02, -0.03, 0.01, 0.06]))
+    assert not is_clear(np.zeros(4))
+
+
+def test_average_adds_squared_distances_of_equal_mean() -> None:
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(40, 6)).astype(np.float32)
+    maps = [
+        LinearMap(rng.normal(size=(size, 6)).astype(np.float32) * scale, rng.normal(size=size).astype(np.float32), unit)
+        for size, scale, unit in ((3, 1.0, True), (2, 50.0, False), (4, 1e-3, True))
+    ]
+    wanted = np.zeros((40, 40))
+    for part in maps:
+        rows = part.embed(features).astype(np.float64)
+        squared = np.array([[((a - b) ** 2).sum() for b in rows] for a in rows])
+        wanted += squared / squared.mean()  # over all pairs, an item with itself among them
+    average = average_maps(maps, features, 64).embed(features).astype(np.float64)
+    squared = np.array([[((a - b) ** 2).sum() for b in average] for a in average])
+    np.testing.assert_allclose(squared / squared.mean(), wanted / 3, atol=1e-4)  # of float32
+    assert average_maps(maps, features, 2).embed(features).shape == (40, 2)
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_joined_head_is_the_average(normalize: bool) -> None:
+    rng = np.random.default_rng(1)
+    features = rng.normal(size=(30, 5)).astype(np.float32)
+    maps = [LinearMap(rng.normal(size=(3, 5)).astype(np.float32), np.ones(3, np.float32), normalize) for _ in range(2)]
+    joined = average_maps(maps, features, 4)
+    head = JoinedHead(5, [3, 3], 4)
+    state = {
+        "parts.weight": np.concatenate([part.weight for part in maps]),
+        "parts.bias": np.concatenate([part.bias for part in maps]),
+        "weight": joined.weight,
+        "bias": joined.bias,
+        "is_unit": np.array([normalize] * 2),
+    }
+    head.load_state_dict({name: torch.from_numpy(value) for name, value in state.items()})
+    with torch.inference_mode():
+        found = head(torch.from_numpy(features)).numpy()
+    np.testing.assert_allclose(found, joined.embed(features), atol=1e-5)
+
+
+def test_score_counts_the_labels_of_the_first_items() -> None:
+    rng = np.random.default_rng(2)
+    labels, rows = rng.normal(size=31), rng.normal(size=(31, 2)).astype(np.float32)
+    apart = np.abs(labels[:, None] - labels).astype(np.float32)
+    found, best, chance = [], [], []
+    for item in range(31):
+        others = [other for other in range(31) if other != item]
+        near = sorted(others, key=lambda other: float(((rows[item] - rows[other]) ** 2).sum()))
+        found += [apart[item, other] for other in near[:10]]
+        best += sorted(apart[item, other] for other in others)[:10]
+        chance += [apart[item, other] for other in others]
+    wanted = 1 - (np.mean(found) - np.mean(best)) / (np.mean(chance) - np.mean(best))
+    score = FirstItemsScore(apart)
+    assert score(rows) == pytest.approx(wanted, abs=1e-5)
+    assert score(labels[:, None].astype(np.float32)) == pytest.approx(1)
+
+
+def test_rotation_keeps_distances() -> None:
+    features = np.random.default_rng(3).normal(size=(50, 8)).astype(np.float32)
+    for rows in (features, features[:6]):  # more items than features, and fewer
+        coordinates = fit_rotation(rows, standardize=False).rotate(rows)
+        wanted = ((rows[:, None] - rows) ** 2).sum(axis=2)
+        np.testing.assert_allclose(((coordinates[:, None] - coordinates) ** 2).sum(axis=2), wanted, atol=1e-3)
+        assert coordinates[:, 0].var() == coordinates.var(axis=0).max()
+
+
+def test_ridge_of_labels_that_are_vectors_is_the_regression() -> None:
+    rows, labels = hidden_label()
+    distance = as_label_distance("euclidean").fit(labels)
+    found = fit_label_ridge(rows, distance.encode(labels), distance)
+    assert np.corrcoef(found.embed(rows)[:, 0], labels)[0, 1] > 0.95
+    assert not found.normalize
+
+
+def test_splits_hold_out_whole_groups_blocks_or_random_items() -> None:
+    rng = np.random.default_rng(4)
+    rows = rng.normal(size=(100, 5)).astype(np.float32)
+    assert share_of_near_neighbors(rows) < 0.2
+    splits, how = make_splits(rows)
+    assert how == "random"
+    assert all(len(held) == 20 and {*train} | {*held} == {*range(100)} for train, held in splits)
+    groups = np.arange(100) % 10
+    splits, how = make_splits(rows, groups)
+    assert how == "groups"
+    assert all(not {*groups[train]} & {*groups[held]} for train, held in splits)
+    film = np.cumsum(rng.normal(size=(100, 5)), axis=0).astype(np.float32)
+    splits, how = make_splits(film)
+    assert how == "blocks"
+    assert all(np.diff(held).max() == 1 for _, held in splits)
+    assert all(not {*one} & {*other} for (_, one), (_, other) in pairwise(splits))
+
+
+def test_best_step_of_each_head_is_left() -> None:
+    scores = {"PCA": 0.1, "a from b, 50 steps": 0.2, "a from b, 100 steps": 0.3, "c from b, 50 steps": 0.25}
+    assert best_steps(scores) == {"PCA": 0.1, "a from b, 100 steps": 0.3, "c from b, 50 steps": 0.25}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("short")
+def test_gains_are_taken_and_the_model_is_one_like_any_other(tmp_path: Path) -> None:
+    rows, labels = hidden_label(160)
+    model = cml.fit(rows[:120], labels[:120], tune=True, dimension=16, quiet=True)
+    assert isinstance(model.tuning, Tuning)
+    assert not model.tuning.keeps_features
+    score = model.evaluate(rows[120:], labels[120:]).rows
+    assert score["embedding"]["spearman_rho"].mean > score["vectors"]["spearman_rho"].mean + 0.2
+    loaded = cml.load(model.save(tmp_path / "model"))
+    np.testing.assert_allclose(loaded.embed(rows), model.embed(rows), atol=1e-6)
+    assert export_onnx(loaded, tmp_path / "graph").error < 1e-4
+    assert len(model.predict(rows[:3], k=5)) == 3
+    again = cml.fit(rows[:120], labels[:120], tune=True, dimension=16, quiet=True)
+    np.testing.assert_array_equal(again.embed(rows), model.embed(rows))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("short")
+def test_shuffled_labels_keep_the_features() -> None:
+    rows, labels = hidden_label(90)
+    kept = 0
+    for seed in range(3):
+        shuffled = np.random.default_rng(seed).permutation(labels).tolist()
+        distance = as_label_distance("euclidean").fit(shuffled)
+        embedding, tuning = tune(rows, distance.encode(shuffled), distance, 16, seed=seed)
+        kept += tuning.keeps_features
+        if tuning.keeps_features:
+            assert tuning.chosen[0] in FROZEN
+            assert embedding.dimension == 20
+    assert kept >= 2
+
+
+REFUSED = {
+    "few": "at least 30 items to choose by. Got 20 instead. They tell only this: the frozen features.* score",
+    "equal labels": "labels that differ. All labels are equal",
+    "one class": "at least 2 classes. All 60 items are of the class 'a'",
+    "equal distances": "All are 1, of 60 items looked at",
+    "constant features": "the features of all items are equal",
+    "groups": "'groups' leaves a split with .* items to train on",
+    "groups of one label": "all equally far from each other. Make the groups smaller",
+    "loss": "leave out 'loss'",
+    "steps": "leave out 'steps'",
+    "network": "leave out backbone=mlp",
+    "images": "add freeze_backbone=True",
+    "resume": "no steps to resume from",
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_tuned_is_one_line(case: str, tmp_path: Path) -> None:
+    rows, numbers = hidden_label(60)
+    inputs, labels = rows, [*numbers]
+    options: dict[str, object] = {}
+    if case == "few":
+        inputs, labels = rows[:20], labels[:20]
+    elif case == "equal labels":
+        labels = [1.0] * 60
+    elif case == "one class":
+        labels, options = ["a"] * 60, {"label_distance": "classes"}  # type: ignore[list-item]
+    elif case == "equal distances":
+        labels, options = [str(i) for i in range(60)], {"label_distance": "classes"}  # type: ignore[misc]
+    elif case == "constant features":
+        inputs = np.ones_like(rows)
+    elif case == "groups":
+        options = {"groups": ["a"] * 58 + ["b"] * 2}
+    elif case == "groups of one label":
+        labels, options = [float(i // 10) for i in range(60)], {"groups": [i // 10 for i in range(60)]}
+    elif case == "loss":
+        options = {"loss": "cosent"}
+    elif case == "steps":
+        options = {"steps": 5}
+    elif case == "network":
+        options = {"backbone": "mlp(8)"}
+    elif case == "images":
+        inputs = np.zeros((60, 16, 16, 3), np.uint8)  # type: ignore[assignment]
+        options = {"backbone": "small-cnn", "weights": "none", "image_size": (16, 16)}
+    elif case == "resume":
+        options = {"out": tmp_path / "run", "resume": True}
+    with pytest.raises(UserError, match=REFUSED[case]) as error:
+        cml.fit(inputs, labels, tune=True, quiet=True, **options)  # type: ignore[arg-type]
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("short")
+def test_train_command_tunes_a_frozen_backbone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["prepare", "people", "--out", str(tmp_path / "data"), "--count", "80", "--size", "32"])
+    network = ["--backbone", "small-cnn", "--weights", "none", "--image-size", "32", "32", "--freeze-backbone"]
+    main(["train", "pose", "--data", str(tmp_path / "data"), "--out", str(tmp_path / "run"), "--tune", *network])
+    said = capsys.readouterr()
+    assert len(re.findall(r"^tune: ", said.err, re.MULTILINE)) == 4
+    assert "next: cml evaluate" in said.out + said.err
+    saved = {path.name for path in (tmp_path / "run").iterdir()}
+    assert {"config.json", "model.safetensors", "tuning.json"} <= saved
+    main(["evaluate", str(tmp_path / "run")])
+    main(["report", str(tmp_path / "run")])
