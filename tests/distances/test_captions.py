@@ -120,8 +120,18 @@ def test_equals_the_slow_version(grid: str, a: Documents, b: Documents, shared: 
     np.testing.assert_array_equal(itself, itself.T)
 
 
+@pytest.mark.parametrize(("stop", "is_apart"), [("english", False), ("function", True)])
+def test_function_words_keep_numbers_and_states_apart(stop: str, is_apart: bool) -> None:
+    distance = Captions("glove-6b-50d", stop_words=stop)
+    labels = distance.encode([["two dogs"], ["three dogs"], ["a full glass"], ["an empty glass"], ["the two dogs"]])
+    between = distance.pairwise(labels, labels)
+    assert (between[0, 1] > 0.1) == is_apart
+    assert (between[2, 3] > 0.1) == is_apart
+    assert between[0, 4] == 0
+
+
 @pytest.mark.parametrize("backend", ["numba", "pot"])
-@pytest.mark.parametrize("stop", ["none", "english"])
+@pytest.mark.parametrize("stop", ["none", "english", "function"])
 def test_real_captions(coco: list[list[str]], drawn: str, stop: str, backend: Literal["numba", "pot"]) -> None:
     images = coco[:7] + [[text] for text in coco[7][:2]] + [coco[8] + coco[9] + coco[10], ["dog"], ["Dog dog"]]
     distance = Captions(drawn, stop_words=stop, backend=backend)
@@ -303,8 +313,8 @@ def test_dropped_captions_and_words(grid: str) -> None:
             r"need word vectors\. Take vectors='glove-6b-50d' .*pip install 'continuous-metric-learning\[glove\]'",
         ),
         ({"vectors": "nowhere.txt"}, r"'nowhere\.txt' cannot be read: No such file"),
-        ({"stop_words": "german"}, r"'stop_words' must be none, english or a list of words\. Got 'german'"),
-        ({"stop_words": [1]}, r"'stop_words' must be none, english or a list"),
+        ({"stop_words": "german"}, r"'stop_words' must be none, english, function or a list of words\. Got 'german'"),
+        ({"stop_words": [1]}, r"'stop_words' must be none, english, function or a list"),
         ({"backend": "gpu"}, r"'backend' must be numba or pot\. Got 'gpu'"),
         ({"empty_caption": "keep"}, r"'empty_caption' must be error or drop"),
         ({"vectors_sha256": "0" * 64}, r"are not those that these settings were saved with"),

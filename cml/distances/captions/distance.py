@@ -35,7 +35,8 @@ class Captions(LabelDistance):
             same name.
         lower: Lower-case the captions. Right for vectors of lower-cased text, as GloVe's 6B.
         stop_words: Words to leave out: ``english`` (gensim's list of 337, as the inventors of the distance do for
-            theirs), ``none``, or a list of words.
+            theirs), ``function`` (words of grammar alone), ``none``, or a list of words. ``english`` leaves out numbers
+            and words of place and state, so that two dogs are at distance 0 from three dogs.
         normalize: Bring vectors to unit length, as gensim does; distances are then from 0 to 2 per caption. The
             inventors take the vectors as they are.
         out_of_vocabulary: What to do with a word that the vectors do not know: ``drop`` it or call it an ``error``.
@@ -82,8 +83,10 @@ class Captions(LabelDistance):
         words: Any = "none" if self.stop_words is None else self.stop_words  # a bare none on the command line
         if isinstance(words, list | tuple) and all(isinstance(word, str) for word in words):
             words = tuple(words)
-        elif words not in ("none", "english"):
-            raise UserError(f"The 'stop_words' must be none, english or a list of words. Got {words!r} instead.")
+        elif words not in ("none", "english", "function"):
+            raise UserError(
+                f"The 'stop_words' must be none, english, function or a list of words. Got {words!r} instead."
+            )
         object.__setattr__(self, "stop_words", words)
         super().__post_init__()
         if self.vectors_sha256 and self.vectors_sha256 != self._vectors.sha256():

@@ -2,6 +2,8 @@
 
 import re
 
+from cml.distances.captions.function_words import FUNCTION_WORDS
+
 # As GloVe's own training text was cut: "don't" is do n't, "man's" is man 's; hyphens stay within a word.
 _WORD = re.compile(r"[^\W_]+(?=n't)|n't|'[^\W_]+|[^\W_]+(?:-[^\W_]+)*", re.IGNORECASE)
 
@@ -33,7 +35,8 @@ def stop_words(setting: str | tuple[str, ...]) -> frozenset[str]:
     """Return the words to leave out.
 
     Args:
-        setting: ``none``, ``english`` (gensim's list of 337 words), or the words themselves.
+        setting: ``none``, ``english`` (gensim's list of 337 words), ``function`` (``FUNCTION_WORDS``), or the words
+            themselves.
 
     Returns:
         The words as they are listed.
@@ -42,4 +45,6 @@ def stop_words(setting: str | tuple[str, ...]) -> frozenset[str]:
         from gensim.parsing.preprocessing import STOPWORDS
 
         return frozenset(STOPWORDS)
+    if setting == "function":
+        return FUNCTION_WORDS
     return frozenset(() if setting == "none" else setting)
