@@ -1,6 +1,5 @@
 """The explorer of runs: their items by label, and by each run's embedding."""
 
-import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,33 +14,13 @@ from cml.data.vectors import Vectors
 from cml.distances.dataset_labels import encode
 from cml.distances.labels import Labels
 from cml.errors import UserError
+from cml.runs.explorer import Explorer
 from cml.runs.retrieved import Drawn
 from cml.runs.trained_run import TrainedRun
 
 EXPLORER, SQUARE = "explorer.html", "square.png"
 BESIDE = ("frozen", "oracle")
 _SIDE = 256  # pixels that a picture is drawn with before it becomes a tile
-
-
-@dataclass(frozen=True)
-class Explorer:
-    """The explorer; as the last line of a notebook's cell it is shown in place.
-
-    Attributes:
-        path: The page.
-    """
-
-    path: Path
-
-    def __str__(self) -> str:
-        return str(self.path)
-
-    __fspath__ = __str__
-
-    def _repr_html_(self) -> str:
-        page = html.escape(self.path.read_text(encoding="utf-8"), quote=True)
-        frame = 'sandbox="allow-scripts allow-downloads" width="100%" height="960" style="border:0" title="explorer"'
-        return f'<iframe srcdoc="{page}" {frame}></iframe>'
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,14 @@
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 from torch import nn
 
 from cml import distances, plugins
@@ -26,6 +27,7 @@ from cml.retrieval.label_regression import fit_label_regression
 from cml.retrieval.neighbor_labels import predict_labels
 from cml.retrieval.results import Evaluation
 from cml.retrieval.search import nearest_embeddings
+from cml.runs.explorer import Explorer
 from cml.storage.atomic import atomic_folder
 from cml.storage.downloads import names_of_a_run
 from cml.storage.hugging_face import resolve_run
@@ -222,6 +224,50 @@ class Model(EmbeddingModel):
         """
         distances, positions = nearest_embeddings(self._embeddings(queries), self._embeddings(gallery), k)
         return positions, distances
+
+    def explore(
+        self,
+        inputs: Any,  # noqa: ANN401 - as cml.fit takes them
+        labels: Any = None,  # noqa: ANN401
+        path: Path | str = "explorer.html",
+        *,
+        names: Sequence[str] | None = None,
+        pictures: Sequence[Image.Image | Path | str] | None = None,
+        maps: Sequence[str] = (),
+        image: str | None = None,
+        label: str | None = None,
+    ) -> Explorer:
+        """Write a page to explore the embedding of any inputs; see docs/howto/explore.md.
+
+        Args:
+            inputs: N inputs, at least 4, of any kind that ``cml.fit`` takes.
+            labels: A label for each of them; None where ``inputs`` holds them.
+            path: Where to write the page.
+            names: A name for each; their numbers by default.
+            pictures: A picture of each, or its file. By default images are shown as the model gets them, and vectors as
+                curves of their standardised numbers; other inputs as curves of their embeddings.
+            maps: Maps of the embedding: pca, tsne, umap; pca and, if it is installed, tsne if there are none.
+            image: Name of the column of images, where images come as a data frame.
+            label: Name of its column of labels.
+
+        Returns:
+            The page; as the last line of a notebook's cell it is shown in place.
+
+        Raises:
+            UserError: Inputs and labels do not fit each other, the model or the label distance; there are fewer than 4
+                inputs, or another number of names or pictures; a map is unknown or its package not installed.
+
+        Example:
+            >>> import numpy as np
+            >>> rows = np.random.default_rng(0).normal(size=(60, 3))
+            >>> model = cml.fit(rows, rows[:, 0], steps=5, sampler="random(batch_size=30)", quiet=True)
+            >>> print(model.explore(rows, rows[:, 0], "explorer.html", maps=["pca"]))
+            explorer.html
+        """
+        from cml.runs.explore_inputs import explore_inputs
+
+        known = self._recognize(inputs, labels, image, label)
+        return explore_inputs(self, known, self.label_distance, Path(path), names=names, pictures=pictures, maps=maps)
 
     def save(self, folder: Path | str) -> Path:
         """Write the weights (safetensors) and the options into a new folder that ``cml.load`` reads.

@@ -20,7 +20,8 @@ from cml.retrieval.random_row import RANDOM, random_ranker
 from cml.retrieval.ranker import Ranker
 from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import main_metric, with_verdict
-from cml.runs.explore import BESIDE, EXPLORER, ExploreOptions, Explorer, by_title, explore_runs
+from cml.runs.explore import BESIDE, EXPLORER, ExploreOptions, by_title, explore_runs
+from cml.runs.explorer import Explorer
 from cml.runs.overfitting_mend import suggest_mend
 from cml.runs.pair_similarity import PAIRS, with_pairs
 from cml.runs.published_recall import published_recall_ks, published_recall_within

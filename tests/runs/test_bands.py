@@ -41,7 +41,7 @@ def write(folder: Path, arrays: list[np.ndarray[Any, Any]], suffix: str) -> list
 
 
 def through_everything(sources: list[Any], labels: list[float], backbone: str, folder: Path) -> cml.Model:
-    """Fit, embed, evaluate, search, save and load; all sources hold the same images."""
+    """Fit, embed, evaluate, search, explore, save and load; all sources hold the same images."""
     model = cml.fit(sources[0], labels, backbone=backbone, **FAST)
     embeddings = model.embed(sources[0])
     assert np.isfinite(embeddings).all()
@@ -50,6 +50,8 @@ def through_everything(sources: list[Any], labels: list[float], backbone: str, f
         cml.fit(source, labels, backbone=backbone, **{**FAST, "steps": 1})
     assert list(model.evaluate(sources[0], labels).rows) == ["embedding", "random", "oracle"]
     assert model.search(sources[0], sources[-1], k=1)[1].max() < 1e-3
+    page = model.explore(sources[0], labels, folder / "page.html", maps=["pca"]).path.read_text()
+    assert ("Pictures show the first" in page) == (model.config.inputs.channels not in (1, 3))
     loaded = cml.load(model.save(folder / "model"))
     np.testing.assert_array_equal(loaded.embed(sources[0]), embeddings)
     return loaded

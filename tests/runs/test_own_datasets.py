@@ -146,7 +146,7 @@ def through_everything(
     folder: Path,
     **options: Any,  # noqa: ANN401
 ) -> cml.Model:
-    """Fit, embed, evaluate, search, save and load."""
+    """Fit, embed, evaluate, search, explore, save and load."""
     collate = options.get("collate")
     labels = {key: options[key] for key in ("label",) if key in options}
     model = cml.fit(dataset, backbone=network, steps=3, **{**FAST, **options})
@@ -160,6 +160,7 @@ def through_everything(
     )
     assert separate == joined
     assert model.search(dataset, inputs, k=1)[1].max() < 1e-3
+    assert "000039" in model.explore(dataset, path=folder / "page.html", maps=["pca"], **labels).path.read_text()
     model.save(folder / "model")
     with pytest.raises(UserError, match="The backbone of this model is its author's own"):
         cml.load(folder / "model")
