@@ -1,5 +1,6 @@
 """``cml embed RUN --images DIR --out DIR``: the embeddings of a folder of images, and the list of its items."""
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,9 @@ class Embed:
     """Also write vectors.tsv and metadata.tsv for the TensorBoard projector."""
     parquet: bool = False
     """Also write embeddings.parquet: id, vector, label."""
+    scheduler: str = ""
+    """Address of a Dask scheduler, tcp://host:port, whose workers embed. They need run and images under the same
+    paths."""
     device: Device = "auto"
     json: AsJson = False
 
@@ -38,14 +42,20 @@ def run(arguments: Sequence[str]) -> None:
     import cml
     from cml.export.embed_folder import embed_folder
     from cml.export.image_list import ImageList
+    from cml.runs.cluster_model import connect_workers
     from cml.runs.stored_items import list_stored
+    from cml.storage.hugging_face import resolve_run
 
     options = parse(Embed, arguments, prog="cml embed")
     if options.parquet:  # before anything is embedded: it may not be installed
         from cml.export.parquet_file import write_parquet
-    model, images = cml.load(options.run, device=options.device), ImageList.open(options.images, options.splits)
+    run = resolve_run(options.run)
+    model, images = cml.load(run, device=options.device), ImageList.open(options.images, options.splits)
     if options.features is not None:
-        images = list_stored(images, options.features, model, options.run)
+        images = list_stored(images, options.features, model, run)
+    connect = None
+    if options.scheduler:
+        connect = functools.partial(connect_workers, options.scheduler, model, run, options.device)
     embedded = embed_folder(
         model,
         images,
@@ -54,6 +64,7 @@ def run(arguments: Sequence[str]) -> None:
         threads=options.threads,
         skip_bad=options.skip_bad,
         tsv=options.tsv,
+        connect=connect,
     )
     if options.parquet:
         write_parquet(embedded)

@@ -7,7 +7,7 @@ import functools
 import io
 import json
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired, Self, TypedDict
@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from cml.console.messages import say
 from cml.console.progress_bar import ProgressBar
-from cml.data.augmentation import stored_size
-from cml.data.images import Images, read_pixels
 from cml.errors import DataError, UserError
-from cml.export.decoding import DEFAULT_THREADS, Decoded, decode_chunks
+from cml.export.decoding import DEFAULT_THREADS
+from cml.export.embedded_batches import BATCHES_A_CHUNK, embed_batches, embed_on_workers
 from cml.export.image_list import ImageList
 from cml.storage.atomic import atomic_file, delete
 from cml.storage.growing_file import GrowingFile
@@ -34,8 +33,8 @@ from cml.version import __version__
 
 if TYPE_CHECKING:
     from cml.models.embedding import EmbeddingModel
+    from cml.processes.dask_client import JobWorkers
 
-Float32 = NDArray[np.float32]
 EMBEDDINGS, ITEMS, SKIPPED = "embeddings.npy", "items.jsonl", "skipped.jsonl"
 VECTORS_TSV, METADATA_TSV = "vectors.tsv", "metadata.tsv"
 _DIGESTED = frozenset({EMBEDDINGS, ITEMS})  # a flipped bit there would change what a search finds, and nothing else
@@ -44,7 +43,6 @@ _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the l
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
 _RECORD = ("seen", "kept", EMBEDDINGS, ITEMS, SKIPPED)  # images seen and kept, bytes of the files
 _VECTORS_A_PASS = 4096
-_BATCHES_A_CHUNK = 16  # batches between two records, which a kill can cost
 
 
 class AllBadError(DataError):
@@ -164,6 +162,7 @@ def embed_folder(
     skip_bad: bool = False,
     tsv: bool = False,
     quiet: bool = False,
+    connect: Callable[[], JobWorkers] | None = None,
 ) -> EmbeddingFolder:
     """Embed images into a folder, in memory of O(batch). A call that was killed is resumed by the same call.
 
@@ -176,6 +175,7 @@ def embed_folder(
         skip_bad: Leave out images that cannot be read, and list them in skipped.jsonl.
         tsv: Also write vectors.tsv and metadata.tsv, which the TensorBoard projector loads.
         quiet: No progress bar.
+        connect: Connects to the workers of a Dask cluster that hold the model, which embed in place of this process.
 
     Raises:
         DataError: No image can be read, or without ``skip_bad`` one of them; or an embedding holds NaN or infinity.
@@ -191,7 +191,7 @@ def embed_folder(
     parse = functools.partial(_state, images=len(images), dimension=model.config.dimension)
     with resumable_output(out, made_with, (EMBEDDINGS, ITEMS, SKIPPED), about=about, parse=parse) as output:
         if output.manifest is None:
-            kept = _write(model, images, output, batch_size, threads, skip_bad, quiet)
+            kept = _write(model, images, output, batch_size, threads, skip_bad, quiet, connect)
             if not kept:
                 output.start_over()  # there is nothing to continue
                 raise AllBadError(f"None of the {len(images)} images in {images.root} can be read.")
@@ -254,68 +254,49 @@ def _write(
     threads: int,
     skip_bad: bool,
     quiet: bool,
+    connect: Callable[[], JobWorkers] | None,
 ) -> int:
     """Write embeddings and items after the last record; returns their number."""
     dimension = model.config.dimension
     seen, kept, *sizes = _state(output.records[-1], len(images), dimension) if output.records else (0,) * 5
     form = model.config.inputs
     unit = form.kind.removesuffix("s")
-    size = stored_size(model.config.image_size, model.config.crop)
-    read = functools.partial(read_pixels, channels=form.channels, size=size)
-    embed: Callable[[NDArray[Any]], Float32]
-    if images.features is not None:
-        decoding = _read_chunks(images, images.read_features, batch_size, seen)
-        embed = functools.partial(model.embed_extracted, batch_size=batch_size)
-    elif images.vectors:
-        decoding = _read_chunks(images, images.read_vectors, batch_size, seen)
-        embed = functools.partial(model.embed, batch_size=batch_size)
-    else:
-        decoding = decode_chunks(images.paths, read, size=batch_size, start=seen, threads=threads, skip_bad=skip_bad)
-        embed = functools.partial(_embed_pixels, model, batch_size)
-
     with (
+        contextlib.ExitStack() as stack,
         GrowingFile(output.work / EMBEDDINGS, sizes[0]) as body,
         GrowingFile(output.work / ITEMS, sizes[1]) as items,
         GrowingFile(output.work / SKIPPED, sizes[2]) as skipped,
         ProgressBar(total=len(images), initial=seen, desc="embed", unit=unit, disable=quiet) as bar,
-        contextlib.closing(decoding) as chunks,
     ):
+        if connect is None:
+            embedding = embed_batches(model, images, batch_size, threads, skip_bad=skip_bad, start=seen)
+        else:
+            workers = stack.enter_context(connect())
+            embedding = embed_on_workers(workers, images, batch_size, threads, skip_bad=skip_bad, start=seen)
+        batches = stack.enter_context(contextlib.closing(embedding))
         if not sizes[0]:
             body.append(_header(0, dimension))  # a placeholder; the number of rows is known at the end
-        for number, chunk in enumerate(chunks, 1):
-            if chunk.items:
-                embeddings = embed(np.stack(chunk.pixels))
-                if not (finite := np.isfinite(embeddings).all(axis=1)).all():
-                    item = chunk.items[int(np.argmin(finite))]
+        for number, batch in enumerate(batches, 1):
+            if batch.items:
+                if not (finite := np.isfinite(batch.embeddings).all(axis=1)).all():
+                    item = batch.items[int(np.argmin(finite))]
                     name = images.item_ids[item] if images.vectors else images.paths[item]
                     raise DataError(f"The embedding of {name} holds NaN or infinity: was the training stable?")
-                body.append(np.ascontiguousarray(embeddings, "<f4").tobytes())
-                items.append(b"".join(_line(images, item) for item in chunk.items))
-            for item, fault in chunk.faults.items():
+                body.append(np.ascontiguousarray(batch.embeddings, "<f4").tobytes())
+                items.append(b"".join(_line(images, item) for item in batch.items))
+            for item, fault in batch.faults.items():
                 say(f"skipped: {fault}")
-                skipped.append(_line(images, item, error=str(fault)))
-            kept += len(chunk.items)
-            bar.update(chunk.stop - chunk.start)
-            if number % _BATCHES_A_CHUNK == 0 or chunk.stop == len(images):
-                state = chunk.stop, kept, body.sync(), items.sync(), skipped.sync()
+                skipped.append(_line(images, item, error=fault))
+            kept += len(batch.items)
+            bar.update(batch.stop - batch.start)
+            if number % BATCHES_A_CHUNK == 0 or batch.stop == len(images):
+                state = batch.stop, kept, body.sync(), items.sync(), skipped.sync()
                 output.record(dict(zip(_RECORD, state, strict=True)))
     with (output.work / EMBEDDINGS).open("r+b") as file:
         file.write(_header(kept, dimension))
     if not (output.work / SKIPPED).stat().st_size:
         (output.work / SKIPPED).unlink()
     return kept
-
-
-def _embed_pixels(model: EmbeddingModel, batch_size: int, pixels: NDArray[Any]) -> Float32:
-    """Embed decoded images."""
-    return model.embed(Images.decoded(pixels), batch_size=batch_size)
-
-
-def _read_chunks(images: ImageList, read: Callable[[int, int], Float32], size: int, start: int) -> Generator[Decoded]:
-    """Read vectors or features chunk by chunk, as ``decode_chunks`` reads images."""
-    for begin in range(start, len(images), size):
-        end = min(begin + size, len(images))
-        yield Decoded(begin, end, list(range(begin, end)), list(read(begin, end)), {})
 
 
 def _state(entry: Mapping[str, Any], images: int, dimension: int) -> tuple[int, ...]:

@@ -158,6 +158,24 @@ class ImageList:
             raise UserError(f"The model takes images, but {self.root} holds vectors: leave --features out.")
         return replace(self, features=stored_features(store, model, self.paths, f"the features of {run}"))
 
+    def send(self, start: int, stop: int) -> Self:
+        """Take some items as they can be sent to another process: of vectors and features only their own rows.
+
+        Args:
+            start: Position of the first.
+            stop: The position after the last.
+
+        Returns:
+            The items.
+        """
+        part = self.select(range(start, stop))
+        rows = Vectors(self.read_vectors(start, stop)) if self.vectors else None
+        return replace(
+            part,
+            vectors=() if rows is None else tuple((rows, item) for item in range(stop - start)),
+            features=None if self.features is None else Vectors(self.read_features(start, stop)),
+        )
+
     def check_kind(self, form: InputForm) -> None:
         """Check that a model takes such items.
 

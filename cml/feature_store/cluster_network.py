@@ -5,7 +5,6 @@ that it has on one machine. A CPU of another kind, or a GPU, may round another w
 """
 
 import functools
-import itertools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from cml.errors import UserError
 from cml.feature_store.manifest import digest_network, name_network
 from cml.feature_store.networks import FeatureNetwork, build_network
 from cml.feature_store.stored_items import StoredItems
-from cml.processes.dask_client import AHEAD, JobWorkers, carried_job
+from cml.processes.dask_client import JobWorkers, carried_job
 from cml.processes.device import pick_device
 
 Float32 = NDArray[np.float32]
@@ -58,14 +57,12 @@ class ClusterNetwork(JobWorkers):
             UserError: A worker has other weights or other files, or a chunk takes several of them down.
             DataError: An item cannot be read.
         """
-        window = 2 * AHEAD * self.threads
-        while part := list(itertools.islice(chunks, window)):
-            calls = ((_extract, self.token, *_take(items, first, last)) for first, last in part)
-            done: dict[int, Float32] = {}
-            for number, rows in self.each(calls, functools.partial(_name_chunk, part)):
-                done[number] = rows
-            for number, (first, last) in enumerate(part):
-                yield first, last, done.pop(number)
+        listed = list(chunks)
+        calls = ((_extract, self.token, *_take(items, first, last)) for first, last in listed)
+        for (first, last), rows in zip(
+            listed, self.each_in_order(calls, functools.partial(_name_chunk, listed)), strict=True
+        ):
+            yield first, last, rows
 
 
 def _name_chunk(chunks: list[tuple[int, int]], number: int) -> str:

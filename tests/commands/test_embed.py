@@ -211,7 +211,7 @@ def test_a_killed_embedding_is_continued_to_the_same_bytes(
     model: EmbeddingModel, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     images = ImageList.open(photos)
-    monkeypatch.setattr("cml.export.embed_folder._BATCHES_A_CHUNK", 2)
+    monkeypatch.setattr("cml.export.embed_folder.BATCHES_A_CHUNK", 2)
     whole = embed_folder(model, images, tmp_path / "whole", batch_size=2, quiet=True)
     real, calls = EmbeddingModel.embed, 0
 
@@ -246,7 +246,7 @@ import cml
 import cml.export.embed_folder as embeddings
 from cml.export.image_list import ImageList
 from cml.models.embedding import EmbeddingModel
-embeddings._BATCHES_A_CHUNK, real, calls = 2, EmbeddingModel.embed, []
+embeddings.BATCHES_A_CHUNK, real, calls = 2, EmbeddingModel.embed, []
 def embed(*arguments, **settings):
     calls.append(1)
     if len(calls) == 6:
@@ -374,7 +374,7 @@ def test_full_disk_is_said_and_the_rest_is_kept(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     draw_images(tmp_path / "photos", 12)
-    monkeypatch.setattr("cml.export.embed_folder._BATCHES_A_CHUNK", 1)
+    monkeypatch.setattr("cml.export.embed_folder.BATCHES_A_CHUNK", 1)
     real, synced = GrowingFile.sync, 0
 
     def full(self: GrowingFile) -> int:

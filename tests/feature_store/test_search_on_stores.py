@@ -65,7 +65,7 @@ def test_no_image_is_read_and_the_answers_are_those_of_the_images(
         raise AssertionError("an image was read")
 
     monkeypatch.setattr(images_module, "read_image", never)
-    monkeypatch.setattr("cml.export.embed_folder.read_pixels", never)
+    monkeypatch.setattr("cml.export.embedded_batches.read_pixels", never)
     with_store = "--features", store.folder
     assert call("index", run, people, "--out", tmp_path / "train", "--splits", "train", *with_store) == 0
     assert call("index", run, people, "--out", tmp_path / "train", "--add", "--splits", "query", *with_store) == 0

@@ -442,7 +442,7 @@ def test_embedding_goes_on_from_the_last_sound_record(
     embed = model.embed
     left = iter(range(20))
     monkeypatch.setattr(model, "embed", lambda *words, **more: (next(left), embed(*words, **more))[1])
-    with pytest.raises(StopIteration):
+    with pytest.raises(RuntimeError, match="StopIteration"):
         embed_folder(model, ImageList.open(photos), tmp_path / "out", batch_size=1, quiet=True)
     monkeypatch.undo()
     journal = tmp_path / "out" / ".manifest.partial-work" / "journal.jsonl"

@@ -1,0 +1,140 @@
+"""Embeddings of the items of an export, batch by batch, by this process or by the workers of a Dask cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.data.augmentation import stored_size
+from cml.data.images import Images, read_pixels
+from cml.export.decoding import Decoded, decode_chunks
+from cml.export.image_list import ImageList
+
+if TYPE_CHECKING:
+    from cml.models.embedding import EmbeddingModel
+    from cml.processes.dask_client import JobWorkers
+
+Float32 = NDArray[np.float32]
+BATCHES_A_CHUNK = 16  # batches between two records, which a kill can cost; a worker embeds so many at a time
+
+
+class Batch(NamedTuple):
+    """The embeddings of some items.
+
+    Attributes:
+        start: Position of the first item.
+        stop: Position behind the last one.
+        items: Positions of the items that could be read.
+        embeddings: Their embeddings, (n, D).
+        faults: Positions of the others, and what is wrong with each.
+    """
+
+    start: int
+    stop: int
+    items: list[int]
+    embeddings: Float32
+    faults: dict[int, str]
+
+
+def embed_batches(
+    model: EmbeddingModel, images: ImageList, batch_size: int, threads: int, *, skip_bad: bool, start: int = 0
+) -> Generator[Batch]:
+    """Embed items in order. Close it, as with ``contextlib.closing``.
+
+    Args:
+        model: The model.
+        images: The items.
+        batch_size: Items per forward pass.
+        threads: Images decoded at a time.
+        skip_bad: Report images that cannot be read as ``Batch.faults``; otherwise the first one is the error.
+        start: Position of the first item to embed.
+
+    Yields:
+        The batches.
+
+    Raises:
+        DataError: An image cannot be read, without ``skip_bad``.
+    """
+    embed: Callable[[NDArray[Any]], Float32]
+    if images.features is not None:
+        decoding = _read_chunks(images, images.read_features, batch_size, start)
+        embed = functools.partial(model.embed_extracted, batch_size=batch_size)
+    elif images.vectors:
+        decoding = _read_chunks(images, images.read_vectors, batch_size, start)
+        embed = functools.partial(model.embed, batch_size=batch_size)
+    else:
+        size = stored_size(model.config.image_size, model.config.crop)
+        read = functools.partial(read_pixels, channels=model.config.inputs.channels, size=size)
+        decoding = decode_chunks(images.paths, read, size=batch_size, start=start, threads=threads, skip_bad=skip_bad)
+        embed = functools.partial(_embed_pixels, model, batch_size)
+    with contextlib.closing(decoding) as chunks:
+        for chunk in chunks:
+            embeddings = embed(np.stack(chunk.pixels)) if chunk.items else np.empty((0, model.config.dimension), "f4")
+            faults = {item: str(fault) for item, fault in chunk.faults.items()}
+            yield Batch(chunk.start, chunk.stop, chunk.items, embeddings, faults)
+
+
+def embed_on_workers(
+    workers: JobWorkers, images: ImageList, batch_size: int, threads: int, *, skip_bad: bool, start: int = 0
+) -> Generator[Batch]:
+    """Have items embedded by workers that hold the model; otherwise as ``embed_batches``, with the same batches.
+
+    Args:
+        workers: The workers.
+        images: The items. Workers read images under the same paths.
+        batch_size: Items per forward pass.
+        threads: Images that a worker decodes at a time.
+        skip_bad: As of ``embed_batches``.
+        start: As of ``embed_batches``.
+
+    Yields:
+        The batches, in order.
+
+    Raises:
+        DataError: As of ``embed_batches``.
+        UserError: A worker cannot open the model, or some items take several workers down.
+    """
+    size = batch_size * BATCHES_A_CHUNK
+    starts = range(start, len(images), size)
+    calls = (
+        (_embed_part, workers.token, images.send(first, min(first + size, len(images))), batch_size, threads, skip_bad)
+        for first in starts
+    )
+
+    def describe(number: int) -> str:
+        return f"The part from item {starts[number]} on"
+
+    for first, batches in zip(starts, workers.each_in_order(calls, describe), strict=True):
+        for batch in batches:
+            yield Batch(
+                first + batch.start,
+                first + batch.stop,
+                [first + item for item in batch.items],
+                batch.embeddings,
+                {first + item: fault for item, fault in batch.faults.items()},
+            )
+
+
+def _embed_part(token: str, images: ImageList, batch_size: int, threads: int, skip_bad: bool) -> list[Batch]:
+    """Embed a part of the items, in a worker."""
+    from cml.processes.dask_client import carried_job
+
+    with contextlib.closing(embed_batches(carried_job(token), images, batch_size, threads, skip_bad=skip_bad)) as part:
+        return list(part)
+
+
+def _embed_pixels(model: EmbeddingModel, batch_size: int, pixels: NDArray[Any]) -> Float32:
+    """Embed decoded images."""
+    return model.embed(Images.decoded(pixels), batch_size=batch_size)
+
+
+def _read_chunks(images: ImageList, read: Callable[[int, int], Float32], size: int, start: int) -> Generator[Decoded]:
+    """Read vectors or features chunk by chunk, as ``decode_chunks`` reads images."""
+    for begin in range(start, len(images), size):
+        end = min(begin + size, len(images))
+        yield Decoded(begin, end, list(range(begin, end)), list(read(begin, end)), {})
