@@ -102,7 +102,9 @@ def train_run(
         reason = f"The task {task!r} cannot mirror its labels" if task else "No mirrored labels are given"
         raise UserError(f"{reason}; set 'flip' to list or none.")
     if config.tune and resume:
-        raise UserError("A run with 'tune' has no steps to resume from: leave 'resume' out, and choose another folder.")
+        raise UserError(
+            "A run with 'tune' has no steps to resume from, nor to compare: start it anew, by cml.fit or cml train."
+        )
     if shrink and not config.tune:
         config = reduce_batch_size(config, count_trained_items(config, count), warn=ranks.first)
     sampler = sampling.registry.make(config.sampler)
