@@ -22,6 +22,8 @@ from cml.bench.scores import FIRST, Float64, Ranks
 from cml.bench.sets import BenchSet, open_set
 from cml.bench.suite import (
     METHODS,
+    NO_BACKBONE,
+    OWN,
     RULES,
     SETS,
     SUITES,
@@ -84,6 +86,8 @@ def check_result(path: Path) -> CheckedResult:
         UserError: it cannot be checked here: a plugin is not loaded, or the raw files of its set are missing.
     """
     result = read_result(path)
+    if result.set.startswith(OWN) and result.set not in SETS:
+        raise UserError(f"{path}: the set {result.set} is somebody's own dataset: give its folder with --data.")
     for kind, name, known in (("suite", result.suite, SUITES), ("set", result.set, SETS)):
         if name not in known:
             raise DataError(f"{path}: there is no {kind} {name!r}.{did_you_mean(name, known)}")
@@ -308,6 +312,10 @@ def _check_rules(result: Result, how: Method | None, rules: Suite, data: BenchSe
     if result.unit != data.report[1]:
         yield f"its unit is {result.unit!r}, that of the set {result.set} is {data.report[1]!r}"
     if result.track == "C" or result.method in UNTRAINED:
+        return
+    if (data.train.vectors is None) == (result.config["backbone"] == NO_BACKBONE):
+        items = "images" if data.train.vectors is None else "vectors"
+        yield f"its backbone is {result.config['backbone']!r}, but the items of {result.set} are {items}"
         return
     yield from _check_options(result, how, rules, data)
     lowest = _lowest_score(data)

@@ -3,7 +3,7 @@
 from cml.bench.computing import fit_label_mds, fit_nothing
 from cml.bench.scores import Ranks
 from cml.bench.sets import BenchSet
-from cml.bench.suite import Suite
+from cml.bench.suite import NO_BACKBONE, Suite
 from cml.retrieval.embedding_ranker import embedding_ranker
 from cml.retrieval.random_row import random_ranker
 from cml.retrieval.ranker import Ranker
@@ -19,10 +19,10 @@ def fixed_row_config(rules: Suite, track: str, backbone: str = "") -> TrainConfi
         backbone: The backbone of the track; "" for that of the suite.
 
     Returns:
-        Those of the track. Where its network has no published weights, those of the suite's heads.
+        Those of the track. Where its network has no published weights, those of the suite's heads. Vectors need none.
     """
     config = rules.config(track, backbone)
-    return rules.heads if config.weights == "none" else config
+    return rules.heads if config.weights == "none" and config.backbone != NO_BACKBONE else config
 
 
 def fixed_row_ranker(method: str, data: BenchSet, config: TrainConfig) -> tuple[Ranker, float]:

@@ -20,6 +20,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from cml import losses, sampling
+from cml.bench.suite import NO_BACKBONE
+from cml.data.input_form import InputForm
 from cml.distances.label_distance import Float32
 from cml.distances.precomputed import Precomputed
 from cml.errors import UserError
@@ -90,7 +92,9 @@ def train_heads(
     training = TrainingTargets(distance, distance.encode(range(len(features))), seed=first.seed)
     losses = [_make_loss(config, training, vectors) for config in configs]
     head_losses = HeadLosses(losses)
-    start = _first_weight(first.seed, first.backbone, first.weights, first.dimension, first.image_size)
+    start = _first_weight(
+        first.seed, first.backbone, first.weights, first.dimension, first.image_size, features.shape[1]
+    )
     weight = torch.stack([start * (isinstance(loss, str) or not loss.starts_at_zero) for loss in losses])  # (H, D, F)
     bias, inputs = torch.zeros(weight.shape[:2]), torch.from_numpy(np.ascontiguousarray(features))
     parts = [[weight[h], bias[h]] for h in range(len(losses))]  # views, which one optimiser moves
@@ -187,7 +191,10 @@ def _make_loss(config: TrainConfig, training: TrainingTargets, vectors: Float32 
 
 
 @functools.lru_cache(maxsize=16)
-def _first_weight(seed: int, backbone: str, weights: str, dimension: int, size: tuple[int, int]) -> Tensor:
+def _first_weight(
+    seed: int, backbone: str, weights: str, dimension: int, size: tuple[int, int], features: int
+) -> Tensor:
     """The weight (D, F) that a run with this seed starts from."""
     torch.manual_seed(seed)
-    return EmbeddingModel(ModelConfig(backbone, weights, dimension, False, size)).head.weight.detach()
+    inputs = InputForm("vectors", (features,)) if backbone == NO_BACKBONE else InputForm()
+    return EmbeddingModel(ModelConfig(backbone, weights, dimension, False, size, inputs=inputs)).head.weight.detach()

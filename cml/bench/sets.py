@@ -14,9 +14,11 @@ import msgspec
 import numpy as np
 
 from cml import data_prep, distances, tasks
-from cml.bench.suite import SETS, SPLITS, SUITES, SetSpec, Suite, look_up
+from cml.bench.suite import NO_BACKBONE, SETS, SPLITS, SUITES, SetSpec, Suite, look_up
 from cml.data.dataset_info import FOLDERS, INFO, METADATA
+from cml.data.input_form import Missing
 from cml.data.prepared import PreparedDataset
+from cml.data.vectors import Vectors
 from cml.distances.dataset_labels import encode
 from cml.distances.label_distance import Float32, LabelDistance
 from cml.distances.labels import Labels
@@ -27,14 +29,17 @@ from cml.storage.exclusive_lock import exclusive_lock
 from cml.storage.npy import map_array
 from cml.training.config import TrainConfig
 
+_FEWEST = 20  # items of a part of the user's own dataset
+
 
 @dataclass(frozen=True)
 class Part:
-    """Items of a set: N ids, images and encoded labels."""
+    """Items of a set: N ids, images and encoded labels; in place of images (N, F) vectors, standardised."""
 
     item_ids: Sequence[str]
     paths: Sequence[Path]
     labels: Labels
+    vectors: Float32 | None = None
 
     def __len__(self) -> int:
         return len(self.item_ids)
@@ -97,8 +102,16 @@ class BenchSet:
 
 @functools.lru_cache(maxsize=2)
 def open_set(name: str, version: str) -> BenchSet:
-    """Prepare a set in the cache if it is not there yet, and deal its items to the parts; an error says what lacks."""
+    """Prepare a set in the cache if it is not there yet, and deal its items to the parts; an error says what lacks.
+
+    A dataset of the user's own is there already.
+    """
     spec, suite = look_up("set", name, SETS), look_up("suite", version, SUITES)
+    if spec.folder:
+        cache = cache_folder() / "bench" / f"{name}-cache"
+        own = deal_items(name, spec, suite, PreparedDataset.open(spec.folder), cache)
+        _check_sizes(own)
+        return own
     settings, drawn = spec.source_settings(), f"-{suite.count}" if "{count}" in spec.source else ""
     folder = cache_folder() / "bench" / f"{name}{drawn}"
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -114,6 +127,20 @@ def open_set(name: str, version: str) -> BenchSet:
             "of cml or of a package made it. Delete it and run the command again."
         )
     return data
+
+
+def _check_sizes(own: BenchSet) -> None:
+    """Refuse a dataset of the user's own on which scores mean nothing."""
+    sizes = {"validation": len(own.validation), "gallery": len(own.test(0, 0)[1])}
+    for part, size in sizes.items():
+        if size < _FEWEST:
+            raise UserError(
+                f"The {part} part of {own.folder} has {size} items; the benchmark needs at least {_FEWEST}. Validation "
+                "items are a fifth of the training items."
+            )
+    known = own.validation_distances[np.isfinite(own.validation_distances)]
+    if not known.size or known.min() == known.max():
+        raise UserError(f"The validation items of {own.folder} all lie at one label distance: nothing can be ranked.")
 
 
 def deal_items(name: str, spec: SetSpec, suite: Suite, dataset: PreparedDataset, cache: Path) -> BenchSet:
@@ -140,10 +167,15 @@ def deal_items(name: str, spec: SetSpec, suite: Suite, dataset: PreparedDataset,
     def part(role: str, rows: list[int]) -> Part:
         split, chosen = dataset.split(role), np.array(rows, np.int64)
         some = encode(distance, dataset, role)[chosen]
-        return Part([split.item_ids[row] for row in rows], [split.paths[row] for row in rows], some)
+        ids = [split.item_ids[row] for row in rows]
+        if split.vectors is not None:
+            return Part(ids, [], some, standardize(split.vectors.subset(chosen)))
+        return Part(ids, [split.paths[row] for row in rows], some)
 
+    training = [row for row in order if row not in held][: suite.train]
+    standardize = _standardization(dataset, training)
     parts = {
-        "train": part("train", [row for row in order if row not in held][: suite.train]),
+        "train": part("train", training),
         "validation": part("train", [row for row in order if row in held][: suite.validation]),
         "query": part("query", queries[: suite.queries]),
         "gallery": part("gallery", gallery[: suite.gallery]),
@@ -158,8 +190,24 @@ def deal_items(name: str, spec: SetSpec, suite: Suite, dataset: PreparedDataset,
     return BenchSet(name, spec, distance, text, report, train, validation, *where, (test[0], test[1]))
 
 
+def _standardization(dataset: PreparedDataset, training: list[int]) -> Callable[[Vectors], Float32]:
+    """How vectors are standardised by those of the training items; it is not asked for of images."""
+    from cml.models.embedding import EmbeddingModel, ModelConfig
+
+    vectors = dataset.split("train").vectors
+    if vectors is None:
+        return lambda some: some.read(np.arange(len(some)))
+    missing: Missing = "mean" if dataset.info.may_miss_numbers else "refuse"
+    vectors = vectors.with_missing(missing)
+    model = EmbeddingModel(ModelConfig(NO_BACKBONE, "none", 1, False, (1, 1), inputs=vectors.form))
+    model.fit_standardization(vectors.subset(np.array(training, np.int64)))
+    return lambda some: model.standardize(some.with_missing(missing))
+
+
 def compute_features(config: TrainConfig, part: Part) -> Float32:
-    """Features (N, F) of the frozen backbone, from the cache if they are there."""
+    """Features (N, F) of the frozen backbone, from the cache if they are there; of vectors, these themselves."""
+    if part.vectors is not None:
+        return part.vectors
     return _features(config.backbone, config.weights, config.image_size, tuple(part.paths))
 
 

@@ -13,7 +13,7 @@ from cml.bench.own_metrics import explain_unregistered
 from cml.bench.result import describe_machine, read_result, result_path, results_in, write_result
 from cml.bench.scores import Ranks
 from cml.bench.sets import Part, open_set
-from cml.bench.suite import LATEST
+from cml.bench.suite import LATEST, OWN
 from cml.distances.label_distance import Float32
 from cml.errors import DataError, UserError
 from cml.export.embed_folder import EmbeddingFolder
@@ -45,6 +45,11 @@ def submit(results: Path, into: Path, methods: Collection[str] = ()) -> str:
     small = next((path for path in paths if "-" in read_result(path).suite), None)
     if small is not None:
         raise UserError(f"{small} is of a small version, whose figures say little: submit results of {LATEST}.")
+    own_set = next((path for path in paths if read_result(path).set.startswith(OWN)), None)
+    if own_set is not None:
+        raise UserError(
+            f"{own_set} is of a dataset of your own, which nobody else can check: submit results of the suite."
+        )
     checked = {path: check_result(path) for path in paths}
     absent = [metric for one in checked.values() for metric in one.unregistered.values()]
     if absent:

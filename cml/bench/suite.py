@@ -15,6 +15,8 @@ from cml.storage.provenance import as_json
 from cml.training.config import TrainConfig
 
 T = TypeVar("T")
+OWN = "own-"  # how the names of the user's own sets begin
+NO_BACKBONE = "none"  # that of vectors, on which heads are trained as they are
 TRACKS = ("A", "B", "C")  # a head on frozen features, a whole network, any embedding that was made elsewhere
 
 
@@ -32,7 +34,9 @@ class SetSpec:
     variable: str = ""  # environment variable with the folder of the raw files, where they are the user's own
     files: Mapping[str, str] = field(default_factory=lambda: {"source": ""})  # setting of the source to its path there
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the source, beside
-    tier: str = "offline"  # or download
+    tier: str = "offline"  # or download, or own
+    folder: str = ""  # of a prepared dataset of the user's own
+    input_kind: str = "images"  # or vectors
 
     def source_settings(self) -> dict[str, Any]:
         """The settings of the source that its text does not have; an error if the raw files are missing."""
@@ -54,7 +58,7 @@ def _download(source: str, kind: str, variable: str, **fields: Any) -> SetSpec: 
 
 
 _MPII_POSES, _CITIES = "mpii_human_pose_v1_u12_1.mat", ("amsterdam", "boston", "cph", "sf")
-SETS: Mapping[str, SetSpec] = {
+SETS: dict[str, SetSpec] = {  # own sets are added to it
     "people": SetSpec("people(count={count})", "poses"),
     "rooms": SetSpec("rooms(count={count})", "layouts"),
     "scenes": SetSpec("scenes(count={count})", "captions"),
@@ -95,6 +99,8 @@ class Suite:
     def config(self, track: str, backbone: str = "") -> TrainConfig:
         """The options that all methods of a track share."""
         config = self.network if track == "B" else self.heads
+        if backbone == NO_BACKBONE:
+            return replace(config, backbone=backbone, weights="none")
         return replace(config, backbone=backbone) if backbone else config
 
     def trial(self, track: str, config: TrainConfig) -> TrainConfig:

@@ -363,7 +363,8 @@ def build_board(version: str, track: str, every_result: list[Result], oracles: M
     Returns:
         The board.
     """
-    sets = [name for name in SETS if any(result.set == name and result.track == track for result in every_result)]
+    there = {result.set for result in every_result if result.track == track}
+    sets = [*(name for name in SETS if name in there), *sorted(there - SETS.keys())]  # others are somebody's own
     results: dict[str, dict[str, Result]] = {}
     for result in every_result:
         if result.set in sets:

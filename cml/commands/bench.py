@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from cml.bench.check_result import CheckedResult
 
 RESULTS = Path("results")
+Data = Annotated[
+    tuple[Path, ...],
+    arg(help="Prepared datasets of your own, of images or of vectors, as the sets own-NAME_OF_FOLDER."),
+]
 Results = Annotated[Path, Positional, arg(metavar="DIR", help="Folder of the results.")]
 
 
@@ -40,7 +44,8 @@ class Bench:
     version: str = ""
     """Version of the suite; by default the latest."""
     sets: tuple[str, ...] = ()
-    """Names of sets; by default all sets of the tier."""
+    """Names of sets; by default all sets of the tier, or those of --data."""
+    data: Data = ()
     methods: tuple[str, ...] = ()
     """Names of methods, or losses in the syntax of --loss; by default all methods of the suite. Load your own losses
     with --plugin. oracle, random, frozen and label-mds are always included."""
@@ -56,15 +61,21 @@ class Bench:
         """Run it, and print the table."""
         from cml import plugins
         from cml.bench import suite, table, track
+        from cml.bench.own_sets import add_own_sets, choose_backbone
 
         if self.quick and self.version:
             raise UserError(f"--quick is the version {suite.LATEST}-quick: give --quick or --version, not both.")
         version = self.version or suite.LATEST + "-quick" * self.quick
         offline = [name for name, spec in suite.SETS.items() if spec.tier == self.tier]
-        sets = [name for name in self.sets or offline if suite.look_up("set", name, suite.SETS)]
+        own = add_own_sets(self.data)
+        if own and self.scheduler:
+            raise UserError("The workers of --scheduler do not have the datasets of --data: give one of the two.")
+        named = self.sets or (() if own else offline)
+        sets = list(dict.fromkeys([*(name for name in named if suite.look_up("set", name, suite.SETS)), *own]))
+        backbone = choose_backbone(sets, self.track, self.backbone)
         methods = suite.methods(self.methods, self.quick)
         rules = suite.look_up("suite", version, suite.SUITES)
-        plan = track.Plan(rules, self.track, sets, methods, self.out, self.backbone)
+        plan = track.Plan(rules, self.track, sets, methods, self.out, backbone)
         with resume_hint():
             left_out = track.run(plan, self.scheduler)
         if len(left_out) == len(sets):
@@ -73,7 +84,9 @@ class Bench:
             say(sentence)
         board = table.read_board(self.out, version, plan.track_folder, checks=True)
         print(board.markdown() if self.markdown else board)
-        print(f"next: cml bench check {shlex.quote(str(self.out / version))}{plugins.flags()}")
+        own_data = "".join(f" --data {shlex.quote(str(folder))}" for folder in self.data[:1])
+        own_data += "".join(f" {shlex.quote(str(folder))}" for folder in self.data[1:])
+        print(f"next: cml bench check {shlex.quote(str(self.out / version))}{own_data}{plugins.flags()}")
 
 
 @dataclass(frozen=True)
@@ -88,14 +101,17 @@ class Check:
     rerun: int = 0
     """Also run this many trials, final runs and rows without trials again, drawn at random from all results, and
     compare them with the files. Backbones that the results name are downloaded if needed."""
+    data: Data = ()
 
     def __call__(self) -> None:
         """Check, and print what is wrong."""
         from cml.bench.check_record import CheckRecord, write_check_record
         from cml.bench.check_result import CheckedResult, check_result
         from cml.bench.own_metrics import explain_unregistered
+        from cml.bench.own_sets import add_own_sets
         from cml.bench.result import results_in
 
+        add_own_sets(self.data)
         if self.rerun < 0:
             raise UserError(f"--rerun must be 0 or more. Got {self.rerun}.")
         checked: dict[Path, CheckedResult] = {}
@@ -205,11 +221,14 @@ class Page:
     reports: int = 0
     """Also write a retrieval report for each set, with the images that each method retrieves for this many test
     queries."""
+    data: Data = ()
 
     def __call__(self) -> None:
         """Write the page."""
         from cml.bench.leaderboard import write_leaderboard
+        from cml.bench.own_sets import add_own_sets
 
+        add_own_sets(self.data)
         for sentence in write_leaderboard(self.results, self.out, self.reports):
             say(sentence)
         print(f"leaderboard: {self.out}")
@@ -255,12 +274,15 @@ class Embedding:
     """Version of the suite; by default the latest."""
     out: Path = RESULTS
     """Folder of the results."""
+    data: Data = ()
 
     def __call__(self) -> None:
         """Score, and print the scores."""
+        from cml.bench.own_sets import add_own_sets
         from cml.bench.submit import score_embedding
         from cml.bench.suite import LATEST
 
+        add_own_sets(self.data)
         version = self.version or LATEST
         print(score_embedding(self.embeddings, self.ids, self.set, self.name, self.pretraining, version, self.out))
 

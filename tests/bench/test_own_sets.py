@@ -1,0 +1,147 @@
+"""Prepared datasets of one's own in the benchmark, of vectors and of images: every verb works on them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cml
+from cml.bench import check_result as checking
+from cml.bench import rerun, result, sets, suite, table
+from cml.bench.own_sets import add_own_sets
+from cml.cli import main
+from cml.retrieval.embedding_ranker import embedding_ranker
+
+HEADS = replace(
+    suite.SUITES["2026.1"].heads,
+    backbone="small-cnn",
+    weights="none",
+    image_size=(16, 16),
+    steps=3,
+    dimension=4,
+    sampler="random(batch_size=20)",
+    device="cpu",
+)
+TINY = suite.Suite("2030.1", 60, 150, 40, 12, 60, 2, 2, HEADS, HEADS, 2)
+METHODS = ["--version", "2030.1", "--methods", "cosent"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _tiny() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (suite, sets, checking, rerun, result, table):
+            patch.setattr(module, "SUITES", {"2030.1": TINY})
+        yield
+    for name in [name for name in suite.SETS if name.startswith(suite.OWN)]:
+        del suite.SETS[name]
+    sets.open_set.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def vectors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return cml.prepare("diabetes", tmp_path_factory.mktemp("vectors") / "diabetes").folder
+
+
+def test_every_verb_takes_a_dataset_of_vectors(
+    vectors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, data = tmp_path / "results", ["--data", str(vectors)]
+    main(["bench", *data, *METHODS, "--out", str(out)])
+    shown = capsys.readouterr().out
+    assert "own-diabetes" in shown
+    assert f"cml bench check {out / '2030.1'} --data {vectors}" in shown
+    files = result.results_in(out)
+    assert {path.relative_to(out).parent.as_posix() for path in files} == {"2030.1/own-diabetes/A-none"}
+    assert {path.stem for path in files} == {*suite.RULES, "cosent"}
+    main(["bench", "check", str(out), "--rerun", "3", *data])
+    checked = capsys.readouterr().out
+    assert "5 results agree" in checked
+    assert checked.count("Rerun: ") == 3
+    main(["bench", "table", str(out)])
+    assert "label-mds" in capsys.readouterr().out
+    page = tmp_path / "leaderboard.html"
+    main(["bench", "page", str(out), *data, "--reports", "2", "--out", str(page)])
+    assert page.with_name("leaderboard-reports").joinpath("2030.1/A-none/own-diabetes.html").is_file()
+    assert main(["bench", "submit", str(out), "--into", str(tmp_path / "checkout")]) == 2
+    assert "is of a dataset of your own" in capsys.readouterr().err
+
+    opened = sets.open_set("own-diabetes", "2030.1")
+    dataset = cml.open_dataset(vectors)
+    rows, ids = [], []
+    for role in dataset.info.roles:
+        split = dataset.split(role)
+        assert split.vectors is not None
+        rows.append(split.vectors.read(np.arange(len(split))))
+        ids += list(split.item_ids)
+    np.save(tmp_path / "rows.npy", np.concatenate(rows))
+    (tmp_path / "ids.txt").write_text("\n".join(ids))
+    named = ["--ids", str(tmp_path / "ids.txt"), "--set", "own-diabetes", "--name", "raw", "--pretraining", "none"]
+    main(["bench", "embedding", str(tmp_path / "rows.npy"), *named, "--version", "2030.1", "--out", str(out), *data])
+    main(["bench", "check", str(out), *data])
+    assert "6 results agree" in capsys.readouterr().out
+
+    # the row of the vectors, the slow way: standardised by the training items of the set
+    every = dict(zip(ids, np.concatenate(rows).astype(np.float64), strict=True))
+    train, query, gallery = (
+        np.array([every[item] for item in part.item_ids]) for part in (opened.train, *opened.test(0, 0))
+    )
+    query, gallery = ((part - train.mean(axis=0)) / train.std(axis=0) for part in (query, gallery))
+    scores = embedding_ranker(query, gallery)(slice(0, len(query)))
+    frozen = result.read_ranks(out / "2030.1/own-diabetes/A-none/frozen.json", checked_result(out, "frozen"), opened)
+    np.testing.assert_array_equal(frozen.top[0, :, :5], np.argsort(scores, axis=1)[:, :5])
+
+
+def checked_result(out: Path, method: str) -> result.Result:
+    return result.read_result(result.result_path(out, "2030.1", "own-diabetes", "A-none", method))
+
+
+def test_a_dataset_of_images_is_a_set_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = cml.prepare("heads", tmp_path / "my heads", count=300).folder
+    out = tmp_path / "results"
+    main(["bench", "--data", str(folder), *METHODS, "--out", str(out)])
+    assert (out / "2030.1/own-my-heads/A-small-cnn/cosent.json").is_file()
+    main(["bench", "check", str(out), "--data", str(folder)])
+    assert "agree with ranks" in capsys.readouterr().out
+
+
+def test_what_does_not_fit_is_one_line(vectors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = ["--data", str(vectors)]
+    for options, message in [
+        ([*data, "--track", "B"], "own-diabetes holds vectors: .* Got track B and the backbone ''"),
+        ([*data, "--backbone", "small-cnn"], "Got track A and the backbone 'small-cnn'"),
+        ([*data, "--sets", "digits"], "own-diabetes holds vectors and digits images"),
+        ([*data, "--scheduler", "tcp://localhost:1"], "workers of --scheduler do not have the datasets of --data"),
+        (["--data", str(tmp_path / "none")], "none"),
+    ]:
+        assert main(["bench", *options, *METHODS, "--out", str(tmp_path / "results")]) != 0
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert re.search(message, error), error
+    np.save(tmp_path / "few.npy", np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32))
+    (tmp_path / "few.csv").write_text("id,age\n" + "".join(f"i{row},{row}\n" for row in range(60)))
+    few = cml.prepare(
+        "table", tmp_path / "few", source=tmp_path / "few.csv", vectors=tmp_path / "few.npy", label_columns=("age",)
+    )
+    assert main(["bench", "--data", str(few.folder), *METHODS, "--out", str(tmp_path / "results")]) != 0
+    assert re.search(r"The \w+ part of .*few has \d+ items; the benchmark needs at least 20", capsys.readouterr().err)
+    other = cml.prepare("diabetes", tmp_path / "diabetes").folder
+    with pytest.raises(cml.errors.UserError, match="would both be the set 'own-diabetes'"):
+        add_own_sets([vectors, other])
+
+
+def test_results_of_somebody_elses_dataset_ask_for_it(
+    vectors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main(["bench", "--data", str(vectors), *METHODS, "--out", str(tmp_path)])
+    monkeypatch.delitem(suite.SETS, "own-diabetes")
+    capsys.readouterr()
+    assert main(["bench", "check", str(tmp_path)]) != 0
+    shown = capsys.readouterr()
+    assert "the set own-diabetes is somebody's own dataset: give its folder with --data" in shown.out
+    main(["bench", "table", str(tmp_path)])
+    assert "own-diabetes" in capsys.readouterr().out
