@@ -11,10 +11,10 @@ def suggest_mend(config: TrainConfig) -> str:
         config: The options of the training that overfitted.
 
     Returns:
-        A clause: freezing a backbone that was trained, then stopping by validation, then more training items.
+        A clause: freezing a backbone that was trained, then tuning the head, then more training items.
     """
     if not config.freeze_backbone and not takes_vectors(config.backbone):
         return "freeze the backbone (freeze_backbone)"
-    if not config.patience:
-        return "stop training when the validation score does not improve (evaluate_every and patience)"
+    if not config.tune:
+        return "choose the head on held-out items (tune)"
     return "use more training items"

@@ -190,9 +190,9 @@ def test_check_names_the_option_that_makes_more_queries(tmp_path: Path, capsys: 
     ("chosen", "said"),
     [
         ({}, "freeze the backbone"),
-        ({"freeze_backbone": True}, "stop training when the validation score"),
-        ({"freeze_backbone": True, "evaluate_every": 10, "patience": 2}, "use more training items"),
-        ({"backbone": "none"}, "stop training when the validation score"),
+        ({"freeze_backbone": True}, "choose the head on held-out items"),
+        ({"freeze_backbone": True, "tune": True}, "use more training items"),
+        ({"backbone": "none"}, "choose the head on held-out items"),
     ],
     ids=str,
 )
