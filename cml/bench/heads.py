@@ -27,6 +27,7 @@ from cml.distances.precomputed import Precomputed
 from cml.errors import UserError
 from cml.losses.loss import Loss
 from cml.models.embedding import EmbeddingModel, ModelConfig
+from cml.processes.own_generator import draw_from
 from cml.storage.atomic import atomic_file
 from cml.training.config import TrainConfig
 from cml.training.head_losses import HeadLosses
@@ -195,6 +196,7 @@ def _first_weight(
     seed: int, backbone: str, weights: str, dimension: int, size: tuple[int, int], features: int
 ) -> Tensor:
     """The weight (D, F) that a run with this seed starts from."""
-    torch.manual_seed(seed)
     inputs = InputForm("vectors", (features,)) if backbone == NO_BACKBONE else InputForm()
-    return EmbeddingModel(ModelConfig(backbone, weights, dimension, False, size, inputs=inputs)).head.weight.detach()
+    config = ModelConfig(backbone, weights, dimension, False, size, inputs=inputs)
+    with draw_from(torch.Generator().manual_seed(seed)):
+        return EmbeddingModel(config).head.weight.detach()

@@ -222,9 +222,11 @@ def _network(backbone: str, weights: str, image_size: tuple[int, int]) -> Callab
 
     from cml.feature_store.frozen_features import frozen_features
     from cml.models.embedding import EmbeddingModel, ModelConfig
+    from cml.processes.own_generator import draw_from
 
-    torch.manual_seed(0)  # of one without weights
-    return functools.partial(frozen_features, EmbeddingModel(ModelConfig(backbone, weights, 2, False, image_size)))
+    with draw_from(torch.Generator().manual_seed(0)):  # of one without weights
+        model = EmbeddingModel(ModelConfig(backbone, weights, 2, False, image_size))
+    return functools.partial(frozen_features, model)
 
 
 def _test_items(dataset: PreparedDataset, spec: SetSpec, suite: Suite) -> tuple[list[int], list[int]]:

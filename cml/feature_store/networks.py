@@ -23,6 +23,7 @@ from cml.feature_store.manifest import MadeBy
 from cml.models.backbone import CUSTOM, Backbone
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.models.weights_fingerprint import backbone_fingerprint
+from cml.processes.own_generator import draw_from
 from cml.word_vectors.sentence_model import encode_images, encode_texts, model_sha256, takes_images
 
 Float32 = NDArray[np.float32]
@@ -245,8 +246,7 @@ def build_model(
     Returns:
         The model, in evaluation mode.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with draw_from(torch.Generator().manual_seed(0)):
         return EmbeddingModel(config, backbone=backbone, example=example).to(device).eval()
 
 

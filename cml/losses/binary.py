@@ -14,6 +14,7 @@ from cml.losses.loss import LossInfo
 from cml.losses.pml import PmlPairLoss, build_module, pml
 from cml.losses.row_mean import RowMean
 from cml.losses.rule_loss import RuleLoss, warn_without_pairs
+from cml.processes.own_generator import draw_from
 from cml.registry import Choice
 
 Indices = tuple[Tensor, ...]  # (anchors, positives, anchors, negatives), or (anchors, positives, negatives)
@@ -190,7 +191,7 @@ def _probe(inner: PmlPairLoss, text: str) -> None:
     points = torch.tensor([[1.0, 0.1], [0.9, 0.2], [0.1, 1.0], [0.2, 0.8]])
     same = torch.tensor([[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]], dtype=torch.bool)
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        with torch.no_grad(), draw_from(torch.Generator()):
             _value(inner, points, BinaryPairs(same, ~same & ~torch.eye(4, dtype=torch.bool)))
     except (ValueError, TypeError, AssertionError, NotImplementedError, AttributeError, RuntimeError) as error:
         reason = str(error) or type(error).__name__

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from cml.errors import UserError
 from cml.losses.class_loss import ClassLoss, check_classes
+from cml.processes.own_generator import draw_from
 
 
 class ProxyLoss(ClassLoss):
@@ -39,8 +40,8 @@ class ProxyLoss(ClassLoss):
                 f"prepare takes the class numbers (N,) of the training items, torch.int64. Got {got} instead."
             )
         count = len(names) if names else int(target.max()) + 1
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0 if generator is None else int(torch.randint(2**62, (), generator=generator)))
+        seed = 0 if generator is None else int(torch.randint(2**62, (), generator=generator))
+        with draw_from(torch.Generator().manual_seed(seed)):
             self.make_proxies(count, dimension)
 
     def make_proxies(self, classes: int, dimension: int) -> None:

@@ -36,6 +36,7 @@ from cml.training.callbacks import Callback
 from cml.training.config import TrainConfig, with_options
 from cml.training.loop import Trained
 from cml.training.recipe_inputs import recipe_for_inputs
+from cml.training.seeded_randomness import seeded_randomness
 from cml.training.tracking import with_tracker
 from cml.training.train_options import FitOptions, TrainOptions, list_options
 from cml.training.train_run import train_run
@@ -142,18 +143,19 @@ def fit(
         raise UserError(
             "cml.fit takes a store as its inputs: cml.fit(store, labels). Leave 'features' out of 'config'."
         )
-    labelled = recognize_inputs(
-        inputs.select() if isinstance(inputs, FeatureStore) else inputs,
-        labels,
-        kind=input_kind,
-        image=image,
-        features=features,
-        label=label,
-        missing=config.missing,
-        own_backbone=own_backbone is not None,
-        channels=count_channels(config.backbone if own_backbone is None else own_backbone),
-        collate=collate,
-    )
+    with seeded_randomness(config.seed):  # a data set of the user's own may draw where its labels are read
+        labelled = recognize_inputs(
+            inputs.select() if isinstance(inputs, FeatureStore) else inputs,
+            labels,
+            kind=input_kind,
+            image=image,
+            features=features,
+            label=label,
+            missing=config.missing,
+            own_backbone=own_backbone is not None,
+            channels=count_channels(config.backbone if own_backbone is None else own_backbone),
+            collate=collate,
+        )
     raw = labelled.labels
     form = labelled.inputs.form if isinstance(labelled.inputs, Inputs) else InputForm()
     if isinstance(labelled.inputs, Inputs):

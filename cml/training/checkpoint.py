@@ -8,7 +8,7 @@
 - ``memory``: embeddings and items of earlier batches;
 - ``average``: the averaged weights, with ``ema_decay``;
 - ``best``, ``best_step``, ``worst``, ``waited``, ``best_weights``: the course of validation;
-- ``rng``, ``device_rng``: torch's random state on the CPU and on the GPU.
+- ``rng``, ``device_rng``: the run's random state for the CPU and for the GPU.
 
 It makes a resumed run equal to one that was never interrupted, bit for bit on the CPU. It is read without pickle
 (``weights_only=True``), and its checksums reveal damage.
@@ -32,6 +32,7 @@ from cml.storage.atomic import atomic_file
 from cml.storage.regular_file import open_regular
 from cml.storage.saved_options import Count, record
 from cml.training.averaged_weights import AveragedWeights
+from cml.training.run_randomness import RunRandomness
 from cml.training.validation import Validation
 
 CHECKPOINT = "checkpoints/last.pt"
@@ -39,7 +40,7 @@ CHECKPOINT = "checkpoints/last.pt"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The parts of a run whose state is saved between two steps, beside torch's random state.
+    """The parts of a run whose state is saved between two steps, torch's random state among them.
 
     Attributes:
         model: The model.
@@ -48,6 +49,7 @@ class Checkpoint:
         memory: The memory of earlier embeddings.
         average: The averaged weights.
         validation: The course of validation.
+        randomness: torch's random state of the run.
         steps: Steps of the whole run, against which a file is checked.
         items: Number of training items, likewise.
     """
@@ -58,6 +60,7 @@ class Checkpoint:
     memory: CrossBatchMemory
     average: AveragedWeights
     validation: Validation
+    randomness: RunRandomness
     steps: int
     items: int
 
@@ -73,7 +76,6 @@ class Checkpoint:
         """
         if run is None:
             return
-        device = self.model.mean.device
         state = {
             "step": step,
             "model": self.model.state_dict(),
@@ -82,8 +84,7 @@ class Checkpoint:
             "memory": self.memory.state_dict(),
             "average": self.average.state_dict(),
             **self.validation.state_dict(),
-            "rng": torch.get_rng_state(),
-            "device_rng": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
+            **self.randomness.state_dict(),
         }
         with atomic_file(run / CHECKPOINT) as temporary, temporary.open("wb") as file:
             try:
@@ -106,7 +107,6 @@ class Checkpoint:
         state = read_checkpoint(run)
         if state is None:
             return 0
-        device = self.model.mean.device
         try:
             self._check(state)
             self.model.load_state_dict(state["model"])
@@ -117,9 +117,7 @@ class Checkpoint:
                 self.memory.load_state_dict(state["memory"])
             self.average.load_state_dict(state.get("average", {}))
             self.validation.load_state_dict(state)
-            torch.set_rng_state(state["rng"])
-            if state["device_rng"] is not None and device.type == "cuda":
-                torch.cuda.set_rng_state(state["device_rng"], device)
+            self.randomness.load_state_dict(state)
             return int(state["step"])
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, UserError) as error:
             if is_out_of_memory(error):

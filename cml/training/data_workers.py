@@ -8,7 +8,6 @@ and none outlives its run. They are forks that share the training process's memo
 import contextlib
 import ctypes
 import gc
-import multiprocessing
 import pickle
 import re
 import signal
@@ -25,12 +24,14 @@ from cml.errors import MachineError, UserError
 from cml.processes.freed_memory import give_back_freed_memory
 from cml.processes.out_of_memory import is_out_of_memory
 from cml.training.signals import SIGNALS
+from cml.training.start_method import count_safe_workers, start_method
 
 GIVE_BACK_EVERY = 32  # batches of a worker
 
 T = TypeVar("T")
 _PR_SET_PDEATHSIG = 1  # from linux/prctl.h
-_running: list[Any] = []  # loaders whose workers may run
+_in_thread = threading.local()  # ``loaders`` of this thread's runs whose workers may run
+_starting = threading.Lock()  # filters of warnings are the process's
 _MEND = "Use smaller batches (batch_size in --sampler), fewer --workers or a machine with more memory."
 
 
@@ -61,7 +62,7 @@ def prefetch(source: Dataset[T], steps: range, *, workers: int, timeout: float) 
     Args:
         source: The batches, by step.
         steps: The steps.
-        workers: Number of processes; 0 makes the batches in this one.
+        workers: Number of processes; 0 makes the batches in this one, as do workers that could not start.
         timeout: Seconds to wait for a batch before the workers count as hung; 0 for no limit.
 
     Yields:
@@ -71,6 +72,8 @@ def prefetch(source: Dataset[T], steps: range, *, workers: int, timeout: float) 
         MachineError: A worker ran out of memory; under ``shutdown_workers`` also if it died or hung.
         UserError: As raised in making a batch.
     """
+    workers = count_safe_workers(workers)
+    method = start_method()
     loader = DataLoader(
         _ErrorsAsValues(source),
         batch_size=None,
@@ -80,25 +83,23 @@ def prefetch(source: Dataset[T], steps: range, *, workers: int, timeout: float) 
         pin_memory=torch.cuda.is_available(),
         prefetch_factor=4 if workers else None,
         worker_init_fn=_begin_worker,
+        multiprocessing_context=method if workers else None,
         generator=torch.Generator(),  # its own, so that a loader does not advance the run's random numbers
     )
     if workers:
         _prepare_fork()
-    with warnings.catch_warnings():
-        # from Python 3.12 on. torch lets a worker use one thread, and it takes no lock that another thread may hold
-        warnings.filterwarnings("ignore", "This process .* is multi-threaded, use of fork", DeprecationWarning)
-        warnings.filterwarnings("ignore", "Got pickle error", UserWarning)  # the error below says it
+    with _quiet_start() if workers else contextlib.nullcontext():
         try:
             batches = iter(loader)
         except (pickle.PicklingError, AttributeError, TypeError) as error:  # where workers are not forks
-            if not workers or multiprocessing.get_start_method() == "fork":
+            if not workers or method == "fork":
                 raise
             first_line = (str(error).splitlines() or [type(error).__name__])[0]
             raise UserError(
                 f"The inputs cannot be sent to data workers ({first_line}). Define the data set and its functions at "
                 "the top of a module, or read in the training process: workers=0."
             ) from None
-    _running.append(batches)
+    _running().append(batches)
     for step in steps:
         watch = threading.Timer(timeout, _kill_workers, (batches, timeout))  # torch's omits the transfer of a batch
         watch.daemon = True
@@ -122,7 +123,9 @@ def shutdown_workers() -> Iterator[None]:
     Raises:
         MachineError: A worker died or hung.
     """
-    before = len(_running)
+    running = _running()
+    before = len(running)
+    child_handler = _child_handler()
     fault = None
     try:
         yield
@@ -131,11 +134,44 @@ def shutdown_workers() -> Iterator[None]:
         if fault is None:
             raise
     finally:
-        forked = [_shutdown_loader(_running.pop()) for _ in _running[before:]]
+        forked = [_shutdown_loader(running.pop()) for _ in running[before:]]
         if any(forked):
             gc.unfreeze()
+            _restore_child_handler(child_handler)
     if fault is not None:
         raise MachineError(fault)
+
+
+def _running() -> list[Any]:
+    """The loaders of this thread's runs; another thread shuts its own down."""
+    if not hasattr(_in_thread, "loaders"):
+        _in_thread.loaders = []
+    loaders: list[Any] = _in_thread.loaders
+    return loaders
+
+
+@contextlib.contextmanager
+def _quiet_start() -> Iterator[None]:
+    """Start workers without warnings that do not apply here."""
+    with _starting, warnings.catch_warnings():
+        # from Python 3.12 on. torch lets a worker use one thread, and it takes no lock that another thread may hold
+        warnings.filterwarnings("ignore", "This process .* is multi-threaded, use of fork", DeprecationWarning)
+        warnings.filterwarnings("ignore", "Got pickle error", UserWarning)  # the error says it
+        yield
+
+
+def _child_handler() -> Any:  # noqa: ANN401 - what signal.getsignal returns
+    """The handler of the signal that a child process has ended, which torch replaces when it starts workers."""
+    is_main = threading.current_thread() is threading.main_thread()
+    return signal.getsignal(signal.SIGCHLD) if is_main and hasattr(signal, "SIGCHLD") else None
+
+
+def _restore_child_handler(handler: Any) -> None:  # noqa: ANN401
+    """Put the former handler back, and let torch set its own again with the next workers."""
+    if handler is None or signal.getsignal(signal.SIGCHLD) is handler or _running():
+        return
+    signal.signal(signal.SIGCHLD, handler)
+    vars(torch.utils.data._utils.signal_handling)["_SIGCHLD_handler_set"] = False
 
 
 def _prepare_fork() -> None:
@@ -189,14 +225,14 @@ def _find_fault(error: BaseException | None) -> str | None:
     torch reports a fault from a signal handler, amid other work, whose error then has torch's as its context. It
     reports nothing of a worker that dies while it sends a batch.
     """
-    hung = [batches.hung_for for batches in _running if hasattr(batches, "hung_for")]
+    hung = [batches.hung_for for batches in _running() if hasattr(batches, "hung_for")]
     if hung:
         return (
             f"The data workers hang: no batch came for {hung[0]:g} seconds. Check the disk of the images, wait longer "
             "with --worker-timeout, or read in the training process with --workers 0."
         )
     if isinstance(error, ConnectionError | EOFError):
-        for worker in [worker for batches in _running for worker in getattr(batches, "_workers", ())]:
+        for worker in [worker for batches in _running() for worker in getattr(batches, "_workers", ())]:
             try:
                 worker.join(1)  # its connections close shortly before it ends
             except RuntimeError as report:  # from torch's signal handler, on the same worker

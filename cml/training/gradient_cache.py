@@ -28,6 +28,7 @@ def backward(
     micro_batch: int | None = None,
     largest: int | None = None,
     cast: Callable[[], AbstractContextManager[object]] = nullcontext,
+    draws: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """Compute loss and embeddings of a batch, and add the gradient of the loss to all parameters it depends on.
 
@@ -40,6 +41,7 @@ def backward(
         largest: The size of the largest share of the batch, if several processes have one each: all split theirs into
             the same number of parts, since they exchange statistics in the network.
         cast: Makes the context in which the network runs, for autocast.
+        draws: Whether the network may draw random numbers, of which the second pass needs the same.
 
     Returns:
         The loss, and the embeddings (B, D) in at least float32, both without a graph.
@@ -66,7 +68,7 @@ def backward(
     random_states, parts_embedded = [], []
     with torch.no_grad():
         for piece in pieces:
-            random_states.append(_random_state(inputs.device))
+            random_states.append(_random_state(inputs.device, draws))
             with cast():  # a new one per pass: autocast would keep weights that it has cast without a graph
                 parts_embedded.append(_full(network(piece)))
         for buffer, before in buffers:
@@ -76,7 +78,7 @@ def backward(
     torch.autograd.backward(value)
     assert embeddings.grad is not None
     gradients = embeddings.grad.tensor_split(parts)
-    restore_end = _random_state(inputs.device)
+    restore_end = _random_state(inputs.device, draws)
     for piece, restore, gradient in zip(pieces, random_states, gradients, strict=True):
         restore()
         with cast():
@@ -90,8 +92,10 @@ def _full(embeddings: Tensor) -> Tensor:
     return embeddings if embeddings.dtype == torch.float64 else embeddings.float()
 
 
-def _random_state(device: torch.device) -> Callable[[], None]:
-    """Make a function that restores the random state of now."""
+def _random_state(device: torch.device, draws: bool) -> Callable[[], None]:
+    """Make a function that restores the random state of now, if it is used."""
+    if not draws:
+        return _restore_nothing
     if device.type == "cuda":
         state_on_gpu = torch.cuda.get_rng_state(device)
     elif device.type == "mps":
@@ -106,3 +110,7 @@ def _random_state(device: torch.device) -> Callable[[], None]:
             torch.mps.set_rng_state(state_on_gpu)
 
     return restore
+
+
+def _restore_nothing() -> None:
+    pass

@@ -44,6 +44,7 @@ from cml.training.learning_rate import set_learning_rates
 from cml.training.lora import LoraAdapters
 from cml.training.optimizer import check_optimizer, make_optimizer
 from cml.training.progress import Progress
+from cml.training.run_randomness import RunRandomness, may_draw
 from cml.training.saved_model import KEPT, save_model
 from cml.training.signals import catch_signals
 from cml.training.training_data import TrainingData
@@ -118,14 +119,16 @@ def train(
     ranks.check_same("options or training data", start, "Start all processes with one command line on one data set.")
 
     # model and loss
-    torch.manual_seed(config.seed)
+    randomness = RunRandomness(config.seed, device)
     sampler = sampling.registry.make(config.sampler)
-    if loss is None:
-        loss = losses.registry.make(config.loss)
-    is_items = data.inputs.form.kind == "items"
-    example = data.inputs.read(np.arange(min(2, len(data)))) if is_items else None
-    model = EmbeddingModel(model_config(config, loss, data.inputs.form), backbone=backbone, example=example).to(device)
-    adapters = LoraAdapters(model, config.lora)
+    with randomness.initializing():
+        if loss is None:
+            loss = losses.registry.make(config.loss)
+        is_items = data.inputs.form.kind == "items"
+        example = data.inputs.read(np.arange(min(2, len(data)))) if is_items else None
+        shape = model_config(config, loss, data.inputs.form)
+        model = EmbeddingModel(shape, backbone=backbone, example=example).to(device)
+        adapters = LoraAdapters(model, config.lora)
     if loss.starts_at_zero:
         torch.nn.init.zeros_(model.head.weight)
     vectors = data.split_validation(config)[0].inputs
@@ -158,7 +161,7 @@ def train(
     memory = CrossBatchMemory(config.memory)
     average = AveragedWeights(model.head if config.freeze_backbone else model, config.ema_decay)
     validation = Validation(model, network, held_out, config, ranks, score)
-    checkpoint = Checkpoint(model, loss, optimizer, memory, average, validation, config.steps, len(data))
+    checkpoint = Checkpoint(model, loss, optimizer, memory, average, validation, randomness, config.steps, len(data))
     first = checkpoint.load(out) if out is not None and resume else 0
     ranks.check_same("a checkpoint", str(first), "The run folder must lie where every machine sees it.")
     last = first if validation.stopping.is_due else config.steps
@@ -185,6 +188,7 @@ def train(
         return value
 
     done = first
+    draws = may_draw(model.head if config.freeze_backbone else model, loss)
     network.train()
     is_fixed = config.batch_norm == "fixed"
     if ranks.first and in_parts and not is_fixed and not config.freeze_backbone:
@@ -194,19 +198,22 @@ def train(
             # forward and backward
             set_learning_rates(optimizer, config, step)
             optimizer.zero_grad(set_to_none=True)
-            ranks.reseed(config.seed, step)
             items = source.items(step)  # (B,), of which each process has its share
             targets = ranks.broadcast_tensor(
                 targets.to(device, non_blocking=True), ranks.owner(step)
             )  # of whose turn it was
-            value, embeddings = gradient_cache.backward(
-                network,
-                functools.partial(_compute_loss, targets=targets, items=len(items), step=step),
-                to_device(inputs, device),
-                micro_batch=config.micro_batch,
-                largest=ranks.largest_share(len(items)),
-                cast=lambda: torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bfloat16"),
-            )
+            with randomness.lent(draws):
+                if draws:
+                    ranks.reseed(config.seed, step)
+                value, embeddings = gradient_cache.backward(
+                    network,
+                    functools.partial(_compute_loss, targets=targets, items=len(items), step=step),
+                    to_device(inputs, device),
+                    micro_batch=config.micro_batch,
+                    largest=ranks.largest_share(len(items)),
+                    cast=lambda: torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bfloat16"),
+                    draws=draws,
+                )
 
             # update
             ranks.sum_gradients(model, loss)

@@ -1,11 +1,31 @@
 """Random numbers that a data set of the user's own draws, as for augmentation: a function of seed, step and process."""
 
 import contextlib
+import os
 import random
+import threading
 from collections.abc import Iterator
 
 import numpy as np
 import torch
+
+_lock = threading.RLock()
+
+
+def _renew_lock() -> None:
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):  # a thread that is not in the fork may hold it
+    os.register_at_fork(after_in_child=_renew_lock)
+
+
+@contextlib.contextmanager
+def take_turns() -> Iterator[None]:
+    """Let one thread at a time set and restore the process's global generators."""
+    with _lock:
+        yield
 
 
 @contextlib.contextmanager
@@ -18,11 +38,17 @@ def seeded_randomness(*key: int) -> Iterator[None]:
     Args:
         *key: Whole numbers of which the seeds are made.
     """
-    words = [int(word) for word in np.random.SeedSequence(key).generate_state(4)]
+    with take_turns(), _restored():
+        words = [int(word) for word in np.random.SeedSequence(key).generate_state(4)]
+        random.seed(words[0])
+        np.random.seed(words[1])  # noqa: NPY002
+        torch.default_generator.manual_seed(words[2] << 32 | words[3])
+        yield
+
+
+@contextlib.contextmanager
+def _restored() -> Iterator[None]:
     states = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002 - data sets still use it
-    random.seed(words[0])
-    np.random.seed(words[1])  # noqa: NPY002
-    torch.default_generator.manual_seed(words[2] << 32 | words[3])
     try:
         yield
     finally:

@@ -35,6 +35,7 @@ from cml.training.config import TrainConfig
 from cml.training.loop import Trained, model_config, train
 from cml.training.run_config import RunConfig
 from cml.training.run_folder import open_run_folder
+from cml.training.start_method import refuse_in_starting_worker
 from cml.training.training_data import Int64, TrainingData, count_trained_items
 from cml.training.tune_run import TUNE_BLOCKS, train_tuned
 
@@ -82,6 +83,7 @@ def train_run(
     Raises:
         UserError: Options that do not fit the data, or a run folder that is taken.
     """
+    refuse_in_starting_worker()
     if ranks is None:
         ranks = Ranks(device=pick_device(config.device))
     quiet = quiet or not ranks.first

@@ -21,6 +21,7 @@ from cml.training.frozen_backbone import freeze_backbone
 from cml.training.linear_map import Float32, JoinedMaps, LinearMap
 from cml.training.loop import Trained, model_config
 from cml.training.run_config import RunConfig
+from cml.training.run_randomness import RunRandomness
 from cml.training.training_data import TrainingData
 from cml.training.tune import tune
 from cml.training.tune_heads import STOPS
@@ -89,11 +90,11 @@ def train_tuned(
         )
     if ranks.size > 1:
         raise UserError(f"'tune' works in one process. Got {ranks.size} of them.")
-    torch.manual_seed(config.seed)
-    loss = losses.registry.make(config.loss)
-    is_items = kind == "items"
-    example = data.inputs.read(np.arange(min(2, len(data)))) if is_items else None
-    model = EmbeddingModel(model_config(config, loss, data.inputs.form), backbone=backbone, example=example)
+    with RunRandomness(config.seed, ranks.device).initializing():
+        loss = losses.registry.make(config.loss)
+        is_items = kind == "items"
+        example = data.inputs.read(np.arange(min(2, len(data)))) if is_items else None
+        model = EmbeddingModel(model_config(config, loss, data.inputs.form), backbone=backbone, example=example)
     model = model.to(ranks.device).eval()
     features = _read_features(model, data, config, ranks, quiet=quiet)
     bar = "" if quiet else "tune"

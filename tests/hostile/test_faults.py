@@ -368,7 +368,7 @@ def test_a_worker_killed_while_it_hands_a_batch_over_is_one_line(dead: bool) -> 
     @data_workers.shutdown_workers()
     def cut_off() -> None:
         worker.start()
-        data_workers._running.append(SimpleNamespace(_workers=[worker], _shutdown_workers=lambda: None))
+        data_workers._running().append(SimpleNamespace(_workers=[worker], _shutdown_workers=lambda: None))
         raise ConnectionResetError("reset by peer")
 
     message = r"^A data worker \(process \d+\) was gone, .*\.$" if dead else "reset by peer"
@@ -422,7 +422,7 @@ def test_a_signal_while_stopped_workers_are_ended_leaves_none(monkeypatch: pytes
         worker.start()
         assert worker.pid is not None
         os.kill(worker.pid, signal.SIGSTOP)
-        data_workers._running.append(SimpleNamespace(_workers=[worker], _shutdown_workers=interrupted))
+        data_workers._running().append(SimpleNamespace(_workers=[worker], _shutdown_workers=interrupted))
 
     with pytest.raises(KeyboardInterrupt):
         cut_off()

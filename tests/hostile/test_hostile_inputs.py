@@ -190,6 +190,7 @@ def test_checkpoints_that_do_not_fit_the_run(tmp_path: Path, keys: tuple[Any, ..
     from cml.models.embedding import EmbeddingModel, ModelConfig
     from cml.training.checkpoint import CHECKPOINT, Checkpoint
     from cml.training.optimizer import make_optimizer
+    from cml.training.run_randomness import RunRandomness
 
     model = EmbeddingModel(ModelConfig("small-cnn", "none", 2, True, (16, 16)))
     loss = losses.get("log-ratio")
@@ -199,7 +200,15 @@ def test_checkpoints_that_do_not_fit_the_run(tmp_path: Path, keys: tuple[Any, ..
     scores = {"best": 0.5, "worst": 1.0, "best_step": 1, "waited": 0, "best_weights": model.state_dict()}
     validation: Any = SimpleNamespace(state_dict=lambda: scores, load_state_dict=lambda state: None)
     checkpoint = Checkpoint(
-        model, loss, optimizer, CrossBatchMemory(0), AveragedWeights(model, 0), validation, steps=5, items=9
+        model,
+        loss,
+        optimizer,
+        CrossBatchMemory(0),
+        AveragedWeights(model, 0),
+        validation,
+        RunRandomness(0, torch.device("cpu")),
+        steps=5,
+        items=9,
     )
     checkpoint.save(tmp_path, 2)
     assert checkpoint.load(tmp_path) == 2

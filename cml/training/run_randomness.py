@@ -1,0 +1,114 @@
+"""torch's random numbers of a run: its own, so that training neither reads nor moves those of the process.
+
+The first weights come from the run's own generator. What torch draws in C++ (dropout, the random augmentation of
+torchvision v2) knows the process's global generators only: they hold the run's state while the network runs, and get
+theirs back after each step. Such runs in several threads take turns there. Another thread that draws at that moment
+still moves them: with dropout, a run repeats bit for bit only if no other thread draws.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from cml.processes.own_generator import draw_from
+from cml.training.seeded_randomness import take_turns
+
+_NO_DRAWS = ("cml.", "pytorch_metric_learning.")  # packages whose modules draw nothing when they are called
+_TORCH_NO_DRAWS = (
+    *("batchnorm", "container", "conv", "distance", "flatten", "instancenorm", "linear", "loss", "module"),
+    *("normalization", "padding", "pixelshuffle", "pooling", "sparse", "upsampling"),
+)
+_ACTIVATIONS_THAT_DRAW = (nn.RReLU, nn.MultiheadAttention)
+
+
+class RunRandomness:
+    """The random state of a run.
+
+    Args:
+        seed: The seed of the run.
+        device: The device of its network.
+    """
+
+    def __init__(self, seed: int, device: torch.device) -> None:
+        self._on_cpu = torch.Generator().manual_seed(seed)
+        self._device = device
+        self._on_device = None if device.type == "cpu" else torch.Generator(device).manual_seed(seed)
+
+    @contextlib.contextmanager
+    def initializing(self) -> Iterator[None]:
+        """Draw first weights from the run's generator in the block."""
+        state = self._on_cpu.clone_state()
+        with self.lent(), draw_from(state):
+            yield
+        self._on_cpu = state
+
+    @contextlib.contextmanager
+    def lent(self, needed: bool = True) -> Iterator[None]:
+        """Give the process's global generators the run's state in the block.
+
+        Args:
+            needed: False does nothing.
+        """
+        if not needed:
+            yield
+            return
+        with take_turns():
+            before = torch.get_rng_state(), self._global_device_state()
+            self._set_global(self._on_cpu.get_state(), None if self._on_device is None else self._on_device.get_state())
+            try:
+                yield
+            finally:
+                self._on_cpu.set_state(torch.get_rng_state())
+                own = self._global_device_state()
+                if self._on_device is not None and own is not None:
+                    self._on_device.set_state(own)
+                self._set_global(*before)
+
+    def state_dict(self) -> dict[str, Tensor | None]:
+        """The state for a checkpoint: ``rng`` of the CPU, ``device_rng`` of a GPU."""
+        on_device = self._on_device if self._device.type == "cuda" else None
+        return {"rng": self._on_cpu.get_state(), "device_rng": None if on_device is None else on_device.get_state()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore a ``state_dict``; further entries are ignored.
+
+        Args:
+            state: The state.
+        """
+        self._on_cpu.set_state(state["rng"])
+        if state["device_rng"] is not None and self._on_device is not None and self._device.type == "cuda":
+            self._on_device.set_state(state["device_rng"])
+
+    def _global_device_state(self) -> Tensor | None:
+        if self._device.type == "cuda":
+            return torch.cuda.get_rng_state(self._device)
+        return torch.mps.get_rng_state() if self._device.type == "mps" else None
+
+    def _set_global(self, on_cpu: Tensor, on_device: Tensor | None) -> None:
+        torch.set_rng_state(on_cpu)
+        if on_device is not None and self._device.type == "cuda":
+            torch.cuda.set_rng_state(on_device, self._device)
+        elif on_device is not None and self._device.type == "mps":
+            torch.mps.set_rng_state(on_device)
+
+
+def may_draw(*modules: nn.Module) -> bool:
+    """Whether modules may draw random numbers when they are called, as dropout does.
+
+    Args:
+        *modules: The modules.
+
+    Returns:
+        False if all parts are layers of torch and cml that draw none; True for what is not known.
+    """
+    return any(_may_draw(part) for module in modules for part in module.modules())
+
+
+def _may_draw(module: nn.Module) -> bool:
+    home = type(module).__module__
+    if home == "torch.nn.modules.activation":
+        return isinstance(module, _ACTIVATIONS_THAT_DRAW)
+    return not home.startswith(_NO_DRAWS) and home not in {f"torch.nn.modules.{name}" for name in _TORCH_NO_DRAWS}

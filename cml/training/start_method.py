@@ -1,0 +1,69 @@
+"""How data workers start, and where they cannot: a spawned process imports the main script again.
+
+A script that trains outside ``if __name__ == "__main__":`` would train again in each worker, before it reads a batch.
+"""
+
+import ast
+import multiprocessing
+import sys
+import warnings
+from pathlib import Path
+
+_ADVICE = 'Call it below `if __name__ == "__main__":`, or set workers=0.'
+
+
+def start_method() -> str:
+    """The start method of new processes, without settling it for the rest of the program.
+
+    Returns:
+        "fork", "spawn" or "forkserver".
+    """
+    return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
+
+
+def count_safe_workers(workers: int) -> int:
+    """Count the data workers that can be started.
+
+    Args:
+        workers: The workers that are wanted.
+
+    Returns:
+        The same number; 0, with a warning, where each of them would run the main script anew.
+    """
+    if not workers or start_method() == "fork" or _is_main_importable():
+        return workers
+    warnings.warn(
+        f"Inputs are read in the training process: workers that start by {start_method()!r} would run this script from "
+        f"its first line, with the training in it. {_ADVICE}",
+        stacklevel=2,
+    )
+    return 0
+
+
+def refuse_in_starting_worker() -> None:
+    """End a worker that has come to the training while it imports the main script.
+
+    Raises:
+        SystemExit: This process is such a worker.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise SystemExit(f"error: a starting worker process has come to the training in the main script. {_ADVICE}")
+
+
+def _is_main_importable() -> bool:
+    """Whether a new process can import the main script without coming here, or need not import it."""
+    main = sys.modules["__main__"]
+    path, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
+    if path is None or (spec is not None and spec.name.endswith("__main__")):  # an interpreter, or python -m package
+        return True
+    try:
+        statements = ast.parse(Path(path).read_bytes()).body
+    except (OSError, ValueError, SyntaxError):
+        return True
+    guards = [one for one in statements if isinstance(one, ast.If) and "'__main__'" in ast.unparse(one.test)]
+    frame = sys._getframe()
+    while frame.f_back is not None and not (frame.f_code.co_name == "<module>" and frame.f_globals is vars(main)):
+        frame = frame.f_back
+    if frame.f_globals is not vars(main):  # a thread, of whose start nothing is known
+        return bool(guards)
+    return any(guard.lineno <= frame.f_lineno <= (guard.end_lineno or 0) for guard in guards)
