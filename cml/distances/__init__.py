@@ -1,7 +1,11 @@
-"""Label distances by name: ``cml.distances.get("keypoints", normalization="torso")``."""
+"""Label distances, by name and by class: ``get("keypoints", normalization="torso")``, ``Keypoints("torso")``.
 
+The classes are imported lazily.
+"""
+
+import importlib
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import LabelError, Labels
@@ -10,34 +14,53 @@ from cml.distances.sparse_distances import SparseDistances
 from cml.errors import UserError
 from cml.registry import Choice, Registry
 
+if TYPE_CHECKING:
+    from cml.distances.boxes import Boxes
+    from cml.distances.captions.captions_rwmd import CaptionsRwmd
+    from cml.distances.captions.distance import Captions
+    from cml.distances.circular import Circular
+    from cml.distances.classes import Classes
+    from cml.distances.combined import Combined
+    from cml.distances.cosine import Cosine
+    from cml.distances.euclidean import Euclidean
+    from cml.distances.hamming import Hamming
+    from cml.distances.haversine import Haversine
+    from cml.distances.jaccard import Jaccard
+    from cml.distances.layout.distance import Layout
+    from cml.distances.place import Place
+    from cml.distances.poses.keypoints import Keypoints
+    from cml.distances.poses.oks import Oks
+    from cml.distances.poses.procrustes import Procrustes
+    from cml.distances.precomputed import Precomputed
+    from cml.distances.rotation import Rotation
+    from cml.distances.sentences import Sentences
+    from cml.distances.sets import Sets
+
 Entry = TypeVar("Entry", bound=Callable[..., Any])
 
-registry: Registry[LabelDistance] = Registry(
-    "label distance",
-    {
-        "euclidean": "cml.distances.euclidean:Euclidean",
-        "keypoints": "cml.distances.poses.keypoints:Keypoints",
-        "procrustes": "cml.distances.poses.procrustes:Procrustes",
-        "oks": "cml.distances.poses.oks:Oks",
-        "circular": "cml.distances.circular:Circular",
-        "rotation": "cml.distances.rotation:Rotation",
-        "haversine": "cml.distances.haversine:Haversine",
-        "place": "cml.distances.place:Place",
-        "boxes": "cml.distances.boxes:Boxes",
-        "layout": "cml.distances.layout.distance:Layout",
-        "captions": "cml.distances.captions.distance:Captions",
-        "captions-rwmd": "cml.distances.captions.captions_rwmd:CaptionsRwmd",
-        "sentences": "cml.distances.sentences:Sentences",
-        "classes": "cml.distances.classes:Classes",
-        "cosine": "cml.distances.cosine:Cosine",
-        "jaccard": "cml.distances.jaccard:Jaccard",
-        "hamming": "cml.distances.hamming:Hamming",
-        "precomputed": "cml.distances.precomputed:Precomputed",
-        "sets": "cml.distances.sets:Sets",
-        "combined": "cml.distances.combined:Combined",
-    },
-    group="cml.distances",
-)
+_ENTRIES = {
+    "euclidean": "cml.distances.euclidean:Euclidean",
+    "keypoints": "cml.distances.poses.keypoints:Keypoints",
+    "procrustes": "cml.distances.poses.procrustes:Procrustes",
+    "oks": "cml.distances.poses.oks:Oks",
+    "circular": "cml.distances.circular:Circular",
+    "rotation": "cml.distances.rotation:Rotation",
+    "haversine": "cml.distances.haversine:Haversine",
+    "place": "cml.distances.place:Place",
+    "boxes": "cml.distances.boxes:Boxes",
+    "layout": "cml.distances.layout.distance:Layout",
+    "captions": "cml.distances.captions.distance:Captions",
+    "captions-rwmd": "cml.distances.captions.captions_rwmd:CaptionsRwmd",
+    "sentences": "cml.distances.sentences:Sentences",
+    "classes": "cml.distances.classes:Classes",
+    "cosine": "cml.distances.cosine:Cosine",
+    "jaccard": "cml.distances.jaccard:Jaccard",
+    "hamming": "cml.distances.hamming:Hamming",
+    "precomputed": "cml.distances.precomputed:Precomputed",
+    "sets": "cml.distances.sets:Sets",
+    "combined": "cml.distances.combined:Combined",
+}
+registry: Registry[LabelDistance] = Registry("label distance", _ENTRIES, group="cml.distances")
 get = registry.get
 names = registry.names
 
@@ -106,6 +129,30 @@ def as_label_distance(
     return Precomputed(matrix, unit, bool((matrix == matrix.T).all()) if symmetric is None else symmetric, metric)
 
 
+def as_distance_of(distance: Any, labels: Any, call: str) -> LabelDistance:  # noqa: ANN401 - checked here
+    """Convert the label distance of a call that takes it before the labels, as all do that take both by position.
+
+    Args:
+        distance: As ``as_label_distance`` takes it.
+        labels: The labels of the training set.
+        call: The name of the call, for the error.
+
+    Returns:
+        The label distance.
+
+    Raises:
+        UserError: There are no labels, the two are exchanged, or ``distance`` is no label distance.
+    """
+    if not hasattr(labels, "__len__") or isinstance(labels, str | LabelDistance):
+        is_exchanged = isinstance(labels, str | LabelDistance) or callable(labels)
+        got = f"{type(distance).__name__} and {'no labels' if labels is None else type(labels).__name__}"
+        raise UserError(
+            f"{call} takes the label distance, then the labels of the training set, as in {call}('euclidean', labels). "
+            f"Got {got} instead{': exchange them.' if is_exchanged else '.'}"
+        )
+    return as_label_distance(distance)
+
+
 def register(
     name: str, *, unit: str = "label units", metric: bool = False, symmetric: bool = False
 ) -> Callable[[Entry], Entry]:
@@ -164,10 +211,30 @@ def register(
 
 
 __all__ = [
+    "Boxes",
+    "Captions",
+    "CaptionsRwmd",
+    "Circular",
+    "Classes",
+    "Combined",
+    "Cosine",
+    "Euclidean",
+    "Hamming",
+    "Haversine",
+    "Jaccard",
+    "Keypoints",
     "LabelDistance",
     "LabelError",
     "Labels",
+    "Layout",
     "Neighbors",
+    "Oks",
+    "Place",
+    "Precomputed",
+    "Procrustes",
+    "Rotation",
+    "Sentences",
+    "Sets",
     "SparseDistances",
     "as_label_distance",
     "get",
@@ -175,6 +242,13 @@ __all__ = [
     "register",
     "registry",
 ]
+_HOMES = {name: module for module, _, name in (entry.rpartition(":") for entry in _ENTRIES.values())}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module's attribute
+    if name not in _HOMES:
+        raise AttributeError(f"module 'cml.distances' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

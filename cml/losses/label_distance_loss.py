@@ -75,9 +75,9 @@ class LabelDistanceLoss(Loss):
         """Find the constants in the training set ("auto", quantiles), so that they are not those of the first batch.
 
         Args:
-            distance: A label distance, such as ``cml.distances.get("euclidean")``; or, without labels, a tensor or
-                array of label distances: (P,) of a sample of training pairs, an item never with itself, or (N, N),
-                whose diagonal is left out. Infinite ones are left out.
+            distance: A text, a ``LabelDistance``, a function of two labels or a matrix, as ``cml.fit`` takes it; or,
+                without labels, a tensor or array of label distances: (P,) of a sample of training pairs, an item never
+                with itself, or (N, N), whose diagonal is left out. Infinite ones are left out.
             labels: The labels of the training set, as they are or encoded by the distance. All pairs among 512 of them,
                 drawn at random, are looked at; the trainer does the same.
             seed: Random seed of the draw.
@@ -86,27 +86,26 @@ class LabelDistanceLoss(Loss):
             The loss.
 
         Raises:
-            UserError: there is neither a tensor nor a label distance with labels, or the loss finds nothing to fit to.
+            UserError: there is neither a tensor nor a label distance with labels, the two are exchanged, or the loss
+                finds nothing to fit to.
 
         Example:
-            >>> from cml import distances, losses
-            >>> loss = losses.get("log-ratio").fit(distances.get("euclidean"), [31, 35, 60, 18, 44])
+            >>> from cml import losses
+            >>> loss = losses.get("log-ratio").fit("euclidean", [31, 35, 60, 18, 44])
             >>> sorted(loss.constants())
             ['floor', 'label_exponent']
         """
-        if isinstance(distance, Tensor | np.ndarray):
+        if labels is None and isinstance(distance, Tensor | np.ndarray):
             sample = distance if isinstance(distance, Tensor) else torch.tensor(distance)
             if sample.ndim == 2 and sample.shape[0] == sample.shape[1]:
                 sample = without_diagonal(sample)
-        elif labels is None or not hasattr(distance, "pairwise"):
-            raise UserError(
-                "fit takes a label distance and the labels of the training set, as in "
-                "loss.fit(cml.distances.get('euclidean'), labels) or, of a function of two labels, "
-                "loss.fit(cml.distances.as_label_distance(function), labels); or a tensor of label distances alone. "
-                f"Got {type(distance).__name__} and {'no labels' if labels is None else type(labels).__name__} instead."
-            )
         else:
-            sample = torch.from_numpy(sample_label_distances(distance, distance.encode(labels), seed))
+            from cml.distances import Labels, as_distance_of
+
+            label_distance = as_distance_of(distance, labels, "fit")
+            if not isinstance(labels, Labels):
+                label_distance = label_distance.fit(labels)
+            sample = torch.from_numpy(sample_label_distances(label_distance, label_distance.encode(labels), seed))
         self._constants = self.find_constants(sample)
         return self
 

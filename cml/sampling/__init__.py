@@ -1,7 +1,12 @@
-"""Samplers by name: ``cml.sampling.get("grouped", batch_size=150, groups=24)``."""
+"""Samplers, by name and by class: ``get("grouped", groups=24)``, ``GroupedSampler(groups=24)``."""
 
 from cml.registry import Registry
 from cml.sampling.batch import Batch
+from cml.sampling.binary import BinarySampler
+from cml.sampling.dense import DenseSampler
+from cml.sampling.grouped import GroupedSampler
+from cml.sampling.per_class import PerClassSampler
+from cml.sampling.random import RandomSampler
 from cml.sampling.sampler import Sampler
 
 registry: Registry[Sampler] = Registry(
@@ -19,7 +24,19 @@ get = registry.get
 register = registry.register
 names = registry.names
 
-__all__ = ["Batch", "Sampler", "get", "names", "register", "registry"]
+__all__ = [
+    "Batch",
+    "BinarySampler",
+    "DenseSampler",
+    "GroupedSampler",
+    "PerClassSampler",
+    "RandomSampler",
+    "Sampler",
+    "get",
+    "names",
+    "register",
+    "registry",
+]
 
 
 def __dir__() -> list[str]:

@@ -88,8 +88,8 @@ class Sampler:
 
     def batches(
         self,
-        labels: Any,  # noqa: ANN401 - labels of any kind
-        label_distance: Any = "euclidean",  # noqa: ANN401 - as cml.fit takes it
+        label_distance: Any,  # noqa: ANN401 - as cml.fit takes it
+        labels: Any = None,  # noqa: ANN401 - labels of any kind
         *,
         seed: int = 0,
     ) -> EpochBatches:
@@ -99,9 +99,9 @@ class Sampler:
         a batch are its anchors.
 
         Args:
-            labels: The N labels of the training set, as they are or encoded by the distance.
             label_distance: A text, a ``LabelDistance``, a function of two labels or a matrix, as ``cml.fit`` takes it;
                 "classes" for per-class.
+            labels: The N labels of the training set, as they are or encoded by the distance.
             seed: Random seed.
 
         Returns:
@@ -112,11 +112,12 @@ class Sampler:
 
         Example:
             >>> from cml import sampling
-            >>> batches = sampling.get("grouped(batch_size=10, groups=2)").batches([age / 2 for age in range(50)])
+            >>> sampler = sampling.GroupedSampler(batch_size=10, groups=2)
+            >>> batches = sampler.batches("euclidean", [age / 2 for age in range(50)])
             >>> len(batches), batches.anchors, [batch.shape for batch in batches][:2]
             (25, 10, [(10,), (10,)])
         """
-        state = self.sampler_state(encode_training_labels(labels, label_distance))
+        state = self.sampler_state(encode_training_labels(label_distance, labels))
         return EpochBatches(functools.partial(self.batch, state, seed=seed), self.steps_per_epoch(len(state)))
 
     def steps_per_epoch(self, items: int) -> int:
@@ -158,7 +159,7 @@ class Sampler:
         if getattr(state, "ndim", None) != dimensions:
             raise UserError(
                 f"batch takes the array that the sampler's 'sampler_state' makes. Got {type(state).__name__} instead; "
-                "take sampler.batches(labels, distance) to draw from labels."
+                "take sampler.batches(distance, labels) to draw from labels."
             )
         self.check_count(len(state))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cml.distances import LabelDistance, Labels, as_label_distance
+from cml.distances import LabelDistance, Labels, as_distance_of
 from cml.distances.label_distance import Int32
 from cml.errors import UserError
 from cml.sampling.batch import Int64
@@ -74,12 +74,12 @@ class TrainingLabels:
         return () if self._classes is None else self._classes[1]
 
 
-def encode_training_labels(labels: Any, label_distance: Any) -> TrainingLabels:  # noqa: ANN401 - as cml.fit takes them
+def encode_training_labels(label_distance: Any, labels: Any) -> TrainingLabels:  # noqa: ANN401 - as cml.fit takes them
     """Encode the labels of a training set.
 
     Args:
-        labels: N labels, as they are or encoded by the distance.
         label_distance: How far apart two labels are, in any form that ``cml.fit`` takes.
+        labels: N labels, as they are or encoded by the distance.
 
     Returns:
         The labels, as samplers ask for them.
@@ -87,12 +87,7 @@ def encode_training_labels(labels: Any, label_distance: Any) -> TrainingLabels: 
     Raises:
         UserError: The labels do not fit the distance, or the two arguments are exchanged.
     """
-    if not hasattr(labels, "__len__") or isinstance(labels, str | LabelDistance):
-        raise UserError(
-            "batches takes the labels of the training set, then the label distance, as in "
-            f"batches(labels, 'euclidean'). Got {type(labels).__name__} for the labels instead."
-        )
-    distance = as_label_distance(label_distance)
+    distance = as_distance_of(label_distance, labels, "batches")
     if not isinstance(labels, Labels):
         distance = distance.fit(labels)
     return TrainingLabels(distance, distance.encode(labels))

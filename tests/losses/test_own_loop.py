@@ -195,9 +195,9 @@ def test_fit_takes_a_distance_and_labels_as_training_does() -> None:
     assert trained == losses.SoftTargetLoss().fit(distance, places, seed=3).constants()
 
 
-@pytest.mark.parametrize("given", [("euclidean", [1, 2]), (distances.get("euclidean"),), ([1.0, 2.0],)])
+@pytest.mark.parametrize("given", [("euclidean", None), (distances.get("euclidean"),), ([1.0, 2.0],)])
 def test_fit_says_what_it_takes(given: tuple[Any, ...]) -> None:
-    with pytest.raises(UserError, match=r"fit takes a label distance and the labels .* Got \w+ and \w"):
+    with pytest.raises(UserError, match=r"fit takes the label distance, then the labels .* Got \w+ and \w"):
         losses.LogRatioLoss().fit(*given)
 
 

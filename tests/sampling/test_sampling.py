@@ -150,7 +150,7 @@ def test_fewer_items_than_the_batch_is_one_clear_error() -> None:
 def test_batches_of_a_loop_of_ones_own(name: str) -> None:
     sampler = sampling.get(name, **SAMPLERS[name])
     labels = torch.arange(ITEMS)
-    batches = sampler.batches(labels, "euclidean", seed=3)
+    batches = sampler.batches("euclidean", labels, seed=3)
     assert len(batches) == sampler.steps_per_epoch(ITEMS)
     assert batches.anchors == (1 if name in ("dense", "binary") else sampler.batch_size)
     epochs = [list(batches), list(batches)]
@@ -158,27 +158,28 @@ def test_batches_of_a_loop_of_ones_own(name: str) -> None:
         for step, batch in enumerate(drawn):
             expected = sampler.batch(lists(sampler.neighbors), seed=3, step=epoch * len(batches) + step)
             np.testing.assert_array_equal(batch, expected.items)
-    loader = DataLoader(TensorDataset(labels), batch_sampler=sampler.batches(labels.tolist(), seed=3))
+    loader = DataLoader(TensorDataset(labels), batch_sampler=sampler.batches("euclidean", labels.tolist(), seed=3))
     for (loaded,), batch in zip(loader, epochs[0], strict=True):
         np.testing.assert_array_equal(loaded, batch)
 
 
 def test_batches_of_classes() -> None:
     names = ["cat", "dog", "owl"] * 8
-    drawn = list(sampling.get("per-class(batch_size=6, per_class=2)").batches(names, "classes"))
+    drawn = list(sampling.get("per-class(batch_size=6, per_class=2)").batches("classes", names))
     assert {len({names[item] for item in batch}) for batch in drawn} == {3}
     with pytest.raises(UserError, match=r"has no classes\. Use label_distance=classes"):
-        sampling.get("per-class(batch_size=6)").batches(list(range(24)))
+        sampling.get("per-class(batch_size=6)").batches("euclidean", list(range(24)))
 
 
 def test_what_a_batch_is_drawn_from() -> None:
     labels = distances.get("euclidean").encode(range(50))
     for wrong in (labels, None, [1, 2]):
         for name in ("random", "per-class", "dense"):
-            with pytest.raises(UserError, match=r"Got \w+ instead; take sampler.batches\(labels, distance\)"):
+            with pytest.raises(UserError, match=r"Got \w+ instead; take sampler.batches\(distance, labels\)"):
                 sampling.get(name, batch_size=20).batch(wrong, seed=0, step=0)
-    with pytest.raises(UserError, match="batches takes the labels of the training set, then the label distance"):
-        sampling.get("random").batches("euclidean", [1, 2])
+    for exchanged in (([1, 2], "euclidean"), ([1, 2], distances.get("euclidean")), ([1, 2],), (labels, lambda a, b: 0)):
+        with pytest.raises(UserError, match="batches takes the label distance, then the labels of the training set"):
+            sampling.get("random").batches(*exchanged)
 
 
 def test_examples() -> None:

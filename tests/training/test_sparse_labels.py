@@ -72,7 +72,7 @@ def test_every_sampler_of_label_distances(sampler: str) -> None:
     assert np.isfinite(model.embed(images)).all()
     drawn = sampling.get(sampler)
     lists = distance.neighbors(distance.encode(range(ITEMS)), max(1, drawn.neighbors)).ids
-    for batch in sampling.get(sampler).batches(range(ITEMS), sparse, seed=3):
+    for batch in sampling.get(sampler).batches(sparse, range(ITEMS), seed=3):
         near = lists[batch[0]]
         expected = set(near[near >= 0].tolist()) if drawn.neighbors else set()
         picked = expected & set(batch.tolist())
