@@ -69,6 +69,10 @@ class ModelConfig:
     def __post_init__(self) -> None:
         convert_options(self)
         check_bounds(self, {(1, _LARGEST): ("dimension", "image_size", "parts"), (TINY, 1): ("crop",)})
+        if sum(self.parts) > 4 * _LARGEST:
+            raise UserError(
+                f"The 'parts' must be at most {4 * _LARGEST:,} dimensions together. Got {sum(self.parts):,}."
+            )
         height, width = stored_size(self.image_size, self.crop)
         if height * width > MAX_PIXELS:
             raise UserError(

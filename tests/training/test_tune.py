@@ -16,6 +16,7 @@ from cml.cli import main
 from cml.distances import as_label_distance
 from cml.errors import UserError
 from cml.export.onnx_graph import export_onnx
+from cml.models.embedding import ModelConfig
 from cml.models.joined_head import JoinedHead
 from cml.training import tune_heads
 from cml.training.linear_map import LinearMap, average_maps
@@ -245,3 +246,8 @@ def test_train_command_tunes_a_frozen_backbone(tmp_path: Path, capsys: pytest.Ca
     assert {"config.json", "model.safetensors", "tuning.json"} <= saved
     main(["evaluate", str(tmp_path / "run")])
     main(["report", str(tmp_path / "run")])
+
+
+def test_parts_of_a_head_are_bounded_together() -> None:
+    with pytest.raises(UserError, match=r"'parts' must be at most 262,144 dimensions together\. Got 327,680"):
+        ModelConfig("none", "none", 4, False, (16, 16), parts=(65_536,) * 5)
