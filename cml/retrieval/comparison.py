@@ -197,6 +197,10 @@ class Comparison:
             for name, (mean, low, high) in row.items()
         )
 
+    def _repr_html_(self) -> str:
+        """The table as HTML, which notebooks show."""
+        return text_table.html(self.table(), self.notes().splitlines())
+
     def __str__(self) -> str:
         return f"{text_table.align_columns(self.table())}\n{self.notes()}"
 

@@ -64,10 +64,27 @@ def format_table(evaluation: Tabulated, metrics: Sequence[str] | None, *, markdo
     unknown = [name for name in names if name not in first]
     if unknown:
         raise UserError(f"No metric {unknown[0]!r} was measured. There are: {', '.join(first)}.")
-    columns = [_format_column([row[name] for row in evaluation.rows.values()]) for name in names]
-    grid = [["", *names], *([ranker, *cells] for ranker, *cells in zip(evaluation.rows, *columns, strict=True))]
+    grid = _make_grid(evaluation, names)
     table = f"{text_table.markdown(grid)}\n" if markdown else text_table.align_columns(grid)
     return "\n".join([table, *_notes(evaluation, names)])
+
+
+def format_html(evaluation: Tabulated) -> str:
+    """Write an evaluation as an HTML table with notes, with the columns that are shown by default.
+
+    Args:
+        evaluation: The evaluation.
+
+    Returns:
+        HTML in which every text is escaped.
+    """
+    names = default_columns(next(iter(evaluation.rows.values())).values())
+    return text_table.html(_make_grid(evaluation, names), _notes(evaluation, names))
+
+
+def _make_grid(evaluation: Tabulated, names: Sequence[str]) -> list[list[str]]:
+    columns = [_format_column([row[name] for row in evaluation.rows.values()]) for name in names]
+    return [["", *names], *([ranker, *cells] for ranker, *cells in zip(evaluation.rows, *columns, strict=True))]
 
 
 def default_columns(results: Iterable[MetricResult]) -> list[str]:

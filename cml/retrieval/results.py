@@ -11,7 +11,7 @@ import numpy as np
 from cml.errors import DataError
 from cml.renamed_options import with_current_names
 from cml.retrieval import text_table
-from cml.retrieval.evaluation_table import format_table
+from cml.retrieval.evaluation_table import format_html, format_table
 from cml.retrieval.metric_result import MetricResult, nan_if_none
 from cml.retrieval.metrics import MetricInfo, describe, family
 from cml.storage.saved_options import Count, record
@@ -192,6 +192,10 @@ class Evaluation:
             for ranker, row in self.rows.items()
             for name, result in row.items()
         )
+
+    def _repr_html_(self) -> str:
+        """The table as HTML, which notebooks show."""
+        return format_html(self)
 
     def __str__(self) -> str:
         return self.table()

@@ -1,8 +1,9 @@
-"""Tables as text: aligned for a terminal, as Markdown, or as a pandas frame where pandas is installed."""
+"""Tables as text: aligned for a terminal, as Markdown or HTML, or as a pandas frame where pandas is installed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from cml.errors import UserError
@@ -25,6 +26,15 @@ def markdown(grid: Sequence[Sequence[str]]) -> str:
     """A grid of cells as a Markdown table, its first line the header."""
     lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in grid]
     lines.insert(1, "|---" + "|---:" * (len(grid[0]) - 1) + "|")
+    return "\n".join(lines)
+
+
+def html(grid: Sequence[Sequence[str]], notes: Sequence[str]) -> str:
+    """A grid of cells as an HTML table, its first line the header, with a paragraph for each note; all is escaped."""
+    head, *body = ([escape(cell) for cell in line] for line in grid)
+    lines = ["<table>", "<thead><tr>", *(f"<th>{cell}</th>" for cell in head), "</tr></thead>", "<tbody>"]
+    lines += [f"<tr><th>{name}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>" for name, *cells in body]
+    lines += ["</tbody>", "</table>", *(f"<p>{escape(note)}</p>" for note in notes)]
     return "\n".join(lines)
 
 

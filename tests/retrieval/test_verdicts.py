@@ -186,6 +186,20 @@ def test_check_names_the_option_that_makes_more_queries(tmp_path: Path, capsys: 
         Folder(tmp_path, tmp_path / "x.csv", query_fraction=1, group_column="person")
 
 
+def test_notebooks_show_an_evaluation_as_a_table_with_every_text_escaped() -> None:
+    ours = sample(50, 3)
+    rows = evaluation(embedding=ours, **{"<script>alert(1)</script>": ours + 1})
+    shown = with_verdict(rows, "embedding")._repr_html_()
+    assert shown.startswith("<table>")
+    assert "<th>label_distance@10</th>" in shown
+    assert "<script>" not in shown
+    assert "<th>&lt;script&gt;alert(1)&lt;/script&gt;</th><td>" in shown
+    assert "<p>Verdict: better than &lt;script&gt;" in shown
+    compared = Comparison({"ours": [rows, rows]}, rows, "embedding", 4, {})._repr_html_()
+    assert "<th>ours</th><td>3" in compared
+    assert "<script>" not in compared
+
+
 @pytest.mark.parametrize(
     ("chosen", "said"),
     [
