@@ -17,7 +17,7 @@ Rows: the standardised columns; PLS; a random forest and a ridge regression, who
 that are no vectors become their classical MDS for the ridge; PLS, the forest, UMAP and MLKR do not take them);
 supervised UMAP (``umap-learn``); MLKR of ``metric-learn``, if that is installed (version 0.7.0 calls functions of
 scikit-learn by names that they have no longer: an adapter here gives them back); log-ratio with a linear head and with
-a network, by the defaults of ``cml.fit`` and the options below.
+a network, by the defaults of ``cml.fit`` and the options below; and a head that ``cml.fit(tune=True)`` chooses.
 """
 
 from __future__ import annotations
@@ -206,6 +206,12 @@ def embed_log_ratio(table: Table, test: Rows, seed: int, backbone: str = "none",
     return cml.fit(table.rows, table.labels.tolist(), quiet=True, **options).embed(test)
 
 
+def embed_tuned(table: Table, test: Rows, seed: int) -> NDArray[Any]:
+    """Choose an embedding by cml on held-out training rows."""
+    options: dict[str, Any] = {"label_distance": table.distance, "seed": seed, "tune": True}
+    return cml.fit(table.rows, table.labels.tolist(), quiet=True, **options).embed(test)
+
+
 def _with_old_names(check: Callable[..., Any]) -> Callable[..., Any]:
     """A check of scikit-learn that also takes the name that an option had before version 1.6."""
 
@@ -245,8 +251,9 @@ METHODS: dict[str, Method] = {
     "ridge": embed_ridge,
     "log-ratio, linear": embed_log_ratio,
     "log-ratio, network": functools.partial(embed_log_ratio, backbone="mlp(128, 128)"),
+    "tuned": embed_tuned,
 }
-OF_ANY_LABELS = [METHODS[name] for name in ("columns", "ridge", "log-ratio, linear", "log-ratio, network")]
+OF_ANY_LABELS = [METHODS[name] for name in ("columns", "ridge", "log-ratio, linear", "log-ratio, network", "tuned")]
 
 if __name__ == "__main__":
     main()
