@@ -7,34 +7,55 @@ from pathlib import Path
 from cml.bench.suite import NO_BACKBONE, OWN, SETS, SetSpec
 from cml.data.prepared import PreparedDataset
 from cml.errors import UserError
+from cml.feature_store.store import FeatureStore
 
 
-def add_own_sets(folders: Sequence[Path]) -> list[str]:
+def add_own_sets(folders: Sequence[Path], stores: Sequence[Path] = ()) -> list[str]:
     """Make prepared datasets known as sets, in this process.
 
     Args:
         folders: Their folders.
+        stores: Folders of feature stores whose rows take the place of the items: each makes a set of each dataset.
 
     Returns:
-        The name of each set: ``own-`` and the name of its folder.
+        The name of each set: ``own-`` and the name of its folder, with that of the store.
 
     Raises:
-        DataError: a folder holds no prepared dataset.
-        UserError: two of them have one name.
+        DataError: a folder holds no prepared dataset, or no feature store.
+        UserError: two of them have one name, or there are stores without datasets.
     """
+    if stores and not folders:
+        raise UserError("--features are those of the items of a dataset of your own: name the dataset with --data.")
     names = []
     for folder in folders:
         dataset = PreparedDataset.open(folder)
-        place = dataset.folder.resolve()
-        name = OWN + re.sub(r"[^\w.-]", "-", place.name)
-        if name in SETS and SETS[name].folder != str(place):
-            raise UserError(
-                f"{SETS[name].folder} and {place} would both be the set {name!r}, which is named after the folder: "
-                "rename one of them."
+        place = str(dataset.folder.resolve())
+        if not stores:
+            spec = SetSpec("", dataset.info.task, tier="own", folder=place, input_kind=dataset.info.inputs.kind)
+            names.append(_add_set(dataset.folder.resolve().name, spec))
+        for store in stores:
+            there = FeatureStore.open(store).folder.resolve()
+            features = SetSpec(
+                "", dataset.info.task, tier="own", folder=place, features=str(there), input_kind="vectors"
             )
-        SETS[name] = SetSpec("", dataset.info.task, tier="own", folder=str(place), input_kind=dataset.info.inputs.kind)
-        names.append(name)
+            names.append(_add_set(f"{dataset.folder.resolve().name}-{there.name}", features))
     return names
+
+
+def _add_set(name: str, spec: SetSpec) -> str:
+    """Add a set under a name that file names can have; an error if another set has it."""
+    name = OWN + re.sub(r"[^\w.-]", "-", name)
+    if name in SETS and (SETS[name].folder, SETS[name].features) != (spec.folder, spec.features):
+        raise UserError(
+            f"{_describe_place(SETS[name])} and {_describe_place(spec)} would both be the set {name!r}, which is named "
+            "after the folder: rename one of them."
+        )
+    SETS[name] = spec
+    return name
+
+
+def _describe_place(spec: SetSpec) -> str:
+    return f"{spec.folder} with {spec.features}" if spec.features else spec.folder
 
 
 def choose_backbone(sets: Sequence[str], track: str, backbone: str) -> str:

@@ -23,6 +23,8 @@ from cml.distances.dataset_labels import encode
 from cml.distances.label_distance import Float32, LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
+from cml.feature_store.dataset_inputs import NETWORK_SHA256, with_features
+from cml.feature_store.store import FeatureStore
 from cml.storage.atomic import atomic_file
 from cml.storage.cache_folder import cache_folder
 from cml.storage.exclusive_lock import exclusive_lock
@@ -109,7 +111,10 @@ def open_set(name: str, version: str) -> BenchSet:
     spec, suite = look_up("set", name, SETS), look_up("suite", version, SUITES)
     if spec.folder:
         cache = cache_folder() / "bench" / f"{name}-cache"
-        own = deal_items(name, spec, suite, PreparedDataset.open(spec.folder), cache)
+        dataset = PreparedDataset.open(spec.folder)
+        if spec.features:
+            dataset = with_features(dataset, FeatureStore.open(spec.features))
+        own = deal_items(name, spec, suite, dataset, cache)
         _check_sizes(own)
         return own
     settings, drawn = spec.source_settings(), f"-{suite.count}" if "{count}" in spec.source else ""
@@ -181,6 +186,8 @@ def deal_items(name: str, spec: SetSpec, suite: Suite, dataset: PreparedDataset,
         "gallery": part("gallery", gallery[: suite.gallery]),
     }
     digest = hashlib.sha256(f"{suite.version} {name} {distance.fingerprint()}".encode())
+    if NETWORK_SHA256 in dataset.made_of:  # features of another network are another set
+        digest.update(f"\n{dataset.made_of[NETWORK_SHA256]}".encode())
     for role, items in parts.items():
         digest.update(f"\n{role} {items.labels.fingerprint()} ".encode())
         digest.update(hashlib.sha256("\n".join(items.item_ids).encode()).digest())

@@ -36,6 +36,7 @@ class SetSpec:
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the source, beside
     tier: str = "offline"  # or download, or own
     folder: str = ""  # of a prepared dataset of the user's own
+    features: str = ""  # folder of the feature store whose rows take the place of its items, if any
     input_kind: str = "images"  # or vectors
 
     def source_settings(self) -> dict[str, Any]:

@@ -23,6 +23,13 @@ Data = Annotated[
     tuple[Path, ...],
     arg(help="Prepared datasets of your own, of images or of vectors, as the sets own-NAME_OF_FOLDER."),
 ]
+Stores = Annotated[
+    tuple[Path, ...],
+    arg(
+        help="Feature stores (cml features) whose rows take the place of the items of --data: each makes the set "
+        "own-DATASET-STORE of each dataset."
+    ),
+]
 Results = Annotated[Path, Positional, arg(metavar="DIR", help="Folder of the results.")]
 
 
@@ -46,6 +53,7 @@ class Bench:
     sets: tuple[str, ...] = ()
     """Names of sets; by default all sets of the tier, or those of --data."""
     data: Data = ()
+    features: Stores = ()
     methods: tuple[str, ...] = ()
     """Names of methods, or losses in the syntax of --loss; by default all methods of the suite. Load your own losses
     with --plugin. oracle, random, frozen and label-mds are always included."""
@@ -67,11 +75,11 @@ class Bench:
             raise UserError(f"--quick is the version {suite.LATEST}-quick: give --quick or --version, not both.")
         version = self.version or suite.LATEST + "-quick" * self.quick
         offline = [name for name, spec in suite.SETS.items() if spec.tier == self.tier]
-        own = add_own_sets(self.data)
-        if own and self.scheduler:
+        own_sets = add_own_sets(self.data, self.features)
+        if own_sets and self.scheduler:
             raise UserError("The workers of --scheduler do not have the datasets of --data: give one of the two.")
-        named = self.sets or (() if own else offline)
-        sets = list(dict.fromkeys([*(name for name in named if suite.look_up("set", name, suite.SETS)), *own]))
+        named = self.sets or (() if own_sets else offline)
+        sets = list(dict.fromkeys([*(name for name in named if suite.look_up("set", name, suite.SETS)), *own_sets]))
         backbone = choose_backbone(sets, self.track, self.backbone)
         methods = suite.methods(self.methods, self.quick)
         rules = suite.look_up("suite", version, suite.SUITES)
@@ -84,9 +92,13 @@ class Bench:
             say(sentence)
         board = table.read_board(self.out, version, plan.track_folder, checks=True)
         print(board.markdown() if self.markdown else board)
-        own_data = "".join(f" --data {shlex.quote(str(folder))}" for folder in self.data[:1])
-        own_data += "".join(f" {shlex.quote(str(folder))}" for folder in self.data[1:])
-        print(f"next: cml bench check {shlex.quote(str(self.out / version))}{own_data}{plugins.flags()}")
+        own = _as_option("--data", self.data) + _as_option("--features", self.features)
+        print(f"next: cml bench check {shlex.quote(str(self.out / version))}{own}{plugins.flags()}")
+
+
+def _as_option(name: str, folders: Sequence[Path]) -> str:
+    """An option with its values as a shell takes it; "" for none."""
+    return " ".join(["", name, *(shlex.quote(str(folder)) for folder in folders)]) if folders else ""
 
 
 @dataclass(frozen=True)
@@ -102,6 +114,7 @@ class Check:
     """Also run this many trials, final runs and rows without trials again, drawn at random from all results, and
     compare them with the files. Backbones that the results name are downloaded if needed."""
     data: Data = ()
+    features: Stores = ()
 
     def __call__(self) -> None:
         """Check, and print what is wrong."""
@@ -111,7 +124,7 @@ class Check:
         from cml.bench.own_sets import add_own_sets
         from cml.bench.result import results_in
 
-        add_own_sets(self.data)
+        add_own_sets(self.data, self.features)
         if self.rerun < 0:
             raise UserError(f"--rerun must be 0 or more. Got {self.rerun}.")
         checked: dict[Path, CheckedResult] = {}
@@ -222,13 +235,14 @@ class Page:
     """Also write a retrieval report for each set, with the images that each method retrieves for this many test
     queries."""
     data: Data = ()
+    features: Stores = ()
 
     def __call__(self) -> None:
         """Write the page."""
         from cml.bench.leaderboard import write_leaderboard
         from cml.bench.own_sets import add_own_sets
 
-        add_own_sets(self.data)
+        add_own_sets(self.data, self.features)
         for sentence in write_leaderboard(self.results, self.out, self.reports):
             say(sentence)
         print(f"leaderboard: {self.out}")
@@ -275,6 +289,7 @@ class Embedding:
     out: Path = RESULTS
     """Folder of the results."""
     data: Data = ()
+    features: Stores = ()
 
     def __call__(self) -> None:
         """Score, and print the scores."""
@@ -282,7 +297,7 @@ class Embedding:
         from cml.bench.submit import score_embedding
         from cml.bench.suite import LATEST
 
-        add_own_sets(self.data)
+        add_own_sets(self.data, self.features)
         version = self.version or LATEST
         print(score_embedding(self.embeddings, self.ids, self.set, self.name, self.pretraining, version, self.out))
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from PIL import Image
 
 import cml
 from cml.bench import check_result as checking
@@ -107,6 +109,38 @@ def test_a_dataset_of_images_is_a_set_too(tmp_path: Path, capsys: pytest.Capture
     assert (out / "2030.1/own-my-heads/A-small-cnn/cosent.json").is_file()
     main(["bench", "check", str(out), "--data", str(folder)])
     assert "agree with ranks" in capsys.readouterr().out
+
+
+def test_the_rows_of_a_store_take_the_place_of_the_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = cml.prepare("people", tmp_path / "people", count=300, size=16).folder
+    for name in ("first", "second"):
+        cml.features(data, backbone=_mean_color if name == "first" else _first_pixel, out=tmp_path / name)
+    own = ["--data", str(data), "--features", str(tmp_path / "first"), str(tmp_path / "second")]
+    out = tmp_path / "results"
+    main(["bench", *own, *METHODS, "--out", str(out)])
+    shown = capsys.readouterr().out
+    assert "own-people-first" in shown
+    assert "own-people-second" in shown
+    assert (
+        f"cml bench check {out / '2030.1'} --data {data} --features {tmp_path / 'first'} {tmp_path / 'second'}" in shown
+    )
+    main(["bench", "check", str(out), "--rerun", "2", *own])
+    assert "10 results agree" in capsys.readouterr().out
+    opened = sets.open_set("own-people-first", "2030.1")
+    assert opened.train.vectors is not None
+    assert opened.train.vectors.shape == (len(opened.train), 3)
+    np.testing.assert_allclose(opened.train.vectors.mean(axis=0), 0, atol=1e-5)
+    assert opened.split != sets.open_set("own-people-second", "2030.1").split
+    assert main(["bench", "--features", str(tmp_path / "first"), *METHODS]) == 2
+    assert "name the dataset with --data" in capsys.readouterr().err
+
+
+def _mean_color(paths: list[Path]) -> NDArray[np.float32]:
+    return np.stack([np.asarray(Image.open(path).convert("RGB"), np.float32).mean(axis=(0, 1)) for path in paths])
+
+
+def _first_pixel(paths: list[Path]) -> NDArray[np.float32]:
+    return np.stack([np.asarray(Image.open(path).convert("RGB"), np.float32)[0, 0] for path in paths])
 
 
 def test_what_does_not_fit_is_one_line(vectors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
