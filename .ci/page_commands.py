@@ -155,7 +155,7 @@ def shorten(command: str) -> str:
         return re.sub(r"(--\w+-steps) \d+", rf"\1 {STEPS}", command) + " --seeds 1"
     if re.match(r"cml prepare (scenes|people|rooms|heads)", command):
         return re.sub(r"\s--count \d+", "", command) + f" --count {COUNT}"
-    if command.startswith(LONG) and "--resume" not in command:
+    if command.startswith(LONG) and "--resume" not in command and "--tune" not in command:  # it chooses its steps
         command = re.sub(r"\s--steps \d+", "", command) + f" --steps {STEPS}"
         command = re.sub(r"--seeds \d+", "--seeds 1", command)
         command = re.sub(r"\s--(count|train) \d+", "", command)
