@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from cml.bench.suite import NO_BACKBONE, OWN, SETS, SetSpec
@@ -29,16 +30,15 @@ def add_own_sets(folders: Sequence[Path], stores: Sequence[Path] = ()) -> list[s
     names = []
     for folder in folders:
         dataset = PreparedDataset.open(folder)
-        place = str(dataset.folder.resolve())
+        place = dataset.folder.resolve()
+        own = SetSpec("", dataset.info.task, tier="own", folder=str(place), input_kind=dataset.info.inputs.kind)
         if not stores:
-            spec = SetSpec("", dataset.info.task, tier="own", folder=place, input_kind=dataset.info.inputs.kind)
-            names.append(_add_set(dataset.folder.resolve().name, spec))
+            names.append(_add_set(place.name, own))
         for store in stores:
             there = FeatureStore.open(store).folder.resolve()
-            features = SetSpec(
-                "", dataset.info.task, tier="own", folder=place, features=str(there), input_kind="vectors"
+            names.append(
+                _add_set(f"{place.name}-{there.name}", replace(own, features=str(there), input_kind="vectors"))
             )
-            names.append(_add_set(f"{dataset.folder.resolve().name}-{there.name}", features))
     return names
 
 

@@ -43,7 +43,7 @@ def run(arguments: Sequence[str]) -> None:
     from cml.export.embed_folder import embed_folder
     from cml.export.image_list import ImageList
     from cml.runs.cluster_model import connect_workers
-    from cml.runs.stored_items import list_stored
+    from cml.runs.stored_items import list_from_store
     from cml.storage.hugging_face import resolve_run
 
     options = parse(Embed, arguments, prog="cml embed")
@@ -52,7 +52,7 @@ def run(arguments: Sequence[str]) -> None:
     run = resolve_run(options.run)
     model, images = cml.load(run, device=options.device), ImageList.open(options.images, options.splits)
     if options.features is not None:
-        images = list_stored(images, options.features, model, run)
+        images = list_from_store(images, options.features, model, run)
     connect = None
     if options.scheduler:
         connect = functools.partial(connect_workers, options.scheduler, model, run, options.device)

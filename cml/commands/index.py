@@ -45,7 +45,7 @@ def run(arguments: Sequence[str]) -> None:
     from cml.errors import UserError
     from cml.export.image_list import ImageList
     from cml.export.index import add_to_index, build_index
-    from cml.runs.stored_items import list_stored
+    from cml.runs.stored_items import list_from_store
     from cml.storage.hugging_face import resolve_run
 
     options = parse(IndexOptions, arguments, prog="cml index")
@@ -53,7 +53,7 @@ def run(arguments: Sequence[str]) -> None:
     model = cml.load(run, device=options.device)
     images = ImageList.open(options.images, options.splits)
     if options.features is not None:
-        images = list_stored(images, options.features, model, run)
+        images = list_from_store(images, options.features, model, run)
     images = images.add_prefix(options.prefix) if options.prefix else images
     if options.add and options.method != "auto":
         raise UserError("An index keeps its method: leave --method out, or make a new index.")

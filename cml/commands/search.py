@@ -42,7 +42,7 @@ def run(arguments: Sequence[str]) -> None:
     from cml.export.index import Index
     from cml.export.search_page import own_label, write_index_page
     from cml.reporting.visible_text import visible_text
-    from cml.runs.stored_items import embed_stored
+    from cml.runs.stored_items import embed_from_store
     from cml.storage.hugging_face import resolve_run
 
     options = parse(Search, arguments, prog="cml search")
@@ -60,7 +60,7 @@ def run(arguments: Sequence[str]) -> None:
         if options.features is None:
             embeddings = model.embed(options.images)
         else:
-            embeddings = embed_stored(options.images, options.features, model, source)
+            embeddings = embed_from_store(options.images, options.features, model, source)
         results, queries = index.search(embeddings, options.k, exact=options.exact), options.images
     else:
         if len(options.images) != 1 or options.html is not None:

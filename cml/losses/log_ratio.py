@@ -272,7 +272,7 @@ class LogRatioLoss(LabelDistanceLoss):
         self.eps = check_above_zero("eps", eps)
         self.zero_factor = _check_zero_factor(zero_factor)
         self.largest_exponent = check_above_zero("largest_exponent", largest_exponent)
-        self.published_offsets = published_offsets
+        self.published_offsets = check_flag("published_offsets", published_offsets)
         if self.published_offsets and self.floor_quantile > 0:
             raise UserError(
                 f"The 'published_offsets' take the place of a floor: set floor_quantile to 0. Got {floor_quantile!r}."

@@ -8,7 +8,7 @@ import numpy as np
 from cml.data.computed_rows import ComputedRows
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
-from cml.retrieval.array_types import Float32, Float64, Floats
+from cml.retrieval.array_types import Float32, Float64, Floats, Int64
 
 Embed = Callable[[Floats | ComputedRows], Float32]
 ALPHAS = tuple(10.0**power for power in range(-2, 7))  # of which leave-one-out errors, in closed form, choose
@@ -93,12 +93,30 @@ def fit_label_regression(features: Floats | ComputedRows, labels: Labels, distan
     Returns:
         The name of the row, "ridge" or "ridge on label MDS", and a function from features to an embedding.
     """
-    vectors = distance.label_vectors(labels[:1])
-    most = _MOST_SCALED if vectors is None else _MOST_ROWS
-    rows = np.arange(len(labels))
-    if len(rows) > most:
-        rows = np.sort(np.random.default_rng(0).choice(len(rows), most, replace=False))
+    rows, targets = draw_targets(labels, distance, most=_MOST_ROWS, most_scaled=_MOST_SCALED)
+    name = "ridge on label MDS" if distance.label_vectors(labels[:1]) is None else "ridge"
+    return name, fit_ridge(features[rows], targets)
+
+
+def draw_targets(
+    labels: Labels, distance: LabelDistance, *, most: int, most_scaled: int, seed: int = 0
+) -> tuple[Int64, Float64]:
+    """Draw the items that a regression of labels is fitted to, with their targets.
+
+    Args:
+        labels: N encoded labels.
+        distance: The label distance.
+        most: The largest number of items whose labels are vectors.
+        most_scaled: The largest number of items whose labels are scaled by classical MDS, as they are no vectors.
+        seed: Random seed of the draw.
+
+    Returns:
+        The positions (M,) of the items, in their order, and their targets (M, V).
+    """
+    is_scaled = distance.label_vectors(labels[:1]) is None
+    size = min(len(labels), most_scaled if is_scaled else most)
+    rows = np.sort(np.random.default_rng(seed).choice(len(labels), size, replace=False))
     some = labels[rows]
-    if vectors is None:
-        return "ridge on label MDS", fit_ridge(features[rows], scale_labels(distance.pairwise(some, some)))
-    return "ridge", fit_ridge(features[rows], np.asarray(distance.label_vectors(some)))
+    if is_scaled:
+        return rows, scale_labels(distance.pairwise(some, some))
+    return rows, np.asarray(distance.label_vectors(some), np.float64)

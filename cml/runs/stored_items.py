@@ -13,7 +13,7 @@ from cml.feature_store.stored_features import stored_features
 from cml.runs.model import Model
 
 
-def list_stored(images: ImageList, folder: Path, model: Model, run: Path) -> ImageList:
+def list_from_store(images: ImageList, folder: Path, model: Model, run: Path) -> ImageList:
     """Take the features of items from a store, so that no image is read.
 
     Args:
@@ -35,7 +35,7 @@ def list_stored(images: ImageList, folder: Path, model: Model, run: Path) -> Ima
     return images.with_vectors(store)
 
 
-def embed_stored(paths: tuple[Path, ...], folder: Path, model: Model, run: Path) -> NDArray[np.float32]:
+def embed_from_store(paths: tuple[Path, ...], folder: Path, model: Model, run: Path) -> NDArray[np.float32]:
     """Embed image files by their features in a store.
 
     Args:
@@ -48,8 +48,8 @@ def embed_stored(paths: tuple[Path, ...], folder: Path, model: Model, run: Path)
         Embeddings (N, D).
 
     Raises:
-        UserError: As ``list_stored``.
-        DataError: As ``list_stored``.
+        UserError: As ``list_from_store``.
+        DataError: As ``list_from_store``.
     """
     store = FeatureStore.open(folder)
     if _takes_features(store, model, run):

@@ -37,7 +37,7 @@ from cml.training.run_config import RunConfig
 from cml.training.run_folder import open_run_folder
 from cml.training.start_method import refuse_in_starting_worker
 from cml.training.training_data import Int64, TrainingData, count_trained_items
-from cml.training.tune_run import TUNE_BLOCKS, train_tuned
+from cml.training.tune_run import TUNE_BLOCKS, tune_run
 
 
 def train_run(
@@ -127,7 +127,7 @@ def train_run(
         )
         if config.tune:
             data = TrainingData(stored, labels[:count], distance, groups=groups)
-            return train_tuned(data, config, run, backbone=backbone, out=out, quiet=quiet, ranks=ranks)
+            return tune_run(data, config, run, backbone=backbone, out=out, quiet=quiet, ranks=ranks)
         mirrored_labels = labels[count:] if len(labels) > count else None
         trained = train(
             TrainingData(stored, labels[:count], distance, mirrored_labels, groups),

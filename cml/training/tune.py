@@ -76,13 +76,13 @@ class Tuning:
         name = last if len(self.tried) == 1 else f"the average of {', '.join(self.tried[:-1])} and {last}"
         enough = f"{LEAST_GAIN} times its standard error of {self.error:.3f}"
         if self.keeps_features:
-            verdict = f"This does not exceed {enough}: the features are kept as they are."
+            verdict = f"It does not exceed {enough}, so the features are kept as they are."
         else:
-            verdict = f"This exceeds {enough}: it is the model."
+            verdict = f"It exceeds {enough}, so the model is {name}."
         return [
-            f"tune: {SPLITS} splits held out {how}. A score is 1 for the nearest labels first, 0 for chance.",
-            f"tune: {self.score:.3f} is the score of {name}.",
-            f"tune: {self.scores[self.frozen]:.3f} is that of the {self.frozen}.",
+            f"tune: {SPLITS} splits held out {how}. A score of 1 ranks the nearest labels first; 0 is chance.",
+            f"tune: score {self.score:.3f}: {name}.",
+            f"tune: score {self.scores[self.frozen]:.3f}: {self.frozen}.",
             f"tune: the gain is {self.gain:+.3f}. {verdict}",
         ]
 

@@ -5,9 +5,9 @@ from numpy.typing import NDArray
 
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
-from cml.retrieval.label_regression import fit_ridge_weights, scale_labels
+from cml.retrieval.label_regression import draw_targets, fit_ridge_weights
 from cml.training.linear_map import LinearMap
-from cml.training.tune_heads import fit_rotation, train_tuned_heads
+from cml.training.tune_heads import fit_rotation, replace_zero_deviations, train_tuned_heads
 
 Float32 = NDArray[np.float32]
 
@@ -29,7 +29,7 @@ def frozen_maps(features: Float32) -> dict[str, LinearMap]:
     size = features.shape[1]
     same, zeros = np.eye(size, dtype=np.float32), np.zeros(size, np.float32)
     mean, std = features.mean(axis=0, dtype=np.float64), features.std(axis=0, dtype=np.float64)
-    scale = np.where(std > 1e-6 * std.max(), std, std.max())
+    scale = replace_zero_deviations(std)
     scaled = LinearMap(np.diag(1 / scale).astype(np.float32), (-mean / scale).astype(np.float32))
     return dict(zip(FROZEN, [LinearMap(same, zeros), LinearMap(same, zeros, normalize=True), scaled], strict=True))
 
@@ -54,7 +54,7 @@ def make_candidates(
     axes = rotation.axes.shape[1]
     return {
         **frozen_maps(features),
-        PCA: rotation.linear_map(np.eye(axes), np.zeros(axes), normalize=False),
+        PCA: rotation.compose(np.eye(axes), np.zeros(axes), normalize=False),
         RIDGE: fit_label_ridge(features, labels, distance, seed=seed),
         **{str(name): head for name, head in heads.items()},
     }
@@ -72,13 +72,6 @@ def fit_label_ridge(features: Float32, labels: Labels, distance: LabelDistance, 
     Returns:
         The prediction of a ridge regression, which is never L2-normalised: its length tells how sure it is.
     """
-    vectors = distance.label_vectors(labels[:1])
-    most = _SCALED if vectors is None else _REGRESSED
-    rows = np.sort(np.random.default_rng(seed).permutation(len(features))[:most])
-    some = labels[rows]
-    if vectors is None:
-        targets = scale_labels(distance.pairwise(some, some))
-    else:
-        targets = np.asarray(distance.label_vectors(some), np.float64)
+    rows, targets = draw_targets(labels, distance, most=_REGRESSED, most_scaled=_SCALED, seed=seed)
     weight, bias = fit_ridge_weights(features[rows].astype(np.float64), targets)
     return LinearMap(weight.astype(np.float32), bias.astype(np.float32))

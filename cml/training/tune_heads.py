@@ -50,8 +50,17 @@ class Rotation(NamedTuple):
         weight = (self.axes / self.scale[:, None]).astype(np.float32)
         return features @ weight - (self.mean @ (self.axes / self.scale[:, None])).astype(np.float32)
 
-    def linear_map(self, weight: Float64, bias: Float64, *, normalize: bool) -> LinearMap:
-        """The map of features that applies a weight (D, K) and a bias (D,) to their coordinates."""
+    def compose(self, weight: Float64, bias: Float64, *, normalize: bool) -> LinearMap:
+        """Compose the rotation with a linear map of the coordinates.
+
+        Args:
+            weight: (D, K).
+            bias: (D,).
+            normalize: Whether embeddings are L2-normalised.
+
+        Returns:
+            The linear map of the features.
+        """
         whole = (weight @ self.axes.T) / self.scale
         return LinearMap(whole.astype(np.float32), (bias - whole @ self.mean).astype(np.float32), normalize)
 
@@ -73,7 +82,7 @@ def fit_rotation(features: Float32, *, standardize: bool, components: int = _COM
     if len(rows) > _FITTED:
         rows = rows[np.random.default_rng(0).choice(len(rows), _FITTED, replace=False)]
     mean, std = rows.mean(axis=0, dtype=np.float64), rows.std(axis=0, dtype=np.float64)
-    scale = np.where(std > 1e-6 * std.max(), std, std.max()) if standardize else np.ones_like(std)
+    scale = replace_zero_deviations(std) if standardize else np.ones_like(std)
     centred = ((rows - mean) / scale).astype(np.float32)
     tall = len(rows) >= centred.shape[1]
     gram = (centred.T @ centred if tall else centred @ centred.T).astype(np.float64)
@@ -84,6 +93,18 @@ def fit_rotation(features: Float32, *, standardize: bool, components: int = _COM
     lengths = np.sqrt(np.maximum(values[:used], np.finfo(np.float64).tiny))
     axes = vectors[:, :used] if tall else centred.T.astype(np.float64) @ vectors[:, :used] / lengths
     return Rotation(mean, scale, axes, lengths / np.sqrt(len(rows)))
+
+
+def replace_zero_deviations(deviations: Float64) -> Float64:
+    """Replace the standard deviations of constant features, by which nothing can be divided.
+
+    Args:
+        deviations: (F,) standard deviations of features.
+
+    Returns:
+        (F,), where those below a millionth of the largest are the largest, so that noise of rounding stays small.
+    """
+    return np.where(deviations > 1e-6 * deviations.max(), deviations, deviations.max())
 
 
 class TrainedHead(NamedTuple):
@@ -148,7 +169,7 @@ def train_tuned_heads(
                 start, loss = divmod(head, len(LOSSES))
                 name = TrainedHead(STARTS[start], LOSSES[loss], step + 1)
                 trained = weight[head, : widths[start]].T.double().numpy()
-                heads[name] = rotations[start].linear_map(trained, np.zeros(dimension), normalize=True)
+                heads[name] = rotations[start].compose(trained, np.zeros(dimension), normalize=True)
     return heads
 
 

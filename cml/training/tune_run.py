@@ -53,7 +53,7 @@ def check_tune_options(config: TrainConfig, recipe: TrainConfig) -> None:
             raise UserError(f"'tune' chooses heads, losses and steps itself: leave out {name!r}. Got {value} instead.")
 
 
-def train_tuned(
+def tune_run(
     data: TrainingData,
     config: TrainConfig,
     run: RunConfig,

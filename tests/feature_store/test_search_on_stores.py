@@ -21,13 +21,6 @@ SMALL: dict[str, Any] = {"image_size": (32, 32), "quiet": True}
 
 
 @pytest.fixture(scope="module")
-def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("stores") / "people"
-    cml.prepare("people", folder, count=60, size=32)
-    return folder
-
-
-@pytest.fixture(scope="module")
 def store(people: Path) -> FeatureStore:
     return cml.features(people, out=people.parent / "store", **SMALL)
 

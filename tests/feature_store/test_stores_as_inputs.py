@@ -43,13 +43,6 @@ def call(*words: object) -> int:
 
 
 @pytest.fixture(scope="module")
-def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("stores") / "people"
-    cml.prepare("people", folder, count=60, size=32)
-    return folder
-
-
-@pytest.fixture(scope="module")
 def colors(people: Path) -> FeatureStore:
     return cml.features(people, backbone=count_colors, out=people.parent / "colors", quiet=True)
 

@@ -417,6 +417,7 @@ def test_by_name() -> None:
         ({"zero_factor": 0}, "'zero_factor' must be a finite number above 0"),
         ({"zero_factor": 1.5}, "'zero_factor' must be a number above 0 and at most 1. Got 1.5"),
         ({"largest_exponent": 0}, "'largest_exponent' must be a finite number above 0"),
+        ({"published_offsets": "no"}, "'published_offsets' must be True or False. Got 'no'"),
         ({"published_offsets": True}, "take the place of a floor: set floor_quantile to 0. Got 0.02"),
         ({"eps": True}, "Got True"),
     ],
