@@ -66,8 +66,10 @@ def build_model_card(
     facts = {
         "task": _plain(config.task or "arrays"),
         "label distance": _code(config.label_distance),
-        "loss": f"{_code(train.loss)}, batches {_code(train.sampler)}",
-        "backbone": f"{_code(model.backbone)}, {trunk}, {train.steps} steps, seed {train.seed}",
+        "loss": "chosen on held-out items (tune)"
+        if train.tune
+        else f"{_code(train.loss)}, batches {_code(train.sampler)}, {train.steps} steps",
+        "backbone": f"{_code(model.backbone)}, {trunk}, seed {train.seed}",
         "inputs": "images, {} x {} pixels (height x width)".format(*model.image_size) if takes_images else form,
     }
     about_data = "Not stated: the dataset was not available when this folder was made."

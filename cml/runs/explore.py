@@ -187,8 +187,8 @@ def colour_columns(trained: TrainedRun, pictures: Sequence[Drawn]) -> dict[str, 
 
 
 def by_title(runs: Sequence[TrainedRun]) -> dict[str, TrainedRun]:
-    """Runs by the name of their loss, or that and the folder's where several have it."""
-    names = [run.config.train.loss for run in runs]
+    """Runs by the name of their method, or that and the folder's where several have it."""
+    names = [run.config.train.method for run in runs]
     return {
         name if names.count(name) == 1 else f"{name} {run.folder.name}": run
         for name, run in zip(names, runs, strict=True)

@@ -224,7 +224,7 @@ def write_retrieval_report(
         if value < 1:
             raise UserError(f"'{option}' must be at least 1. Got {value} instead.")
     k = min(k, len(trained.gallery_labels))
-    name = trained.config.train.loss
+    name = trained.config.train.method
     methods: dict[str, Embeddings] = {name: trained.embeddings}
     if baseline is not None:
         methods[baseline[0] if baseline[0] != name else f"{name} (baseline)"] = baseline[1]
@@ -253,6 +253,8 @@ def write_retrieval_report(
         for row in shown.tolist()
     ]
     info, path = dataset.info, path or trained.folder / RETRIEVAL_REPORT
+    train = trained.config.train
+    how = "tuned" if train.tune else f"{train.steps} steps"
     write_retrieval_page(
         path,
         page,
@@ -261,7 +263,7 @@ def write_retrieval_report(
         summary=(
             f"{len(page)} of {len(trained.query_labels)} queries against a gallery of {len(trained.gallery_labels)}. "
             f'The "{ORACLE_GAP}" is the mean label distance of the top {k} of {name} minus that of the best possible '
-            f"ranking. Run {trained.folder}, {trained.config.train.steps} steps, "
+            f"ranking. Run {trained.folder}, {how}, "
             f"label distance {task.label_distance(trained.config.train, info)}. "
             + " ".join(filter(None, [describe_shown_bands(channels), note]))
         ),

@@ -144,7 +144,7 @@ class Run(TrainedRun):
         Raises:
             UserError: the baseline was trained on another dataset.
         """
-        baseline = self.frozen if against is None else (against.config.train.loss, against.embeddings)
+        baseline = self.frozen if against is None else (against.config.train.method, against.embeddings)
         if against is not None and against.dataset.fingerprint != self.dataset.fingerprint:
             why = against.config.other_data(self.dataset.fingerprint, self.dataset.made_of)
             raise UserError(f"{against.folder} was trained on another dataset than {self.folder} ({why}).")
@@ -222,7 +222,7 @@ class Run(TrainedRun):
         return export_captioning(trunk.model, image_list, Path(out), features, trunk=trunk.title, skip_bad=skip_bad)
 
     def __repr__(self) -> str:
-        return f"Run({str(self.folder)!r}, {self.config.train.loss}, {self.model!r})"
+        return f"Run({str(self.folder)!r}, {self.config.train.method}, {self.model!r})"
 
 
 def open_run(

@@ -212,6 +212,11 @@ class TrainConfig:
             value = {**defaults, **with_current_names(value, defaults)}
         return saved_options(cls, value, str(path), _OPTIONS)
 
+    @property
+    def method(self) -> str:
+        """What chose the embedding, as titles and tables name it: the loss, or "tuned" with ``tune``."""
+        return "tuned" if self.tune else self.loss
+
     def difference(self, other: Self) -> dict[str, tuple[Any, Any]]:
         """Compare the options that affect the result.
 

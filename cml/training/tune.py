@@ -72,13 +72,12 @@ class Tuning:
             "blocks": "blocks of the order of the items, for neighbours in it are alike",
             "random": "items at random",
         }[self.splits]
-        last = self.tried[-1]
-        name = last if len(self.tried) == 1 else f"the average of {', '.join(self.tried[:-1])} and {last}"
+        name = self.tried[0] if len(self.tried) == 1 else f"the average of {'; '.join(self.tried)}"
         enough = f"{LEAST_GAIN} times its standard error of {self.error:.3f}"
         if self.keeps_features:
             verdict = f"It does not exceed {enough}, so the features are kept as they are."
         else:
-            verdict = f"It exceeds {enough}, so the model is {name}."
+            verdict = f"It exceeds {enough}, so the model is not the features alone."
         return [
             f"tune: {SPLITS} splits held out {how}. A score of 1 ranks the nearest labels first; 0 is chance.",
             f"tune: score {self.score:.3f}: {name}.",

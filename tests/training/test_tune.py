@@ -246,6 +246,11 @@ def test_train_command_tunes_a_frozen_backbone(tmp_path: Path, capsys: pytest.Ca
     assert {"config.json", "model.safetensors", "tuning.json"} <= saved
     main(["evaluate", str(tmp_path / "run")])
     main(["report", str(tmp_path / "run")])
+    main(["explore", str(tmp_path / "run"), "--maps", "pca"])
+    for page in ("retrieval_report.html", "explorer.html"):
+        shown = (tmp_path / "run" / page).read_text("utf-8")
+        assert "tuned" in shown
+        assert "log-ratio" not in shown
 
 
 def test_parts_of_a_head_are_bounded_together() -> None:
