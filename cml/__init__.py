@@ -1,6 +1,7 @@
 """Train embeddings whose distances mirror label distances.
 
-- ``cml.fit`` trains a model on images and labels; ``cml.load`` loads a trained model.
+- ``cml.fit`` trains a model on images and labels; ``cml.load`` loads a trained model, and ``cml.last`` gives the model
+  so far of an interrupted ``cml.fit``.
 - ``cml.prepare``, ``cml.open_dataset``, ``cml.train`` and ``cml.compare`` work on prepared datasets, like the commands
   of the same names.
 - ``cml.open_run`` opens a trained run, to evaluate it, explore it and export its model.
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from cml.plugins import load as load_plugin
     from cml.runs.compare import compare
     from cml.runs.features import features
+    from cml.runs.interrupted import Interrupted, last
     from cml.runs.model import Model, load
     from cml.runs.prepare import prepare
     from cml.runs.run import Run, open_run
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 _MODULES = ("distances", "losses", "models", "retrieval", "sampling", "sklearn", "trackers")
 _PLACES = {  # public name: "module:name in it"
     "Callback": "cml.training.callbacks:Callback",
+    "Interrupted": "cml.runs.interrupted:Interrupted",
     "Model": "cml.runs.model:Model",
     "Run": "cml.runs.run:Run",
     "TrainConfig": "cml.training.config:TrainConfig",
@@ -39,6 +42,7 @@ _PLACES = {  # public name: "module:name in it"
     "compare": "cml.runs.compare:compare",
     "features": "cml.runs.features:features",
     "fit": "cml.runs.train:fit",
+    "last": "cml.runs.interrupted:last",
     "load": "cml.runs.model:load",
     "load_plugin": "cml.plugins:load",
     "open_dataset": "cml.data.prepared:open_dataset",
@@ -49,6 +53,7 @@ _PLACES = {  # public name: "module:name in it"
 
 __all__ = [
     "Callback",
+    "Interrupted",
     "Model",
     "Run",
     "TrainConfig",
@@ -58,6 +63,7 @@ __all__ = [
     "distances",
     "features",
     "fit",
+    "last",
     "load",
     "load_plugin",
     "losses",

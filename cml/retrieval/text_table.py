@@ -38,10 +38,10 @@ def html(grid: Sequence[Sequence[str]], notes: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def frame(records: Iterable[Mapping[str, Any]]) -> pandas.DataFrame:
-    """Records as a pandas frame, one row each; ``UserError`` without pandas."""
+def frame(records: Iterable[Mapping[str, Any]], *, columns: Sequence[str] | None = None) -> pandas.DataFrame:
+    """Records as a pandas frame, one row each, with ``columns`` even if there is none; ``UserError`` without pandas."""
     try:
         import pandas
     except ImportError:
-        raise UserError("to_pandas() needs pandas: pip install pandas. rows and markdown() do without it.") from None
-    return pandas.DataFrame(list(records))
+        raise UserError("to_pandas() needs pandas: pip install pandas. to_dict() does without it.") from None
+    return pandas.DataFrame(list(records), columns=columns)

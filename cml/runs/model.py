@@ -32,6 +32,7 @@ from cml.storage.atomic import atomic_folder
 from cml.storage.downloads import names_of_a_run
 from cml.storage.hugging_face import resolve_run
 from cml.task import label_distance_of
+from cml.training.history import History
 from cml.training.run_config import RunConfig
 from cml.training.saved_model import MODEL, load_model, save_model
 from cml.training.tune import Tuning
@@ -58,6 +59,7 @@ class Model(EmbeddingModel):
             saved nor pickled.
         tuning: How ``cml.fit(.., tune=True)`` chose the embedding; None for a model that was trained in steps or
             loaded.
+        history: The ``History`` of the training, or the folder to read it from when it is asked for; None for none.
 
     Example:
         >>> import numpy as np
@@ -86,6 +88,7 @@ class Model(EmbeddingModel):
         allow_download: bool = False,
         references: LabelledInputs | None = None,
         tuning: Tuning | None = None,
+        history: History | Path | None = None,
     ) -> None:
         if not isinstance(network, EmbeddingModel) or not isinstance(run, RunConfig):
             raise UserError(
@@ -99,6 +102,18 @@ class Model(EmbeddingModel):
         self._label_distance = label_distance
         self._references = references
         self.tuning = tuning
+        self._history = History.of([]) if history is None else history
+
+    @property
+    def history(self) -> History:
+        """Losses and validations of the training; of a loaded model, those that its folder holds.
+
+        Raises:
+            DataError: The folder's metrics.jsonl is damaged.
+        """
+        if isinstance(self._history, Path):
+            self._history = History.load(self._history)
+        return self._history
 
     @property
     def label_distance(self) -> LabelDistance:
@@ -270,7 +285,7 @@ class Model(EmbeddingModel):
         return explore_inputs(self, known, self.label_distance, Path(path), names=names, pictures=pictures, maps=maps)
 
     def save(self, folder: Path | str) -> Path:
-        """Write the weights (safetensors) and the options into a new folder that ``cml.load`` reads.
+        """Write weights (safetensors), options and history into a new folder that ``cml.load`` reads.
 
         Args:
             folder: The folder to create.
@@ -283,6 +298,7 @@ class Model(EmbeddingModel):
         """
         with atomic_folder(Path(folder)) as temporary:
             save_model(temporary / MODEL, self)
+            self.history.save(temporary)
             replace(self.run_config, model=self.config).save(temporary)
         return Path(folder)
 
@@ -309,7 +325,8 @@ class Model(EmbeddingModel):
         return rows
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_references": None}  # a data set of one's own may not pickle
+        # a data set of one's own may not pickle; the folder may not be where the pickle is read
+        return {**vars(self), "_references": None, "_history": self.history}
 
     def _recognize(
         self,
@@ -400,7 +417,7 @@ def load(
         _check_collate(network, collate)
         network.set_collate(collate)
         own_distance = None if label_distance is None else distances.as_label_distance(label_distance)
-        return Model(network, run, own_distance, allow_download=allow_download)
+        return Model(network, run, own_distance, allow_download=allow_download, history=folder)
 
 
 def _check_collate(network: EmbeddingModel, collate: Collate | None) -> None:

@@ -29,13 +29,16 @@ from cml.models import CUSTOM, Backbone
 from cml.models.backbone import count_channels
 from cml.processes.init_processes import init_processes
 from cml.processes.ranks import Ranks
+from cml.runs.interrupted import keep_interrupted
 from cml.runs.model import Model
 from cml.task import Task
 from cml.trackers import Tracker
 from cml.training.callbacks import Callback
 from cml.training.config import TrainConfig, with_options
+from cml.training.history import History
 from cml.training.loop import Trained
 from cml.training.recipe_inputs import recipe_for_inputs
+from cml.training.run_config import RunConfig
 from cml.training.seeded_randomness import seeded_randomness
 from cml.training.tracking import with_tracker
 from cml.training.train_options import FitOptions, TrainOptions, list_options
@@ -112,6 +115,9 @@ def fit(
 
     Raises:
         UserError: inputs, labels or options that do not fit each other.
+        Interrupted: Ctrl-C, or the stop button of a notebook, after the first step: a ``KeyboardInterrupt`` whose
+            attribute ``model`` is the model so far, as ``cml.last()`` is. With ``out``, there is a checkpoint of the
+            last step, which the same call with ``resume=True`` continues.
 
     Example:
         >>> import numpy as np
@@ -169,7 +175,13 @@ def fit(
     except LabelError as error:
         advice = "Mend the label, or choose another distance by label_distance=.."
         raise UserError(f"The 'labels' do not fit the label distance {distance.name!r}: {error} {advice}") from None
-    with init_processes(config.device) as ranks:
+
+    def _make_model(trained: Trained, run: RunConfig) -> Model:
+        trained.model.set_collate(collate)
+        history = History.of(trained.metrics)
+        return Model(trained.model, run, distance, references=labelled, tuning=trained.tuning, history=history)
+
+    with keep_interrupted(_make_model, has_folder=out is not None), init_processes(config.device) as ranks:
         trained, run = train_run(
             labelled.inputs,
             encoded,
@@ -185,8 +197,7 @@ def fit(
             quiet=quiet,
             ranks=ranks,
         )
-    trained.model.set_collate(collate)
-    return Model(trained.model, run, distance, references=labelled, tuning=trained.tuning)
+    return _make_model(trained, run)
 
 
 def number_groups(groups: Any, count: int) -> NDArray[np.int64]:  # noqa: ANN401 - a sequence of any names
@@ -251,6 +262,7 @@ def train(
 
     Raises:
         UserError: options, dataset or run folder that do not fit.
+        Interrupted: As from ``cml.fit``.
 
     Example:
         >>> run = cml.train("value", "data/mine", "runs/mine", freeze_backbone=True, steps=20,
@@ -266,7 +278,11 @@ def train(
     dataset = data if isinstance(data, PreparedDataset) else PreparedDataset.open(data)
     chosen = options_for(task, config, options, dataset.info.inputs)
     callbacks = with_tracker(callbacks, tracker)
-    with init_processes(chosen.device) as ranks:
+
+    def _make_model(trained: Trained, run: RunConfig) -> Model:
+        return Model(trained.model, run, history=History.of(trained.metrics), allow_download=True)
+
+    with keep_interrupted(_make_model, has_folder=True), init_processes(chosen.device) as ranks:
         train_task(task, dataset, chosen, Path(out), resume=resume, callbacks=callbacks, quiet=quiet, ranks=ranks)
     return open_run(out, data=dataset.folder, device=chosen.device, allow_download=True)
 

@@ -7,8 +7,9 @@ resumed run is bit for bit one that was never interrupted. A signal ends a run a
 with other threads or devices the order of sums may differ (tests/benchmarks/threads.py measures it).
 """
 
+import contextlib
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,7 @@ from cml.training.learning_rate import set_learning_rates
 from cml.training.lora import LoraAdapters
 from cml.training.optimizer import check_optimizer, make_optimizer
 from cml.training.progress import Progress
+from cml.training.run_config import RunConfig
 from cml.training.run_randomness import RunRandomness, may_draw
 from cml.training.saved_model import KEPT, save_model
 from cml.training.signals import catch_signals
@@ -69,6 +71,24 @@ class Trained:
     loss: Loss
     metrics: list[dict[str, Any]]
     tuning: Tuning | None = None
+
+
+class StoppedRun(KeyboardInterrupt):
+    """An interrupt after a step of a run and before its end, with the model so far.
+
+    Args:
+        text: What was done, in words; "" if the interrupt came in the middle of a step.
+        trained: The result so far.
+
+    Attributes:
+        trained: The result so far.
+        config: The content of config.json, from ``train_run``; None before.
+    """
+
+    def __init__(self, text: str, trained: Trained) -> None:
+        super().__init__(*([text] if text else []))
+        self.trained = trained
+        self.config: RunConfig | None = None
 
 
 @shutdown_workers()
@@ -107,7 +127,7 @@ def train(
         UserError: Options that do not fit the data.
         FloatingPointError: The loss is not finite.
         MachineError: A data worker died, hung or ran out of memory.
-        KeyboardInterrupt: A signal; with ``out``, after a checkpoint.
+        StoppedRun: A signal; with ``out``, after a checkpoint.
     """
     if ranks is None:
         ranks = Ranks(device=pick_device(config.device))
@@ -193,7 +213,23 @@ def train(
     is_fixed = config.batch_norm == "fixed"
     if ranks.first and in_parts and not is_fixed and not config.freeze_backbone:
         warn_of_statistics(network)
-    with catch_signals(out is not None) as request, fixed_statistics(network, is_fixed), callback_list:
+
+    def _take_model(*, is_finished: bool) -> Trained:
+        progress.bar.close()
+        average.take()
+        kept = validation.take_best(done)
+        if kept and is_shown and is_finished:
+            say(kept)
+        adapters.merge()
+        model.eval()
+        return Trained(model, loss, progress.log.records)
+
+    with (
+        _offer_model(lambda: None if done == first else _take_model(is_finished=False)),
+        catch_signals(out is not None) as request,
+        fixed_statistics(network, is_fixed),
+        callback_list,
+    ):
         for step, (inputs, targets) in enumerate(source.steps(first, last), first):
             # forward and backward
             set_learning_rates(optimizer, config, step)
@@ -249,19 +285,28 @@ def train(
                 break
             if is_stopped:
                 ranks.barrier()  # if the others ended first, the watch would end rank 0 while it writes
+                if out is None:
+                    progress.catch_up()
+                    raise KeyboardInterrupt(f"training ended after step {done} of {config.steps}")
                 raise KeyboardInterrupt(f"the checkpoint of step {done} of {config.steps} is written")
 
         # the finished model
-        progress.bar.close()
-        average.take()
-        kept = validation.take_best(done)
-        if kept and is_shown:
-            say(kept)
-        adapters.merge()
-        model.eval()
-        run_folder.finish(folder, model, loss, progress.log.records)
+        trained = _take_model(is_finished=True)
+        run_folder.finish(folder, model, loss, trained.metrics)
     callback_list.call("on_end")  # where Ctrl-C ends the wait for a tracker: the model is stored
-    return Trained(model, loss, progress.log.records)
+    return trained
+
+
+@contextlib.contextmanager
+def _offer_model(take_model: Callable[[], Trained | None]) -> Iterator[None]:
+    """Let an interrupt in the block carry the model so far, if there is one."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        trained = take_model()
+        if trained is None:
+            raise
+        raise StoppedRun(str(stop), trained) from None
 
 
 def model_config(config: TrainConfig, loss: Loss, form: InputForm | None = None) -> ModelConfig:

@@ -74,7 +74,10 @@ def check_unused(run: Path) -> None:
     if (run / MODEL).exists():
         raise UserError(f"{run} holds a finished run. Choose another folder, or delete this one to train it again.")
     if (run / CHECKPOINT).exists():
-        raise UserError(f"{run} already holds a run. Add --resume to continue it, or choose another folder.")
+        raise UserError(
+            f"{run} already holds a run. Continue it with resume=True (on the command line --resume), or choose "
+            "another folder."
+        )
 
 
 def check_same(run: Path, options: TrainConfig, dataset_fingerprint: str, made_of: Mapping[str, Any]) -> RunConfig:

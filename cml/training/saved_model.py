@@ -86,7 +86,8 @@ def load_model(
     path = run / file_name
     if not path.is_file():
         raise DataError(
-            f"{path} is missing: the run is not finished. Continue it: cml train TASK --out {run} --resume."
+            f"{path} is missing: the run is not finished. Continue it: cml train TASK --out {run} --resume, or a run "
+            "of cml.fit by the same call with resume=True."
         )
     try:
         with text_path(path) as name, safe_open(name, "pt") as file:

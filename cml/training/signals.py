@@ -1,8 +1,9 @@
 """Signals that stop a training run: SIGINT (Ctrl-C), SIGTERM and SIGHUP end it after the current step.
 
-A checkpoint is written first. Another signal, more than a second later, stops at once; the run then continues from an
-earlier checkpoint. An ignored SIGHUP, as under nohup, stays ignored. All processes of a run end if one of them gets a
-signal. Only the main thread of a process can handle signals; in other threads nothing changes.
+A run with a folder writes a checkpoint first. One without heeds only SIGINT, and only where Python's own handler would
+raise ``KeyboardInterrupt``. Another signal, more than a second later, stops at once; a run with a folder then continues
+from an earlier checkpoint. An ignored SIGHUP, as under nohup, stays ignored. All processes of a run end if one of them
+gets a signal. Only the main thread of a process can handle signals; in other threads nothing changes.
 """
 
 import contextlib
@@ -21,12 +22,16 @@ ECHO = 1.0  # seconds in which a signal counts as a repetition: a scheduler and 
 class StopRequest:
     """Whether a signal has asked the run to stop.
 
+    Args:
+        announcement: The line that the first signal prints on stderr.
+
     Attributes:
         is_set: True from the first signal on.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, announcement: str) -> None:
         self.is_set = False
+        self._announcement = announcement
         self._received = 0.0  # time of the first signal
 
     def handle(self, number: int, frame: FrameType | None) -> None:
@@ -46,25 +51,29 @@ class StopRequest:
         self.is_set = True
         self._received = time.monotonic()
         with contextlib.suppress(OSError):  # the terminal may be gone; print may be busy
-            os.write(2, b"\nstopping after this step, with a checkpoint; once more to stop at once\n")
+            os.write(2, f"\n{self._announcement}\n".encode())
 
 
 @contextlib.contextmanager
-def catch_signals(listen: bool = True) -> Iterator[StopRequest]:
+def catch_signals(with_checkpoint: bool = True) -> Iterator[StopRequest]:
     """Catch signals while the block runs; the former handlers are restored after it.
 
     Args:
-        listen: False leaves signals alone.
+        with_checkpoint: Whether the run writes a checkpoint when it stops; without, only SIGINT is caught.
 
     Yields:
         The request, which the first signal sets.
     """
-    request = StopRequest()
-    if not listen or threading.current_thread() is not threading.main_thread():
+    checkpoint = ", with a checkpoint" if with_checkpoint else ""
+    request = StopRequest(f"stopping after this step{checkpoint}; once more to stop at once")
+    if threading.current_thread() is not threading.main_thread():
         yield request
         return
-    ignored = {HANG_UP} if signal.getsignal(HANG_UP) is signal.SIG_IGN else set()
-    before = {number: signal.signal(number, request.handle) for number in set(SIGNALS) - ignored}
+    if with_checkpoint:
+        caught = set(SIGNALS) - ({HANG_UP} if signal.getsignal(HANG_UP) is signal.SIG_IGN else set())
+    else:
+        caught = {signal.SIGINT} if signal.getsignal(signal.SIGINT) is signal.default_int_handler else set()
+    before = {number: signal.signal(number, request.handle) for number in caught}
     try:
         yield request
     finally:

@@ -32,7 +32,7 @@ from cml.registry import Choice
 from cml.sampling.sampler import suggest_batch_size
 from cml.training.callbacks import Callback
 from cml.training.config import TrainConfig
-from cml.training.loop import Trained, model_config, train
+from cml.training.loop import StoppedRun, Trained, model_config, train
 from cml.training.run_config import RunConfig
 from cml.training.run_folder import open_run_folder
 from cml.training.start_method import refuse_in_starting_worker
@@ -82,7 +82,10 @@ def train_run(
 
     Raises:
         UserError: Options that do not fit the data, or a run folder that is taken.
+        StoppedRun: A signal; see ``cml.training.loop.train``.
     """
+    if resume and out is None:
+        raise UserError("'resume' continues the run in the folder 'out'. Got resume=True and no 'out'.")
     refuse_in_starting_worker()
     if ranks is None:
         ranks = Ranks(device=pick_device(config.device))
@@ -129,17 +132,21 @@ def train_run(
             data = TrainingData(stored, labels[:count], distance, groups=groups)
             return tune_run(data, config, run, backbone=backbone, out=out, quiet=quiet, ranks=ranks)
         mirrored_labels = labels[count:] if len(labels) > count else None
-        trained = train(
-            TrainingData(stored, labels[:count], distance, mirrored_labels, groups),
-            config,
-            loss=loss,
-            backbone=backbone,
-            out=out,
-            resume=resume,
-            callbacks=callbacks,
-            quiet=quiet,
-            ranks=ranks,
-        )
+        try:
+            trained = train(
+                TrainingData(stored, labels[:count], distance, mirrored_labels, groups),
+                config,
+                loss=loss,
+                backbone=backbone,
+                out=out,
+                resume=resume,
+                callbacks=callbacks,
+                quiet=quiet,
+                ranks=ranks,
+            )
+        except StoppedRun as stop:
+            stop.config = run
+            raise
         return trained, run
 
 
