@@ -118,9 +118,8 @@ def read_captions(path: Path, folder: Path, year: int) -> dict[int, Photo]:
         number, name = image.get("id"), image.get("file_name")
         where = f"{path}: image {number}"
         if type(number) is not int or not isinstance(name, str):
-            raise DataError(f"{where}: should have a whole number as id and a text as file_name. Got {name!r} instead.")
-        if number in photos:
-            raise DataError(f"{where}: its id is listed twice.")
+            rule = "should have a whole number as id and a text as file_name"
+            raise DataError(f"{where}: {rule}. Got {number!r} and {name!r} instead.")
         if not _NAMES[year].fullmatch(name):
             other_year = next((other for other, form in _NAMES.items() if form.fullmatch(name)), None)
             fault = f"is of COCO {other_year}" if other_year else "is none of COCO's names"

@@ -2,7 +2,7 @@
 
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,11 @@ from cml.data_prep import label_cells
 from cml.data_prep.dataset_source import Content, DatasetSource, InfoTexts
 from cml.data_prep.folder_split import Labelled, assign_roles, describe_split, read_split
 from cml.data_prep.joint_checks import check_joints_inside
-from cml.data_prep.label_kinds import KINDS, SHARES, KindName, check_distance, distance_of
+from cml.data_prep.label_kinds import KINDS, SHARES, WITH_UNIT, KindName, check_distance, distance_of
 from cml.data_prep.layout_masks import MASK_FRAME, prepare_mask
 from cml.data_prep.mask_ids import find_ids, parse_ids
+from cml.data_prep.number_format import Decimal, NumberFormat, Thousands
+from cml.data_prep.number_labels import NumberLabels, choose_number_labels
 from cml.data_prep.person_crop import FRAME, crop_file, into_crop, person_box
 from cml.data_prep.provenance import record_provenance
 from cml.data_prep.row_files import MissingColumn, Row, cell, read_rows, say_once
@@ -44,13 +46,15 @@ class Folder(DatasetSource):
 
     numbers (task value): one column for a number, such as an age or a score, or several for a vector.
 
-    angle (task value): degrees, in one column or several, compared by the shorter arc (circular). For hours, use --unit
-    h --label-distance "circular(period=24)".
+    angle (task value): degrees, in one column or several, compared by the shorter arc (circular). For radians, use
+    --unit radians; a column whose name ends in _rad is read so. For hours, use --unit h --label-distance
+    "circular(period=24)".
 
     rotation (task value): 4 columns are a quaternion x, y, z, w; 3 are the Euler angles yaw, pitch and roll in degrees;
     9 are a matrix, row by row. Rotations are compared by the angle between them (rotation).
 
-    place (task value): latitude and longitude in degrees, compared by the distance in metres (haversine). With the
+    place (task value): latitude and longitude in degrees, compared by the distance in metres (haversine); columns of
+    these names are taken by their names, in any order. With the
     heading as a third column, places are compared by the overlap of two cameras' fields of view (place).
 
     boxes (task value): one row per box with its class and corners x0, y0, x1, y1 in pixels of the image, compared by
@@ -65,7 +69,9 @@ class Folder(DatasetSource):
     Without it, no labels file is needed: the mask has the name of the image, ending in .png, in the folder --masks.
 
     keypoints (task pose): one line per person in a JSONL file, with a list of joints [x, y] or [x, y, visible], in
-    pixels of the image. Each person is cropped to a square around the visible joints.
+    pixels of the image as it is seen, turned upright by its EXIF orientation. Visible is 0, 1 or 2, or a confidence
+    with --min-confidence. A joint [null, null] is hidden; so is one at exactly (0, 0) or (-1, -1) without a third
+    number. Each person is cropped to a square around the visible joints.
 
     Licence: yours.
     """
@@ -99,7 +105,12 @@ class Folder(DatasetSource):
     """Shrink larger images so that their shorter side has this many pixels; by default files are copied unchanged. With
     --kind keypoints, the side of the square crops, by default 288."""
     unit: str = ""
-    """Unit of numbers and angles in tables and plots, such as years or degrees."""
+    """Unit of the numbers, such as years; it is shown in tables and plots. Angles, Euler angles and places are degrees
+    unless this is radians, or the names of their columns end in _rad."""
+    decimal: Decimal = "."
+    """Decimal mark of the numbers."""
+    thousands: Thousands = ""
+    """Separator of groups of three digits, such as a comma in 1,200. By default there is none."""
     masks: Path | None = None
     """Folder of the masks; by default that of the images."""
     mask_names: tuple[str, ...] = ()
@@ -109,6 +120,9 @@ class Folder(DatasetSource):
     joint_names: tuple[str, ...] = ()
     """Names of the joints in order. Names such as l_knee and r_knee are recognised as a pair. If the names are those of
     the source lspet, a skeleton is drawn."""
+    min_confidence: float | None = None
+    """The lowest third number of a visible joint, where joints are [x, y, confidence]. By default the third number is a
+    flag: 0 hidden, 1 or 2 visible."""
     margin: float = 0.25
     """Margin around a person's visible joints on each side, as a fraction of the longer side of their bounding box."""
 
@@ -129,17 +143,22 @@ class Folder(DatasetSource):
             raise UserError("'labels' is missing: name the CSV or JSONL file with the images' labels.")
         if self.labels is None and self.masks is None:
             raise UserError("'masks' is missing: name the folder of the masks, or a labels file with their paths.")
-        if self.unit and self.kind not in ("numbers", "angle"):
+        if self.unit and self.kind not in WITH_UNIT:
             raise UserError(f"A unit belongs to numbers and angles. Got {self.unit!r} for {self.kind}; leave it out.")
         if self.kind == "boxes" and len(columns) != 5:
             raise UserError("label_columns of boxes should name five columns: the class, x0, y0, x1 and y1.")
         if self.label_distance:
             check_distance(self.kind, self.label_distance)
+        NumberFormat(self.decimal, self.thousands)
+        if self.kind in WITH_UNIT:
+            _ = self._numbers  # raises where the names of the columns contradict the kind or the unit
         if self.kind != "masks" and (self.masks is not None or self.mask_names or self.ignore_id is not None):
             raise UserError("masks, mask_names and ignore_id belong to --kind masks.")
         parse_ids(self.mask_names)
-        if self.joint_names and self.kind != "keypoints":
-            raise UserError("joint_names belong to --kind keypoints.")
+        if self.kind != "keypoints" and (self.joint_names or self.min_confidence is not None):
+            raise UserError("joint_names and min_confidence belong to --kind keypoints.")
+        if self.min_confidence is not None and not 0 < self.min_confidence <= 1:
+            raise UserError(f"The min_confidence should be above 0 and at most 1. Got {self.min_confidence} instead.")
         if len(set(self.joint_names)) < len(self.joint_names):
             raise UserError(f"The joint_names should differ from each other. Got {' '.join(self.joint_names)} instead.")
 
@@ -155,13 +174,15 @@ class Folder(DatasetSource):
         if bad is not None and not skip_bad:
             raise bad_item_error(str(bad))
         images = [row for row in rows if isinstance(row, Labelled)]
-        kind, columns = KINDS[self.kind], self._columns
+        kind = KINDS[self.kind]
+        columns = self._numbers.columns if self.kind in WITH_UNIT else self._columns
+        self._refuse_normalized(images)
         dealt = {"classes": self.kind == "classes", "grouped": self.group_column is not None}
         roles = assign_roles(images, self.test_fraction, self.query_fraction, seed=self.split_seed, **dealt)
         details: dict[str, Any] = {"label_columns": list(columns)}
         details |= describe_split(roles, classes=self.kind == "classes")
         if kind.distances and images:
-            distance = self.label_distance or distance_of(self.kind, images[0].label, images[0].where)
+            distance = self._numbers.distance or distance_of(self.kind, images[0].label, images[0].where)
             details |= {} if distance == "euclidean" else {"label_distance": distance}
         if self.kind == "masks":
             ids = parse_ids(self.mask_names) or find_ids((image.label for image in images), self.ignore_id)
@@ -172,7 +193,7 @@ class Folder(DatasetSource):
         texts: InfoTexts = {
             "name": self.images.resolve().name,
             "task": kind.task,
-            "label_unit": self.unit or kind.unit,
+            "label_unit": self._numbers.unit if self.kind in WITH_UNIT else self.unit or kind.unit,
             "frame": _FRAMES.get(self.kind, ""),
             "source": f"a user's own images; label: {', '.join(columns) or 'masks of the same names'}",
         }
@@ -183,10 +204,28 @@ class Folder(DatasetSource):
     def _columns(self) -> tuple[str, ...]:
         return KINDS[self.kind].default if self.label_columns is None else self.label_columns
 
+    @functools.cached_property
+    def _written(self) -> NumberFormat:
+        return NumberFormat(self.decimal, self.thousands)
+
+    @functools.cached_property
+    def _numbers(self) -> NumberLabels:
+        """How labels of numbers are read."""
+        return choose_number_labels(self.kind, self._columns, self.label_distance, self.unit, self._written)
+
+    def _refuse_normalized(self, people: Sequence[Labelled]) -> None:
+        """Refuse joints that are given as shares of the image's sides, all of which would fall into one pixel."""
+        if self.kind == "keypoints" and people and all((person.label[:, :2] <= 1).all() for person in people):
+            rule = "joints should be in pixels, but all of them lie between 0 and 1"
+            mend = "they seem to be fractions of width and height: multiply x by the image's width and y by its height"
+            raise DataError(f"{self.labels}: {rule}; {mend}.")
+
     def _read(self) -> Iterator[Labelled | DataError]:
         """Every row checked, nothing decoded yet: most mistakes show before the first image is written."""
         form = LabelForm()
         printed: set[str] = set()  # how the file was understood
+        for note in self._numbers.notes if self.kind in WITH_UNIT else ():
+            say_once(printed, f"{self.labels}: {note}")
         seen: dict[str, Labelled] = {}
         for where, row in self._files() if self.labels is None else read_rows(self.labels):
             try:
@@ -218,7 +257,8 @@ class Folder(DatasetSource):
             raise DataError(f"{where}: {name!r} is already in {first.where}; an image has one line.")
         group = name if self.group_column is None else str(cell(row, self.group_column, where, option="--group-column"))
         split = read_split(row, self.split_column, where, printed)
-        labelled = Labelled(name, name, where, split, group, self._label(row, name, where))
+        label = self._label(row, name, where, lambda sentence: say_once(printed, f"{self.labels}: {sentence}"))
+        labelled = Labelled(name, name, where, split, group, label)
         if first and labelled.split != first.split:
             raise DataError(f"{where}: {name!r} is {labelled.split!r} here, but {first.split!r} in {first.where}.")
         if first and self.kind in _FURTHER:
@@ -234,6 +274,11 @@ class Folder(DatasetSource):
 
     def _file_name(self, row: Row, where: str, printed: set[str]) -> str:
         value = cell(row, self.file_column, where, option="--file-column")
+        if (self.images / self.file_column).is_file():
+            raise MissingColumn(
+                f"{self.labels}:1: names the image {self.file_column!r} where the names of the columns should be. "
+                "Put a line with the names of the columns above it, such as file_name,value."
+            )
         if not isinstance(value, str) or not value.strip():
             raise DataError(f"{where}: {self.file_column} should be the path of an image. Got {value!r} instead.")
         name, folder = value.strip(), os.path.abspath(self.images)
@@ -242,20 +287,22 @@ class Folder(DatasetSource):
             name = os.path.relpath(name, folder)
         return str(file_inside(self.images, name, where).relative_to(self.images))
 
-    def _label(self, row: Row, name: str, where: str) -> Any:  # noqa: ANN401 - of any kind
+    def _label(self, row: Row, name: str, where: str, note: Callable[[str], object]) -> Any:  # noqa: ANN401
         columns = self._columns
         if self.kind in ("captions", "classes"):
             return label_cells.READ[self.kind](row, columns, where)
         if self.kind == "boxes":
-            return [label_cells.read_box(row, columns, native_size(self.images / name), where)]
+            return [label_cells.read_box(row, columns, native_size(self.images / name), where, self._written)]
         if self.kind == "keypoints":
-            joints = label_cells.read_joints(row, columns, self.joint_names, where)
+            joints = label_cells.read_joints(
+                row, columns, self.joint_names, where, min_confidence=self.min_confidence, note=note
+            )
             names = label_cells.name_joints(self.joint_names, len(joints))
             check_joints_inside(joints, names, native_size(self.images / name), where)
             return joints
         if self.kind == "masks":
             return label_cells.find_mask(row, columns, self.masks or self.images, name, where)
-        return label_cells.read_checked_numbers(self.kind, row, columns, self.label_distance, where)
+        return self._numbers.read(row, where)
 
     def _item(self, labelled: Labelled, role: str, details: dict[str, Any]) -> Item:
         image, label = self.images / labelled.name, labelled.label

@@ -9,9 +9,10 @@ from typing import Any, Literal
 
 from PIL import Image
 
+from cml.console.messages import say
 from cml.data.prepared_writer import BadItems, Item
 from cml.data_prep.dataset_source import Content, DatasetSource, InfoTexts
-from cml.data_prep.hash_split import split_by_hash
+from cml.data_prep.hash_split import hold_by_hash, split_by_hash
 from cml.data_prep.hf_folder import Rows, open_folder
 from cml.data_prep.label_cells import READ
 from cml.data_prep.label_kinds import KINDS
@@ -22,6 +23,8 @@ from cml.errors import DataError, UserError, require_extra
 from cml.storage.hugging_face import explain_dataset_errors, latest_commit
 from cml.storage.regular_file import open_regular
 from cml.storage.safe_paths import is_inside
+
+_Kind = Literal["numbers", "captions", "classes"]
 
 
 @dataclass(frozen=True)
@@ -44,8 +47,9 @@ class HuggingFace(DatasetSource):
 
     dataset: str
     """USER/NAME, USER/NAME@REVISION or a local folder."""
-    kind: Literal["numbers", "captions", "classes"] = "numbers"
-    """Kind of label: one or more numbers, one or more texts, or the name of a class."""
+    kind: _Kind | None = None
+    """Kind of label: one or more numbers, one or more texts, or the name of a class. By default classes for a column of
+    class names (ClassLabel), else numbers."""
     image: str = "image"
     """Column of the images."""
     label_columns: tuple[str, ...] = ("label",)
@@ -68,7 +72,7 @@ class HuggingFace(DatasetSource):
         super().__post_init__()
         if not self.label_columns or (self.kind == "classes" and len(self.label_columns) > 1):
             raise UserError("label_columns should name a column of labels; of classes there is one.")
-        if self.kind != "numbers" and (self.unit or self.label_distance):
+        if self.kind in ("captions", "classes") and (self.unit or self.label_distance):
             raise UserError(f"A unit and a label_distance belong to numbers; leave them out for {self.kind}.")
 
     @functools.cached_property
@@ -83,22 +87,28 @@ class HuggingFace(DatasetSource):
         """See ``DatasetSource.origin``."""
         name, revision = self._opened
         if not revision:
-            return record_provenance(self, revision=1, images=Path(name), ignored=["dataset"])
-        return {**record_provenance(self, revision=1, ignored=["dataset"]), "input": f"hf:{name}@{revision}"}
+            return record_provenance(self, revision=2, images=Path(name), ignored=["dataset"])
+        return {**record_provenance(self, revision=2, ignored=["dataset"]), "input": f"hf:{name}@{revision}"}
 
     def content(self, skip_bad: bool) -> Content:
         """See ``DatasetSource.content``."""
         name, revision = self._opened
         parts = self._hub_parts(name, revision) if revision else open_folder(Path(name), self.subset)
         held = next((part for part in ("test", "validation") if part in parts), None)
-        train = next((part for part in parts if part != held), None)
-        if train is None:
-            held, train = None, held
+        train = next((part for part in parts if part != held), held)
+        assert train is not None  # a dataset has at least one part
+        held = None if held == train else held
         tables = {part: self._check_columns(parts[part]) for part in (train, held) if part is not None}
         place = name if revision else Path(name).resolve()
         roles = {part: "query" if part == held else "train" if held else "" for part in tables}
-        items = (item for part in tables for item in self._items(part, tables[part], roles[part], place))
-        kind = KINDS[self.kind]
+        kind_name = self.kind or self._find_kind(tables[train])
+        held_out = self._hold_classes(tables[train], place) if kind_name == "classes" and held is None else None
+        items = (
+            item
+            for part, rows in tables.items()
+            for item in self._items(part, rows, kind_name, roles[part], held_out, place)
+        )
+        kind = KINDS[kind_name]
         texts: InfoTexts = {
             "name": name.replace("/", "-") if isinstance(place, str) else place.name,
             "task": kind.task,
@@ -132,18 +142,44 @@ class HuggingFace(DatasetSource):
             raise DataError(f"{where}: the column {self.image!r} should hold images. Name theirs with --image.")
         return rows
 
-    def _items(self, part: str, rows: Rows, role: str, place: Path | str) -> Iterator[Item | DataError]:
+    def _find_kind(self, rows: Rows) -> _Kind:
+        """Classes where the dataset says that its label is one, and nothing was said of a unit or a label distance."""
+        is_class = self.label_columns[0] in rows.class_names and len(self.label_columns) == 1
+        if not is_class or self.unit or self.label_distance:
+            return "numbers"
+        say(f"hf:{self.dataset}: {self.label_columns[0]!r} is a column of classes; for their numbers, --kind numbers.")
+        return "classes"
+
+    def _hold_classes(self, rows: Rows, place: Path | str) -> frozenset[str] | None:
+        """The classes of a dataset of one part that are held out; None where a stream does not say what there is."""
+        column = self.label_columns[0]
+        names = rows.class_names.get(column)
+        if isinstance(place, Path):  # a class that is declared may have no items
+            present = {row.get(column) for row in rows.read((column,)) if not isinstance(row, DataError)}
+            if names is None:
+                names = sorted({str(value).strip() for value in present})
+            else:
+                names = [name for number, name in enumerate(names) if number in present]
+        return hold_by_hash(names, self.test_fraction) if names is not None and len(names) > 1 else None
+
+    def _items(
+        self, part: str, rows: Rows, kind: _Kind, role: str, held_out: frozenset[str] | None, place: Path | str
+    ) -> Iterator[Item | DataError]:
         """The items of a part; where it has no role as a whole, each has its own."""
         first = self.label_columns[0]
-        class_names = rows.class_names.get(first) if self.kind == "classes" else None
+        class_names = rows.class_names.get(first) if kind == "classes" else None
 
         def item(where: str, row: Mapping[str, Any]) -> Item:
             columns = {column: row[column] for column in self.label_columns if column in row}
             if class_names is not None and isinstance(row.get(first), int):
                 columns = {first: _class_name(row[first], class_names, f"{where}: {first}")}
-            label: Any = READ[self.kind](columns, self.label_columns, where)
+            label: Any = READ[kind](columns, self.label_columns, where)
             name = f"{part}-{where.rpartition(':')[2]:0>7}"
-            own = role or split_by_hash(label if self.kind == "classes" else name, self.test_fraction, 1.0)
+            own = role
+            if not own and held_out is not None:
+                own = "query" if label in held_out else "train"
+            elif not own:
+                own = split_by_hash(label if kind == "classes" else name, self.test_fraction, 1.0)
             picture = functools.partial(self._picture, row.get(self.image), place, where)
             return Item(name, own, picture, label, where=where)
 

@@ -1,30 +1,30 @@
 """The label of one row of a user's own table, read by its kind and checked."""
 
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import numpy as np
 
-from cml.data_prep.label_kinds import KindName, distance_of
+from cml.data_prep.number_format import PLAIN, NumberFormat
 from cml.data_prep.person_crop import Float64
 from cml.data_prep.row_files import Row, cell, number
 from cml.errors import DataError
 from cml.storage.safe_paths import file_inside
 
-_OFF = 2e-3  # how far a rotation's rows may be from unit length and square
-
-
+_UNSEEN = ((0, 0), (-1, -1))  # where annotation tools put joints that they did not see
 MIN_JOINTS = 3  # visible ones, of a person; poses that share fewer are not compared
 
 
-def read_numbers(row: Row, columns: Sequence[str], where: str) -> float | list[float]:
+def read_numbers(row: Row, columns: Sequence[str], where: str, written: NumberFormat = PLAIN) -> float | list[float]:
     """Read one number, or the vector of several columns; a cell of a JSONL file may hold the whole vector.
 
     Args:
         row: The row, by its columns.
         columns: The label columns.
         where: "FILE:LINE", for errors.
+        written: The marks that numbers are written with.
 
     Returns:
         The number or the vector.
@@ -34,50 +34,12 @@ def read_numbers(row: Row, columns: Sequence[str], where: str) -> float | list[f
     """
     values = [cell(row, column, where) for column in columns]
     if len(values) == 1 and isinstance(values[0], list):
-        return [number(value, columns[0], where) for value in values[0]]
-    numbers = [number(value, column, where) for value, column in zip(values, columns, strict=True)]
+        return [number(value, columns[0], where, written=written) for value in values[0]]
+    numbers = [number(value, column, where, written=written) for value, column in zip(values, columns, strict=True)]
     return numbers[0] if len(numbers) == 1 else numbers
 
 
-def read_checked_numbers(
-    kind: KindName, row: Row, columns: Sequence[str], distance: str, where: str
-) -> float | list[float]:
-    """Read a label of a kind of numbers, and check the ranges of places and rotations.
-
-    Args:
-        kind: The kind of label.
-        row: The row, by its columns.
-        columns: The label columns.
-        distance: The label distance that the user chose; "" for that of the kind, whose rules are then checked.
-        where: "FILE:LINE", for errors.
-
-    Returns:
-        The number or the vector.
-
-    Raises:
-        DataError: The label is not as the kind has it, or as of ``read_numbers``.
-    """
-    label = read_numbers(row, columns, where)
-    if distance:
-        return label
-    distance_of(kind, label, where)
-    if kind == "place" and isinstance(label, list):
-        for value, (name, low, high) in zip(label, (("latitude", -90, 90), ("longitude", -180, 360)), strict=False):
-            if not low <= value <= high:
-                raise DataError(f"{where}: the {name} should be in {low}..{high} degrees. Got {value:g} instead.")
-    if kind == "rotation" and isinstance(label, list) and len(label) != 3:
-        rows = np.reshape(label, (-1, 3 if len(label) == 9 else 4))
-        off = np.abs(rows @ rows.T - np.eye(len(rows))).max()
-        if off > _OFF or (len(rows) == 3 and np.linalg.det(rows) < 0):
-            form = "quaternion x, y, z, w of length 1"
-            if len(rows) == 3:
-                form = "matrix whose rows are a right-handed frame"
-            got = " ".join(f"{value:g}" for value in label)
-            raise DataError(f"{where}: {' '.join(columns)} should be a {form}. Got {got} instead.")
-    return label
-
-
-def read_box(row: Row, columns: Sequence[str], size: tuple[int, int], where: str) -> str:
+def read_box(row: Row, columns: Sequence[str], size: tuple[int, int], where: str, written: NumberFormat = PLAIN) -> str:
     """Read the box of a row.
 
     Args:
@@ -85,6 +47,7 @@ def read_box(row: Row, columns: Sequence[str], size: tuple[int, int], where: str
         columns: Five columns: the class, then left, top, right and bottom in pixels of the image.
         size: Height and width of the image, in pixels.
         where: "FILE:LINE", for errors.
+        written: The marks that numbers are written with.
 
     Returns:
         "class x0 y0 x1 y1", with corners as shares of the image's width and height.
@@ -93,7 +56,7 @@ def read_box(row: Row, columns: Sequence[str], size: tuple[int, int], where: str
         DataError: A corner lies outside the image, or the box is empty.
     """
     name, ends = read_class(row, columns[:1], where), size[::-1] * 2
-    corners = [number(cell(row, column, where), column, where) for column in columns[1:]]
+    corners = [number(cell(row, column, where), column, where, written=written) for column in columns[1:]]
     for corner, column, end in zip(corners, columns[1:], ends, strict=True):
         if not 0 <= corner <= end:
             raise DataError(f"{where}: {column} should be in the image, 0 to {end} pixels. Got {corner:g} instead.")
@@ -151,17 +114,35 @@ def read_class(row: Row, columns: Sequence[str], where: str) -> str:
     return str(value).strip()
 
 
-READ = {"numbers": read_numbers, "captions": read_captions, "classes": read_class}  # what a row and its columns say
+READ: Mapping[str, Callable[[Row, Sequence[str], str], Any]] = {  # what a row and its columns say
+    "numbers": read_numbers,
+    "captions": read_captions,
+    "classes": read_class,
+}
 
 
-def read_joints(row: Row, columns: Sequence[str], names: Sequence[str], where: str) -> Float64:
+def read_joints(
+    row: Row,
+    columns: Sequence[str],
+    names: Sequence[str],
+    where: str,
+    *,
+    min_confidence: float | None = None,
+    note: Callable[[str], object] | None = None,
+) -> Float64:
     """Read the joints in a cell of a JSONL file.
+
+    A joint is hidden if its third number is 0, if its numbers are null, or if it has no third number and lies at
+    exactly (0, 0) or (-1, -1), which annotation tools write for a joint that they did not see.
 
     Args:
         row: The row, by its columns.
         columns: The label column.
         names: The names of the joints, whose number is checked; empty if there are none.
         where: "FILE:LINE", for errors.
+        min_confidence: The lowest third number of a visible joint, where it is a confidence; None where it is a flag:
+            0 hidden, 1 or 2 visible.
+        note: Called with a sentence on how joints were understood.
 
     Returns:
         Joints in pixels, (J, 3): x, y and 1, or all 0 if hidden.
@@ -177,12 +158,30 @@ def read_joints(row: Row, columns: Sequence[str], names: Sequence[str], where: s
         raise DataError(f"{where}: {column} should be {form}. Got {reprlib.repr(value)} instead.")
     if names and len(value) != len(names):
         raise DataError(f"{where}: {column} should have {len(names)} joints, as joint_names has; it has {len(value)}.")
-    joints = np.array([[*(number(part, column, where) for part in joint), 1.0][:3] for joint in value])
-    joints[:, 2] = joints[:, 2] > 0
-    joints[joints[:, 2] == 0] = 0
+    joints = np.array([_read_joint(joint, column, where, min_confidence, note) for joint in value])
     if (visible := int(joints[:, 2].sum())) < MIN_JOINTS:
         raise DataError(f"{where}: {column} should have at least {MIN_JOINTS} visible joints. Got {visible} instead.")
     return joints
+
+
+def _read_joint(
+    joint: Sequence[Any], column: str, where: str, min_confidence: float | None, note: Callable[[str], object] | None
+) -> tuple[float, float, float]:
+    """x, y and 1, or three zeros for a hidden joint."""
+    hidden = (0.0, 0.0, 0.0)
+    if joint[0] is None and joint[1] is None:
+        return hidden
+    x, y, *rest = (number(part, column, where, own=False) for part in joint)
+    if rest and min_confidence is None and rest[0] not in (0, 1, 2):
+        rule = "the third number of a joint should be 0 (hidden), 1 or 2 (visible)"
+        mend = "for confidences give the lowest one of a visible joint, as in --min-confidence 0.3"
+        raise DataError(f"{where}: {rule}. Got {rest[0]:g} instead; {mend}.")
+    if not rest and (x, y) in _UNSEEN:
+        if note is not None:
+            note(f"joints at exactly ({x:g}, {y:g}) are taken as hidden; give a visible one the third number 1.")
+        return hidden
+    is_visible = not rest or rest[0] >= (min_confidence or 1)
+    return (x, y, 1.0) if is_visible else hidden
 
 
 def name_joints(names: Sequence[str], count: int) -> list[str]:

@@ -21,6 +21,8 @@ class Kind(NamedTuple):
     distances: Mapping[int, str] = {}  # by how many numbers a label has, 0 for any; none where the task knows it
 
 
+WITH_UNIT = ("numbers", "angle", "rotation", "place")  # kinds of numbers whose unit the user may state
+
 _ROTATIONS = {4: "rotation", 3: "rotation(form=euler)", 9: "rotation(form=matrix)"}
 
 

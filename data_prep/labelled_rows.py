@@ -1,5 +1,6 @@
 """What sources of vectors share: a table of your own with a row for each item, its label, split and groups."""
 
+import functools
 import itertools
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
@@ -18,8 +19,10 @@ from cml.data_prep import label_cells
 from cml.data_prep.dataset_source import Content, DatasetSource, InfoTexts
 from cml.data_prep.folder_split import Labelled, assign_roles, describe_split, read_split
 from cml.data_prep.hf_parquet import ParquetTable
-from cml.data_prep.label_kinds import KINDS, check_distance, distance_of
-from cml.data_prep.row_files import MissingColumn, Row, cell, number, read_rows
+from cml.data_prep.label_kinds import KINDS, WITH_UNIT, check_distance, distance_of
+from cml.data_prep.number_format import PLAIN, Decimal, NumberFormat, Thousands
+from cml.data_prep.number_labels import NumberLabels, choose_number_labels
+from cml.data_prep.row_files import MissingColumn, Row, cell, number, read_rows, say_once
 from cml.data_prep.shrink import Shrink
 from cml.errors import DataError, UserError
 
@@ -59,7 +62,13 @@ class LabelledRows(DatasetSource):
     """Fraction of test rows that are queries; the others form the gallery. With 1, or with fewer than 200 test rows,
     each test row is a query against all the others."""
     unit: str = field(default="", kw_only=True)
-    """Unit of numbers and angles in tables and plots, such as years or degrees."""
+    """Unit of the numbers, such as years; it is shown in tables and plots. Angles, Euler angles and places are degrees
+    unless this is radians, or the names of their columns end in _rad."""
+
+    decimal: Decimal = field(default=".", kw_only=True)
+    """Decimal mark of the numbers."""
+    thousands: Thousands = field(default="", kw_only=True)
+    """Separator of groups of three digits, such as a comma in 1,200. By default there is none."""
 
     licence = "the user's own"
     whole_fractions = ("query_fraction",)
@@ -75,15 +84,28 @@ class LabelledRows(DatasetSource):
             raise UserError("label_columns should name at least one column.")
         if len(self.labels) > 1 and self.kind == "classes":
             raise UserError("A row has one label of kind 'classes'; label_columns should name one column.")
-        if self.unit and self.kind not in ("numbers", "angle"):
+        if self.unit and self.kind not in WITH_UNIT:
             raise UserError(f"A unit belongs to numbers and angles. Got {self.unit!r} for {self.kind}; leave it out.")
         if self.label_distance:
             check_distance(self.kind, self.label_distance)
+        NumberFormat(self.decimal, self.thousands)
+        if self.kind in WITH_UNIT:
+            _ = self._numbers  # raises where the names of the columns contradict the kind or the unit
 
     @property
     def labels(self) -> tuple[str, ...]:
         """The label columns."""
         return KINDS[self.kind].default if self.label_columns is None else self.label_columns
+
+    @functools.cached_property
+    def written(self) -> NumberFormat:
+        """The marks that the table's numbers are written with."""
+        return NumberFormat(self.decimal, self.thousands)
+
+    @functools.cached_property
+    def _numbers(self) -> NumberLabels:
+        """How labels of numbers are read."""
+        return choose_number_labels(self.kind, self.labels, self.label_distance, self.unit, self.written)
 
     @property
     def described_columns(self) -> tuple[str, ...]:
@@ -163,15 +185,17 @@ class LabelledRows(DatasetSource):
         )
         kind, form = KINDS[self.kind], self.form()
         details = {
-            "label_columns": list(self.labels), **self.details(form), **describe_split(roles, classes=is_classes)
+            "label_columns": list(self._numbers.columns if self.kind in WITH_UNIT else self.labels),
+            **self.details(form),
+            **describe_split(roles, classes=is_classes),
         }  # fmt: skip
         if kind.distances:
-            distance = self.label_distance or distance_of(self.kind, labelled[0].label, labelled[0].where)
+            distance = self._numbers.distance or distance_of(self.kind, labelled[0].label, labelled[0].where)
             details |= {} if distance == "euclidean" else {"label_distance": distance}
         texts: InfoTexts = {
             "name": self.source.stem,
             "task": kind.task,
-            "label_unit": self.unit or kind.unit,
+            "label_unit": self._numbers.unit if self.kind in WITH_UNIT else self.unit or kind.unit,
             "source": f"a user's own table; label: {', '.join(self.labels)}",
         }
         return Content(self._items(rows, roles, form), details, texts, total=len(rows))
@@ -180,6 +204,8 @@ class LabelledRows(DatasetSource):
         """What each row says of its item, in order; nothing is left out, so that vectors fit by their position."""
         form, seen = LabelForm(), dict[str, str]()
         printed: set[str] = set()  # how the file was understood
+        for note in self._numbers.notes if self.kind in WITH_UNIT else ():
+            say_once(printed, f"{self.source}: {note}")
         for position, (where, row) in enumerate(self.read_table(self.described_columns)):
             try:
                 if isinstance(row, DataError):
@@ -200,7 +226,7 @@ class LabelledRows(DatasetSource):
         if self.kind in ("captions", "classes"):
             label: Any = label_cells.READ[self.kind](row, self.labels, where)
         else:
-            label = label_cells.read_checked_numbers(self.kind, row, self.labels, self.label_distance, where)
+            label = self._numbers.read(row, where)
         name = f"{position:06d}"
         if self.id_column is not None:
             name = str(cell(row, self.id_column, where, option="--id-column")).strip()
@@ -231,7 +257,14 @@ class LabelledRows(DatasetSource):
             say(f"{remark}.")
 
 
-def read_feature(value: Any, column: str, where: str, *, allow_missing: bool) -> float:  # noqa: ANN401 - a cell
+def read_feature(
+    value: Any,  # noqa: ANN401 - a cell
+    column: str,
+    where: str,
+    *,
+    allow_missing: bool,
+    written: NumberFormat = PLAIN,
+) -> float:
     """Read a cell as a number of a vector.
 
     Args:
@@ -239,6 +272,7 @@ def read_feature(value: Any, column: str, where: str, *, allow_missing: bool) ->
         column: Name of the column, for errors.
         where: The place of the row, for errors.
         allow_missing: Whether an empty cell is a missing number.
+        written: The marks that texts are written with.
 
     Returns:
         The number; NaN if it is missing.
@@ -257,9 +291,9 @@ def read_feature(value: Any, column: str, where: str, *, allow_missing: bool) ->
     if isinstance(value, bool):
         return float(value)
     try:
-        return number(value, column, where, own=False)
+        return number(value, column, where, written=written, own=False)
     except DataError as error:
-        raise DataError(f"{str(error).removesuffix('.')}; mend it, or leave the column out of --features.") from None
+        raise DataError(f"{str(error).removesuffix('.')}, or leave the column out of --features.") from None
 
 
 _MISSING = frozenset({"", "nan", "na", "n/a", "null", "none"})

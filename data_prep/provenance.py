@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 # Settings that dataset.json holds under the names of the first datasets: others would change every fingerprint.
 _RECORDED_NAMES = {"test_fraction": "test_share", "query_fraction": "query_share"}
+# Settings that came later. Their defaults are not recorded, so that datasets of before stay the same.
+_DEFAULTS_OF_LATER = {"decimal": ".", "thousands": "", "min_confidence": None}
 
 
 def record_provenance(
@@ -56,7 +58,8 @@ def record_provenance(
     settings: dict[str, Any] = {}
     for field in dataclasses.fields(source):
         value = getattr(source, field.name)
-        if not isinstance(value, Path) and field.name not in ignored:
+        is_later = field.name in _DEFAULTS_OF_LATER and value == _DEFAULTS_OF_LATER[field.name]
+        if not isinstance(value, Path) and field.name not in ignored and not is_later:
             settings[_RECORDED_NAMES.get(field.name, field.name)] = value
     return {
         "source": type(source).__name__.lower(),

@@ -6,15 +6,19 @@ import io
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from cml.console.messages import say
+from cml.data_prep.number_format import PLAIN, NumberFormat
+from cml.data_prep.number_mend import suggest_mend
 from cml.errors import DataError, UserError, did_you_mean
 from cml.storage.regular_file import open_regular
 from cml.storage.strict_json import parse_json
 
 _LISTED = 20  # columns that an error names
+TAB = "\t"
+_DELIMITERS = (",", ";", TAB)
 
 Row = Mapping[str, Any]
 _EXACT = 1 << 53  # whole numbers beyond are not all floats
@@ -73,19 +77,22 @@ def cell(row: Row, column: str, where: str, *, option: str = "--label-columns") 
         names = list(map(str, row))
         there = f"{', '.join(names[:_LISTED])}{', ..' if len(names) > _LISTED else ''}"
         meant = did_you_mean(column, names)
-        raise MissingColumn(
-            f"{where}: there is no column {column!r}.{meant} There are: {there}. Name yours with {option}."
-        )
+        mend = f"Name yours with {option}."
+        if any(_is_value(name) for name in names):
+            mend = "This line seems to hold an item: put a line with the names of the columns above it."
+            where = f"{where.rpartition(':')[0]}:1"
+        raise MissingColumn(f"{where}: there is no column {column!r}.{meant} There are: {there}. {mend}")
     return row[column]
 
 
-def number(value: object, column: str, where: str, *, own: bool = True) -> float:
+def number(value: object, column: str, where: str, *, written: NumberFormat = PLAIN, own: bool = True) -> float:
     """Read a cell as a finite number.
 
     Args:
         value: Content of the cell.
         column: Name of the column, for errors.
         where: "FILE:LINE", for errors.
+        written: The marks that texts are written with.
         own: Whether the file is the user's own, in which another kind of label may have been meant; errors then name
             the options.
 
@@ -96,17 +103,21 @@ def number(value: object, column: str, where: str, *, own: bool = True) -> float
         DataError: The cell holds no finite number, or a whole number that float64 cannot hold exactly.
     """
     odd = isinstance(value, bool) or (isinstance(value, str) and "_" in value)  # Python reads 1_0 as 10
-    result = math.nan if odd else _float(value)
+    result = math.nan if odd else _float(written.to_plain(value) if isinstance(value, str) else value)
     if not math.isfinite(result):
-        comma = isinstance(value, str) and value.count(",") == 1 and math.isfinite(_float(value.replace(",", ".")))
-        mend = "write a point for the decimal comma" if comma else "for texts take --kind captions or --kind classes"
-        mend = f"; {mend}" if own else ""
-        raise DataError(f"{where}: {column} should be a finite number. Got {value!r} instead{mend}.")
+        mend = suggest_mend(value, own=own)
+        raise DataError(f"{where}: {column} should be a finite number. Got {value!r} instead; {mend}.")
     digits = str(value).strip().lstrip("+-") if abs(result) >= _EXACT else ""
     if digits.isdecimal() and int(digits) != abs(int(result)):
         rule = "should be a number that float64 holds exactly; above 2**53 it may round"
         raise DataError(f"{where}: {column} {rule}. Got {value!r} instead; for ids take --kind classes.")
     return result
+
+
+def _is_value(name: str) -> bool:
+    """Whether a name in a header is rather a cell: the path of an image, or a number that no one would number by."""
+    is_number = math.isfinite(_float(name)) and not name.isdecimal()
+    return is_number or PurePath(name).suffix.lower() in (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp")
 
 
 def _float(value: Any) -> float:  # noqa: ANN401 - a cell's content
@@ -141,7 +152,10 @@ def _csv(file: Iterator[str], path: Path) -> Iterator[tuple[int, Row | DataError
     first = next(file, "")
     if first.strip().lower().startswith("sep="):  # a line of Excel's, which names the separator
         first = next(file, "")
-    reader = csv.DictReader(itertools.chain([first], file), delimiter=_delimiter(first, path), strict=True)
+    delimiter = find_delimiter(first)
+    if delimiter in _DELIMITERS[1:]:
+        say(f"{path} is read as cells separated by {'tabs' if delimiter == TAB else 'semicolons'}.")
+    reader = csv.DictReader(itertools.chain([first], file), delimiter=delimiter, strict=True)
     try:
         names = reader.fieldnames = _trim_names(reader.fieldnames or (), path)
         for row in reader:
@@ -156,14 +170,19 @@ def _csv(file: Iterator[str], path: Path) -> Iterator[tuple[int, Row | DataError
         raise DataError(f"{path}:{reader.reader.line_num}: is not CSV: {error}.") from None
 
 
-def _delimiter(header: str, path: Path) -> str:
-    """What separates the cells of a header: a comma, if it does."""
-    for delimiter, name in ((",", ""), (";", "semicolons"), ("\t", "tabs")):
+def find_delimiter(header: str) -> str:
+    """Find what separates the cells of a CSV file.
+
+    Args:
+        header: The first line of the file.
+
+    Returns:
+        A comma, a semicolon or a tab, whichever comes first in this order and splits the line; a comma if none does.
+    """
+    for delimiter in _DELIMITERS:
         if len(next(csv.reader([header], delimiter=delimiter), ())) > 1:
-            if name:
-                say(f"{path} is read as cells separated by {name}.")
             return delimiter
-    return ","
+    return _DELIMITERS[0]
 
 
 def _trim_names(names: Sequence[str], path: Path) -> list[str]:

@@ -167,7 +167,7 @@ class Table(LabelledRows):
         if len(values) == 1 and isinstance(values[0], list):
             columns, values = columns * len(values[0]), values[0]
         numbers = [
-            read_feature(value, column, where, allow_missing=self.allow_missing)
+            read_feature(value, column, where, allow_missing=self.allow_missing, written=self.written)
             for column, value in zip(columns, values, strict=True)
         ]
         return self._checked(_as_stored(np.array(numbers, np.float64)), where)

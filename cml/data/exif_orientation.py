@@ -5,10 +5,23 @@ from PIL import Image, ImageOps
 from cml.data.rgb import as_rgb
 
 _ORIENTATION = 0x0112  # the EXIF tag
+_UPRIGHT = 1
+_LAST = 8  # the EXIF standard knows 1 to 8
 
 
-def _orientation(image: Image.Image) -> int:
-    return int(image.getexif().get(_ORIENTATION, 1))
+def read_orientation(image: Image.Image) -> int:
+    """Read the EXIF orientation of an image.
+
+    Args:
+        image: An opened image.
+
+    Returns:
+        1 to 8; 1, upright, where the tag is missing or holds anything else, which ``ImageOps.exif_transpose`` leaves as
+        it is, too.
+    """
+    value = image.getexif().get(_ORIENTATION, _UPRIGHT)
+    is_known = isinstance(value, int) and _UPRIGHT <= value <= _LAST
+    return value if is_known else _UPRIGHT
 
 
 def swaps_sides(image: Image.Image) -> bool:
@@ -20,7 +33,7 @@ def swaps_sides(image: Image.Image) -> bool:
     Returns:
         Whether its width is the height of the upright image.
     """
-    return _orientation(image) >= 5
+    return read_orientation(image) >= 5
 
 
 def is_upright(image: Image.Image) -> bool:
@@ -32,7 +45,7 @@ def is_upright(image: Image.Image) -> bool:
     Returns:
         Whether its EXIF orientation is the usual one, or missing.
     """
-    return _orientation(image) == 1
+    return read_orientation(image) == _UPRIGHT
 
 
 def upright_rgb(image: Image.Image) -> Image.Image:

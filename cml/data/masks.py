@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from cml.data.exif_orientation import swaps_sides
 from cml.data.image_fault import ImageFault
 from cml.data.images import Size, UInt8, native_size
-from cml.data.open_image import open_image
+from cml.data.open_image import open_image, open_named_image
 from cml.errors import DataError
 
 _SCALED = {"L;2": 85, "L;4": 17}  # Pillow stretches grey of 2 and 4 bits to 0..255: divide to get the ids
@@ -77,7 +78,12 @@ def check_size(size: Size, image: Path) -> None:
         DataError: the image cannot be read.
     """
     if size != (wanted := native_size(image)):
-        raise MaskFault(f"is {size[1]}x{size[0]} pixels, but its image {image} is {wanted[1]}x{wanted[0]}")
+        turned = ""
+        with open_named_image(image) as opened:
+            is_turned = swaps_sides(opened)
+        if size == wanted[::-1] and is_turned:
+            turned = " once it is turned upright by its EXIF orientation; turn the mask likewise"
+        raise MaskFault(f"is {size[1]}x{size[0]} pixels, but its image {image} is {wanted[1]}x{wanted[0]}{turned}")
 
 
 def mask_problem(path: Path, image: Path, details: Mapping[str, Any]) -> str | None:

@@ -199,3 +199,42 @@ def test_bad_items_can_be_skipped(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"train:3: age should be a finite number. Got nan"):
         source.prepare(tmp_path / "out")
     assert source.prepare(tmp_path / "out", skip_bad=True).info.details["skipped"]["count"] == 1
+
+
+def class_numbers(folder: Path, labels: list[int]) -> Path:
+    """Write a Parquet file of photographs whose label is a column of four class names."""
+    import datasets
+    import pyarrow.parquet as pq
+
+    features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=["a", "b", "c", "d"])})
+    images = [Image.fromarray(pixels(number)) for number in range(len(labels))]
+    folder.mkdir()
+    table = datasets.Dataset.from_dict({"image": images, "label": labels}, features=features).data.table
+    pq.write_table(table, folder / "train.parquet")
+    return folder
+
+
+def test_a_column_of_class_names_is_classes_unless_something_else_is_said(tmp_path: Path) -> None:
+    raw = class_numbers(tmp_path / "raw", [0, 1, 2, 3] * 6)
+    dataset = HuggingFace(str(raw)).prepare(tmp_path / "classes")
+    assert dataset.info.task == "classes"
+    assert {*dataset.split("train").labels, *dataset.split("query").labels} == {"a", "b", "c", "d"}
+    assert HuggingFace(str(raw), kind="numbers").prepare(tmp_path / "numbers").info.task == "value"
+    assert HuggingFace(str(raw), unit="grade").prepare(tmp_path / "grades").info.task == "value"
+
+
+def test_an_unlabelled_item_of_a_class_column_is_a_bad_item(tmp_path: Path) -> None:
+    raw = class_numbers(tmp_path / "raw", [0, 1, 2, 3, 0, -1] + [2, 3] * 6)
+    with pytest.raises(DataError, match=r"train:5: label should be the number of a class, 0 to 3\. Got -1 instead"):
+        HuggingFace(str(raw)).prepare(tmp_path / "out")
+    dataset = HuggingFace(str(raw)).prepare(tmp_path / "out", skip_bad=True)
+    assert dataset.info.details["skipped"]["count"] == 1
+    assert sum(dataset.info.counts.values()) == 17
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_a_few_classes_always_have_queries(tmp_path: Path, count: int) -> None:
+    raw = class_numbers(tmp_path / "raw", list(range(count)) * 5)
+    counts = HuggingFace(str(raw), test_fraction=0.1).prepare(tmp_path / "out").info.counts
+    assert counts["query"] == 5
+    assert counts["train"] == 5 * (count - 1)

@@ -388,7 +388,8 @@ def test_settings_of_numbers_that_do_not_fit(photos: Path, tmp_path: Path) -> No
         ("angle", {"label_distance": "circular(period"}, "should read 'name' or 'name\\(setting=value"),
         ("boxes", {"label_columns": ("a", "b")}, "label_columns of boxes should name five columns"),
         ("place", {"label_columns": ("a",)}, "of kind 'place' should have 2 or 3 numbers. It has 1"),
-        ("rotation", {"unit": "degrees"}, "A unit belongs to numbers and angles"),
+        ("boxes", {"unit": "degrees"}, "A unit belongs to numbers and angles"),
+        ("rotation", {"unit": "metres"}, "of kind 'rotation' is degrees or radians. Got 'metres'"),
     ):
         with pytest.raises(UserError, match=message):
             Folder(**settings, kind=kind, **changes).prepare(tmp_path / "set")  # type: ignore[arg-type]

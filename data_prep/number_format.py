@@ -1,0 +1,52 @@
+"""How numbers are written in a user's table: the decimal mark and the separator of thousands."""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from cml.errors import UserError
+
+Decimal = Literal[".", ","]
+Thousands = Literal["", ",", ".", " ", "'"]
+
+
+@dataclass(frozen=True)
+class NumberFormat:
+    """The marks that a table's numbers are written with.
+
+    Attributes:
+        decimal: The decimal mark.
+        thousands: The separator of groups of three digits; "" for none.
+
+    Example:
+        >>> NumberFormat(decimal=",", thousands=".").to_plain("1.200,5")
+        '1200.5'
+    """
+
+    decimal: Decimal = "."
+    thousands: Thousands = ""
+
+    def __post_init__(self) -> None:
+        if self.decimal == self.thousands:
+            raise UserError(f"'decimal' and 'thousands' should differ. Got {self.decimal!r} for both.")
+
+    def to_plain(self, text: str) -> str | None:
+        """Write a number with a decimal point and without separators.
+
+        Args:
+            text: The number as it is in the table.
+
+        Returns:
+            The number as ``float`` reads it; None if a separator stands anywhere but before groups of three digits.
+        """
+        whole, mark, rest = text.strip().partition(self.decimal)
+        if self.thousands and self.thousands in whole:
+            if re.fullmatch(rf"[+-]?\d{{1,3}}({re.escape(self.thousands)}\d{{3}})+", whole) is None:
+                return None
+            whole = whole.replace(self.thousands, "")
+        if self.decimal == "," and "." in whole + rest:
+            return None  # a point that neither option explains
+        return f"{whole}.{rest}" if mark else whole
+
+
+PLAIN = NumberFormat()
