@@ -1,9 +1,11 @@
 """The types of options, checked and converted when a dataclass of options is made, whoever makes it.
 
 The annotations of the dataclass are the one place that says what an option may be: the command line and a saved config
-read the same ones. NumPy's numbers become Python's; a near miss is refused with the value that may have been meant.
+read the same ones. NumPy's numbers become Python's, names of files become paths and lists become tuples. A near miss is
+refused with the value that may have been meant.
 """
 
+import contextlib
 import difflib
 import functools
 import math
@@ -14,6 +16,7 @@ import types
 import typing
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal, Union
 
 from cml.errors import UserError
@@ -35,9 +38,9 @@ _FLAGS = {
 
 
 def convert_options(options: Any) -> None:  # noqa: ANN401 - a dataclass
-    """Check the types of a frozen dataclass's options, and convert NumPy's numbers, to be called when it is made.
+    """Check and convert the types of a frozen dataclass's options, to be called when it is made.
 
-    A field of another kind than numbers, texts, choices, flags, pairs of them and dataclasses is left as it is.
+    A field of another kind than numbers, texts, paths, choices, flags, lists of them and dataclasses is left as it is.
 
     Args:
         options: The dataclass, whose fields are replaced in place.
@@ -71,11 +74,8 @@ def convert_option(name: str, value: object, kind: Any, *, default: object = Non
     kinds = _alternatives(kind)
     if not all(_is_known(one) for one in kinds):
         return value
-    for one in kinds:
-        try:
-            return _convert(value, one)
-        except (TypeError, ValueError):
-            continue
+    with contextlib.suppress(TypeError):
+        return _convert_to_any(value, kinds)
     choices = [choice for one in kinds if typing.get_origin(one) is Literal for choice in typing.get_args(one)]
     rules = [_rule(one) for one in kinds if one is not type(None) and typing.get_origin(one) is not Literal]
     if str in kinds and isinstance(default, str) and default:
@@ -180,9 +180,12 @@ def suggest_value(value: object, kind: Any) -> str:  # noqa: ANN401 - a type
                 continue
             if math.isfinite(number) and (one is float or number.is_integer()):
                 meant = int(number) if number.is_integer() else number
-        elif typing.get_origin(one) is tuple and isinstance(value, int) and not isinstance(value, bool):
-            parts = typing.get_args(one)
-            meant = (value,) * (1 if parts[-1] is Ellipsis else len(parts))
+        elif _parts(one) and isinstance(value, int | str) and not isinstance(value, bool):
+            parts = _parts(one)
+            try:
+                meant = _convert((value,) * (1 if parts[-1] is Ellipsis else len(parts)), one)
+            except (TypeError, ValueError):
+                continue
         if meant is not None:
             return f" Did you mean {meant!r}?"
     return ""
@@ -207,11 +210,26 @@ def _alternatives(kind: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a type
     return (kind,)
 
 
+def _parts(kind: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a type
+    """The kinds of the values of a tuple, with an Ellipsis after the kind of any number of them; () of another type."""
+    if typing.get_origin(kind) is Sequence:
+        return (*typing.get_args(kind), Ellipsis)
+    return typing.get_args(kind) if typing.get_origin(kind) is tuple else ()
+
+
 def _is_known(kind: Any) -> bool:  # noqa: ANN401 - a type
-    origin = typing.get_origin(kind)
-    if origin is tuple:
-        return all(part is Ellipsis or all(map(_is_known, _alternatives(part))) for part in typing.get_args(kind))
-    return origin is Literal or kind in (bool, int, float, str, type(None)) or is_dataclass(kind)
+    if parts := _parts(kind):
+        return all(part is Ellipsis or all(map(_is_known, _alternatives(part))) for part in parts)
+    is_choice = typing.get_origin(kind) is Literal
+    return is_choice or kind in (bool, int, float, str, Path, type(None)) or is_dataclass(kind)
+
+
+def _convert_to_any(value: object, kinds: Sequence[Any]) -> Any:  # noqa: ANN401 - any value
+    """The value as the first of ``kinds`` that takes it; a TypeError if none does."""
+    for kind in kinds:
+        with contextlib.suppress(TypeError, ValueError):
+            return _convert(value, kind)
+    raise TypeError
 
 
 def _convert(value: Any, kind: Any) -> Any:  # noqa: ANN401 - any value and type
@@ -226,13 +244,12 @@ def _convert(value: Any, kind: Any) -> Any:  # noqa: ANN401 - any value and type
             if matches:
                 return choice
         raise ValueError
-    if origin is tuple:
-        parts = typing.get_args(kind)
+    if parts := _parts(kind):
         values = value.tolist() if getattr(value, "ndim", 0) == 1 else value
         if not isinstance(values, tuple | list) or (parts[-1] is not Ellipsis and len(values) != len(parts)):
             raise TypeError
         kinds = [parts[0]] * len(values) if parts[-1] is Ellipsis else parts
-        return tuple(_convert(part, one) for part, one in zip(values, kinds, strict=True))
+        return tuple(_convert_to_any(part, _alternatives(one)) for part, one in zip(values, kinds, strict=True))
     if kind is bool:
         if isinstance(value, bool):
             return value
@@ -242,9 +259,11 @@ def _convert(value: Any, kind: Any) -> Any:  # noqa: ANN401 - any value and type
         if is_number(value, whole=kind is int):
             return _convert_number(value, kind)
     elif kind is str:
-        path = os.fspath(value)  # a TypeError unless it is a text or a path
-        if isinstance(path, str):
-            return str.__str__(path)
+        text = os.fspath(value)  # a TypeError unless it is a text or a path
+        if isinstance(text, str):
+            return str.__str__(text)
+    elif kind is Path:
+        return Path(value)
     elif isinstance(value, kind):
         return value
     raise TypeError
@@ -261,9 +280,10 @@ def _convert_number(value: Any, kind: type) -> int | float:  # noqa: ANN401 - a 
 
 def _rule(kind: Any) -> str:  # noqa: ANN401 - a type
     """What a value of a type is called in an error."""
-    if typing.get_origin(kind) is tuple:
-        parts = typing.get_args(kind)
-        words = {int: "whole numbers", float: "numbers", str: "texts"}.get(parts[0], "values")
+    if parts := _parts(kind):
+        words = {int: "whole numbers", float: "numbers", str: "texts", Path: "paths"}.get(parts[0], "values")
+        if typing.get_origin(parts[0]) is Literal:
+            words = f"choices among {', '.join(map(str, typing.get_args(parts[0])))}"
         return f"a list of {words}" if parts[-1] is Ellipsis else f"{len(parts)} {words}"
-    names = {bool: "True or False", int: "a whole number", float: "a number", str: "a text"}
+    names = {bool: "True or False", int: "a whole number", float: "a number", str: "a text", Path: "a path"}
     return names.get(kind, f"a {getattr(kind, '__name__', kind)}")

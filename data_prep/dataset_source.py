@@ -12,6 +12,7 @@ from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, find_prepared, write_dataset
 from cml.data_prep.provenance import record_provenance
 from cml.errors import DataError, UserError
+from cml.option_types import convert_options
 
 _LABEL_COLUMNS = {  # of cml's own tasks: the label column and the usual unit of the labels
     "value": ("value", ""),
@@ -108,6 +109,7 @@ class DatasetSource:
     whole_fractions: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
+        convert_options(self)
         for name in _FRACTIONS:
             fraction, may_be_one = getattr(self, name, 0.5), name in self.whole_fractions
             if not (0 < fraction < 1 or (fraction == 1 and may_be_one)):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cml import tasks
+from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import show
 from cml.command_line.shared_options import Dataset
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Check:
+class Check(CommandOptions):
     """Check a prepared dataset for problems."""
 
     data: Dataset

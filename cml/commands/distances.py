@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import show
 from cml.command_line.shared_options import AsJson, Dataset
@@ -14,7 +15,7 @@ from cml.errors import UserError
 
 
 @dataclass(frozen=True)
-class Distances:
+class Distances(CommandOptions):
     """Compute the label distances of a dataset, or summarise them."""
 
     data: Dataset

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import show
 from cml.command_line.shared_options import AsJson, BatchSize, Device, SharedRun, Splits, StoreOfBackbone, Threads
@@ -12,7 +13,7 @@ from cml.export.decoding import DEFAULT_THREADS
 
 
 @dataclass(frozen=True)
-class Embed:
+class Embed(CommandOptions):
     """Embed a folder of images: embeddings.npy (N, D) float32 and items.jsonl in the same order."""
 
     run: SharedRun

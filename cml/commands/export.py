@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
+from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
 from cml.command_line.pick_name import pick
 from cml.command_line.print_result import show
@@ -21,7 +22,7 @@ KINDS = {
 
 
 @dataclass(frozen=True)
-class Onnx:
+class Onnx(CommandOptions):
     """Write the model as an ONNX graph: uint8 pixels in, embeddings out, any batch size."""
 
     run: Annotated[Path, Positional, arg(metavar="RUN")]
@@ -32,7 +33,7 @@ class Onnx:
 
 
 @dataclass(frozen=True)
-class Hub:
+class Hub(CommandOptions):
     """Write a model folder to share: model.safetensors, config.json, README.md. cml.load loads it."""
 
     run: Run

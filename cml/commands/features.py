@@ -7,6 +7,7 @@ from typing import Annotated
 
 import tyro
 
+from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import show
 from cml.command_line.shared_options import AsJson, Device, Splits
@@ -16,7 +17,7 @@ from cml.storage.json_file import read_parsed
 
 
 @dataclass(frozen=True)
-class Features:
+class Features(CommandOptions):
     """Compute the features of a frozen network once, into a feature store. Rerun to resume."""
 
     out: Path

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
+from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import show
 from cml.command_line.shared_options import AsJson, BatchSize, Device, SharedRun, Splits, StoreOfBackbone, Threads
@@ -15,7 +16,7 @@ from cml.export.decoding import DEFAULT_THREADS
 
 
 @dataclass(frozen=True)
-class IndexOptions:
+class IndexOptions(CommandOptions):
     """Build a search index of images, or add images to it."""
 
     run: SharedRun

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
 from cml.command_line.pick_name import pick
 from cml.command_line.print_result import print_json
@@ -12,7 +13,7 @@ from cml.training.config import TrainConfig
 
 
 @dataclass(frozen=True)
-class Reproduce:
+class Reproduce(CommandOptions):
     """Train as published, and set what comes of it beside the published figures."""
 
     training: TrainConfig

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cml import plugins, tasks
+from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse, parse_known
 from cml.command_line.pick_name import pick
 from cml.command_line.print_result import show
@@ -21,7 +22,7 @@ from cml.training.recipe_inputs import recipe_for_inputs
 
 
 @dataclass(frozen=True)
-class Train:
+class Train(CommandOptions):
     """Train an embedding on a prepared dataset."""
 
     data: Path
@@ -40,7 +41,7 @@ class Train:
 
 
 @dataclass(frozen=True)
-class DecidingOptions:
+class DecidingOptions(CommandOptions):
     """The options on which the defaults of the others depend."""
 
     data: Path | None = None

@@ -1,8 +1,9 @@
-"""Messages for people, which the engine sends to the logger ``cml`` and which are shown on stderr.
+"""Messages for people, which go through ``logging`` and are shown on stderr.
 
-An application that configures ``logging`` gets every message in its own format, and none is shown twice: the handler
-installed here is silent where the logger ``cml`` has other handlers, or a handler above it writes to the console.
-``logging.getLogger("cml").setLevel("WARNING")`` silences messages about progress.
+Each module has its logger below ``cml``, such as ``cml.training.loop``. An application that configures ``logging`` gets
+every message in its own format, and none is shown twice: the handler installed here is silent where a logger of cml has
+other handlers, or a handler above them writes to the console. ``logging.getLogger("cml").setLevel("WARNING")`` silences
+messages about progress.
 """
 
 import logging
@@ -16,7 +17,7 @@ _PREFIXES = {logging.WARNING: "warning: ", logging.ERROR: "error: "}
 
 
 def say(text: str) -> None:
-    """Log a message about progress; of several processes only the first logs it.
+    """Log a message about progress to the logger of the calling module; of several processes only the first logs it.
 
     Args:
         text: The message. It is shown on stderr, so that stdout holds only results.
@@ -25,7 +26,7 @@ def say(text: str) -> None:
 
 
 def say_warning(text: str) -> None:
-    """Log a warning; of several processes only the first logs it.
+    """Log a warning to the logger of the calling module; of several processes only the first logs it.
 
     Args:
         text: The message, which is shown on stderr after "warning: ".
@@ -34,8 +35,11 @@ def say_warning(text: str) -> None:
 
 
 def _log(level: int, text: str) -> None:
-    if launch().first:
-        LOGGER.log(level, "%s", "\n".join(map(escape_controls, text.split("\n"))))
+    if not launch().first:
+        return
+    name = sys._getframe(2).f_globals.get("__name__", "")
+    logger = logging.getLogger(name) if name.startswith(f"{LOGGER.name}.") else LOGGER
+    logger.log(level, "%s", "\n".join(map(escape_controls, text.split("\n"))), stacklevel=3)
 
 
 def print_around_bars(text: str) -> None:
@@ -56,7 +60,7 @@ def print_around_bars(text: str) -> None:
 
 
 class ConsoleHandler(logging.Handler):
-    """Prints records of the logger ``cml`` on stderr, unless the application shows them itself."""
+    """Prints records of the loggers of cml on stderr, unless the application shows them itself."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print a record.
@@ -64,22 +68,22 @@ class ConsoleHandler(logging.Handler):
         Args:
             record: The record of a message.
         """
-        if self._is_shown_elsewhere():
+        if self._is_shown_elsewhere(logging.getLogger(record.name)):
             return
         try:
             print_around_bars(f"{_PREFIXES.get(record.levelno, '')}{record.getMessage()}")
         except Exception:
             self.handleError(record)
 
-    def _is_shown_elsewhere(self) -> bool:
-        """Whether ``cml`` has other handlers, or a logger above it has one that may write to the console."""
-        if any(handler is not self for handler in LOGGER.handlers):
-            return True
-        logger = LOGGER
-        while logger.propagate and logger.parent is not None:
-            logger = logger.parent
-            if any(map(_may_write_to_console, logger.handlers)):
+    def _is_shown_elsewhere(self, logger: logging.Logger | None) -> bool:
+        """Whether a logger of cml has other handlers, or one above them has one that may write to the console."""
+        is_own = True
+        while logger is not None:
+            handlers = [handler for handler in logger.handlers if handler is not self]
+            if any(is_own or _may_write_to_console(handler) for handler in handlers):
                 return True
+            is_own = is_own and logger is not LOGGER
+            logger = logger.parent if logger.propagate else None
         return False
 
 

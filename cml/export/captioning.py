@@ -31,6 +31,7 @@ from cml.export.image_list import ImageList
 from cml.models.backbone_checks import evaluating
 from cml.models.embedding import EmbeddingModel
 from cml.models.weights_fingerprint import backbone_fingerprint
+from cml.option_types import convert_options
 from cml.storage.resumable_output import ResumableOutput, resumable_output
 from cml.storage.saved_options import Count, record
 from cml.version import __version__
@@ -59,6 +60,7 @@ class CaptioningFeatures:
     """Compress .npz files: smaller and slower; not for hdf5."""
 
     def __post_init__(self) -> None:
+        convert_options(self)
         if not self.name or self.name != Path(self.name).name or self.name.startswith("."):
             raise UserError(f"'name' must be a plain file name. Got {self.name!r} instead.")
         if self.longest < 32:

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from cml.errors import UserError
 from cml.losses.label_distance_loss import LabelDistanceLoss
 from cml.losses.loss import Loss, LossInfo
+from cml.losses.pml import PmlPairLoss
 from cml.processes.out_of_memory import is_out_of_memory
 
 
@@ -62,10 +63,11 @@ class WrappedLoss(LabelDistanceLoss):
 
 
 def as_loss(loss: nn.Module) -> Loss:
-    """Wrap a module as a loss over label distances, unless it is a loss of cml.
+    """Wrap a module as a loss over label distances, unless it is a loss of cml or of pytorch-metric-learning.
 
     Args:
-        loss: A loss of cml, or a torch module that takes embeddings (B, D) and label distances (A, B).
+        loss: A loss of cml, a loss of pytorch-metric-learning, which takes classes, or a torch module that takes
+            embeddings (B, D) and label distances (A, B).
 
     Returns:
         The loss.
@@ -78,4 +80,7 @@ def as_loss(loss: nn.Module) -> Loss:
             "The 'loss' must be a text such as 'log-ratio' or a torch module that takes embeddings (B, D) and label "
             f"distances (A, B). Got {type(loss).__name__} instead."
         )
-    return loss if isinstance(loss, Loss) else WrappedLoss(loss)
+    if isinstance(loss, Loss):
+        return loss
+    is_of_library = any(kind.__module__.startswith("pytorch_metric_learning.") for kind in type(loss).__mro__)
+    return PmlPairLoss(loss) if is_of_library else WrappedLoss(loss)

@@ -188,13 +188,24 @@ class Comparison:
         """The table as Markdown."""
         return text_table.markdown(self.table())
 
+    def to_dict(self, dimension: int | None = None) -> dict[str, dict[str, dict[str, float]]]:
+        """Give method -> metric -> its mean and the ends of its 95 % interval, "low" and "high"; see ``rows``.
+
+        Args:
+            dimension: That of the embeddings; None for that of the table.
+        """
+        return {
+            method: {name: dict(zip(("mean", "low", "high"), interval, strict=True)) for name, interval in row.items()}
+            for method, row in self.rows(dimension).items()
+        }
+
     def to_pandas(self) -> pandas.DataFrame:
         """One line per dimension, method and metric: its mean and the ends of its 95 % interval; see ``rows``."""
         return text_table.frame(
-            {"dimension": size, "method": method, "metric": name, "mean": mean, "low": low, "high": high}
+            {"dimension": size, "method": method, "metric": name, **figures}
             for size in self.dimensions
-            for method, row in self.rows(size).items()
-            for name, (mean, low, high) in row.items()
+            for method, row in self.to_dict(size).items()
+            for name, figures in row.items()
         )
 
     def _repr_html_(self) -> str:

@@ -6,7 +6,9 @@ import math
 from dataclasses import dataclass
 
 from cml.errors import UserError
+from cml.option_types import convert_options
 from cml.retrieval.relevance_gains import GAINS
+from cml.settings import check_word
 
 DISTANCE_KS = tuple(range(1, 11))
 NDCG_KS = tuple(range(10, 101, 10))
@@ -64,8 +66,8 @@ class EvaluateOptions:
     scores take no more than 160 MB."""
 
     def __post_init__(self) -> None:
-        if self.gain not in GAINS:
-            raise UserError(f"The 'gain' must be one of {', '.join(GAINS)}. Got {self.gain!r} instead.")
+        convert_options(self)
+        check_word("gain", self.gain, GAINS)
         if not 0 <= self.recall_within < math.inf:
             raise UserError(
                 f"'recall_within' must be a label distance of at least 0. Got {self.recall_within} instead."

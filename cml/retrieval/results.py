@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Rows = Mapping[str, Mapping[str, MetricResult]]
 
 _MEND = "Run cml evaluate again."
+_FIGURES = ("mean", "low", "high", "undefined")  # of a result, as tables for further work hold them
 
 
 class _SavedResult(TypedDict):
@@ -180,17 +181,23 @@ class Evaluation:
         """The table as Markdown."""
         return self.table(markdown=True)
 
+    def to_dict(self) -> dict[str, dict[str, dict[str, float]]]:
+        """Give ranker -> metric -> its mean, the ends of its 95 % interval ("low", "high") and queries left out."""
+        return {
+            ranker: {name: {key: getattr(result, key) for key in _FIGURES} for name, result in row.items()}
+            for ranker, row in self.rows.items()
+        }
+
     def to_pandas(self) -> pandas.DataFrame:
         """Give one line per ranker and metric: mean, ends of its 95 % interval, queries left out.
 
         Raises:
             UserError: pandas is not installed.
         """
-        keys = ("mean", "low", "high", "undefined")
         return text_table.frame(
-            {"ranker": ranker, "metric": name, **{key: getattr(result, key) for key in keys}}
-            for ranker, row in self.rows.items()
-            for name, result in row.items()
+            {"ranker": ranker, "metric": name, **figures}
+            for ranker, row in self.to_dict().items()
+            for name, figures in row.items()
         )
 
     def _repr_html_(self) -> str:

@@ -14,6 +14,7 @@ from cml.data.vectors import Vectors
 from cml.distances.dataset_labels import encode
 from cml.distances.labels import Labels
 from cml.errors import UserError
+from cml.option_types import convert_options
 from cml.runs.explorer import Explorer
 from cml.runs.retrieved import Drawn
 from cml.runs.trained_run import TrainedRun
@@ -45,6 +46,7 @@ class ExploreOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        convert_options(self)
         unknown = sorted(set(self.beside) - set(BESIDE))
         if unknown:
             raise UserError(f"'beside' must be among {', '.join(BESIDE)}. Got {unknown[0]!r} instead.")

@@ -1,10 +1,7 @@
 """Preparing a dataset from Python, as ``cml prepare`` does."""
 
-import os
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any
 
 from cml import data_prep
 from cml.data.prepared import PreparedDataset
@@ -38,13 +35,7 @@ def prepare(name: str, /, out: Path | str, *, skip_bad: bool = False, **settings
         ...     dict(cml.prepare("people", f"{folder}/people", count=12, size=32).info.counts)
         {'train': 8, 'query': 1, 'gallery': 3}
     """
-    source: Any = data_prep.registry.entry(name)
-    files = {field.name for field in fields(source) if "Path" in str(field.type)} if is_dataclass(source) else ()
-    converted = dict(settings)
-    for key, value in settings.items():
-        if key in files and isinstance(value, str | os.PathLike):
-            converted[key] = Path(value)
-    return prepare_source(data_prep.get(name, **converted), Path(out), skip_bad=skip_bad)
+    return prepare_source(data_prep.get(name, **settings), Path(out), skip_bad=skip_bad)
 
 
 def prepare_source(source: DatasetSource, out: Path, *, skip_bad: bool = False) -> PreparedDataset:

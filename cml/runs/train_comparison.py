@@ -9,6 +9,7 @@ from cml.console.messages import say
 from cml.console.resume_hint import resume_hint
 from cml.data.prepared import PreparedDataset
 from cml.errors import UserError
+from cml.option_types import convert_options
 from cml.reporting.visible_text import visible_text
 from cml.retrieval.comparison import CUT, Comparison
 from cml.retrieval.embeddings import EMBEDDING, cut_row
@@ -49,6 +50,7 @@ class CompareOptions:
     cut: bool = False
 
     def __post_init__(self) -> None:
+        convert_options(self)
         if self.seeds < 1:
             raise UserError(f"'seeds' must be at least 1. Got {self.seeds} instead.")
 

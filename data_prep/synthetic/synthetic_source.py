@@ -47,6 +47,7 @@ class SyntheticSource(DatasetSource):
     licence = "drawings: as cml; photographs behind them: scikit-learn's sample images, CC BY"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.count < 12:
             raise UserError(f"The count should be at least 12, so that every role has items. Got {self.count} instead.")
         if self.train is not None and not 1 <= self.train <= self.count - 4:

@@ -7,8 +7,10 @@ import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import cml
 from cml.console.byte_sizes import format_bytes
 from cml.console.durations import format_duration
 from cml.console.messages import LOGGER, install_console_handler, say, say_warning
@@ -44,6 +46,41 @@ def test_a_logger_that_an_application_configured_shows_every_message_alone(stder
     say_warning("careful")
     assert log.getvalue() == "cml INFO 100 % of it\ncml WARNING careful\n"
     assert stderr() == ""
+
+
+def test_each_module_has_its_logger(stderr: Callable[[], str]) -> None:
+    module = types.ModuleType("cml.training.loop")  # the messages of whose namesake are meant
+    exec("def work(say): say('working')", vars(module))
+    module.work(say)
+    assert stderr() == "working\n"
+    logger = logging.getLogger("cml.training.loop")
+    logger.addHandler(own := logging.StreamHandler(log := io.StringIO()))
+    try:
+        own.setFormatter(logging.Formatter("%(name)s %(funcName)s %(message)s"))
+        module.work(say)
+        assert log.getvalue() == "cml.training.loop work working\n"
+        say("of another module")
+        assert stderr() == "of another module\n"
+        logging.getLogger("cml.training").setLevel("WARNING")
+        module.work(say)
+        module.work(say_warning)
+    finally:
+        logger.removeHandler(own)
+        logging.getLogger("cml.training").setLevel("NOTSET")
+    assert log.getvalue().count("\n") == 2
+    assert stderr() == ""
+
+
+def test_messages_of_a_run_have_the_names_of_their_modules(caplog: pytest.LogCaptureFixture) -> None:
+    rows = np.random.default_rng(0).normal(size=(60, 3))
+    rows[:, 2] = 1.0
+    with caplog.at_level("INFO", "cml"):
+        cml.fit(rows, rows[:, 0], steps=2, evaluate_every=1, sampler="random(batch_size=20)")
+    names = [record.name for record in caplog.records]
+    assert names
+    assert set(names) == {"cml.training.loop"}
+    assert caplog.records[0].filename == "loop.py"
+    assert "kept step" in caplog.text
 
 
 def test_logging_of_everything_to_the_console_prints_a_message_once(stderr: Callable[[], str]) -> None:

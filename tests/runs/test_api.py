@@ -125,6 +125,8 @@ def test_runs_are_trained_opened_and_compared_from_python(people: Path, tmp_path
     frame = evaluation.to_pandas()
     assert set(frame.ranker) == set(evaluation.rows)
     assert frame.query("ranker == 'oracle' and metric == 'spearman_rho'")["mean"].item() == 1
+    oracle = evaluation.to_dict()["oracle"]["spearman_rho"]
+    assert oracle == {"mean": 1, "low": 1, "high": 1, "undefined": 0}
     ids = people_pairs(run, tmp_path / "pairs.csv")
     paired = run.evaluate(EvaluateOptions(recall_within=1e9), pairs=tmp_path / "pairs.csv")
     assert {name: row["pair_spearman"].mean > 0.99 for name, row in paired.rows.items()}["oracle"], ids
@@ -138,6 +140,8 @@ def test_runs_are_trained_opened_and_compared_from_python(people: Path, tmp_path
     assert list(found.rows())[:2] == ["log-ratio", "cosent"]
     assert found.markdown() in (tmp_path / "losses" / "table.md").read_text()
     assert set(found.to_pandas().method) == set(found.rows())
+    assert tuple(found.to_dict()["cosent"]["ndcg@10"].values()) == found.rows()["cosent"]["ndcg@10"]
+    assert found.to_dict(found.dimension).keys() == found.rows().keys()
     with pytest.raises(UserError, match="the rows set the loss"):
         cml.compare("pose", people, tmp_path / "none", loss="cosent")
 

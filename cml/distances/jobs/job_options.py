@@ -6,6 +6,7 @@ from pathlib import Path
 
 from cml.console.progress_bar import ProgressBar
 from cml.errors import UserError
+from cml.option_types import convert_options
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class JobOptions:
     bar_after: float | None = 1.0
 
     def __post_init__(self) -> None:
+        convert_options(self)
         if self.threads < 1 or (self.strip_pairs is not None and self.strip_pairs < 1):
             raise UserError(
                 f"'threads' and 'strip_pairs' must be at least 1. Got {self.threads} and {self.strip_pairs} instead."
