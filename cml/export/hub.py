@@ -8,6 +8,7 @@ from cml.data.dataset_info import DatasetInfo
 from cml.data.prepared import PreparedDataset
 from cml.errors import DataError
 from cml.export.model_card import build_model_card
+from cml.export.saved_calibration import load_calibration, save_calibration
 from cml.retrieval.results import Evaluation
 from cml.storage.atomic import atomic_folder
 from cml.storage.json_file import read_json, write_json
@@ -18,7 +19,7 @@ from cml.training.saved_model import MODEL, load_model, save_model
 def export_hub(
     run: Path, out: Path, *, name: str = "", licence: str = "other", data: Path | None = None, repository: str = ""
 ) -> list[str]:
-    """Write a finished run as a folder to share: weights, config without paths of this machine, and model card.
+    """Write a finished run as a folder to share: weights, calibration, config without local paths, and model card.
 
     Args:
         run: The run folder.
@@ -37,6 +38,7 @@ def export_hub(
     """
     config = RunConfig.load(run)
     model = load_model(run, config.model, torch.device("cpu"))
+    calibration = load_calibration(run, model)
     gaps, info = [], _dataset_info(config, data)
     if info is None:
         gaps.append(f"the dataset is not at {data or config.dataset or 'hand (the run was trained on arrays)'}")
@@ -57,6 +59,8 @@ def export_hub(
     shared["train"]["features"] = ""
     with atomic_folder(out) as folder:
         save_model(folder / MODEL, model)
+        if calibration is not None:
+            save_calibration(folder, calibration, model)
         write_json(folder / "config.json", shared)
         (folder / "README.md").write_text(card, encoding="utf-8", newline="\n")
     return gaps

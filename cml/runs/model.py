@@ -15,12 +15,15 @@ from torch import nn
 from cml import distances, plugins
 from cml.data.input_form import InputForm
 from cml.data.input_sources import LabelledInputs, recognize_inputs
+from cml.data.item_digests import MOST_DIGESTED, digest_items, find_known
 from cml.data.items import Collate
-from cml.distances import LabelDistance
+from cml.distances import LabelDistance, Labels
 from cml.errors import UserError
+from cml.export.saved_calibration import load_calibration, save_calibration
 from cml.models import Backbone, has_published_weights
 from cml.models.embedding import EmbeddingModel
 from cml.processes.device import pick_device
+from cml.retrieval.calibration import LEVEL, Calibration, calibrate_embeddings
 from cml.retrieval.embeddings import evaluate_embeddings
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.label_regression import fit_label_regression
@@ -35,6 +38,8 @@ from cml.task import label_distance_of
 from cml.training.history import History
 from cml.training.run_config import RunConfig
 from cml.training.saved_model import MODEL, load_model, save_model
+from cml.training.train_run import label_digest
+from cml.training.training_items import load_training_items, save_training_items
 from cml.training.tune import Tuning
 
 _OWN_DISTANCE = (
@@ -60,6 +65,7 @@ class Model(EmbeddingModel):
         tuning: How ``cml.fit(.., tune=True)`` chose the embedding; None for a model that was trained in steps or
             loaded.
         history: The ``History`` of the training, or the folder to read it from when it is asked for; None for none.
+        folder: The folder that the model was loaded from, which may hold its calibration.
 
     Example:
         >>> import numpy as np
@@ -89,6 +95,7 @@ class Model(EmbeddingModel):
         references: LabelledInputs | None = None,
         tuning: Tuning | None = None,
         history: History | Path | None = None,
+        folder: Path | None = None,
     ) -> None:
         if not isinstance(network, EmbeddingModel) or not isinstance(run, RunConfig):
             raise UserError(
@@ -103,6 +110,8 @@ class Model(EmbeddingModel):
         self._references = references
         self.tuning = tuning
         self._history = History.of([]) if history is None else history
+        self._folder = folder
+        self._calibration: Calibration | None = None
 
     @property
     def history(self) -> History:
@@ -240,6 +249,96 @@ class Model(EmbeddingModel):
         distances, positions = nearest_embeddings(self._embeddings(queries), self._embeddings(gallery), k)
         return positions, distances
 
+    @property
+    def calibration(self) -> Calibration | None:
+        """What embedding distances mean as label distances; None before ``calibrate``.
+
+        Raises:
+            DataError: It was saved with the model, and is damaged or belongs to other weights.
+        """
+        if self._calibration is None and self._folder is not None:
+            self._calibration = load_calibration(self._folder, self)
+        return self._calibration
+
+    def calibrate(
+        self,
+        inputs: Any,  # noqa: ANN401 - as cml.fit takes them
+        labels: Any = None,  # noqa: ANN401
+        gallery: Any = None,  # noqa: ANN401
+        gallery_labels: Any = None,  # noqa: ANN401
+        *,
+        image: str | None = None,
+        label: str | None = None,
+        level: float = LEVEL,
+        seed: int = 0,
+    ) -> Calibration:
+        """Learn from held-out items what label distance an embedding distance means; ``save`` keeps it.
+
+        Args:
+            inputs: N items that the model was not trained on, 150 or more, of any kind that ``cml.fit`` takes.
+            labels: A label for each of them; None where ``inputs`` holds them.
+            gallery: The items that will be searched, which may have been trained on; None if new items are searched
+                among new items.
+            gallery_labels: A label for each of them.
+            image: Name of the column of images, where images come as a data frame.
+            label: Name of its column of labels.
+            level: The share of label distances that the intervals are to hold.
+            seed: Of the split of the items into two halves.
+
+        Returns:
+            The calibration: ``expect(distances)`` gives the label distance of hits with an interval.
+
+        Raises:
+            UserError: Items that the model was trained on, fewer than 30 items, or labels that do not differ.
+
+        Example:
+            >>> import numpy as np
+            >>> rows = np.random.default_rng(0).normal(size=(400, 3))
+            >>> model = cml.fit(rows[:200], rows[:200, 0], steps=50, sampler="random(batch_size=50)", quiet=True)
+            >>> calibration = model.calibrate(rows[200:], rows[200:, 0])
+            >>> _, distances = model.search(rows[:1], rows[200:], k=5)
+            >>> expected, low, high = calibration.expect(distances)
+            >>> bool((low <= expected).all() and (expected <= high).all())
+            True
+        """
+        queries = self._recognize(inputs, labels, image, label)
+        ranked = None
+        if gallery is not None or gallery_labels is not None:
+            ranked = self._recognize(gallery, gallery_labels, image, label)
+        encoded = self.label_distance.encode(queries.labels)
+        self._refuse_training_items(queries.inputs, encoded)
+        self._calibration = calibrate_embeddings(
+            self.embed(queries.inputs, bar="embed"),
+            encoded,
+            self.label_distance,
+            None if ranked is None else self.embed(ranked.inputs, bar="embed"),
+            None if ranked is None else self.label_distance.encode(ranked.labels),
+            level=level,
+            seed=seed,
+        )
+        return self._calibration
+
+    def _refuse_training_items(self, inputs: Any, labels: Labels) -> None:  # noqa: ANN401 - recognised inputs
+        """Refuse items whose content, or whose labels together, are those of training items."""
+        is_known = find_known(digest_items(inputs), self._training_items)
+        if is_known.any():
+            raise UserError(
+                f"A calibration needs items that the model was not trained on. {is_known.sum()} of the {len(labels)} "
+                f"items are training items, the first is item {int(is_known.argmax())}. Leave them out."
+            )
+        if label_digest(labels) == self.run_config.made_of.get("labels"):
+            raise UserError(
+                "A calibration needs items that the model was not trained on, but the labels are those of the training "
+                "items. Give other items."
+            )
+
+    @property
+    def _training_items(self) -> NDArray[np.uint64]:
+        """Digests of training items."""
+        if self._references is not None:
+            return digest_items(self._references.inputs, MOST_DIGESTED)
+        return np.empty(0, np.uint64) if self._folder is None else load_training_items(self._folder)
+
     def explore(
         self,
         inputs: Any,  # noqa: ANN401 - as cml.fit takes them
@@ -285,7 +384,7 @@ class Model(EmbeddingModel):
         return explore_inputs(self, known, self.label_distance, Path(path), names=names, pictures=pictures, maps=maps)
 
     def save(self, folder: Path | str) -> Path:
-        """Write weights (safetensors), options and history into a new folder that ``cml.load`` reads.
+        """Write weights (safetensors), options, history and calibration into a new folder that ``cml.load`` reads.
 
         Args:
             folder: The folder to create.
@@ -300,6 +399,9 @@ class Model(EmbeddingModel):
             save_model(temporary / MODEL, self)
             self.history.save(temporary)
             replace(self.run_config, model=self.config).save(temporary)
+            save_training_items(temporary, self._training_items)
+            if self.calibration is not None:
+                save_calibration(temporary, self.calibration, self)
         return Path(folder)
 
     def _embeddings(self, inputs: Any) -> NDArray[np.float32]:  # noqa: ANN401 - inputs or embeddings
@@ -417,7 +519,7 @@ def load(
         _check_collate(network, collate)
         network.set_collate(collate)
         own_distance = None if label_distance is None else distances.as_label_distance(label_distance)
-        return Model(network, run, own_distance, allow_download=allow_download, history=folder)
+        return Model(network, run, own_distance, allow_download=allow_download, history=folder, folder=folder)
 
 
 def _check_collate(network: EmbeddingModel, collate: Collate | None) -> None:

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 from torch import nn
 
+from cml.data.item_digests import MOST_DIGESTED, digest_items, find_known
 from cml.distances import LabelDistance
 from cml.errors import UserError
+from cml.export.saved_calibration import save_calibration
 from cml.models import Backbone
+from cml.retrieval.calibration import LEVEL, Calibration, calibrate_embeddings
 from cml.retrieval.embedding_ranker import embedding_ranker
 from cml.retrieval.embeddings import EMBEDDING, cut_row, evaluate_by_label_kind
 from cml.retrieval.evaluate_options import EvaluateOptions
@@ -122,6 +125,47 @@ class Run(TrainedRun):
             if tracker:
                 track_evaluation(tracker, self.folder, self.config.train, evaluation.rows[EMBEDDING])
         return evaluation
+
+    def calibrate(self, *, level: float = LEVEL, seed: int = 0) -> Calibration:
+        """Learn from the queries of the dataset what label distance an embedding distance means.
+
+        They are searched in the gallery, or among each other where they are the gallery. ``cml search`` shows what is
+        kept in calibration.json of the run folder.
+
+        Args:
+            level: The share of label distances that the intervals are to hold.
+            seed: Of the split of the queries into two halves.
+
+        Returns:
+            The calibration, in the unit in which label distances are reported.
+
+        Raises:
+            UserError: There are fewer than 30 queries, queries that were trained on, or labels that do not differ.
+        """
+        query, _ = self.splits
+        is_gallery = self.dataset.info.queries_are_gallery
+        trained = digest_items(self.dataset.split("train").inputs, MOST_DIGESTED)
+        is_known = find_known(digest_items(query.inputs), trained)
+        if is_known.any():
+            raise UserError(
+                f"A calibration needs items that the model was not trained on. {is_known.sum()} of the {len(query)} "
+                f"queries of {self.dataset.folder} are training items, such as "
+                f"{query.item_ids[int(is_known.argmax())]!r}. Prepare the dataset without them."
+            )
+        factor, unit = self.report
+        calibration = calibrate_embeddings(
+            self.embeddings[0],
+            self.query_labels,
+            self.distance,
+            None if is_gallery else self.embeddings[1],
+            None if is_gallery else self.gallery_labels,
+            level=level,
+            factor=factor,
+            unit=unit,
+            seed=seed,
+        )
+        save_calibration(self.folder, calibration, self.model)
+        return calibration
 
     def retrieval_report(
         self,

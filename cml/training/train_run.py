@@ -15,6 +15,7 @@ from cml.data.image_sources import ImageSource
 from cml.data.images import Images
 from cml.data.input_form import InputForm
 from cml.data.inputs import Inputs
+from cml.data.item_digests import MOST_DIGESTED, digest_items
 from cml.data.items import Items
 from cml.data.prepared import PreparedDataset
 from cml.data.tensors import Tensors
@@ -37,6 +38,7 @@ from cml.training.run_config import RunConfig
 from cml.training.run_folder import open_run_folder
 from cml.training.start_method import refuse_in_starting_worker
 from cml.training.training_data import Int64, TrainingData, count_trained_items
+from cml.training.training_items import save_training_items
 from cml.training.tune_run import TUNE_BLOCKS, tune_run
 
 
@@ -130,7 +132,9 @@ def train_run(
         )
         if config.tune:
             data = TrainingData(stored, labels[:count], distance, groups=groups)
-            return tune_run(data, config, run, backbone=backbone, out=out, quiet=quiet, ranks=ranks)
+            result = tune_run(data, config, run, backbone=backbone, out=out, quiet=quiet, ranks=ranks)
+            _keep_digests(inputs, out, ranks)
+            return result
         mirrored_labels = labels[count:] if len(labels) > count else None
         try:
             trained = train(
@@ -147,7 +151,14 @@ def train_run(
         except StoppedRun as stop:
             stop.config = run
             raise
+        _keep_digests(inputs, out, ranks)
         return trained, run
+
+
+def _keep_digests(inputs: ImageSource | Inputs, out: Path | None, ranks: Ranks) -> None:
+    """Keep digests of the training items in the run folder, if there is one."""
+    if out is not None and ranks.first:
+        save_training_items(out, digest_items(inputs, MOST_DIGESTED))
 
 
 def _check_augmentation(config: TrainConfig, form: InputForm) -> None:
@@ -188,6 +199,11 @@ def reduce_batch_size(config: TrainConfig, items: int, *, warn: bool = True) -> 
     return replace(config, sampler=smaller)
 
 
+def label_digest(labels: Labels) -> str:
+    """Compute the digest of training labels that the config of a run on arrays holds."""
+    return hashlib.sha256(labels.fingerprint().encode()).hexdigest()
+
+
 def _run_config(
     config: TrainConfig,
     labels: Labels,
@@ -199,7 +215,7 @@ def _run_config(
     dataset: PreparedDataset | None,
 ) -> RunConfig:
     label_distance = str(Choice(distance.name, distance.settings()))
-    digest = hashlib.sha256(labels.fingerprint().encode()).hexdigest()
+    digest = label_digest(labels)
     return RunConfig(
         task=task,
         dataset="" if dataset is None else str(dataset.folder.resolve()),

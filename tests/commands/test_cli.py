@@ -70,6 +70,7 @@ def test_prepare_train_evaluate_gallery(people: Path, run: Path, capsys: pytest.
         "lock",
         "model.safetensors",
         "loss.png",
+        "training_items.npy",
         "evaluation.json",
         "retrieval_report.html",
     }

@@ -32,6 +32,7 @@ TINY = {
     "bench_trials": "--set digits --method cosent --version 2026.1-quick --trials 2",
     "bench_heads": "--items 80 --heads 2 --steps 2 --batch 20 --backbone small-cnn --weights none --runs 1",
     "caption_blocks": "--items 60 --batch 10 --rounds 1",
+    "calibration": "--sets digits --items 60 --splits 1 --steps 2 --backbone small-cnn --version 2026.1-quick",
     "captions": "--images 200 --rounds 1 --thread-rounds 1 --loops 1",
     "captions_neighbors": "--images 60",
     "sparse_distances": "--items 300 --triples 5000 --k 3 --queries 20",

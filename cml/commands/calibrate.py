@@ -1,0 +1,36 @@
+"""``cml calibrate RUN``: what an embedding distance of a run means as a label distance, with an interval."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from cml.command_line.parse_options import parse
+from cml.command_line.print_result import show
+from cml.command_line.shared_options import AsJson, Data, Device, Run, StoreOfImages
+from cml.retrieval.calibration import LEVEL
+
+
+@dataclass(frozen=True)
+class Calibrate:
+    """Learn from the held-out queries of a run which label distance an embedding distance means."""
+
+    run: Run
+    level: float = LEVEL
+    """Share of label distances that the intervals are to hold."""
+    seed: int = 0
+    """Random seed of the split of the queries into two halves."""
+    data: Data = None
+    features: StoreOfImages = None
+    device: Device = "auto"
+    json: AsJson = False
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Write RUN/calibration.json, and print what embedding distances mean."""
+    options = parse(Calibrate, arguments, prog="cml calibrate")
+    from cml.export.saved_calibration import CALIBRATION
+    from cml.runs.run import open_run
+
+    opened = open_run(options.run, data=options.data, device=options.device, features=options.features)
+    calibration = opened.calibrate(level=options.level, seed=options.seed)
+    lines = [*calibration.lines(), "", calibration.table(), "", f"calibration: {opened.folder / CALIBRATION}"]
+    show(asdict(calibration), *lines, as_json=options.json)

@@ -1,0 +1,69 @@
+"""Digests of items, by which training items are recognised later. They tell nothing of what an item is."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from cml.data.inputs import Inputs
+
+MOST_DIGESTED = 20_000  # items of a large set; a random subset recognises a part of any others
+_BYTES = 8
+
+
+def digest_items(inputs: Inputs | Sequence[Any] | NDArray[Any], most: int | None = None) -> NDArray[np.uint64]:
+    """Digest the content of items: of the numbers of vectors and tensors, and of the pixels or the file of an image.
+
+    An image counts as another item than its file.
+
+    Args:
+        inputs: N inputs, or images of any size.
+        most: How many are digested at most, a random subset; all when not given.
+
+    Returns:
+        (M,) digests in the order of the items; 0 for an image whose file cannot be read. M is 0 for items from a data
+        set of the user's own, each reading of which may differ.
+    """
+    count = len(inputs)
+    if getattr(inputs, "reads_anew", False) or (isinstance(inputs, Inputs) and inputs.form.kind == "items"):
+        return np.empty(0, np.uint64)
+    rows = np.arange(count)
+    if most is not None and count > most:
+        rows = np.sort(np.random.default_rng(0).choice(count, most, replace=False))
+    if isinstance(inputs, Inputs):
+        return np.array([_digest(inputs.read(np.array([row]))[0]) for row in rows.tolist()], np.uint64)
+    return np.array([_digest(inputs[row]) for row in rows.tolist()], np.uint64)
+
+
+def find_known(digests: NDArray[np.uint64], known: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Find the items among known ones.
+
+    Args:
+        digests: (N,) of the items.
+        known: (M,) of the known ones.
+
+    Returns:
+        (N,) True for an item that is known; an image whose file cannot be read never is.
+    """
+    return np.isin(digests, known[known != 0])
+
+
+def _digest(item: Any) -> int:  # noqa: ANN401 - an array, an image or a file
+    digest = hashlib.blake2b(digest_size=_BYTES)
+    if isinstance(item, Path | str):
+        try:
+            digest.update(Path(item).read_bytes())
+        except OSError:
+            return 0
+    elif isinstance(item, Image.Image):
+        digest.update(f"{item.mode} {item.size}".encode())
+        digest.update(item.tobytes())
+    else:
+        array = np.ascontiguousarray(item)
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        digest.update(array.data)
+    return int.from_bytes(digest.digest())

@@ -1,0 +1,402 @@
+"""What an embedding distance means: the label distance to expect at it, with an interval, from items held out.
+
+The expectation is an isotonic regression, so that it never falls as the embedding distance grows. The interval is split
+conformal (Romano, Patterson and Candes, NeurIPS 2019): monotone quantiles are fitted to half of the items, and widened
+by what the other half, third by third of the embedding distances, needs. The pairs of an item depend on each other, so
+items are split, never pairs, and the correction for a finite sample counts items (Dunn, Wasserman and Ramdas, JASA 118,
+2023).
+"""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from cml.distances.label_distance import LabelDistance
+from cml.distances.labels import Labels
+from cml.errors import UserError
+from cml.retrieval.array_types import Float32, Float64, Int64
+from cml.retrieval.search import nearest_embeddings
+from cml.retrieval.text_table import align_columns
+
+FEWEST_ITEMS = 30
+ENOUGH_ITEMS = 150  # from which on the coverage is near the level in each draw, not on average alone
+HITS = 10  # of each item, that the interval of hits is calibrated by
+LEVEL = 0.9
+_MOST_SEARCHED = 2000  # items whose hits are looked at
+_MOST_PAIRED = 1000  # items that are paired with each other, or with as many of the gallery
+_KNOTS = 64
+_MOST_BINS, _FEWEST_IN_BIN = 40, 40
+_FEWEST_IN_THIRD = 30  # pairs; otherwise the margin of all is taken
+_LISTED = 6  # embedding distances in a table
+_FEW_VALUES = 20  # label distances that are so few make intervals too wide
+
+
+class Expectation(NamedTuple):
+    """What label distances to expect, in the unit of the calibration.
+
+    Attributes:
+        expected: Their mean, of the shape of the embedding distances.
+        low: The lower ends of the intervals.
+        high: The upper ends.
+    """
+
+    expected: Float64
+    low: Float64
+    high: Float64
+
+
+@dataclass(frozen=True)
+class ExpectedDistance:
+    """The label distance to expect at each embedding distance.
+
+    Attributes:
+        knots: K embedding distances, ascending; between them, and beyond the ends, lie straight lines and constants.
+        expected: The mean label distance at each.
+        low: A low quantile there.
+        high: A high quantile there.
+        edges: The two embedding distances between the thirds of the pairs.
+        margins: What widens the quantiles in each third; below 0, it narrows them.
+    """
+
+    knots: tuple[float, ...]
+    expected: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    edges: tuple[float, float]
+    margins: tuple[float, float, float]
+
+    def __post_init__(self) -> None:
+        sizes = {len(self.knots), len(self.expected), len(self.low), len(self.high)}
+        if sizes != {len(self.knots)} or not self.knots or np.any(np.diff(self.knots) < 0):
+            raise UserError("A calibration needs as many numbers as knots, which ascend.")
+
+    def __call__(self, distances: Float32 | Float64) -> Expectation:
+        """Look up embedding distances of any shape."""
+        rows = np.asarray(distances, np.float64)
+        expected, low, high = (np.interp(rows, self.knots, values) for values in (self.expected, self.low, self.high))
+        margin = np.asarray(self.margins)[np.searchsorted(self.edges, rows)]
+        return Expectation(expected, np.clip(low - margin, 0, expected), np.maximum(high + margin, expected))
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What the embedding distances of a model mean, for pairs of any items and for the first hits of a search.
+
+    Attributes:
+        pairs: For any pair of items.
+        hits: For the first hits of a query, whose label distances differ from those of other pairs as far apart.
+        level: The share of label distances that the intervals are to hold.
+        unit: The unit of label distances.
+        items: The number of items that it was calibrated by.
+        gallery: The number of items that they were searched among; 0 if they were searched among each other.
+        values: Different label distances among the pairs, 1,000 at most.
+        width: The mean width of the intervals of pairs.
+        hit_width: That of hits.
+        marginal_width: The width of the interval that is the same for all pairs.
+    """
+
+    pairs: ExpectedDistance
+    hits: ExpectedDistance
+    level: float
+    unit: str
+    items: int
+    gallery: int
+    values: int
+    width: float
+    hit_width: float
+    marginal_width: float
+
+    def expect(self, distances: Float32 | Float64) -> Expectation:
+        """Tell what label distances to expect of the hits of a search.
+
+        Args:
+            distances: Embedding distances of queries to their hits, of any shape.
+
+        Returns:
+            The expected label distances and the ends of their intervals, of the same shape. Hits that are farther away
+            than any that was calibrated are taken as pairs.
+        """
+        rows = np.asarray(distances, np.float64)
+        near, far = self.hits(rows), self.pairs(rows)
+        is_far = rows > self.hits.knots[-1]
+        expected = np.where(is_far, np.maximum(far.expected, self.hits.expected[-1]), near.expected)
+        low, high = np.where(is_far, far.low, near.low), np.where(is_far, far.high, near.high)
+        return Expectation(expected, np.minimum(low, expected), np.maximum(high, expected))
+
+    def radius(self, label_distance: float) -> float:
+        """Find the largest embedding distance of hits whose expected label distance is no larger than a given one.
+
+        Args:
+            label_distance: In the unit of the calibration.
+
+        Returns:
+            The embedding distance; below 0 if even at 0 more is expected, infinite if it is no less than all expected.
+        """
+        knots = np.unique([0.0, *self.hits.knots, *(knot for knot in self.pairs.knots if knot > self.hits.knots[-1])])
+        # between the hits and the pairs the expectation jumps
+        knots = np.sort(np.append(knots, np.nextafter(self.hits.knots[-1], np.inf)))
+        expected = self.expect(knots).expected
+        last = int(np.searchsorted(expected, label_distance, side="right")) - 1
+        if last < 0:
+            return -1.0
+        if last == len(knots) - 1:
+            return float("inf")
+        share = (label_distance - expected[last]) / (expected[last + 1] - expected[last])
+        return float(knots[last] + share * (knots[last + 1] - knots[last]))
+
+    def lines(self) -> list[str]:
+        """Say what was calibrated, how wide the intervals are, and what to beware of.
+
+        Returns:
+            A few lines.
+        """
+        among = f"among {self.gallery} others" if self.gallery else "among each other"
+        return [
+            f"calibrated by {self.items} items, searched {among}; intervals are to hold {self.level:.0%}.",
+            f"interval of a hit: {self.hit_width:.3g} {self.unit} wide on average; of any pair: {self.width:.3g}; the "
+            f"same for all pairs, without an embedding: {self.marginal_width:.3g}.",
+        ]
+
+    def table(self) -> str:
+        """Write what a few embedding distances of hits mean, from the nearest to the farthest that was calibrated.
+
+        Returns:
+            Lines of text.
+        """
+        distances = np.quantile(self.hits.knots, np.linspace(0, 1, _LISTED))
+        rows = zip(distances.tolist(), *(part.tolist() for part in self.expect(distances)), strict=True)
+        cells = [[f"{near:.4f}", f"{mean:.3g}", f"{low:.3g} to {high:.3g}"] for near, mean, low, high in rows]
+        head = ["embedding distance of a hit", f"expected {self.unit}", f"interval of {self.level:.0%}"]
+        return align_columns([head, *cells])
+
+    def cautions(self) -> list[str]:
+        """Say what to beware of.
+
+        Returns:
+            A sentence each; none if there are enough items and label distances.
+        """
+        cautions = []
+        if self.items < ENOUGH_ITEMS:
+            cautions.append(
+                f"The calibration has {self.items} items. With fewer than {ENOUGH_ITEMS}, the intervals hold "
+                f"{self.level:.0%} on average over draws of items, but for one draw often 5 % more or less. Give more "
+                "items if you can."
+            )
+        if self.values < _FEW_VALUES:
+            cautions.append(
+                f"There are only {self.values} different label distances. An interval ends at one of them, so that it "
+                f"holds more than {self.level:.0%}."
+            )
+        return cautions
+
+
+class _Pairs(NamedTuple):
+    """Embedding distances (P,) and label distances (P,) of comparable pairs, and an item (P,) that each belongs to."""
+
+    near: Float64
+    label: Float64
+    item: Int64
+
+    def of(self, items: Int64) -> "_Pairs":
+        """The pairs that belong to some items."""
+        is_theirs = np.isin(self.item, items)
+        return _Pairs(self.near[is_theirs], self.label[is_theirs], self.item[is_theirs])
+
+
+def calibrate_embeddings(
+    query: Float32,
+    labels: Labels,
+    distance: LabelDistance,
+    gallery: Float32 | None = None,
+    gallery_labels: Labels | None = None,
+    *,
+    level: float = LEVEL,
+    factor: float = 1.0,
+    unit: str = "",
+    seed: int = 0,
+) -> Calibration:
+    """Learn from held-out items what label distance an embedding distance means.
+
+    Args:
+        query: (N, D) embeddings of items that the model was not trained on.
+        labels: Their N encoded labels.
+        distance: The label distance that encoded them.
+        gallery: (G, D) embeddings of the items that queries are searched among; None if the items are searched among
+            each other.
+        gallery_labels: Their G encoded labels.
+        level: The share of label distances that the intervals are to hold, above 0.5 and below 1.
+        factor: What label distances are multiplied with to be in ``unit``.
+        unit: Their unit; that of the label distance when not given.
+        seed: Of the split into two halves.
+
+    Returns:
+        The calibration.
+
+    Raises:
+        UserError: There are fewer than 30 items, fewer than 10 to search among, or labels or embeddings that are all
+            equal; or ``level`` is out of range.
+    """
+    if not 0.5 < level < 1:
+        raise UserError(f"'level' must be above 0.5 and below 1. Got {level} instead.")
+    if len(query) < FEWEST_ITEMS:
+        raise UserError(
+            f"A calibration needs at least {FEWEST_ITEMS} held-out items, better {ENOUGH_ITEMS}. "
+            f"Got {len(query)} instead."
+        )
+    if gallery is not None and len(gallery) < HITS:
+        raise UserError(f"A calibration needs at least {HITS} items to search among. Got {len(gallery)} instead.")
+    order = np.random.default_rng(seed).permutation(len(query))
+    ours = query, labels
+    others = None if gallery is None or gallery_labels is None else (gallery, gallery_labels)
+    pairs = _scale(_pair_items(ours, others, distance, order, seed), factor)
+    hits = _scale(_find_hits(ours, others, distance, order), factor)
+    _check_pairs(pairs)
+    _check_pairs(hits, of="hits")
+    fitted, hit_fitted = (_fit(some, order, level) for some in (pairs, hits))
+    tail = (1 - level) / 2
+    calibration = Calibration(
+        fitted,
+        hit_fitted,
+        level=level,
+        unit=unit or distance.unit,
+        items=len(query),
+        gallery=0 if others is None else len(others[0]),
+        values=min(1000, len(np.unique(pairs.label))),
+        width=_mean_width(fitted, pairs),
+        hit_width=_mean_width(hit_fitted, hits),
+        marginal_width=float(np.subtract(*np.quantile(pairs.label, [1 - tail, tail]))),
+    )
+    for caution in calibration.cautions():
+        warnings.warn(caution, stacklevel=3)
+    return calibration
+
+
+def _halves(order: Int64) -> tuple[Int64, Int64]:
+    half = len(order) // 2
+    return order[:half], order[half:]
+
+
+def _pair_items(
+    ours: tuple[Float32, Labels],
+    others: tuple[Float32, Labels] | None,
+    distance: LabelDistance,
+    order: Int64,
+    seed: int,
+) -> _Pairs:
+    """Pair items with each other within each half, so that no item is in both; or with items of the gallery."""
+    parts = []
+    for half in _halves(order):
+        rows = np.sort(half[: _MOST_PAIRED // 2])
+        if others is None:
+            parts.append(_block(ours, rows, ours, rows, distance, is_same=True))
+        else:
+            drawn = np.random.default_rng(seed).permutation(len(others[0]))[: _MOST_PAIRED // 2]
+            parts.append(_block(ours, rows, others, np.sort(drawn), distance))
+    return _Pairs(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def _block(
+    left: tuple[Float32, Labels],
+    rows: Int64,
+    right: tuple[Float32, Labels],
+    columns: Int64,
+    distance: LabelDistance,
+    *,
+    is_same: bool = False,
+) -> _Pairs:
+    """All pairs of some rows and columns."""
+    a, b = (side[0][items].astype(np.float64) for side, items in ((left, rows), (right, columns)))
+    squared = np.square(a).sum(axis=1)[:, None] + np.square(b).sum(axis=1) - 2 * a @ b.T
+    label = distance.pairwise(left[1][rows], right[1][columns])
+    is_used = np.isfinite(label)
+    if is_same:
+        is_used &= ~np.eye(len(rows), dtype=bool)
+    item = np.broadcast_to(rows[:, None], label.shape)
+    return _Pairs(np.sqrt(np.maximum(squared, 0))[is_used], label[is_used].astype(np.float64), item[is_used])
+
+
+def _find_hits(
+    ours: tuple[Float32, Labels], others: tuple[Float32, Labels] | None, distance: LabelDistance, order: Int64
+) -> _Pairs:
+    """The first hits of each item."""
+    items = np.sort(np.concatenate([half[: _MOST_SEARCHED // 2] for half in _halves(order)]))
+    query, labels = ours
+    searched, searched_labels = ours if others is None else others
+    near, positions = nearest_embeddings(query[items], searched, HITS + (others is None))
+    parts: list[_Pairs] = []
+    for row, item in enumerate(items.tolist()):
+        kept = np.flatnonzero(positions[row] != item)[:HITS] if others is None else np.arange(HITS)
+        label = distance.pairwise(labels[item : item + 1], searched_labels[positions[row][kept]])[0]
+        is_used = np.isfinite(label)
+        parts.append(
+            _Pairs(
+                near[row][kept][is_used].astype(np.float64),
+                label[is_used].astype(np.float64),
+                np.full(is_used.sum(), item),
+            )
+        )
+    return _Pairs(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def _scale(pairs: _Pairs, factor: float) -> _Pairs:
+    return pairs._replace(label=factor * pairs.label)
+
+
+def _check_pairs(pairs: _Pairs, of: str = "pairs") -> None:
+    if len(pairs.label) < FEWEST_ITEMS:
+        raise UserError(
+            f"A calibration needs labels that can be compared: of the {of}, {len(pairs.label)} can. Give more items."
+        )
+    if of == "pairs" and pairs.label.min() == pairs.label.max():
+        raise UserError(
+            f"A calibration needs label distances that differ, and all are {pairs.label[0]:g}. Give others."
+        )
+    if of == "pairs" and pairs.near.min() == pairs.near.max():
+        raise UserError("A calibration needs embeddings that differ: all distances between them are equal.")
+
+
+def _fit(pairs: _Pairs, order: Int64, level: float) -> ExpectedDistance:
+    """Fit expectation and quantiles, and widen the quantiles by what the second half of the items needs."""
+    from sklearn.isotonic import IsotonicRegression
+
+    first, second = (pairs.of(half) for half in _halves(order))
+    knots = np.unique(np.quantile(pairs.near, np.linspace(0, 1, _KNOTS)))
+    mean = IsotonicRegression(out_of_bounds="clip").fit(pairs.near, pairs.label).predict(knots)
+    tail = (1 - level) / 2
+    low, high = (_fit_quantile(first, quantile, knots) for quantile in (tail, 1 - tail))
+    edges = np.quantile(pairs.near, [1 / 3, 2 / 3])
+    ends = np.interp(second.near, knots, low), np.interp(second.near, knots, high)
+    excess = np.maximum(ends[0] - second.label, second.label - ends[1])
+    share = min(1.0, level * (1 + 1 / max(1, len(np.unique(second.item)))))
+    third = np.searchsorted(edges, second.near)
+    groups = [excess[third == number] for number in range(3)]
+    margins = [float(np.quantile(some if len(some) >= _FEWEST_IN_THIRD else excess, share)) for some in groups]
+    return ExpectedDistance(
+        knots=tuple(knots.tolist()),
+        expected=tuple(mean.tolist()),
+        low=tuple(low.tolist()),
+        high=tuple(high.tolist()),
+        edges=(float(edges[0]), float(edges[1])),
+        margins=(margins[0], margins[1], margins[2]),
+    )
+
+
+def _fit_quantile(pairs: _Pairs, quantile: float, knots: Float64) -> Float64:
+    """A quantile (K,) of the label distances at knots that never falls: that of bins, made monotone."""
+    from sklearn.isotonic import IsotonicRegression
+
+    bins = int(np.clip(len(pairs.near) // _FEWEST_IN_BIN, 1, _MOST_BINS))
+    ranks = np.argsort(pairs.near, kind="stable")
+    parts: Sequence[Int64] = np.array_split(ranks, bins)
+    centres = np.array([np.median(pairs.near[part]) for part in parts])
+    values = np.array([np.quantile(pairs.label[part], quantile) for part in parts])
+    fitted: Float64 = IsotonicRegression(out_of_bounds="clip").fit(centres, values).predict(knots)
+    return fitted
+
+
+def _mean_width(fitted: ExpectedDistance, pairs: _Pairs) -> float:
+    _, low, high = fitted(pairs.near)
+    return float((high - low).mean())

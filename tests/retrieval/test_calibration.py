@@ -1,0 +1,234 @@
+"""Calibration: monotone, covers what it should on new items, and says what it cannot do."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import cml
+from cml.cli import main
+from cml.errors import DataError, UserError
+from cml.retrieval.calibration import Calibration, calibrate_embeddings
+from cml.retrieval.search import nearest_embeddings
+
+EUCLIDEAN = cml.distances.get("euclidean")
+Side = tuple[NDArray[np.float32], NDArray[np.float64]]
+
+
+def draw(count: int, seed: int) -> Side:
+    """Embeddings that follow their labels with noise that grows with the label."""
+    rng = np.random.default_rng(seed)
+    labels = rng.uniform(0, 100, count)
+    noisy = labels + rng.normal(0, 2 + labels / 10)
+    return np.stack([noisy / 50, rng.normal(0, 0.2, count)], axis=1).astype(np.float32), labels
+
+
+def calibrate(side: Side, gallery: Side | None = None, **options: float) -> Calibration:
+    encoded = None if gallery is None else (gallery[0], EUCLIDEAN.encode(gallery[1]))
+    return calibrate_embeddings(
+        side[0],
+        EUCLIDEAN.encode(side[1]),
+        EUCLIDEAN,
+        *(encoded or ()),
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def pair_up(side: Side) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    upper = np.triu_indices(len(side[0]), 1)
+    return np.linalg.norm(side[0][upper[0]] - side[0][upper[1]], axis=1), np.abs(side[1][upper[0]] - side[1][upper[1]])
+
+
+def test_intervals_hold_what_they_should_of_new_pairs_thirds_and_hits() -> None:
+    held: dict[str, list[float]] = {"pairs": [], "hits": [], "gallery": []}
+    thirds = []
+    gallery = draw(400, 99)
+    for seed in range(8):
+        side, new = draw(150, seed), draw(200, 1000 + seed)
+        calibration = calibrate(side)
+        near, apart = pair_up(new)
+        _, low, high = calibration.pairs(near)
+        is_held = (low <= apart) & (apart <= high)
+        held["pairs"].append(is_held.mean())
+        third = np.searchsorted(calibration.pairs.edges, near)
+        thirds.append([is_held[third == number].mean() for number in range(3)])
+        distances, positions = nearest_embeddings(new[0], new[0], 6)
+        searched = calibrate(side, gallery)
+        among = nearest_embeddings(new[0], gallery[0], 5)
+        for name, fitted, (by, at), labels in (
+            ("hits", calibration, (distances[:, 1:], positions[:, 1:]), new[1]),
+            ("gallery", searched, among, gallery[1]),
+        ):
+            _, low, high = fitted.expect(by)
+            apart = np.abs(new[1][:, None] - labels[at])
+            held[name].append(((low <= apart) & (apart <= high)).mean())
+    means = {name: np.mean(values) for name, values in held.items()}
+    assert 0.88 <= means["pairs"] <= 0.93, means
+    assert all(0.85 <= means[name] <= 0.95 for name in ("hits", "gallery")), means
+    assert ((np.mean(thirds, axis=0) >= 0.85) & (np.mean(thirds, axis=0) <= 0.95)).all()
+
+
+def test_expectations_never_fall_and_lie_within_their_intervals() -> None:
+    calibration = calibrate(draw(200, 0))
+    distances = np.linspace(0, 10, 2000)
+    for expected, low, high in (
+        calibration.pairs(distances),
+        calibration.hits(distances),
+        calibration.expect(distances),
+    ):
+        assert (np.diff(expected) >= 0).all()
+        assert ((low >= 0) & (low <= expected) & (expected <= high)).all()
+    assert calibration.width < calibration.marginal_width
+
+
+def test_the_radius_is_where_the_expectation_reaches_a_label_distance() -> None:
+    calibration = calibrate(draw(200, 0))
+    distances = np.linspace(0, 4, 100_001)
+    expected = calibration.expect(distances).expected
+    for label_distance in np.linspace(expected[0] + 0.01, expected[-1] - 0.01, 9):
+        slow = distances[np.flatnonzero(expected <= label_distance)[-1]]
+        assert calibration.radius(label_distance) == pytest.approx(slow, abs=2e-4)
+    assert calibration.radius(expected[0] - 0.01) == -1
+    assert calibration.radius(1000) == float("inf")
+
+
+def test_the_unit_scales_everything() -> None:
+    side = draw(160, 3)
+    plain, scaled = calibrate(side), calibrate(side, factor=10.0)
+    for one, other in zip(plain.expect(side[0][:, 0]), scaled.expect(side[0][:, 0]), strict=True):
+        np.testing.assert_allclose(10 * one, other, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("embeddings", "labels", "message"),
+    [
+        (draw(29, 0)[0], draw(29, 0)[1], "at least 30 held-out items, better 150. Got 29"),
+        (draw(40, 0)[0], np.full(40, 7.0), "label distances that differ, and all are 0"),
+        (np.zeros((40, 2), np.float32), draw(40, 0)[1], "embeddings that differ"),
+    ],
+)
+def test_what_cannot_calibrate_is_refused(
+    embeddings: NDArray[np.float32], labels: NDArray[np.float64], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        calibrate((embeddings, labels))
+    with pytest.raises(UserError, match=r"'level' must be above 0.5 and below 1. Got 90"):
+        calibrate(draw(200, 0), level=90)
+    with pytest.raises(UserError, match=r"at least 10 items to search among\. Got 9"):
+        calibrate(draw(200, 0), draw(9, 1))
+
+
+def test_few_items_and_few_label_distances_are_said() -> None:
+    with pytest.warns(UserWarning, match="The calibration has 60 items. With fewer than 150, .* 5 % more or less"):
+        calibrate(draw(60, 0))
+    embeddings, labels = draw(200, 0)
+    with pytest.warns(UserWarning, match="only 3 different label distances"):
+        calibrate((embeddings, (labels // 34).round()))
+
+
+@pytest.fixture(scope="module")
+def rows() -> NDArray[np.float64]:
+    return np.random.default_rng(0).normal(size=(400, 4))
+
+
+@pytest.fixture(scope="module")
+def model(rows: NDArray[np.float64]) -> cml.Model:
+    return cml.fit(rows[:200], rows[:200, 0], steps=20, sampler="random(batch_size=50)", quiet=True)
+
+
+def test_a_model_refuses_what_it_was_trained_on(rows: NDArray[np.float64], model: cml.Model, tmp_path: Path) -> None:
+    model.save(tmp_path / "model")
+    for some in (model, cml.load(tmp_path / "model")):
+        with pytest.raises(UserError, match=r"20 of the 200 items are training items, the first is item 0\."):
+            some.calibrate(rows[180:380], rows[180:380, 0])
+        assert some.calibration is None
+    with pytest.raises(UserError, match="the labels are those of the training items"):
+        model.calibrate(rows[200:], rows[:200, 0])
+    folder = tmp_path / "run"
+    cml.fit(rows[:200], rows[:200, 0], steps=2, sampler="random(batch_size=50)", quiet=True, out=folder)
+    with pytest.raises(UserError, match="200 of the 200 items are training items"):
+        cml.load(folder).calibrate(rows[:200], rows[:200, 0])
+
+
+def test_images_are_recognised_by_their_files_and_pixels(tmp_path: Path) -> None:
+    from PIL import Image
+
+    levels = np.linspace(0, 255, 80).round()
+    images = np.tile(levels[:, None, None, None], (1, 16, 16, 3)).astype(np.uint8)
+    paths = []
+    for number, image in enumerate(images):
+        paths.append(tmp_path / f"{number}.png")
+        Image.fromarray(image).save(paths[-1])
+    options = {"backbone": "small-cnn", "weights": "none", "image_size": (16, 16), "steps": 2, "workers": 0}
+    for some in (images, paths):
+        trained = cml.fit(some[:40], levels[:40], sampler="random(batch_size=20)", quiet=True, **options)  # type: ignore[arg-type]
+        with pytest.raises(UserError, match="5 of the 40 items are training items"):
+            trained.calibrate(some[35:75], levels[35:75])
+
+
+def test_a_calibration_is_saved_with_its_model_and_no_other(
+    rows: NDArray[np.float64], model: cml.Model, tmp_path: Path
+) -> None:
+    calibration = model.calibrate(rows[200:], rows[200:, 0])
+    model.save(tmp_path / "model")
+    assert cml.load(tmp_path / "model").calibration == calibration
+    path = tmp_path / "model" / "calibration.json"
+    saved = json.loads(path.read_text("utf-8"))
+    for name, value, message in (
+        ("version", 2, "'version' cannot be 2"),
+        ("model", "0" * 64, "belongs to other weights"),
+        ("calibration", {**saved["calibration"], "pairs": {**saved["calibration"]["pairs"], "low": [0.0]}}, "as many"),
+    ):
+        path.write_text(json.dumps({**saved, name: value}), "utf-8")
+        with pytest.raises(DataError, match=message):
+            _ = cml.load(tmp_path / "model").calibration
+
+
+def test_a_calibrated_run_tells_label_distances_in_search(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    dataset, folder, index = tmp_path / "set", str(tmp_path / "run"), str(tmp_path / "index")
+    cml.prepare("diabetes", dataset)
+    cml.train("value", dataset, folder, steps=20, sampler="random(batch_size=64)", quiet=True)
+    query = str(tmp_path / "query.npy")
+    np.save(query, np.load(dataset / "test/vectors.npy")[:2])
+    assert main(["index", folder, str(dataset), "--out", index]) == 0
+    assert main(["search", index, query, "--within", "25"]) == 2
+    assert "cml calibrate" in capsys.readouterr().err
+    with warnings.catch_warnings(action="ignore"):
+        assert main(["calibrate", folder]) == 0
+    assert "embedding distance of a hit" in capsys.readouterr().out
+    assert main(["search", index, query, "--k", "3"]) == 0
+    shown = capsys.readouterr().out
+    assert "expected  interval" in shown
+    assert main(["search", index, query, "--within", "60", "--json"]) == 0
+    calibration = cml.load(folder).calibration
+    assert calibration is not None
+    for answer in json.loads(capsys.readouterr().out):
+        assert answer["unit"] == calibration.unit
+        assert answer["found"]
+        assert all(hit["expected"] <= 60 + 1e-6 and hit["low"] <= hit["expected"] for hit in answer["found"])
+    assert main(["search", index, query, "--within", "-1"]) == 2
+    assert main(["search", index, query, "--within", "1000", "--json"]) == 0
+    assert [len(answer["found"]) for answer in json.loads(capsys.readouterr().out)] == [442, 442]
+
+
+def test_a_run_refuses_queries_that_it_was_trained_on(tmp_path: Path) -> None:
+    rows = np.tile(np.random.default_rng(0).normal(size=(60, 3)), (2, 1))  # each item twice
+    lines = ["a,b,label", *(",".join(map(str, row)) for row in rows.tolist())]
+    (tmp_path / "table.csv").write_text("\n".join(lines), "utf-8")
+    dataset = tmp_path / "set"
+    cml.prepare(
+        "table",
+        dataset,
+        source=tmp_path / "table.csv",
+        label_columns=("label",),
+        features=("a", "b"),
+        test_fraction=0.4,
+    )
+    run = cml.train("value", dataset, tmp_path / "run", steps=2, sampler="random(batch_size=16)", quiet=True)
+    with pytest.raises(UserError, match=r"queries of .* are training items, such as"):
+        run.calibrate()
