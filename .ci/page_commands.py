@@ -156,7 +156,10 @@ def shorten(command: str) -> str:
     if re.match(r"cml prepare (scenes|people|rooms|heads)", command):
         return re.sub(r"\s--count \d+", "", command) + f" --count {COUNT}"
     if command.startswith(LONG) and "--resume" not in command and "--tune" not in command:  # it chooses its steps
-        command = re.sub(r"\s--steps \d+", "", command) + f" --steps {STEPS}"
+        if "--epochs" in command:
+            command = re.sub(r"--epochs \d+", "--epochs 1", command)
+        else:
+            command = re.sub(r"\s--steps \d+", "", command) + f" --steps {STEPS}"
         command = re.sub(r"--seeds \d+", "--seeds 1", command)
         command = re.sub(r"\s--(count|train) \d+", "", command)
         if command.startswith("cml demo"):

@@ -16,9 +16,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from cml.errors import UserError
 from cml.runs.train import fit
 from cml.training.config import TrainConfig
+from cml.training.own_augmentation import Augment
 from cml.training.train_options import TrainOptions, list_options
 
-_PARTS = ("label_distance", "loss", "backbone")  # options that may also be objects
+_PARTS = ("label_distance", "loss", "backbone", "optimizer", "schedule")  # options that may also be objects
 _LARGEST_SEED = 2**31 - 1
 
 
@@ -33,9 +34,11 @@ class CMLEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     Args:
         image_shape: Height and width of the images in rows; None for rows that are vectors.
+        augment: A function that augments one input at each use, as ``cml.fit`` takes it.
         random_state: An integer or a ``RandomState`` that sets the seed; None for the option ``seed``.
         **options: Any option of ``TrainConfig``; all are parameters of the estimator, for ``set_params`` and
-            ``GridSearchCV``. ``label_distance``, ``loss`` and ``backbone`` may be objects, as ``cml.fit`` takes them.
+            ``GridSearchCV``. ``label_distance``, ``loss``, ``backbone``, ``optimizer`` and ``schedule`` may be objects,
+            as ``cml.fit`` takes them.
 
     Attributes:
         model_: The trained ``cml.Model``.
@@ -56,10 +59,12 @@ class CMLEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self,
         *,
         image_shape: tuple[int, int] | None = None,
+        augment: Augment | None = None,
         random_state: int | np.random.RandomState | None = None,
         **options: Unpack[TrainOptions],
     ) -> None:
         self.image_shape = image_shape
+        self.augment = augment
         self.random_state = random_state
         for option in fields(TrainConfig):
             setattr(self, option.name, options.get(option.name, option.default))
@@ -95,7 +100,7 @@ class CMLEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
                 self.range_ = float(X.min()), float(X.max())
                 X = self._pictures(X)
         labels = y if hasattr(y, "__len__") else np.asarray(y)
-        self.model_ = fit(X, labels, TrainConfig(**options), **parts, quiet=True)
+        self.model_ = fit(X, labels, TrainConfig(**options), **parts, augment=self.augment, quiet=True)
         self._n_features_out = self.model_.config.dimension
         return self
 

@@ -44,7 +44,15 @@ from cml.storage.provenance import as_json
 from cml.training.config import TrainConfig
 from cml.version import __version__
 
-_OPTIONS_SINCE: Mapping[str, str] = {"missing": "0.2", "features": "0.2", "tune": "0.2"}
+_OPTIONS_SINCE: Mapping[str, str] = {
+    "missing": "0.2",
+    "features": "0.2",
+    "tune": "0.2",
+    "epochs": "0.2",
+    "train_only": "0.2",
+    "views": "0.2",
+    "projector": "0.2",
+}
 """An option that results before some version of cml lack -> the first version whose results have it."""
 _CLOSE = 2e-5  # relative: files hold six digits
 _SECONDS = 1e8  # three years: no run takes longer

@@ -51,6 +51,8 @@ class DecidingOptions(CommandOptions):
     freeze_backbone: bool = False
     features: str = ""
     flip: str = ""
+    steps: int = 0
+    epochs: int = 0
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -143,6 +145,11 @@ def recipe_for(recipe: TrainConfig, arguments: Sequence[str], prog: str) -> Trai
         The options that hold where none are given.
     """
     deciding, _ = parse_known(DecidingOptions, arguments, prog=prog)
+    if deciding.steps and deciding.epochs:
+        raise UserError(
+            "--steps and --epochs both say how long to train: leave out one of them. "
+            f"Got {deciding.steps} steps and {deciding.epochs} epochs instead."
+        )
     if deciding.data is not None and not deciding.resume:
         recipe = recipe_for_inputs(recipe, read_input_form(deciding.data))
     if deciding.features and not deciding.resume:
@@ -151,8 +158,9 @@ def recipe_for(recipe: TrainConfig, arguments: Sequence[str], prog: str) -> Trai
     named = unflipped if deciding.config is None else TrainConfig.load(deciding.config, unflipped)
     deciding = replace(deciding, freeze_backbone=named.freeze_backbone)
     deciding, _ = parse_known(DecidingOptions, arguments, prog=prog, default=deciding)
+    chosen = named
     if not (deciding.freeze_backbone or named.freeze_backbone):
-        return recipe if deciding.config is None else TrainConfig.load(deciding.config, recipe)
-    if deciding.freeze_backbone and not deciding.flip and named.flip == "none" != recipe.flip:
+        chosen = recipe if deciding.config is None else TrainConfig.load(deciding.config, recipe)
+    elif deciding.freeze_backbone and not deciding.flip and named.flip == "none" != recipe.flip:
         say("The backbone is frozen and sees every image once, as it is: the recipe's mirroring is off.")
-    return named
+    return replace(chosen, epochs=0) if deciding.steps else chosen  # steps go before the epochs of a file

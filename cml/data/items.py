@@ -68,7 +68,35 @@ class Items:
         Raises:
             UserError: An item cannot be read, or ``collate`` fails; the message names the items.
         """
-        values = [self._source[item] for item in items.tolist()]
+        return self.join(self.read_each(items), items)
+
+    def read_each(self, items: NDArray[np.integer]) -> list[Any]:
+        """Read some items, without joining them.
+
+        Args:
+            items: Their positions, (B,).
+
+        Returns:
+            The B items.
+
+        Raises:
+            UserError: An item cannot be read.
+        """
+        return [self._source[item] for item in items.tolist()]
+
+    def join(self, values: list[Any], items: NDArray[np.integer]) -> Any:  # noqa: ANN401 - a batch of any kind
+        """Join items to a batch.
+
+        Args:
+            values: The B items.
+            items: Their positions, (B,), for messages.
+
+        Returns:
+            What ``collate`` makes of them.
+
+        Raises:
+            UserError: ``collate`` fails.
+        """
         try:
             return self._collate(values)
         except UserError:

@@ -37,6 +37,8 @@ from cml.training.callbacks import Callback
 from cml.training.config import TrainConfig, with_options
 from cml.training.history import History
 from cml.training.loop import Trained
+from cml.training.own_augmentation import Augment
+from cml.training.own_functions import NONE, OwnFunctions, take_functions
 from cml.training.recipe_inputs import recipe_for_inputs
 from cml.training.run_config import RunConfig
 from cml.training.seeded_randomness import seeded_randomness
@@ -64,6 +66,7 @@ def fit(
     groups: Any = None,  # noqa: ANN401 - a sequence of any names
     input_kind: InputKind | None = None,
     collate: Collate | None = None,
+    augment: Augment | None = None,
     out: Path | str | None = None,
     resume: bool = False,
     tracker: str | Tracker | None = None,
@@ -103,12 +106,18 @@ def fit(
         input_kind: Which kind the inputs are, "images", "vectors" or "tensors"; None to recognise it.
         collate: A function that joins a list of inputs (graphs, sequences, texts) to what the backbone takes, with one
             row for each of them: a tensor, a tuple or dict of tensors, or an object with a method ``to(device)``.
+        augment: A function that augments one input at each use, such as transforms of torchvision: of images a tensor
+            (3, h, w) uint8, of vectors (F,) float32, of tensors (..), else what ``collate`` joins. It returns one of
+            the same shape and type. If it has two parameters without a default, it takes the label too and returns a
+            pair of both. Its random numbers follow from ``seed`` and the step.
         out: Run folder for checkpoints and the model; None keeps nothing.
         resume: Continue the run in ``out``.
         tracker: An experiment tracker that follows the run: tensorboard, wandb, mlflow, trackio, or one of your own.
         callbacks: Called after steps, validations, checkpoints and at the end; they may end the run.
         quiet: No progress bar.
         **options: Any option of ``TrainConfig`` by its name, such as ``steps=300``; it goes before that of ``config``.
+            ``optimizer`` may also be a function of groups of parameters that makes an optimiser, such as a class of
+            torch.optim, and ``schedule`` one of the optimiser that makes a scheduler of torch.optim.lr_scheduler.
 
     Returns:
         The trained model: ``model.embed(images)`` gives (N, D) float32.
@@ -141,7 +150,8 @@ def fit(
     own_loss = None if loss is None or isinstance(loss, str) else as_loss(loss)
     if own_loss is not None:
         texts["loss"] = type(loss).__name__
-    config = with_options(TrainConfig() if config is None else config, {**options, **texts})
+    own, chosen = take_functions(options, augment)
+    config = with_options(TrainConfig() if config is None else config, {**chosen, **texts})
     distance = distances.as_label_distance(config.label_distance if label_distance is None else label_distance)
     if labels is None and isinstance(distance, Precomputed):  # its labels are the numbers of its rows
         labels = range(len(inputs))
@@ -189,6 +199,8 @@ def fit(
             config,
             loss=own_loss,
             backbone=own_backbone,
+            own=own,
+            plain_labels=raw,
             groups=None if groups is None else number_groups(groups, len(raw)),
             out=None if out is None else Path(out),
             resume=resume,
@@ -238,6 +250,7 @@ def train(
     out: Path | str,
     *,
     config: TrainConfig | None = None,
+    augment: Augment | None = None,
     resume: bool = False,
     tracker: str | Tracker | None = None,
     callbacks: Sequence[Callback] = (),
@@ -251,6 +264,7 @@ def train(
         data: The prepared dataset or its folder.
         out: Run folder.
         config: All options of training; None for the task's recipe.
+        augment: A function that augments one input at each use, as ``cml.fit`` takes it.
         resume: Continue the run in ``out``.
         tracker: An experiment tracker that follows the run: tensorboard, wandb, mlflow, trackio, or one of your own.
         callbacks: Called after steps, validations, checkpoints and at the end; they may end the run.
@@ -276,14 +290,17 @@ def train(
 
     task = tasks.get(task) if isinstance(task, str) else task
     dataset = data if isinstance(data, PreparedDataset) else PreparedDataset.open(data)
-    chosen = options_for(task, config, options, dataset.info.inputs)
+    own, named = take_functions(options, augment)
+    chosen = options_for(task, config, named, dataset.info.inputs)
     callbacks = with_tracker(callbacks, tracker)
 
     def _make_model(trained: Trained, run: RunConfig) -> Model:
         return Model(trained.model, run, history=History.of(trained.metrics), allow_download=True)
 
     with keep_interrupted(_make_model, has_folder=True), init_processes(chosen.device) as ranks:
-        train_task(task, dataset, chosen, Path(out), resume=resume, callbacks=callbacks, quiet=quiet, ranks=ranks)
+        train_task(
+            task, dataset, chosen, Path(out), own=own, resume=resume, callbacks=callbacks, quiet=quiet, ranks=ranks
+        )
     return open_run(out, data=dataset.folder, device=chosen.device, allow_download=True)
 
 
@@ -318,6 +335,7 @@ def train_task(
     config: TrainConfig,
     out: Path,
     *,
+    own: OwnFunctions = NONE,
     resume: bool = False,
     callbacks: Sequence[Callback] = (),
     quiet: bool = False,
@@ -330,6 +348,7 @@ def train_task(
         dataset: The prepared dataset.
         config: All options of training.
         out: Run folder.
+        own: Functions of the user's own.
         resume: Continue the run in ``out``.
         callbacks: Called after steps, validations, checkpoints and at the end; they may end the run.
         quiet: No progress bar.
@@ -357,6 +376,8 @@ def train_task(
         labels,
         distance,
         config,
+        own=own,
+        plain_labels=items.labels,
         task=task.name,
         dataset=dataset,
         out=out,

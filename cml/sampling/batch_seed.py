@@ -5,9 +5,11 @@ make batches in any order. Streams of different purposes never share a seed.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 _EPOCH_ORDER = 0  # below 1, where the numbers of an epoch's batches begin
 _AUGMENTATION = 7
+_OWN_AUGMENTATION = 8
 
 
 def epoch_generator(seed: int, epoch: int) -> np.random.Generator:
@@ -48,3 +50,18 @@ def augmentation_generator(seed: int, step: int) -> np.random.Generator:
         A new generator, equal for equal arguments.
     """
     return np.random.default_rng((seed, step, _AUGMENTATION))
+
+
+def own_augmentation_words(seed: int, step: int, count: int) -> NDArray[np.unsignedinteger]:
+    """Draw the seeds of a function of the user's own that augments the items of a batch one by one.
+
+    Args:
+        seed: Seed of the run.
+        step: Number of the step in the run, from 0.
+        count: B, the places in the batch.
+
+    Returns:
+        (B, 4) random numbers; those of a place do not depend on B.
+    """
+    words = np.random.SeedSequence((seed, step, _OWN_AUGMENTATION)).generate_state(4 * count)
+    return words.reshape(count, 4)

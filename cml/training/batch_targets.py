@@ -13,6 +13,7 @@ from cml.losses.cross_batch_memory import mask_duplicates
 from cml.losses.loss import LabelSource
 from cml.sampling.batch import Int64
 from cml.training.training_targets import TrainingTargets
+from cml.training.views import repeat_label_distances
 
 ROUNDING = 1e-4  # share of the batch's largest label distance by which the two directions may differ
 
@@ -24,11 +25,15 @@ class BatchTargets:
     Attributes:
         training: The labels of the training set.
         items: Item numbers (B,) of the batch.
-        labels: The labels of ``items``, then of ``stored``; of mirrored images the mirrored ones.
+        labels: The labels of ``items``, then of ``stored``; of mirrored images the mirrored ones. With ``repeats``,
+            instead of ``items`` those of the different items.
         anchors: A: the first A items are the anchors.
         stored: Item numbers (S,) of the embeddings in the memory.
         memory: Size of the memory, which may still be empty; 0 for none.
         own_turn: Whether this process computes the label distances; if not, only their shape is right.
+        repeats: (B,) which of the different items each item is, where it is a copy with the same label; None if items
+            have labels of their own.
+        are_changed: Whether augmentation changes labels, so that class numbers of the training set do not hold.
     """
 
     training: TrainingTargets
@@ -38,6 +43,8 @@ class BatchTargets:
     stored: Int64 = field(default_factory=lambda: np.empty(0, np.int64))
     memory: int = 0
     own_turn: bool = True
+    repeats: Int64 | None = None
+    are_changed: bool = False
 
     def label_distances(self) -> Float32:
         """Label distances (A, B + S), from each anchor to the items of the batch and of the memory.
@@ -46,11 +53,14 @@ class BatchTargets:
             UserError: The distance should be symmetric, but is not.
         """
         if not self.own_turn:
-            return np.empty((self.anchors, len(self.labels)), np.float32)
-        distance = self.training.distance
-        block = distance.pairwise(self.labels[: self.anchors], self.labels)
+            return np.empty((self.anchors, len(self.items) + len(self.stored)), np.float32)
+        distance, repeats = self.training.distance, self.repeats
+        anchors = self.anchors if repeats is None else int(repeats[: self.anchors].max()) + 1
+        block = distance.pairwise(self.labels[:anchors], self.labels)
         if distance.is_symmetric:
             _check_symmetric(distance.name, block, self.items)
+        if repeats is not None:
+            block = repeat_label_distances(block, repeats, self.anchors)
         mask_duplicates(torch.from_numpy(block), torch.from_numpy(self.items), torch.from_numpy(self.stored))
         return block
 
@@ -61,6 +71,11 @@ class BatchTargets:
             UserError: There is a memory, or the labels are not classes.
         """
         self._check_no_memory("classes")
+        if self.are_changed:
+            raise UserError(
+                "The loss takes the classes of the training items, but 'augment' changes labels: let it take the item "
+                "alone, or use a loss over label distances."
+            )
         return self.training.classes()[self.items]
 
     def vectors(self) -> Float32:
@@ -70,7 +85,8 @@ class BatchTargets:
             UserError: There is a memory, or the label distance has no vectors.
         """
         self._check_no_memory("vectors")
-        return self.training.vectors_of(self.labels)
+        vectors = self.training.vectors_of(self.labels)
+        return vectors if self.repeats is None else vectors[self.repeats]
 
     def _check_no_memory(self, target: str) -> None:
         if self.memory:

@@ -18,7 +18,8 @@ from torch.utils.data import Dataset
 
 from cml.data.augmentation import Jitter, jitter_boxes, mirror_images
 from cml.data.images import Images
-from cml.distances.labels import Labels
+from cml.data.items import Items
+from cml.distances.labels import LabelError, Labels
 from cml.errors import UserError
 from cml.losses.loss import LabelSource
 from cml.processes.ranks import Ranks
@@ -29,9 +30,11 @@ from cml.training.batch_targets import BatchTargets, label_distances
 from cml.training.config import TrainConfig
 from cml.training.data_workers import prefetch
 from cml.training.horizontal_flip import draw_flips, mirror_labels
+from cml.training.own_augmentation import Augment, OwnAugmentation, check_label_changes
 from cml.training.seeded_randomness import seeded_randomness
 from cml.training.training_data import TrainingData
 from cml.training.training_targets import TrainingTargets
+from cml.training.views import repeat_items
 
 # this process's inputs (b, ..) or batch of any kind, with one process of all B items, and the target of the whole
 # batch: label distances (A, B), undefined if it is another process's turn to compute them, class numbers or vectors
@@ -39,10 +42,16 @@ Step = tuple[Any, Tensor]
 
 
 class _Plan(NamedTuple):
-    items: Int64  # (B,)
-    flips: NDArray[np.bool_]  # (B,) which of them are mirrored
+    chosen: Int64  # the sampler's items, each once
+    repeats: Int64  # (B,) which of them each item of the batch is a copy of
+    flips: NDArray[np.bool_]  # (B,) which items are mirrored
     anchors: int
     rng: np.random.Generator  # for the jitter, once
+
+    @property
+    def items(self) -> Int64:
+        """The items (B,) of the batch; with views, copies of each."""
+        return self.chosen[self.repeats]
 
 
 @dataclass(eq=False)
@@ -59,10 +68,12 @@ class BatchSource(Dataset[Step]):
         config: The options of the run.
         target: The loss's ``target``, a function of a batch's labels.
         ranks: The processes that share the batches.
+        augment: A function of the user's own that augments an item, see ``OwnAugmentation``.
 
     Raises:
-        UserError: There are more processes than items in a batch. At a batch: the label distance lacks what the target
-            needs, or there is a memory and the target is not label distances.
+        UserError: There are more processes than items in a batch, or ``augment`` cannot be used. At a batch:
+            ``augment`` fails, the label distance lacks what the target needs, or there is a memory and the target is
+            not label distances.
     """
 
     data: TrainingData
@@ -71,6 +82,7 @@ class BatchSource(Dataset[Step]):
     config: TrainConfig
     target: Callable[[LabelSource], Tensor] = label_distances
     ranks: Ranks = field(default_factory=Ranks)
+    augment: Augment | None = None
 
     def __post_init__(self) -> None:
         if self.sampler.batch_size < self.ranks.size:
@@ -79,6 +91,9 @@ class BatchSource(Dataset[Step]):
                 "sampler's batch_size, or start fewer of them."
             )
         options = self.config
+        self._augmentation = None if self.augment is None else OwnAugmentation(self.augment)
+        if self._augmentation is not None and self._augmentation.takes_labels:
+            check_label_changes(options)
         self._training = TrainingTargets(self.data.distance, self.data.labels)
         self._jitter = Jitter(options.crop, options.scale_jitter, options.shift_jitter, options.brightness_jitter)
         self._plans: dict[int, _Plan] = {}  # of the steps that the memory reaches back to
@@ -89,28 +104,70 @@ class BatchSource(Dataset[Step]):
 
     def __getitem__(self, step: int) -> Step:
         """Make this process's inputs, images (b, 3, h, w) uint8, (b, ..) or a batch, and the target of a step."""
-        items, flips, anchors, rng = self._plan(step)
+        plan = self._plan(step)
+        own_turn = self.ranks.owner(step) == self.ranks.rank
+        with contextlib.ExitStack() as stack:
+            if self.data.inputs.reads_anew:
+                stack.enter_context(seeded_randomness(self.config.seed, step, self.ranks.rank))
+            inputs, changed_labels = self._inputs(plan, step, own_turn=own_turn)
+        return inputs, self.target(self._targets(plan, step, changed_labels, own_turn=own_turn))
+
+    def _inputs(self, plan: _Plan, step: int, *, own_turn: bool) -> tuple[Any, list[Any] | None]:
+        """This process's inputs; and the labels of the whole batch, if augmentation changes them and it is its turn."""
+        source, augmentation, share = self.data.inputs, self._augmentation, self.ranks.share(len(plan.items))
+        changed_labels = None
+        if augmentation is None:
+            batch = self._read(plan, share)
+        else:
+            # labels are those of the whole batch, so the process that compares them augments all of it
+            part = slice(0, len(plan.items)) if augmentation.takes_labels and own_turn else share
+            given = self.data.given_positions(plan.items[part])
+            labels = None
+            if augmentation.takes_labels:
+                assert self.data.plain_labels is not None
+                labels = [self.data.plain_labels[position] for position in given.tolist()]
+            batch, changed_labels = augmentation.augment(
+                self._read(plan, part), given, labels, seed=self.config.seed, step=step, first=part.start
+            )
+            batch = batch if part == share else batch[share]
+        if isinstance(source, Items):
+            batch = source.join(batch, plan.items[share])
+        return batch, changed_labels if own_turn else None
+
+    def _read(self, plan: _Plan, part: slice) -> Any:  # noqa: ANN401 - a tensor or a list
+        """A part of the batch: images (b, C, h, w), vectors or tensors (b, ..), or a list of items."""
+        source = self.data.inputs
+        if isinstance(source, Items):
+            return source.read_each(plan.items[part])
+        batch = source.read(plan.items[part])
+        if not isinstance(source, Images):
+            return torch.from_numpy(batch)
+        total = len(plan.items)
+        boxes = jitter_boxes(batch, self.config.image_size, self._jitter, plan.rng, part=part, total=total)
+        return mirror_images(boxes, plan.flips[part])
+
+    def _targets(self, plan: _Plan, step: int, changed_labels: list[Any] | None, *, own_turn: bool) -> BatchTargets:
+        """What the loss may ask of the labels of the whole batch."""
         stored, stored_flips = self.memory_items(step)
-        targets = BatchTargets(
+        # of copies with one label, label distances are computed once
+        have_equal_labels = self.config.views > 1 and self.config.flip != "image" and changed_labels is None
+        if changed_labels is not None:
+            labels = self._encode(changed_labels, plan.items)
+        elif have_equal_labels:
+            labels = self.data.labels[np.concatenate([plan.chosen, stored])]
+        else:
+            labels = self._labels(np.concatenate([plan.items, stored]), np.concatenate([plan.flips, stored_flips]))
+        return BatchTargets(
             training=self._training,
-            items=items,
-            labels=self._labels(np.concatenate([items, stored]), np.concatenate([flips, stored_flips])),
-            anchors=anchors,
+            items=plan.items,
+            labels=labels,
+            anchors=plan.anchors,
             stored=stored,
             memory=self.config.memory,
-            own_turn=self.ranks.owner(step) == self.ranks.rank,
+            own_turn=own_turn,
+            repeats=plan.repeats if have_equal_labels else None,
+            are_changed=self._augmentation is not None and self._augmentation.takes_labels,
         )
-        target = self.target(targets)
-        share = self.ranks.share(len(items))
-        inputs = self.data.inputs
-        with contextlib.ExitStack() as stack:
-            if inputs.reads_anew:
-                stack.enter_context(seeded_randomness(self.config.seed, step, self.ranks.rank))
-            batch = inputs.read(items[share])
-        if not isinstance(inputs, Images):
-            return torch.from_numpy(batch) if isinstance(batch, np.ndarray) else batch, target
-        boxes = jitter_boxes(batch, self.config.image_size, self._jitter, rng, part=share, total=len(items))
-        return mirror_images(boxes, flips[share]), target
 
     def memory_items(self, step: int) -> tuple[Int64, NDArray[np.bool_]]:
         """List what the memory holds at a step.
@@ -144,14 +201,28 @@ class BatchSource(Dataset[Step]):
             The batches, in order.
         """
         inputs = self.data.inputs
-        workers = self.config.workers if isinstance(inputs, Images) or inputs.reads_anew else 0
+        takes_long = isinstance(inputs, Images) or inputs.reads_anew or self.augment is not None
+        workers = self.config.workers if takes_long else 0
         return prefetch(self, range(first, last), workers=workers, timeout=self.config.worker_timeout)
 
     def _plan(self, step: int) -> _Plan:
         batch = self.sampler.batch(self.sampler_state, seed=self.config.seed, step=step)
         rng = augmentation_generator(self.config.seed, step)
-        flips = draw_flips(self.config.flip, len(batch.items), rng)
-        return _Plan(batch.items, flips, batch.anchors, rng)
+        repeats = repeat_items(len(batch.items), batch.anchors, self.config.views)
+        flips = draw_flips(self.config.flip, len(repeats), rng)
+        return _Plan(batch.items, repeats, flips, batch.anchors * self.config.views, rng)
+
+    def _encode(self, labels: list[Any], items: Int64) -> Labels:
+        """Encode labels that augmentation has made."""
+        distance = self.data.distance
+        try:
+            return distance.encode(labels)
+        except LabelError as error:
+            item = self.data.given_positions(items)[error.position]
+            raise UserError(
+                f"'augment' gives item {item} a label that does not fit the label distance {distance.name!r}: it "
+                f"{error.fault}"
+            ) from None
 
     def _labels(self, items: Int64, flips: NDArray[np.bool_]) -> Labels:
         labels = self.data.labels[items]

@@ -3,8 +3,9 @@
 ``checkpoints/last.pt`` contains:
 
 - ``step``: steps done;
-- ``model``, ``loss``: their weights and constants;
+- ``model``, ``projector``, ``loss``: their weights and constants;
 - ``optimizer``: its momenta, by the number of the parameter;
+- ``rates``: the state of a scheduler of the user's own;
 - ``memory``: embeddings and items of earlier batches;
 - ``average``: the averaged weights, with ``ema_decay``;
 - ``best``, ``best_step``, ``worst``, ``waited``, ``best_weights``: the course of validation;
@@ -32,6 +33,8 @@ from cml.storage.atomic import atomic_file
 from cml.storage.regular_file import open_regular
 from cml.storage.saved_options import Count, record
 from cml.training.averaged_weights import AveragedWeights
+from cml.training.learning_rate import LearningRates
+from cml.training.projector import Projector
 from cml.training.run_randomness import RunRandomness
 from cml.training.validation import Validation
 
@@ -52,6 +55,10 @@ class Checkpoint:
         randomness: torch's random state of the run.
         steps: Steps of the whole run, against which a file is checked.
         items: Number of training items, likewise.
+        projector: The projector, if there is one.
+        rates: The learning rates, which a scheduler of the user's own may set.
+        is_own_optimizer: Whether the optimiser is of the user's own, whose state may be of any kind.
+        is_own_schedule: Whether its groups are changed by a scheduler of the user's own.
     """
 
     model: EmbeddingModel
@@ -63,6 +70,10 @@ class Checkpoint:
     randomness: RunRandomness
     steps: int
     items: int
+    projector: Projector | None = None
+    rates: LearningRates | None = None
+    is_own_optimizer: bool = False
+    is_own_schedule: bool = False
 
     def save(self, run: Path | None, step: int) -> None:
         """Write the checkpoint, atomically.
@@ -79,8 +90,10 @@ class Checkpoint:
         state = {
             "step": step,
             "model": self.model.state_dict(),
+            "projector": {} if self.projector is None else self.projector.state_dict(),
             "loss": self.loss.state_dict(),
             "optimizer": self.optimizer.state_dict(),
+            "rates": {} if self.rates is None else self.rates.state_dict(),
             "memory": self.memory.state_dict(),
             "average": self.average.state_dict(),
             **self.validation.state_dict(),
@@ -110,9 +123,15 @@ class Checkpoint:
         try:
             self._check(state)
             self.model.load_state_dict(state["model"])
+            if self.projector is not None:
+                self.projector.load_state_dict(state["projector"])
             self.loss.load_state_dict(state["loss"])
             groups = self.optimizer.state_dict()["param_groups"]  # given by the options, which are the same
+            if self.is_own_optimizer or self.is_own_schedule:  # which may keep a state there
+                groups = state["optimizer"]["param_groups"]
             self.optimizer.load_state_dict({"state": state["optimizer"]["state"], "param_groups": groups})
+            if self.rates is not None:
+                self.rates.load_state_dict(state.get("rates", {}))
             if self.memory.size:
                 self.memory.load_state_dict(state["memory"])
             self.average.load_state_dict(state.get("average", {}))
@@ -139,9 +158,12 @@ class Checkpoint:
             raise ValueError("the average is of another model")
         items, embeddings = state["memory"]["items"], state["memory"]["embeddings"]
         fits = items.dtype == torch.int64 and items.ndim == 1 and len(items) <= self.memory.size
-        fits = fits and embeddings.shape == (len(items), self.model.config.dimension)
+        width = self.model.config.dimension if self.projector is None else self.projector.width
+        fits = fits and embeddings.shape == (len(items), width)
         if len(items) and not (fits and 0 <= items.min() <= items.max() < self.items):
             raise ValueError("the memory is not of these items")
+        if self.is_own_optimizer:
+            return
         parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
         is_sgd = isinstance(self.optimizer, torch.optim.SGD)
         names = {"momentum_buffer"} if is_sgd else {"step", "exp_avg", "exp_avg_sq"}

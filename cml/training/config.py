@@ -21,15 +21,16 @@ _NO_EFFECT = ("checkpoint_every", "keep_models", "workers", "worker_timeout", "c
 _OPTIONS = "options of training"
 _LARGE = 10**9
 _BOUNDS = {  # an untrusted config may hold any number
-    (1, 65_536): ("dimension", "image_size"),
+    (1, 65_536): ("dimension", "image_size", "projector"),
     (1, _LARGE): ("steps", "checkpoint_every", "micro_batch"),
     (0, _LARGE): (
-        *("warmup", "head_first", "evaluate_every", "patience", "memory", "worker_timeout"),
+        *("epochs", "warmup", "head_first", "evaluate_every", "patience", "memory", "worker_timeout"),
         *("decay", "decay_every", "weight_decay"),
     ),
     (0, 2**63 - 1): ("seed",),
     (0, 2**50): ("cache_bytes",),
     (0, 512): ("workers", "lora"),
+    (1, 64): ("views",),
     (TINY, 1e38): ("learning_rate", "backbone_lr_scale", "proxy_rate", "clip_gradient"),
     (TINY, 1): ("crop",),
     (0, 1 - TINY): ("ema_decay",),
@@ -78,6 +79,9 @@ class TrainConfig:
     tune: bool = False
     """Choose a head on frozen features, or on vectors, instead of training one: four heads, ridge, PCA and the features
     themselves are compared on held-out items, and the features are kept unless training is better beyond doubt."""
+    train_only: tuple[str, ...] = ()
+    """Patterns of the names of the parameters to train, such as head.* and backbone.layer4.*, as
+    model.named_parameters() lists them; all others stay as they are. None trains all."""
     lora: int = 0
     """Rank of low-rank adapters on a transformer's linear layers, such as 8; 0 for none. They are trained instead of
     the backbone's weights, which needs less memory, and are merged into the weights at the end."""
@@ -94,10 +98,20 @@ class TrainConfig:
     """Horizontal flip: 'list' flips whole batches, which keeps label distances valid; 'image' flips single images
     together with their labels."""
 
+    views: int = 1
+    """Copies of each item in a batch, each with random augmentation of its own; their label distance is 0. The network
+    sees as many times more images."""
+    projector: tuple[int, ...] = ()
+    """Widths of the linear layers of a projector, such as 128 64: a small network between the embeddings and the loss,
+    which is dropped after training. Empty for none."""
+
+    epochs: int = 0
+    """Number of epochs, in place of 'steps': in each, every training item is an anchor once. 0 takes 'steps'."""
     steps: int = 1000
     """Number of training steps, one batch each."""
-    optimizer: Literal["sgd", "adamw"] = "adamw"
-    """Optimiser: sgd with momentum 0.9, as in the paper, or adamw."""
+    optimizer: Literal["sgd", "adamw", "custom"] = "adamw"
+    """Optimiser: sgd with momentum 0.9, as in the paper, or adamw. In Python also a function that makes one, which is
+    called 'custom' in the saved options."""
     learning_rate: float = 1e-3
     """Learning rate of the head; the backbone's is this times backbone_lr_scale."""
     backbone_lr_scale: float = 1.0
@@ -106,9 +120,9 @@ class TrainConfig:
     """Learning rate of a loss's proxies relative to that of the head; 100 is the published value of Proxy-Anchor."""
     weight_decay: float = 5e-4
     """Weight decay of all weights."""
-    schedule: Literal["cosine", "inverse", "step", "constant"] = "cosine"
+    schedule: Literal["cosine", "inverse", "step", "constant", "custom"] = "cosine"
     """Learning rate schedule: 'cosine' decays to zero, 'inverse' is the paper's 1 / (1 + decay * step), 'step' is decay
-    ** (step // decay_every)."""
+    ** (step // decay_every). In Python also a function that makes a scheduler of torch, called 'custom'."""
     decay: float = 1e-4
     """The decay of the schedules 'inverse' and 'step'."""
     decay_every: int = 0
@@ -161,11 +175,20 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if type(self.device).__module__ == "torch":  # torch.device("cpu")
             object.__setattr__(self, "device", str(self.device))
+        patterns: Any = self.train_only
+        if isinstance(patterns, str):  # one alone
+            object.__setattr__(self, "train_only", (patterns,) if patterns else ())
         convert_options(self)
         check_bounds(self, _BOUNDS)
         if (self.schedule == "step") != (self.decay_every > 0):
             raise UserError(
                 f"'decay_every' belongs to the schedule 'step'. Got {self.decay_every} and {self.schedule} instead."
+            )
+        if self.schedule == "custom" and (self.warmup or self.head_first):
+            name = "warmup" if self.warmup else "head_first"
+            raise UserError(
+                f"A schedule of your own sets all learning rates: leave out {name}={getattr(self, name)}, or take "
+                "one of cml's schedules."
             )
         if self.patience and not self.evaluate_every:
             raise UserError(f"'patience' counts validations: set 'evaluate_every'. Got patience={self.patience} alone.")
@@ -182,6 +205,17 @@ class TrainConfig:
             raise UserError(f"A backbone is frozen or has adapters: leave out 'freeze_backbone' or lora={self.lora}.")
         if self.keep_models and self.lora:
             raise UserError(f"Adapters are merged only at the end: leave out 'keep_models' or lora={self.lora}.")
+        if self.train_only and (self.freeze_backbone or self.lora or self.tune):
+            other = "tune" if self.tune else "lora" if self.lora else "freeze_backbone"
+            raise UserError(
+                f"Both 'train_only' and {other!r} say what is trained: leave out one of them. "
+                f"Got train_only={' '.join(self.train_only)} instead."
+            )
+        if self.freeze_backbone and self.views > 1:
+            raise UserError(
+                "With 'freeze_backbone' every input is embedded once, so all views of it would be equal: leave out "
+                f"'freeze_backbone' or views={self.views}."
+            )
         if self.freeze_backbone and self.flip != "none":
             raise UserError(
                 "With 'freeze_backbone' every image is embedded once, unchanged: set 'flip' to none. "
@@ -265,6 +299,13 @@ def with_options(config: TrainConfig, options: Mapping[str, Any]) -> TrainConfig
             raise UserError(
                 f"There is no option {name!r}.{did_you_mean(name, known)} The options are those of cml.TrainConfig."
             )
+    if options.get("epochs") and "steps" in options:
+        raise UserError(
+            "'steps' and 'epochs' both say how long to train: leave out one of them. "
+            f"Got steps={options['steps']} and epochs={options['epochs']} instead."
+        )
+    if "steps" in options:  # in place of the epochs of ``config``
+        options = {"epochs": 0, **options}
     if options.get("features"):
         from cml.training.store_options import store_options
 

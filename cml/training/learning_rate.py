@@ -1,10 +1,13 @@
 """The learning rate of each step: warm-up, schedule, and the steps in which the backbone waits."""
 
 import math
+from typing import Any
 
 import torch
 
 from cml.training.config import TrainConfig
+from cml.training.own_functions import MakeSchedule
+from cml.training.own_optimizer import make_own_schedule
 
 
 def learning_rate_factor(config: TrainConfig, step: int) -> float:
@@ -27,14 +30,48 @@ def learning_rate_factor(config: TrainConfig, step: int) -> float:
     return warmup
 
 
-def set_learning_rates(optimizer: torch.optim.Optimizer, config: TrainConfig, step: int) -> None:
-    """Set the learning rates of ``make_optimizer``'s groups for a step.
+class LearningRates:
+    """The learning rates of an optimiser's groups in each step.
 
     Args:
-        optimizer: The optimiser.
+        optimizer: The optimiser, of ``make_optimizer``.
         config: The options of the run.
-        step: Number of the step, from 0.
+        make_schedule: Makes a scheduler of the user's own; None for the schedule of the options.
     """
-    for group in optimizer.param_groups:
-        waits = step < group.get("waits", 0)
-        group["lr"] = 0.0 if waits else group["base_lr"] * learning_rate_factor(config, step)
+
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, config: TrainConfig, make_schedule: MakeSchedule | None = None
+    ) -> None:
+        self._optimizer = optimizer
+        self._config = config
+        self._scheduler = None if make_schedule is None else make_own_schedule(make_schedule, optimizer)
+
+    def begin(self, step: int) -> None:
+        """Set the learning rates of a step.
+
+        Args:
+            step: Number of the step, from 0.
+        """
+        if self._scheduler is not None:
+            return
+        for group in self._optimizer.param_groups:
+            waits = step < group.get("waits", 0)
+            group["lr"] = 0.0 if waits else group["base_lr"] * learning_rate_factor(self._config, step)
+
+    def end(self) -> None:
+        """Let a scheduler of the user's own take its step, after that of the optimiser."""
+        if self._scheduler is not None:
+            self._scheduler.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of a scheduler of the user's own, for a checkpoint; empty without one."""
+        return {} if self._scheduler is None else self._scheduler.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore a ``state_dict``.
+
+        Args:
+            state: The state.
+        """
+        if self._scheduler is not None:
+            self._scheduler.load_state_dict(state)

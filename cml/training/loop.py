@@ -41,18 +41,22 @@ from cml.training.checkpoint import Checkpoint
 from cml.training.config import TrainConfig
 from cml.training.data_workers import shutdown_workers
 from cml.training.frozen_backbone import freeze_backbone
-from cml.training.learning_rate import set_learning_rates
+from cml.training.learning_rate import LearningRates
 from cml.training.lora import LoraAdapters
 from cml.training.optimizer import check_optimizer, make_optimizer
+from cml.training.own_functions import NONE, OwnFunctions
 from cml.training.progress import Progress
+from cml.training.projector import ProjectedNetwork, Projector
 from cml.training.run_config import RunConfig
 from cml.training.run_randomness import RunRandomness, may_draw
 from cml.training.saved_model import KEPT, save_model
 from cml.training.signals import catch_signals
+from cml.training.trained_parameters import select_parameters
 from cml.training.training_data import TrainingData
 from cml.training.training_targets import TrainingTargets
 from cml.training.tune import Tuning
 from cml.training.validation import Score, Validation
+from cml.training.views import check_views
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,7 @@ def train(
     *,
     loss: Loss | None = None,
     backbone: torch.nn.Module | Backbone | None = None,
+    own: OwnFunctions = NONE,
     out: Path | None = None,
     resume: bool = False,
     score: Score | None = None,
@@ -112,6 +117,7 @@ def train(
         config: All options.
         loss: The loss; None for the one that ``config.loss`` names.
         backbone: The user's own module, for which ``config.backbone`` is ``custom``; it is trained in place.
+        own: Functions of the user's own.
         out: Run folder for metrics, checkpoints and the model, made by ``run_folder.open_run_folder``; None writes
             nothing.
         resume: Continue from the folder's last checkpoint if there is one.
@@ -149,7 +155,9 @@ def train(
         shape = model_config(config, loss, data.inputs.form)
         model = EmbeddingModel(shape, backbone=backbone, example=example).to(device)
         adapters = LoraAdapters(model, config.lora)
-    if loss.starts_at_zero:
+        projector = Projector(config.dimension, config.projector, loss).to(device) if config.projector else None
+    select_parameters(model, config.train_only)
+    if loss.starts_at_zero and projector is None:
         torch.nn.init.zeros_(model.head.weight)
     vectors = data.split_validation(config)[0].inputs
     if isinstance(vectors, Vectors) and vectors.form.kind == "vectors":
@@ -162,34 +170,53 @@ def train(
             model, data.inputs, ranks, store=config.features, bar="features" if is_shown else ""
         )
         data = replace(data, inputs=features)
+    if projector is not None:
+        network = ProjectedNetwork(network, projector)
     data, held_out = data.split_validation(config)
+    draws = may_draw(model.head if config.freeze_backbone else model, loss)  # a projector draws nothing
+    check_views(config, data.inputs, augments=own.augment is not None, draws=draws)
     data.inputs.load()
     training = TrainingTargets(data.distance, data.labels, seed=config.seed, ranks=ranks)
     loss.prepare(
         loss.target(training),
-        dimension=config.dimension,
+        dimension=(config.dimension, *config.projector)[-1],
         names=training.class_names(),
         generator=torch.Generator().manual_seed(config.seed),
     )
     loss.to(device)
     share_batch_norm(model, ranks)
-    ranks.broadcast_parameters(model, loss)
+    ranks.broadcast_parameters(network, loss)
     run_folder.save_loss_constants(folder, loss.constants())
 
     # what changes from step to step, and is restored from a checkpoint
-    optimizer = make_optimizer(model, loss, config)
+    optimizer = make_optimizer(model, loss, config, projector, own.optimizer)
+    rates = LearningRates(optimizer, config, own.schedule)
     memory = CrossBatchMemory(config.memory)
     average = AveragedWeights(model.head if config.freeze_backbone else model, config.ema_decay)
     validation = Validation(model, network, held_out, config, ranks, score)
-    checkpoint = Checkpoint(model, loss, optimizer, memory, average, validation, randomness, config.steps, len(data))
+    checkpoint = Checkpoint(
+        model,
+        loss,
+        optimizer,
+        memory,
+        average,
+        validation,
+        randomness,
+        config.steps,
+        len(data),
+        projector=projector,
+        rates=rates,
+        is_own_optimizer=own.optimizer is not None,
+        is_own_schedule=own.schedule is not None,
+    )
     first = checkpoint.load(out) if out is not None and resume else 0
     ranks.check_same("a checkpoint", str(first), "The run folder must lie where every machine sees it.")
     last = first if validation.stopping.is_due else config.steps
 
     # batches, records, callbacks
     state = sampler.sampler_state(training)
-    source = BatchSource(data, sampler, state, config, target=loss.target, ranks=ranks)
-    in_parts = config.micro_batch is not None and config.micro_batch < sampler.batch_size
+    source = BatchSource(data, sampler, state, config, target=loss.target, ranks=ranks, augment=own.augment)
+    in_parts = config.micro_batch is not None and config.micro_batch < sampler.batch_size * config.views
     if first < last:
         batch, _ = source[first]  # one that cannot be made fails here, not in a data worker
         if in_parts and not isinstance(batch, Tensor):
@@ -208,7 +235,6 @@ def train(
         return value
 
     done = first
-    draws = may_draw(model.head if config.freeze_backbone else model, loss)
     network.train()
     is_fixed = config.batch_norm == "fixed"
     if ranks.first and in_parts and not is_fixed and not config.freeze_backbone:
@@ -232,7 +258,7 @@ def train(
     ):
         for step, (inputs, targets) in enumerate(source.steps(first, last), first):
             # forward and backward
-            set_learning_rates(optimizer, config, step)
+            rates.begin(step)
             optimizer.zero_grad(set_to_none=True)
             items = source.items(step)  # (B,), of which each process has its share
             targets = ranks.broadcast_tensor(
@@ -252,12 +278,14 @@ def train(
                 )
 
             # update
-            ranks.sum_gradients(model, loss)
+            ranks.sum_gradients(network, loss)
             embeddings = ranks.gather(embeddings, len(items))
             norm = None  # unless it is clipped
             if config.clip_gradient is not None:
-                norm = torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_gradient)
+                norm = torch.nn.utils.clip_grad_norm_(network.parameters(), config.clip_gradient)
+            rate = optimizer.param_groups[0]["lr"]
             optimizer.step()
+            rates.end()
             memory.store(embeddings, torch.from_numpy(items))
             done = step + 1
             average.update(done)
@@ -265,7 +293,7 @@ def train(
             # records, validation, callbacks
             is_stopped = ranks.any(request.is_set)
             progress.step(done, value, embeddings)
-            callback_list.step(done, optimizer.param_groups[0]["lr"], value, norm, len(items))
+            callback_list.step(done, rate, value, norm, len(items))
             if validation.is_due(done):
                 with average.swapped_in():
                     record = validation.record(done)

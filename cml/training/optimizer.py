@@ -9,10 +9,18 @@ from cml.errors import UserError
 from cml.losses.loss import Loss
 from cml.models.embedding import EmbeddingModel
 from cml.training.config import TrainConfig
+from cml.training.own_functions import MakeOptimizer
+from cml.training.own_optimizer import make_own_optimizer
 
 
-def make_optimizer(model: EmbeddingModel, loss: Loss, config: TrainConfig) -> torch.optim.Optimizer:
-    """Make the optimiser over head, backbone and the loss's parameters.
+def make_optimizer(
+    model: EmbeddingModel,
+    loss: Loss,
+    config: TrainConfig,
+    projector: nn.Module | None = None,
+    make: MakeOptimizer | None = None,
+) -> torch.optim.Optimizer:
+    """Make the optimiser over head, backbone, projector and the loss's parameters.
 
     Each group has its learning rate at factor 1 as ``base_lr``, and the first steps in which it is not trained as
     ``waits``; ``cml.training.learning_rate`` reads both.
@@ -21,12 +29,14 @@ def make_optimizer(model: EmbeddingModel, loss: Loss, config: TrainConfig) -> to
         model: The model.
         loss: The loss; its proxies get a learning rate of their own.
         config: The options of the run.
+        projector: The projector, if there is one; it learns at the head's rate.
+        make: Makes an optimiser of the user's own; None for that of the options.
 
     Returns:
-        SGD or AdamW.
+        SGD, AdamW or the user's own.
 
     Raises:
-        UserError: The loss names a proxy that is not one of its parameters.
+        UserError: The loss names a proxy that is not one of its parameters, or see ``make_own_optimizer``.
     """
     proxies = {id(parameter): parameter for parameter in loss.proxies()}
     own = {id(parameter): parameter for parameter in loss.parameters()}
@@ -36,14 +46,27 @@ def make_optimizer(model: EmbeddingModel, loss: Loss, config: TrainConfig) -> to
             "attribute of the module as a torch.nn.Parameter."
         )
     others = [parameter for key, parameter in own.items() if key not in proxies]
-    groups: list[dict[str, Any]] = [{"params": [*model.head.parameters(), *others], "base_lr": config.learning_rate}]
+    if projector is not None:
+        others += projector.parameters()
+    trained_head = [parameter for parameter in model.head.parameters() if parameter.requires_grad]  # see train_only
+    groups: list[dict[str, Any]] = [{"params": [*trained_head, *others], "scale": 1.0, "waits": 0}]
     if proxies:
-        groups.append({"params": list(proxies.values()), "base_lr": config.learning_rate * config.proxy_rate})
+        groups.append({"params": list(proxies.values()), "scale": config.proxy_rate, "waits": 0})
     if not config.freeze_backbone:
-        rate = config.learning_rate * config.backbone_lr_scale
-        # with adapters, only theirs
+        # with adapters only theirs, with train_only only those that it names
         trained = [parameter for parameter in model.backbone.parameters() if parameter.requires_grad]
-        groups.append({"params": trained, "base_lr": rate, "waits": config.head_first})
+        groups.append({"params": trained, "scale": config.backbone_lr_scale, "waits": config.head_first})
+    if make is not None:
+        modules = {"": model, "projector.": projector, "loss.": loss}
+        named = {
+            id(parameter): prefix + name
+            for prefix, module in modules.items()
+            if module is not None
+            for name, parameter in module.named_parameters()
+        }
+        return make_own_optimizer(make, [group for group in groups if group["params"]], named)
+    for group in groups:
+        group["base_lr"] = config.learning_rate * group.pop("scale")
     if config.optimizer == "sgd":
         return torch.optim.SGD(groups, config.learning_rate, momentum=0.9, weight_decay=config.weight_decay)
     return torch.optim.AdamW(groups, config.learning_rate, weight_decay=config.weight_decay, fused=True)

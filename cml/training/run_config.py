@@ -33,6 +33,7 @@ class RunConfig:
         model: The shape of the model.
         label_distance: The label distance with the settings that depend on the dataset.
         made_of: What ``dataset_fingerprint`` depends on, by which a difference is explained.
+        own: Option to name of the function of the user's own that was given for it in Python.
         plugins: Name and SHA-256 of each plugin that the run needs; none is imported when a run is opened.
     """
 
@@ -43,6 +44,7 @@ class RunConfig:
     model: ModelConfig
     label_distance: str
     made_of: dict[str, Any] = field(default_factory=dict)
+    own: dict[str, str] = field(default_factory=dict)
     plugins: tuple[tuple[str, str], ...] = ()
 
     def other_data(self, fingerprint: str, made_of: Mapping[str, Any]) -> str:

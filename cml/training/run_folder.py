@@ -174,6 +174,13 @@ def _begin_run(run: Path, config: RunConfig, *, resume: bool) -> None:
         config.save(run)
         return
     saved = check_same(run, config.train, config.dataset_fingerprint, config.made_of)
+    for name in {**saved.own, **config.own}:
+        then, now = saved.own.get(name, "none"), config.own.get(name, "none")
+        if then != now:
+            raise UserError(
+                f"{run} was started with the function {name}={then}, now it is {now}: resume it in Python, by cml.fit "
+                "or cml.train with the same functions."
+            )
     reason = difference(as_json(_comparable(saved)), as_json(_comparable(config)))
     if reason:
         raise UserError(f"{run} was started with different settings ({reason}); choose another folder.")

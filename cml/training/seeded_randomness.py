@@ -8,6 +8,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+
+WORDS = 4  # random numbers that seed all generators
 
 _lock = threading.RLock()
 
@@ -38,11 +41,27 @@ def seeded_randomness(*key: int) -> Iterator[None]:
     Args:
         *key: Whole numbers of which the seeds are made.
     """
+    with restored_randomness():
+        seed_generators(np.random.SeedSequence(key).generate_state(WORDS))
+        yield
+
+
+def seed_generators(words: NDArray[np.unsignedinteger]) -> None:
+    """Seed the global generators of Python, NumPy and torch.
+
+    Args:
+        words: (WORDS,) random numbers of a ``SeedSequence``.
+    """
+    numbers = words.tolist()
+    random.seed(numbers[0])
+    np.random.seed(numbers[1])  # noqa: NPY002
+    torch.default_generator.manual_seed(numbers[2] << 32 | numbers[3])
+
+
+@contextlib.contextmanager
+def restored_randomness() -> Iterator[None]:
+    """Restore the global generators of Python, NumPy and torch after the block; one thread at a time is in it."""
     with take_turns(), _restored():
-        words = [int(word) for word in np.random.SeedSequence(key).generate_state(4)]
-        random.seed(words[0])
-        np.random.seed(words[1])  # noqa: NPY002
-        torch.default_generator.manual_seed(words[2] << 32 | words[3])
         yield
 
 

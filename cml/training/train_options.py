@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import Any, Literal, TypedDict, TypeVar
 
 from cml.training.config import TrainConfig
+from cml.training.own_functions import MakeOptimizer, MakeSchedule
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
@@ -20,19 +21,23 @@ class FitOptions(TypedDict, total=False):
     image_size: tuple[int, int]
     freeze_backbone: bool
     tune: bool
+    train_only: tuple[str, ...]
     lora: int
     crop: float
     scale_jitter: float
     shift_jitter: float
     brightness_jitter: float
     flip: Literal["none", "list", "image"]
+    views: int
+    projector: tuple[int, ...]
+    epochs: int
     steps: int
-    optimizer: Literal["sgd", "adamw"]
+    optimizer: Literal["sgd", "adamw", "custom"] | MakeOptimizer
     learning_rate: float
     backbone_lr_scale: float
     proxy_rate: float
     weight_decay: float
-    schedule: Literal["cosine", "inverse", "step", "constant"]
+    schedule: Literal["cosine", "inverse", "step", "constant", "custom"] | MakeSchedule
     decay: float
     decay_every: int
     warmup: int

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
@@ -33,7 +34,10 @@ from cml.registry import Choice
 from cml.sampling.sampler import suggest_batch_size
 from cml.training.callbacks import Callback
 from cml.training.config import TrainConfig
+from cml.training.epochs import count_steps
 from cml.training.loop import StoppedRun, Trained, model_config, train
+from cml.training.own_augmentation import OwnAugmentation
+from cml.training.own_functions import NONE, OwnFunctions
 from cml.training.run_config import RunConfig
 from cml.training.run_folder import open_run_folder
 from cml.training.start_method import refuse_in_starting_worker
@@ -50,6 +54,8 @@ def train_run(
     *,
     loss: Loss | None = None,
     backbone: nn.Module | Backbone | None = None,
+    own: OwnFunctions = NONE,
+    plain_labels: Sequence[Any] | None = None,
     task: str = "",
     dataset: PreparedDataset | None = None,
     groups: Int64 | None = None,
@@ -69,6 +75,8 @@ def train_run(
         config: All options.
         loss: The loss; None for the one that ``config.loss`` names.
         backbone: The user's own module, for which ``config.backbone`` is ``custom``.
+        own: Functions of the user's own.
+        plain_labels: The N labels as the user gave them, for an ``augment`` that takes them.
         task: Name of the task; "" for inputs and labels given in Python.
         dataset: The prepared dataset; None for inputs and labels given in Python.
         groups: (N,) numbers of groups that validation keeps together; None for none.
@@ -108,28 +116,32 @@ def train_run(
     if config.flip == "image" and len(labels) < 2 * count:
         reason = f"The task {task!r} cannot mirror its labels" if task else "No mirrored labels are given"
         raise UserError(f"{reason}; set 'flip' to list or none.")
+    own.check(config)
     if config.tune and resume:
         raise UserError(
             "A run with 'tune' has no steps to resume from, nor to compare: start it anew, by cml.fit or cml train."
         )
     if shrink and not config.tune:
         config = reduce_batch_size(config, count_trained_items(config, count), warn=ranks.first)
+    if config.epochs:
+        config = count_steps(config, count_trained_items(config, count))
     sampler = sampling.registry.make(config.sampler)
-    run = _run_config(config, labels, distance, loss, stored, task=task, dataset=dataset)
+    run = _run_config(config, labels, distance, loss, own, stored, task=task, dataset=dataset)
     if not config.tune:
         sampler.check_count(count_trained_items(config, count))  # before there is an empty run folder
     with contextlib.ExitStack() as stack:
         if out is not None and ranks.first:
             stack.enter_context(open_run_folder(out, run, resume=resume))
         ranks.barrier()
-        distance, labels = through_matrix(
-            distance,
-            labels,
-            blocks=TUNE_BLOCKS if config.tune else config.steps,
-            rows=sampler.batch_size,
-            all_pairs=sampler.neighbors > 0,
-            quiet=quiet,
-        )
+        if own.augment is None or not OwnAugmentation(own.augment).takes_labels:  # whose labels are in no matrix
+            distance, labels = through_matrix(
+                distance,
+                labels,
+                blocks=TUNE_BLOCKS if config.tune else config.steps,
+                rows=sampler.batch_size,
+                all_pairs=sampler.neighbors > 0,
+                quiet=quiet,
+            )
         if config.tune:
             data = TrainingData(stored, labels[:count], distance, groups=groups)
             result = tune_run(data, config, run, backbone=backbone, out=out, quiet=quiet, ranks=ranks)
@@ -138,10 +150,11 @@ def train_run(
         mirrored_labels = labels[count:] if len(labels) > count else None
         try:
             trained = train(
-                TrainingData(stored, labels[:count], distance, mirrored_labels, groups),
+                TrainingData(stored, labels[:count], distance, mirrored_labels, groups, plain_labels=plain_labels),
                 config,
                 loss=loss,
                 backbone=backbone,
+                own=own,
                 out=out,
                 resume=resume,
                 callbacks=callbacks,
@@ -209,6 +222,7 @@ def _run_config(
     labels: Labels,
     distance: LabelDistance,
     loss: Loss | None,
+    own: OwnFunctions,
     inputs: Inputs,
     *,
     task: str,
@@ -224,5 +238,6 @@ def _run_config(
         model=model_config(config, losses.registry.make(config.loss) if loss is None else loss, inputs.form),
         label_distance=label_distance,
         made_of={"items": len(inputs), "labels": digest} if dataset is None else dataset.made_of,
+        own=own.names(),
         plugins=plugins.required_plugins(task, label_distance, config.loss, config.sampler, config.backbone),
     )

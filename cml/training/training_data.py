@@ -1,7 +1,8 @@
 """The inputs and labels that a run trains on, and the part of them that is held out for validation."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,8 @@ class TrainingData:
         distance: The label distance that encoded them.
         mirrored_labels: Labels of the mirrored images; needed if images are mirrored one by one.
         groups: (N,) numbers of groups, such as subjects, that validation keeps together; None for none.
+        positions: (N,) the positions of the items in the data that the user gave; None for 0 to N - 1.
+        plain_labels: The labels as the user gave them, by these positions, for a function that augments both.
     """
 
     inputs: Inputs
@@ -34,6 +37,8 @@ class TrainingData:
     distance: LabelDistance
     mirrored_labels: Labels | None = None
     groups: Int64 | None = None
+    positions: Int64 | None = None
+    plain_labels: Sequence[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -53,7 +58,19 @@ class TrainingData:
             labels=self.labels[items],
             mirrored_labels=None if self.mirrored_labels is None else self.mirrored_labels[items],
             groups=None if self.groups is None else self.groups[items],
+            positions=(np.arange(len(self)) if self.positions is None else self.positions)[items],
         )
+
+    def given_positions(self, items: Int64) -> Int64:
+        """Find the positions of some items in the data that the user gave.
+
+        Args:
+            items: Which items.
+
+        Returns:
+            Their positions.
+        """
+        return items if self.positions is None else self.positions[items]
 
     def split_validation(self, config: TrainConfig) -> tuple[Self, Self]:
         """Split off the items for validation: the last ones, so that neighbouring video frames stay together.

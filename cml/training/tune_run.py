@@ -31,7 +31,19 @@ TUNE_BLOCKS = (SPLITS + 1) * max(STOPS)  # of label distances that all heads tak
 # what tuning decides itself
 _DECIDED = (
     *("loss", "sampler", "steps", "optimizer", "learning_rate", "schedule", "weight_decay", "warmup", "head_first"),
-    *("clip_gradient", "ema_decay", "memory", "micro_batch", "evaluate_every", "patience", "keep_models", "lora"),
+    *(
+        "clip_gradient",
+        "ema_decay",
+        "memory",
+        "views",
+        "projector",
+        "epochs",
+        "micro_batch",
+        "evaluate_every",
+        "patience",
+        "keep_models",
+        "lora",
+    ),
 )
 
 

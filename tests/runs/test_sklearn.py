@@ -120,6 +120,7 @@ def test_its_parameters_are_the_options_of_training() -> None:
     parameters = cml.sklearn.CMLEmbedder().get_params()
     assert parameters.pop("image_shape") is None
     assert parameters.pop("random_state") is None
+    assert parameters.pop("augment") is None
     assert cml.TrainConfig(**parameters) == cml.TrainConfig()
     with pytest.raises(TypeError, match="no parameter 'dimensions'"):
         cml.sklearn.CMLEmbedder(dimensions=3)

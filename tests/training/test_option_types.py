@@ -53,6 +53,10 @@ def wrong_values(name: str) -> list[Any]:
     if typing.get_origin(kind) is Literal:
         first = typing.get_args(kind)[0]
         return [first.upper(), f"{first}s", True, 3, [first]]
+    if kind == tuple[str, ...]:
+        return [3, True, [3], {"head": 1}, ["no-such.*"]]
+    if kind == tuple[int, ...]:
+        return [32, "32", [0], [32.5], [True]]
     assert kind == tuple[int, int]
     return [32, [32], [32, 0], ["32", "32"], [32.5, 32]]
 
@@ -71,6 +75,10 @@ def wrong_words(name: str) -> list[list[str]]:
     elif typing.get_origin(kind) is Literal:
         first = typing.get_args(kind)[0]
         words = [first.upper(), f"{first}s", "True", "3", ""]
+    elif kind == tuple[str, ...]:
+        words = ["no-such", "head", "head.*.weight", "*.no-such", ""]
+    elif kind == tuple[int, ...]:
+        words = ["0", "-1", "32.5", "a", ""]
     else:
         return [[flag, *words.split()] for words in ("32", "32 0", "-1 32", "32.5 32", "a b")]
     return [[flag, word] for word in words]
@@ -130,11 +138,11 @@ def _words(option: str, value: object) -> list[str]:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"optimizer": "adam"}, "'optimizer' must be sgd or adamw. Got 'adam' instead. Did you mean 'adamw'?"),
-        ({"optimizer": torch.optim.SGD}, "'optimizer' must be sgd or adamw. Got SGD instead. Did you mean 'sgd'?"),
-        ({"optimizer": "lion"}, "'optimizer' must be sgd or adamw. Got 'lion' instead."),
+        ({"optimizer": "adam"}, "one of sgd, adamw, custom. Got 'adam' instead. Did you mean 'adamw'?"),
+        ({"optimizer": torch.optim.SGD}, "one of sgd, adamw, custom. Got SGD instead. Did you mean 'sgd'?"),
+        ({"optimizer": "lion"}, "'optimizer' must be one of sgd, adamw, custom. Got 'lion' instead."),
         ({"schedule": "Cosine"}, "Got 'Cosine' instead. Did you mean 'cosine'?"),
-        ({"schedule": None}, "'schedule' must be one of cosine, inverse, step, constant. Got None instead."),
+        ({"schedule": None}, "'schedule' must be one of cosine, inverse, step, constant, custom. Got None instead."),
         ({"precision": "bf16"}, "Did you mean 'bfloat16'?"),
         ({"precision": 16}, "Did you mean 'bfloat16'?"),
         ({"freeze_backbone": "no"}, "'freeze_backbone' must be True or False. Got 'no' instead. Did you mean False?"),
@@ -157,7 +165,7 @@ def test_a_near_miss_is_refused_with_the_value_that_may_be_meant(options: dict[s
 
 def test_a_near_miss_is_named_by_command_and_config_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "value", "--data", "x", "--out", str(tmp_path / "run"), "--optimizer", "adam"]) == 2
-    assert "Expected one of ('sgd', 'adamw'). Did you mean 'adamw'?" in capsys.readouterr().err
+    assert "Expected one of ('sgd', 'adamw', 'custom'). Did you mean 'adamw'?" in capsys.readouterr().err
     for options, hint in [
         ({"precision": "bf16"}, "'bfloat16'"),
         ({"steps": "7"}, "7"),

@@ -17,6 +17,7 @@ import pytest
 
 import cml
 from cml.training.config import TrainConfig
+from cml.training.own_functions import MakeOptimizer, MakeSchedule
 from cml.training.train_options import FitOptions, TrainOptions
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +38,11 @@ cml.sklearn.CMLEmbedder(image_shape=(8, 8), steps=5, label_distance="classes")
 
 def test_the_options_are_those_of_the_dataclass_with_the_same_types() -> None:
     hints = get_type_hints(TrainConfig)
-    assert get_type_hints(TrainOptions) == {option.name: hints[option.name] for option in fields(TrainConfig)}
+    given = get_type_hints(TrainOptions)
+    for name, function in (("optimizer", MakeOptimizer), ("schedule", MakeSchedule)):  # also functions
+        assert given[name] == hints[name] | function
+        given[name] = hints[name]
+    assert given == {option.name: hints[option.name] for option in fields(TrainConfig)}
     assert not TrainOptions.__required_keys__
     objects = {"label_distance", "loss", "backbone", "features"}  # fit has arguments of these names
     assert set(get_type_hints(FitOptions)) == set(get_type_hints(TrainOptions)) - objects

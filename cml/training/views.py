@@ -1,0 +1,68 @@
+"""Several copies of each item in a batch, each with random augmentation of its own.
+
+Reference: Khosla et al.: Supervised Contrastive Learning, NeurIPS 2020; Zha et al.: Rank-N-Contrast, NeurIPS 2023.
+"""
+
+import numpy as np
+
+from cml.data.inputs import Inputs
+from cml.distances.label_distance import Float32
+from cml.errors import UserError
+from cml.sampling.batch import Int64
+from cml.training.config import TrainConfig
+
+
+def check_views(config: TrainConfig, inputs: Inputs, *, augments: bool, draws: bool) -> None:
+    """Check that the copies of an item differ.
+
+    Args:
+        config: The options of the run.
+        inputs: The inputs.
+        augments: Whether a function of the user's own augments them.
+        draws: Whether the network may draw random numbers, as dropout does.
+
+    Raises:
+        UserError: There are several views, and nothing that makes them differ.
+    """
+    jitter = config.scale_jitter, config.shift_jitter, config.brightness_jitter
+    if config.views > 1 and not (augments or draws or inputs.reads_anew or any(jitter) or config.flip == "image"):
+        raise UserError(
+            f"All {config.views} views of an item would be equal: give augment=.., set brightness_jitter, scale_jitter "
+            f"or shift_jitter, or leave out views={config.views}."
+        )
+
+
+def repeat_items(items: int, anchors: int, views: int) -> Int64:
+    """List which item each copy of a batch is of: all copies of the anchors, which come first, then of the others.
+
+    Args:
+        items: B, the items of the batch.
+        anchors: A: the first A items are the anchors.
+        views: V, the copies of each item.
+
+    Returns:
+        (V B,) positions in the batch, V A of them those of the anchors.
+
+    Example:
+        >>> repeat_items(3, 2, 2).tolist()
+        [0, 1, 0, 1, 2, 2]
+    """
+    return np.concatenate([np.tile(np.arange(anchors), views), np.tile(np.arange(anchors, items), views)])
+
+
+def repeat_label_distances(label_distances: Float32, positions: Int64, anchors: int) -> Float32:
+    """Make the label distances of all copies from those of the items; 0 between copies of an item.
+
+    Args:
+        label_distances: (A, B + S) of a batch's items, and of S further ones that have no copies.
+        positions: (V B,) of ``repeat_items``.
+        anchors: V A, the copies that are anchors.
+
+    Returns:
+        (V A, V B + S).
+    """
+    items = int(positions.max()) + 1
+    further = np.arange(items, label_distances.shape[1])
+    block: Float32 = label_distances[np.ix_(positions[:anchors], np.concatenate([positions, further]))]
+    block[:, : len(positions)][positions[:anchors, None] == positions] = 0
+    return block
