@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import show
 from cml.command_line.shared_options import AsJson, Data, Device, Run, StoreOfImages
@@ -10,7 +11,7 @@ from cml.retrieval.calibration import LEVEL
 
 
 @dataclass(frozen=True)
-class Calibrate:
+class Calibrate(CommandOptions):
     """Learn from the held-out queries of a run which label distance an embedding distance means."""
 
     run: Run

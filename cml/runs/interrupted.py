@@ -88,7 +88,9 @@ def keep_interrupted(make_model: Callable[[Trained, RunConfig], Model], *, has_f
             raise
         model = make_model(stop.trained, stop.config)
         _latest[:] = [model]
-        again = "The same call with resume=True continues it" if has_folder else "With out=FOLDER it can be resumed"
+        again = (
+            "The same call with resume=True continues the run." if has_folder else "A run with out=.. can be resumed."
+        )
         text = f"{stop}" or "training was interrupted in a step"
-        raise Interrupted(f"{text}. The model so far: cml.last(). {again}.", model) from None
+        raise Interrupted(f"{text}. The model so far: cml.last(). {again}", model) from None
     _latest.clear()

@@ -2,17 +2,21 @@
 
 torch's DataLoader starts them. Here they leave Ctrl-C to the training process, end with it, and send errors as values,
 so that they arrive as one line. A worker that hangs, dies or runs out of memory is an error of the training process,
-and none outlives its run. They are forks that share the training process's memory until either writes to it.
+and none outlives its run. They are forks that share the training process's memory until either writes to it. If they do
+not start, since they inherited a lock, the training process reads the inputs itself.
 """
 
 import contextlib
 import ctypes
+import functools
 import gc
+import multiprocessing
 import pickle
 import re
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from typing import Any, TypeVar
@@ -23,10 +27,12 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 from cml.errors import MachineError, UserError
 from cml.processes.freed_memory import give_back_freed_memory
 from cml.processes.out_of_memory import is_out_of_memory
+from cml.training.seeded_randomness import take_turns
 from cml.training.signals import SIGNALS
 from cml.training.start_method import count_safe_workers, start_method
 
 GIVE_BACK_EVERY = 32  # batches of a worker
+START_LIMIT = 30.0  # seconds in which forks start, also on a busy machine
 
 T = TypeVar("T")
 _PR_SET_PDEATHSIG = 1  # from linux/prctl.h
@@ -72,7 +78,37 @@ def prefetch(source: Dataset[T], steps: range, *, workers: int, timeout: float) 
         MachineError: A worker ran out of memory; under ``shutdown_workers`` also if it died or hung.
         UserError: As raised in making a batch.
     """
-    workers = count_safe_workers(workers)
+    with take_turns():  # other runs do not draw from the global generators meanwhile
+        workers = count_safe_workers(workers)
+        started = multiprocessing.get_context("fork").Semaphore(0) if workers and start_method() == "fork" else None
+        batches = _start_loader(source, steps, workers, started)
+    if started is not None and not _have_started(started, workers):
+        warnings.warn(
+            f"Inputs are read in the training process: the workers did not start within {START_LIMIT:g} seconds, as "
+            "where they inherit a lock that another thread holds.",
+            stacklevel=2,
+        )
+        _shutdown_loader(batches)
+        workers = 0
+        batches = _start_loader(source, steps, workers)
+    for step in steps:
+        watch = threading.Timer(timeout, _kill_workers, (batches, timeout))  # torch's omits the transfer of a batch
+        watch.daemon = True
+        if workers and timeout:
+            watch.start()
+        try:
+            batch = next(batches)
+        finally:
+            watch.cancel()
+        if isinstance(batch, MemoryError):
+            raise MachineError(f"The memory was full when the batch of step {step} was made. {_MEND}")
+        if isinstance(batch, Exception):
+            raise batch
+        yield batch
+
+
+def _start_loader(source: Dataset[T], steps: range, workers: int, started: Any = None) -> Any:  # noqa: ANN401
+    """An iterator over the batches; its workers release the semaphore ``started``, if there is one."""
     method = start_method()
     loader = DataLoader(
         _ErrorsAsValues(source),
@@ -82,7 +118,7 @@ def prefetch(source: Dataset[T], steps: range, *, workers: int, timeout: float) 
         num_workers=workers,
         pin_memory=torch.cuda.is_available(),
         prefetch_factor=4 if workers else None,
-        worker_init_fn=_begin_worker,
+        worker_init_fn=functools.partial(_begin_worker, started),
         multiprocessing_context=method if workers else None,
         generator=torch.Generator(),  # its own, so that a loader does not advance the run's random numbers
     )
@@ -100,20 +136,13 @@ def prefetch(source: Dataset[T], steps: range, *, workers: int, timeout: float) 
                 "the top of a module, or read in the training process: workers=0."
             ) from None
     _running().append(batches)
-    for step in steps:
-        watch = threading.Timer(timeout, _kill_workers, (batches, timeout))  # torch's omits the transfer of a batch
-        watch.daemon = True
-        if workers and timeout:
-            watch.start()
-        try:
-            batch = next(batches)
-        finally:
-            watch.cancel()
-        if isinstance(batch, MemoryError):
-            raise MachineError(f"The memory was full when the batch of step {step} was made. {_MEND}")
-        if isinstance(batch, Exception):
-            raise batch
-        yield batch
+    return batches
+
+
+def _have_started(started: Any, workers: int) -> bool:  # noqa: ANN401 - a semaphore of multiprocessing
+    """Whether all workers have started before the limit."""
+    end = time.monotonic() + START_LIMIT
+    return all(started.acquire(timeout=max(0.0, end - time.monotonic())) for _ in range(workers))
 
 
 @contextlib.contextmanager
@@ -189,11 +218,13 @@ def _unchanged(batch: Any) -> Any:  # noqa: ANN401 - any batch
     return batch
 
 
-def _begin_worker(worker: int) -> None:
+def _begin_worker(started: Any, worker: int) -> None:  # noqa: ANN401 - a semaphore of multiprocessing, or None
     for number in SIGNALS:  # a terminal sends them to all processes, but the training process may need another batch
         signal.signal(number, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if started is not None:
+        started.release()
 
 
 def _kill_workers(batches: Any, after: float) -> None:  # noqa: ANN401 - torch's iterator over a loader

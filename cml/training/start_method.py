@@ -1,6 +1,8 @@
-"""How data workers start, and where they cannot: a spawned process imports the main script again.
+"""How data workers start, and where they cannot.
 
-A script that trains outside ``if __name__ == "__main__":`` would train again in each worker, before it reads a batch.
+A spawned process imports the main script again: one that trains outside ``if __name__ == "__main__":`` would train
+again in each worker, before it reads a batch. A forked process may hang if another thread draws random numbers, see
+drawing_threads.py.
 """
 
 import ast
@@ -8,6 +10,8 @@ import multiprocessing
 import sys
 import warnings
 from pathlib import Path
+
+from cml.training.drawing_threads import is_another_thread_drawing
 
 _ADVICE = 'Call it below `if __name__ == "__main__":`, or set workers=0.'
 
@@ -28,9 +32,20 @@ def count_safe_workers(workers: int) -> int:
         workers: The workers that are wanted.
 
     Returns:
-        The same number; 0, with a warning, where each of them would run the main script anew.
+        The same number; 0, with a warning, where each of them would run the main script anew, or might hang.
     """
-    if not workers or start_method() == "fork" or _is_main_importable():
+    if not workers:
+        return 0
+    if start_method() == "fork":
+        if not is_another_thread_drawing():
+            return workers
+        warnings.warn(
+            "Inputs are read in the training process: another thread draws random numbers, and workers may inherit a "
+            "lock that it holds. Let it draw from a generator of its own, or set workers=0.",
+            stacklevel=2,
+        )
+        return 0
+    if _is_main_importable():
         return workers
     warnings.warn(
         f"Inputs are read in the training process: workers that start by {start_method()!r} would run this script from "

@@ -65,6 +65,7 @@ TINY = {
     "search": "--items 300 --queries 5 --rounds 1",
     "threads": "--steps 1",
     "tune": "--sets diabetes --items 60 --seeds 1 --dimension 8",
+    "fit_example": "--rounds 1 --steps 1 --calls 2",
     "training_step": "--steps 2 --people 160 --files 1 --rounds 1",
 }
 REAL = {

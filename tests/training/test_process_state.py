@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import multiprocessing
 import os
 import random
 import signal
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -147,9 +150,11 @@ def drawing() -> Iterator[list[int]]:
         lambda: fit_images(sampler="grouped(batch_size=10, groups=2)", brightness_jitter=0.1, flip="list"),
         lambda: fit_images(freeze_backbone=True),
         lambda: fit_rows(backbone="mlp(16, 16)"),
+        lambda: fit_images(workers=2, worker_timeout=60),  # forks that inherit a lock would hang
     ],
-    ids=["images", "augmented", "frozen", "rows"],
+    ids=["images", "augmented", "frozen", "rows", "workers"],
 )
+@pytest.mark.filterwarnings("ignore:Inputs are read in the training process")
 def test_a_run_beside_a_thread_that_draws_is_bit_equal(fit: Callable[[], np.ndarray]) -> None:
     alone = fit()
     with drawing() as drawn:
@@ -175,6 +180,24 @@ def test_two_runs_in_two_threads_are_bit_equal(fits: tuple[Callable[[], np.ndarr
         both = list(pool.map(lambda fit: fit(), fits))
     assert all(np.array_equal(a, b) for a, b in zip(alone, both, strict=True))
     assert process_state() == before
+
+
+def test_workers_that_would_inherit_a_lock_are_not_started() -> None:
+    with pytest.warns(UserWarning, match="another thread draws random numbers"), drawing():
+        fit_images(workers=1)
+
+
+def test_without_workers_that_start_the_run_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = fit_images()
+    before = process_state()
+    monkeypatch.setattr("cml.training.data_workers.START_LIMIT", 0.2)
+    monkeypatch.setattr("cml.training.data_workers._begin_worker", lambda started, worker: time.sleep(600))
+    with pytest.warns(UserWarning, match=r"the workers did not start within 0\.2 seconds"):
+        found = fit_images(workers=1)
+    assert np.array_equal(found, alone)
+    assert process_state() == before
+    assert not multiprocessing.active_children()
+    assert gc.get_freeze_count() == 0
 
 
 class Augmented(torch.utils.data.Dataset[Any]):
