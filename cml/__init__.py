@@ -4,6 +4,7 @@
   so far of an interrupted ``cml.fit``.
 - ``cml.prepare``, ``cml.open_dataset``, ``cml.train`` and ``cml.compare`` work on prepared datasets, like the commands
   of the same names.
+- ``cml.Index`` holds embeddings to search; ``cml.index`` and ``cml.search`` index and search images, like the commands.
 - ``cml.open_run`` opens a trained run, to evaluate it, explore it and export its model.
 - ``cml.losses``, ``cml.distances``, ``cml.sampling``, ``cml.models`` and ``cml.trackers`` hold the parts. Each is made
   by name, as in ``cml.losses.get("log-ratio")``, or by class, as in ``cml.losses.LogRatioLoss()``.
@@ -20,13 +21,16 @@ if TYPE_CHECKING:
     from cml import distances, losses, models, retrieval, sampling, sklearn, trackers
     from cml.data.prepared import open_dataset
     from cml.errors import UserError
+    from cml.export.index import Index
     from cml.plugins import load as load_plugin
     from cml.runs.compare import compare
     from cml.runs.features import features
+    from cml.runs.index import index
     from cml.runs.interrupted import Interrupted, last
     from cml.runs.model import Model, load
     from cml.runs.prepare import prepare
     from cml.runs.run import Run, open_run
+    from cml.runs.search import search
     from cml.runs.train import fit, train
     from cml.training.callbacks import Callback
     from cml.training.config import TrainConfig
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
 _MODULES = ("distances", "losses", "models", "retrieval", "sampling", "sklearn", "trackers")
 _PLACES = {  # public name: "module:name in it"
     "Callback": "cml.training.callbacks:Callback",
+    "Index": "cml.export.index:Index",
     "Interrupted": "cml.runs.interrupted:Interrupted",
     "Model": "cml.runs.model:Model",
     "Run": "cml.runs.run:Run",
@@ -42,17 +47,20 @@ _PLACES = {  # public name: "module:name in it"
     "compare": "cml.runs.compare:compare",
     "features": "cml.runs.features:features",
     "fit": "cml.runs.train:fit",
+    "index": "cml.runs.index:index",
     "last": "cml.runs.interrupted:last",
     "load": "cml.runs.model:load",
     "load_plugin": "cml.plugins:load",
     "open_dataset": "cml.data.prepared:open_dataset",
     "open_run": "cml.runs.run:open_run",
     "prepare": "cml.runs.prepare:prepare",
+    "search": "cml.runs.search:search",
     "train": "cml.runs.train:train",
 }
 
 __all__ = [
     "Callback",
+    "Index",
     "Interrupted",
     "Model",
     "Run",
@@ -63,6 +71,7 @@ __all__ = [
     "distances",
     "features",
     "fit",
+    "index",
     "last",
     "load",
     "load_plugin",
@@ -73,6 +82,7 @@ __all__ = [
     "prepare",
     "retrieval",
     "sampling",
+    "search",
     "sklearn",
     "trackers",
     "train",

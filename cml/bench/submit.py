@@ -16,7 +16,7 @@ from cml.bench.sets import Part, open_set
 from cml.bench.suite import LATEST, OWN
 from cml.distances.label_distance import Float32
 from cml.errors import DataError, UserError
-from cml.export.embed_folder import EmbeddingFolder
+from cml.export.embedding_folder import EmbeddingFolder
 from cml.registry import NAME
 from cml.retrieval.embedding_ranker import embedding_ranker
 from cml.storage.atomic import atomic_file, with_path

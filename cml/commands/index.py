@@ -11,7 +11,6 @@ from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import show
 from cml.command_line.shared_options import AsJson, BatchSize, Device, SharedRun, Splits, StoreOfBackbone, Threads
-from cml.console.messages import say
 from cml.export.decoding import DEFAULT_THREADS
 
 
@@ -42,50 +41,25 @@ class IndexOptions(CommandOptions):
 
 def run(arguments: Sequence[str]) -> None:
     """Make or extend the index, and print what it holds and how much an approximate one misses."""
-    import cml
-    from cml.errors import UserError
-    from cml.export.image_list import ImageList
-    from cml.export.index import add_to_index, build_index
-    from cml.runs.stored_items import list_from_store
-    from cml.storage.hugging_face import resolve_run
+    from cml.runs.index import index as build
 
     options = parse(IndexOptions, arguments, prog="cml index")
-    run = resolve_run(options.run)
-    model = cml.load(run, device=options.device)
-    images = ImageList.open(options.images, options.splits)
-    if options.features is not None:
-        images = list_from_store(images, options.features, model, run)
-    images = images.add_prefix(options.prefix) if options.prefix else images
-    if options.add and options.method != "auto":
-        raise UserError("An index keeps its method: leave --method out, or make a new index.")
-    known = 0
-    if options.add:
-        index, known = add_to_index(
-            model,
-            images,
-            options.out,
-            run=str(run.absolute()),
-            batch_size=options.batch_size,
-            threads=options.threads,
-            skip_bad=options.skip_bad,
-        )
-    else:
-        index = build_index(
-            model,
-            images,
-            options.out,
-            run=str(run.absolute()),
-            method=options.method,
-            batch_size=options.batch_size,
-            threads=options.threads,
-            skip_bad=options.skip_bad,
-        )
-    noun = "vectors" if images.vectors else "images"
-    if known == len(images):
-        say(f"all {known} {noun} were in the index already: nothing was added")
-    elif known:
-        say(f"{known} of the {len(images)} {noun} were in the index already")
-    query = "VECTORS.npy" if images.vectors else "IMAGE"
+    index = build(
+        options.run,
+        options.images,
+        options.out,
+        add=options.add,
+        method=options.method,
+        prefix=options.prefix,
+        features=options.features,
+        splits=options.splits,
+        batch_size=options.batch_size,
+        threads=options.threads,
+        skip_bad=options.skip_bad,
+        device=options.device,
+    )
+    takes_images = index.model is None or index.model.config.inputs.kind == "images"
+    query = "IMAGE" if takes_images else "VECTORS.npy"
     method, recall = index.manifest["method"], index.manifest["recall"]
     lines = [f"{index.folder}: {len(index)} items, {method}", f"next: cml search {index.folder} {query}"]
     if recall is not None:

@@ -16,8 +16,7 @@ from cml.command_line.print_result import print_json
 from cml.command_line.shared_options import AsJson, Device, StoreOfBackbone
 
 if TYPE_CHECKING:
-    from cml.export.index import Hit
-    from cml.retrieval.array_types import Float32
+    from cml.export.hit import Hit
     from cml.retrieval.calibration import Calibration
 
 _LONGEST = 4096  # characters of a path, as on the disk
@@ -48,58 +47,42 @@ class Search(CommandOptions):
 
 def run(arguments: Sequence[str]) -> None:
     """Search, and print what was found."""
-    import cml
     from cml.errors import UserError
-    from cml.export.index import Index
     from cml.export.search_page import own_label, write_index_page
-    from cml.export.search_within import search_within
     from cml.reporting.visible_text import visible_text
-    from cml.runs.stored_items import embed_from_store
-    from cml.storage.hugging_face import resolve_run
+    from cml.runs.search import open_with_model, search
 
     options = parse(Search, arguments, prog="cml search")
     if not options.images:
         raise UserError("'cml search' needs an image to look for: cml search INDEX IMAGE..")
     if (folder := next((image for image in options.images if image.is_dir()), None)) is not None:
         raise UserError(f"{folder} is a folder; give images to look for, as in {folder}/*.jpg.")
-    index = Index.open(options.index)
-    source = Path(index.manifest["run"]).absolute() if options.run is None else resolve_run(options.run)
-    if not source.is_dir():
-        raise UserError(f"{source}, the run of {options.index}, is gone; say where it is with --run.")
-    model = cml.load(source, device=options.device)
-    index.check_model(model, source)
+    index, model = open_with_model(options.index, options.run, device=options.device)
+    takes_images = model.config.inputs.kind == "images" or options.features is not None
+    if not takes_images and (len(options.images) != 1 or options.html is not None):
+        raise UserError(
+            f"The model takes {model.config.inputs}: give one .npy file, whose rows are the queries, and leave "
+            "--html out, which shows images."
+        )
+    k = 5 if options.k is None and options.within is None else options.k
+    results = search(
+        index,
+        options.images if takes_images else str(options.images[0]),
+        k=k if k is None else min(k, max(1, len(index))),
+        within=options.within,
+        exact=options.exact,
+        features=options.features,
+    )
     calibration = model.calibration
-    if options.within is not None and (calibration is None or not options.within >= 0):
-        if calibration is not None:
-            raise UserError(f"'--within' must be 0 or more. Got {options.within} instead.")
-        raise UserError(f"'--within' needs to know what an embedding distance means: cml calibrate {source}")
-
-    def search(embeddings: Float32) -> list[list[Hit]]:
-        if options.within is None or calibration is None:
-            return index.search(embeddings, 5 if options.k is None else options.k, exact=options.exact)
-        results = search_within(index, embeddings, calibration.radius(options.within), exact=options.exact)
-        return [hits[: options.k] for hits in results]
-
-    if model.config.inputs.kind == "images" or options.features is not None:
-        if options.features is None:
-            embeddings = model.embed(options.images)
-        else:
-            embeddings = embed_from_store(options.images, options.features, model, source)
-        results, queries = search(embeddings), options.images
-    else:
-        if len(options.images) != 1 or options.html is not None:
-            raise UserError(
-                f"The model takes {model.config.inputs}: give one .npy file, whose rows are the queries, and leave "
-                "--html out, which shows images."
-            )
-        embeddings = model.embed(str(options.images[0]))
-        results = search(embeddings)
-        queries = tuple(Path(f"{options.images[0]}, row {row}") for row in range(len(embeddings)))
+    queries = options.images
+    if not takes_images:
+        queries = tuple(Path(f"{options.images[0]}, row {row}") for row in range(len(results)))
     if options.html is not None:
         write_index_page(options.html, options.images, results, index.folder, len(index))
     if options.json:
         listed = [
-            [{**vars(hit), "path": str(hit.path), **_expectation(hit, calibration)} for hit in hits] for hits in results
+            [{**vars(hit), "path": hit.path and str(hit.path), **_expectation(hit, calibration)} for hit in hits]
+            for hits in results
         ]
         unit = {} if calibration is None else {"unit": calibration.unit}
         print_json([{"image": str(image), "found": hits, **unit} for image, hits in zip(queries, listed, strict=True)])
@@ -110,9 +93,10 @@ def run(arguments: Sequence[str]) -> None:
         label = own_label(image, hits)
         print(visible_text(f"{image}{f', label {label}' if label else ''}", _LONGEST))
         meaning = "" if calibration is None else f"{'expected':<10}{'interval':<18}"
-        print(f"      distance  {meaning}{'label  ' if any(hit.label for hit in hits) else ''}item")
+        print(f"      distance  {meaning}{'label  ' if any(hit.shown_label for hit in hits) else ''}item")
         for place, hit in enumerate(hits, 1):  # names of strangers may hold what steers a terminal
-            named = (visible_text(text, _LONGEST) for text in (hit.label, hit.item_id, str(hit.path)) if text)
+            texts = hit.shown_label, hit.item_id, str(hit.path or "")
+            named = (visible_text(text, _LONGEST) for text in texts if text)
             meaning = ""
             if calibration is not None:
                 expected, low, high = _expectation(hit, calibration).values()

@@ -1,7 +1,7 @@
 """What Python users give as images and labels, recognised by its attributes, so that no library is imported for it.
 
-Paths, uint8 arrays and tensors in either channel order, Pillow images, a torch ``Dataset`` of (image, label), a
-Hugging Face ``Dataset`` or a data frame with column names.
+Paths, bytes of image files, uint8 arrays and tensors in either channel order, Pillow images, a torch ``Dataset`` of
+(image, label), a Hugging Face ``Dataset`` or a data frame with column names.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from cml.data.lazy_items import Lazy
 from cml.data.table_columns import column_names, has_columns
 from cml.errors import UserError, did_you_mean
 
-OneImage = Path | Image.Image | UInt8
+OneImage = Path | bytes | Image.Image | UInt8
 ImageSource = Sequence[OneImage] | UInt8  # N images, or one array (N, H, W, 3)
 
 
@@ -100,7 +100,7 @@ def image_source(images: Any, channels: int = 3) -> ImageSource:  # noqa: ANN401
         return images
     if isinstance(images, str | Path):
         raise UserError(f"'images' must be a list of paths or an array. Got the single path {images} instead.")
-    if isinstance(images, Image.Image):
+    if isinstance(images, Image.Image | bytes):
         raise UserError("'images' must be a list of images or an array. Got a single image instead.")
     if has_columns(images):
         raise UserError("'images' is a data frame: give its column of images, as in images['file'].")
@@ -121,11 +121,12 @@ def image_source(images: Any, channels: int = 3) -> ImageSource:  # noqa: ANN401
 def _one_image(image: Any, index: int, channels: int = 3) -> OneImage:  # noqa: ANN401 - the kinds that the file's head lists
     if isinstance(image, str | Path):
         return Path(image)
-    if isinstance(image, Image.Image):
+    if isinstance(image, Image.Image | bytes):
         return image
     if (array := as_array(image)) is None:
         raise UserError(
-            f"images[{index}] must be a path, a Pillow image or an array of uint8, (H, W, 3) or (3, H, W). "
+            f"images[{index}] must be a path, the bytes of an image file, a Pillow image or an array of uint8, "
+            "(H, W, 3) or (3, H, W). "
             f"Got {type(image).__name__} instead."
         )
     return _channels_last(array, 3, f"images[{index}]", channels)

@@ -16,7 +16,7 @@ from cml.data.exif_orientation import swaps_sides, upright_rgb
 from cml.data.image_fault import ImageFault
 from cml.data.input_form import InputForm
 from cml.data.lazy_items import Lazy
-from cml.data.open_image import open_named_image, read_upright
+from cml.data.open_image import open_image, open_named_image, read_upright
 from cml.errors import DataError, UserError
 
 UInt8 = NDArray[np.uint8]
@@ -93,8 +93,8 @@ class Images:
     """N images of one stored size, decoded on demand, or once if they fit into memory.
 
     Args:
-        source: N paths, Pillow images or arrays (H, W, 3) of uint8, or one array (N, H, W, 3) of uint8. Of another
-            number of channels arrays may also be uint16.
+        source: N paths, contents of image files, Pillow images or arrays (H, W, 3) of uint8, or one array (N, H, W, 3)
+            of uint8. Of another number of channels arrays may also be uint16.
         size: (height, width) in pixels to which all are resized.
         channels: C. Three are RGB; for any other number see ``cml.data.bands``.
         cache_bytes: The most memory, in bytes, that ``load`` may take.
@@ -105,7 +105,7 @@ class Images:
 
     def __init__(
         self,
-        source: Sequence[Path | Image.Image | UInt8] | UInt8,
+        source: Sequence[Path | bytes | Image.Image | UInt8] | UInt8,
         size: Size,
         *,
         channels: int = 3,
@@ -223,7 +223,11 @@ class Images:
         if isinstance(entry := self._source[item], Path):
             return read_image(entry, self.size)
         try:
-            image = Image.fromarray(entry) if isinstance(entry, np.ndarray) else upright_rgb(entry)
+            if isinstance(entry, bytes):
+                with open_image(entry) as opened:
+                    image = upright_rgb(opened)
+            else:
+                image = Image.fromarray(entry) if isinstance(entry, np.ndarray) else upright_rgb(entry)
         except ImageFault as fault:
             raise DataError(f"The image number {item} {fault}.") from None
         return np.asarray(resize_image(image, self.size))
@@ -235,9 +239,19 @@ class Images:
         try:
             if isinstance(entry, Path):
                 return read_pixels(entry, self.channels, self.size)
+            if isinstance(entry, bytes):
+                return _read_content(entry, self.channels, self.size)
             return read_bands(entry, self.channels, self.size)
         except ImageFault as fault:
             raise DataError(f"The image number {item} {fault}.") from None
+
+
+def _read_content(content: bytes, channels: int, size: Size) -> Pixels:
+    """The bands of an image file's content; ``ImageFault`` if it cannot be read."""
+    if is_deep_tiff(content):
+        return fit_bands(read_deep_tiff(content), channels, size)
+    with open_image(content) as image:
+        return read_bands(image, channels, size)
 
 
 def _unchanged(image: Any, item: int) -> Any:  # noqa: ANN401

@@ -255,7 +255,7 @@ def _field_names(image: str | None, features: str | Sequence[str] | None) -> tup
 
 def _kind_of_item(items: DatasetItems, *, own_backbone: bool, channels: int) -> InputKind:
     first = items[0]
-    if isinstance(first, str | Path | Image.Image):
+    if isinstance(first, str | bytes | Path | Image.Image):
         return "images"
     return _kind_of_array(item_array(first, "Item 0")[None], own_backbone=own_backbone, channels=channels)
 
@@ -296,7 +296,7 @@ def _kind_of(
     if isinstance(inputs, str | Path) and Path(inputs).suffix == ".npy":
         rows = _map_file(Path(inputs))
         return _kind_of(rows, image, features, own_backbone=own_backbone, channels=channels)
-    if isinstance(inputs, list | tuple) and len(inputs) and not isinstance(inputs[0], str | Path | Image.Image):
+    if isinstance(inputs, list | tuple) and len(inputs) and not isinstance(inputs[0], str | bytes | Path | Image.Image):
         first = as_array(inputs[0])
         if first is None and isinstance(inputs[0], list | tuple):
             return "vectors"

@@ -4,9 +4,10 @@ import math
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, Self, TypedDict, cast
+from typing import Any, Literal, Self, TypedDict, cast, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cml.errors import DataError, require_extra
 from cml.retrieval.array_types import Float32, Int64
@@ -15,6 +16,8 @@ from cml.storage.atomic import atomic_file
 from cml.storage.regular_file import digest_file
 
 Method = Literal["exact", "flat", "hnsw", "ivf"]
+Auto = Literal["auto"]
+METHODS: tuple[Method, ...] = get_args(Method)
 
 
 class Recall(TypedDict):
@@ -97,17 +100,29 @@ class ApproximateIndex:
     def __len__(self) -> int:
         return int(self._index.ntotal)
 
-    def search(self, query: Float32, k: int) -> Int64:
+    def search(self, query: Float32, k: int, among: NDArray[np.bool_] | None = None) -> Int64:
         """Find items near to queries.
 
         Args:
             query: Embeddings (Q, D) of the queries.
             k: Items per query.
+            among: Whether each item, (n,), may be found; None for all.
 
         Returns:
             Positions (Q, k) of the nearest items that it finds, -1 for none.
         """
-        return cast("Int64", self._index.search(np.ascontiguousarray(query, np.float32), k)[1])
+        parameters = None if among is None else self._search_among(among)
+        return cast("Int64", self._index.search(np.ascontiguousarray(query, np.float32), k, params=parameters)[1])
+
+    def _search_among(self, among: NDArray[np.bool_]) -> Any:  # noqa: ANN401 - faiss has no types
+        """The parameters of a search that finds some of the items only, otherwise those of the index."""
+        faiss = _faiss()
+        selector = faiss.IDSelectorBitmap(np.packbits(among, bitorder="little"))
+        if isinstance(self._index, faiss.IndexHNSWFlat):
+            return faiss.SearchParametersHNSW(sel=selector, efSearch=self._index.hnsw.efSearch)
+        if isinstance(self._index, faiss.IndexIVFFlat):
+            return faiss.SearchParametersIVF(sel=selector, nprobe=self._index.nprobe)
+        return faiss.SearchParameters(sel=selector)
 
     def check(self, method: Method, items: int, dimension: int) -> None:
         """Check that the index is the one that the manifest describes.

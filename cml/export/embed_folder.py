@@ -1,44 +1,38 @@
-"""``cml embed``: a folder of ``embeddings.npy`` (float32 (N, D)), ``items.jsonl``, ``skipped.jsonl`` and a manifest."""
+"""``cml embed``: a folder of embeddings, see ``cml.export.embedding_folder``, of images or vectors, resumably."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import io
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NotRequired, Self, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cml.console.messages import say
 from cml.console.progress_bar import ProgressBar
 from cml.errors import DataError, UserError
 from cml.export.decoding import DEFAULT_THREADS
 from cml.export.embedded_batches import BATCHES_A_CHUNK, embed_batches, embed_on_workers
+from cml.export.embedding_folder import DIGESTED, EMBEDDINGS, ITEMS, EmbeddingFolder, encode_item, npy_header
 from cml.export.image_list import ImageList
 from cml.storage.atomic import atomic_file, delete
 from cml.storage.growing_file import GrowingFile
-from cml.storage.npy import map_array
-from cml.storage.regular_file import digest_file, open_regular
+from cml.storage.regular_file import digest_file
 from cml.storage.resumable_output import DifferentSettingsError, ResumableOutput, resumable_output
-from cml.storage.safe_paths import relative_name
-from cml.storage.saved_options import Count, read_record, record
-from cml.storage.strict_json import parse_json
+from cml.storage.saved_options import Count, record
 from cml.version import __version__
 
 if TYPE_CHECKING:
     from cml.models.embedding import EmbeddingModel
     from cml.processes.dask_client import JobWorkers
 
-EMBEDDINGS, ITEMS, SKIPPED = "embeddings.npy", "items.jsonl", "skipped.jsonl"
+SKIPPED = "skipped.jsonl"
 VECTORS_TSV, METADATA_TSV = "vectors.tsv", "metadata.tsv"
-_DIGESTED = frozenset({EMBEDDINGS, ITEMS})  # a flipped bit there would change what a search finds, and nothing else
-_LONGEST_LINE = 1 << 20  # bytes of an item
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last four are full-width
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
 _RECORD = ("seen", "kept", EMBEDDINGS, ITEMS, SKIPPED)  # images seen and kept, bytes of the files
@@ -47,82 +41,6 @@ _VECTORS_A_PASS = 4096
 
 class AllBadError(DataError):
     """None of the images can be read."""
-
-
-class Origin(TypedDict):
-    """Digests of what embeddings were made with."""
-
-    model: str
-    images: str
-
-
-class Manifest(TypedDict):
-    """manifest.json of a folder of embeddings: the images' folder, counts, the model's fingerprint.
-
-    ``sha256`` has the digest of each file of ``_DIGESTED``; folders of earlier versions have none.
-    """
-
-    images: str
-    items: Count
-    skipped: Count
-    dimension: Count
-    model: str
-    made_with: Origin
-    sha256: NotRequired[dict[str, str]]
-
-
-@dataclass(frozen=True)
-class EmbeddingFolder:
-    """Embeddings (N, D) float32 on disk, memory-mapped, with their manifest."""
-
-    folder: Path
-    manifest: Manifest
-    embeddings: NDArray[np.float32]
-
-    @classmethod
-    def open(cls, folder: Path) -> Self:
-        """Open a folder that ``cml embed`` wrote.
-
-        Raises:
-            DataError: The folder is not finished, or damaged: a checksum is wrong, where the folder has them.
-        """
-        manifest = read_record(folder / "manifest.json", Manifest, "what 'cml embed' wrote", "Embed again.")
-        path, shape = folder / EMBEDDINGS, (manifest["items"], manifest["dimension"])
-        try:
-            embeddings = map_array(path)
-        except (OSError, ValueError) as error:
-            raise DataError(f"{path} cannot be read ({type(error).__name__}: {error}).") from None
-        if embeddings.shape != shape or embeddings.dtype != np.float32:
-            got = f"{embeddings.dtype} {embeddings.shape}"
-            raise DataError(f"{path} should hold float32 {shape}. Got {got} instead; embed again.")
-        opened = cls(folder, manifest, embeddings)
-        opened._check_digests()
-        return opened
-
-    def _check_digests(self) -> None:
-        """Compare the files with the checksums of the manifest, which those of earlier versions lack."""
-        for name in _DIGESTED & self.manifest.get("sha256", {}).keys():
-            path = self.folder / name
-            try:
-                is_sound = digest_file(path) == self.manifest["sha256"][name]
-            except OSError as error:
-                raise DataError(f"{path} cannot be read ({error.strerror or error}).") from None
-            if not is_sound:
-                raise DataError(f"{path} is damaged: its checksum is wrong. Delete {self.folder} and embed again.")
-
-    def items(self) -> Iterator[dict[str, Any]]:
-        """The items in the order of the embeddings: item_id, file_name, and what else is known."""
-        path, number = self.folder / ITEMS, 0
-        with open_regular(path) as file:
-            for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE), b""), 1):
-                try:
-                    entry = {"item_id": "", "file_name": "", **parse_json(line, surrogates=True)}
-                    relative_name(entry["file_name"], "the images", portable=False)
-                except (ValueError, TypeError):
-                    raise DataError(f"{path}:{number} is not an item: {line[:80]!r}.") from None
-                yield entry
-        if number != len(self.embeddings):
-            raise DataError(f"{path} has {number} items, but there are {len(self.embeddings)} embeddings; embed again.")
 
 
 def model_fingerprint(model: EmbeddingModel) -> str:
@@ -195,7 +113,7 @@ def embed_folder(
             if not kept:
                 output.start_over()  # there is nothing to continue
                 raise AllBadError(f"None of the {len(images)} images in {images.root} can be read.")
-            digests = {name: digest_file(output.work / name) for name in _DIGESTED}
+            digests = {name: digest_file(output.work / name) for name in DIGESTED}
             counts = {"items": kept, "skipped": len(images) - kept, "dimension": model.config.dimension}
             output.finish(
                 {
@@ -275,7 +193,7 @@ def _write(
             embedding = embed_on_workers(workers, images, batch_size, threads, skip_bad=skip_bad, start=seen)
         batches = stack.enter_context(contextlib.closing(embedding))
         if not sizes[0]:
-            body.append(_header(0, dimension))  # a placeholder; the number of rows is known at the end
+            body.append(npy_header(0, dimension))  # a placeholder; the number of rows is known at the end
         for number, batch in enumerate(batches, 1):
             if batch.items:
                 if not (finite := np.isfinite(batch.embeddings).all(axis=1)).all():
@@ -293,7 +211,7 @@ def _write(
                 state = batch.stop, kept, body.sync(), items.sync(), skipped.sync()
                 output.record(dict(zip(_RECORD, state, strict=True)))
     with (output.work / EMBEDDINGS).open("r+b") as file:
-        file.write(_header(kept, dimension))
+        file.write(npy_header(kept, dimension))
     if not (output.work / SKIPPED).stat().st_size:
         (output.work / SKIPPED).unlink()
     return kept
@@ -302,21 +220,14 @@ def _write(
 def _state(entry: Mapping[str, Any], images: int, dimension: int) -> tuple[int, ...]:
     """The entries of a record, in the order of ``_RECORD``; ValueError or DataError if it is not of these images."""
     seen, kept, size, *others = (record(entry[name], Count, name, "a size") for name in _RECORD)
-    if not kept <= seen <= images or size != len(_header(0, dimension)) + 4 * dimension * kept:
+    if not kept <= seen <= images or size != len(npy_header(0, dimension)) + 4 * dimension * kept:
         raise ValueError("it is of other images")
     return seen, kept, size, *others
 
 
-def _header(count: int, dimension: int) -> bytes:
-    """The header of a .npy file, which NumPy pads to the same length for any number of rows."""
-    file = io.BytesIO()
-    np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (count, dimension)})
-    return file.getvalue()
-
-
 def _line(images: ImageList, item: int, **more: str) -> bytes:
     entry = {"item_id": images.item_ids[item], "file_name": images.file_name(item), **images.columns[item], **more}
-    return f"{json.dumps(entry)}\n".encode()  # ASCII: a file name may be no Unicode
+    return encode_item(entry)
 
 
 def _write_tsv(folder: Path) -> None:

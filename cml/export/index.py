@@ -1,122 +1,299 @@
-"""Search indexes: folders of embeddings, ``parts/0001``, .., one for each set of images that was added.
+"""``cml.Index``: embeddings with ids and labels in a folder, to add to, remove from and search, in any process.
 
-``manifest.json`` names them and is replaced atomically, so that an index is always either the old or the new one.
+The folder is the one that ``cml index`` writes. Every change writes new files and replaces the manifest that names them
+last, so that an index is always as it was before or after a change, for a reader and after a crash.
 """
 
-import contextlib
-import functools
-import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Literal, NotRequired, Self, TypedDict
+from typing import Any, Self
 
 import numpy as np
 
-from cml.console.messages import say_warning
-from cml.errors import DataError, UserError
-from cml.export.approximate import ApproximateIndex, Method, Recall, measure_recall, method_for
-from cml.export.decoding import DEFAULT_THREADS
-from cml.export.embed_folder import AllBadError, EmbeddingFolder, embed_part, model_fingerprint
-from cml.export.image_list import ImageList
+from cml.data.image_sources import as_array, label_list
+from cml.errors import DataError, UserError, did_you_mean
+from cml.export.approximate import METHODS, Auto, Method
+from cml.export.embed_folder import model_fingerprint
+from cml.export.embedding_folder import LONGEST_LINE, EmbeddingFolder, encode_item
+from cml.export.hit import Hit
+from cml.export.index_changes import append_part, change_alone, remove_rows, rewrite
+from cml.export.index_manifest import AGAIN, LOCK, MANIFEST, IndexManifest, write_index_manifest
+from cml.export.index_state import IndexState, read_stamp
 from cml.models.embedding import EmbeddingModel
 from cml.retrieval.array_types import Float32
-from cml.retrieval.search import distances_to, nearest_embeddings
-from cml.storage.atomic import make_folder
-from cml.storage.exclusive_lock import exclusive_lock
-from cml.storage.json_file import write_json
-from cml.storage.safe_paths import check_no_link
-from cml.storage.saved_options import Count, read_record
-from cml.version import __version__
 
-Auto = Literal["auto"]
-_AGAIN = "Build the index again."
-_MANIFEST, _PARTS, _LOCK = "manifest.json", "parts", ".lock"
-_NAME = re.compile(r"\w[\w.-]*")  # of a part or an approximate index: no path to anything elsewhere
+_PATIENCE = 30.0  # seconds that a change waits for that of another process
+_LARGEST = 1e15  # of a norm: search squares it in float32
 
 
-@dataclass(frozen=True)
-class Hit:
-    """One answer to a query.
-
-    Attributes:
-        item_id: Id of the item.
-        path: Its image.
-        distance: L2 distance of its embedding to the query's.
-        label: Its label, if the index was made from a dataset whose labels are numbers or texts.
-    """
-
-    item_id: str
-    path: Path
-    distance: float
-    label: str = ""
-
-
-class Manifest(TypedDict):
-    """manifest.json of an index; ``file`` and its sha256 are of an approximate one."""
-
-    run: str
-    model: str
-    dimension: Count
-    method: Method
-    items: Count
-    parts: list[str]
-    file: str | None
-    sha256: NotRequired[str | None]
-    recall: Recall | None
-
-
-@dataclass(frozen=True)
 class Index:
-    """A finished index.
+    """A search index in a folder: embeddings of items, with an id and a label for each.
 
-    Attributes:
+    Several processes and threads may hold one index. A search sees all changes that are finished; one process at a
+    time makes a change, and others wait. ``Index.create`` and ``Index.open`` make an index.
+
+    An addition writes the new items and rewrites few others: small parts are merged, so that n additions make about
+    log2(n) parts. From 200,000 items on faiss (extra ``index``) searches approximately, and up to a tenth of the items
+    are searched exactly beside it until it is extended. Removed items are no longer found; their rows are dropped when
+    their part is rewritten, at the latest by ``compact``.
+
+    Args:
         folder: Its folder.
-        manifest: Its manifest.json.
-        parts: The folders of its embeddings.
+        model: The model that embeds what is added and searched; None if the index holds ready embeddings only.
+        state: The index as it was opened.
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> import cml
+        >>> rows = np.random.default_rng(0).normal(size=(40, 6))
+        >>> model = cml.fit(rows, rows[:, 0], steps=5, dimension=4, sampler="random(batch_size=20)", quiet=True)
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> index = cml.Index.create(f"{folder.name}/index", model)
+        >>> index.add(rows[:30], ids=range(30), labels=rows[:30, 0])
+        >>> index.add(model.embed(rows[30:]), ids=range(30, 40))
+        >>> index
+        Index(40 items of 4 numbers, exact)
+        >>> [hit.item_id for hit in index.search(rows[7:8], k=3)[0]][0]
+        '7'
+        >>> index.remove(["7"])
+        >>> len(index), "7" in index
+        (39, False)
+        >>> folder.cleanup()
     """
 
-    folder: Path
-    manifest: Manifest
-    parts: tuple[EmbeddingFolder, ...]
+    def __init__(self, folder: Path, model: EmbeddingModel | None, state: IndexState) -> None:
+        self.folder = folder
+        self.model = model
+        self._state = state
+        self._changes = threading.RLock()
 
     @classmethod
-    def open(cls, folder: Path | str) -> Self:
-        """Open an index.
+    def create(
+        cls,
+        folder: Path | str,
+        model: EmbeddingModel | None = None,
+        *,
+        method: Method | Auto = "auto",
+        run: Path | str = "",
+        dimension: int | None = None,
+        digest: str | None = None,
+    ) -> Self:
+        """Create an empty index.
 
         Args:
-            folder: Its folder.
+            folder: The folder to create.
+            model: The model whose embeddings it is to hold.
+            method: exact compares a query with every item, the others are faiss's; auto is exact up to 200,000 items.
+            run: Run folder of the model, which ``cml search`` loads.
+            dimension: Without a model, D of the embeddings.
+            digest: Without a model, the digest of the one that makes them: any text that no other model has.
 
         Returns:
             The index.
 
         Raises:
-            DataError: It is not a finished index, or is damaged.
+            UserError: The folder is not empty, the method is unknown, or model and dimension do not fit.
         """
         folder = Path(folder)
-        if not (folder / _MANIFEST).is_file():
-            raise DataError(f"{folder} is not a search index that 'cml index' finished; give one, or make it.")
-        manifest = read_record(folder / _MANIFEST, Manifest, "what the index holds", _AGAIN)
-        names, file = manifest["parts"], manifest["file"]
-        is_exact = manifest["method"] == "exact"
-        if not names or (file is None) != is_exact or not all(map(_NAME.fullmatch, [*names, file or "x"])):
-            raise DataError(f"{folder / _MANIFEST} does not describe a search index. {_AGAIN}")
-        parts = tuple(EmbeddingFolder.open(folder / _PARTS / name) for name in names)
-        if sum(len(part.embeddings) for part in parts) != manifest["items"]:
-            raise DataError(f"{folder} has lost items: its manifest counts {manifest['items']}. {_AGAIN}")
-        for part in parts:
-            model = part.manifest["model"], part.manifest["dimension"]
-            if model != (manifest["model"], manifest["dimension"]):
-                raise DataError(f"{part.folder} is of another model than the index {folder}. {_AGAIN}")
-        return cls(folder, manifest, parts)
+        if method not in (*METHODS, "auto"):
+            hint = did_you_mean(str(method), (*METHODS, "auto"))
+            raise UserError(f"'method' must be auto, {', '.join(METHODS)}. Got {method!r} instead.{hint}")
+        if model is not None:
+            _check_is_model(model)
+            if dimension is not None or digest is not None:
+                raise UserError(
+                    "'dimension' and 'digest' are those of the model: leave them out, or leave 'model' out."
+                )
+            dimension, digest = model.config.dimension, model_fingerprint(model)
+        elif isinstance(dimension, bool) or not isinstance(dimension, int) or dimension < 1:
+            raise UserError(f"An index without a model needs 'dimension', 1 or more. Got {dimension!r} instead.")
+        elif not isinstance(digest, str) or not digest:
+            raise UserError(f"An index without a model needs 'digest', a text that names the model. Got {digest!r}.")
+        with change_alone(folder, patience=_PATIENCE):
+            if (folder / MANIFEST).exists():
+                raise UserError(f"{folder} already holds an index. Open it: cml.Index.open({str(folder)!r}).")
+            if any(path.name != LOCK for path in folder.iterdir()):
+                raise UserError(f"{folder} is not an empty folder. Choose another folder or delete this one.")
+            manifest: IndexManifest = {
+                "run": os.path.abspath(run) if run else "",
+                "model": digest,
+                "dimension": dimension,
+                "method": "exact" if method == "auto" else method,
+                "items": 0,
+                "parts": [],
+                "file": None,
+                "sha256": None,
+                "recall": None,
+                "auto": method == "auto",
+                "covered": 0,
+                "removed": None,
+            }
+            write_index_manifest(folder, manifest)
+        return cls.open(folder, model)
 
-    def __len__(self) -> int:
-        return self.manifest["items"]
+    @classmethod
+    def open(cls, folder: Path | str, model: EmbeddingModel | None = None) -> Self:
+        """Open an index, also one that ``cml index`` wrote.
+
+        Args:
+            folder: Its folder.
+            model: The model whose embeddings it holds, to embed what is added and searched.
+
+        Returns:
+            The index.
+
+        Raises:
+            UserError: It holds embeddings of another model.
+            DataError: It is not a finished index, or a file of it is damaged.
+        """
+        folder = Path(folder)
+        index = cls(folder, model, IndexState.open(folder))
+        if model is not None:
+            _check_is_model(model)
+            index._check_digest(model_fingerprint(model), "the model")
+        return index
+
+    @property
+    def state(self) -> IndexState:
+        """The index as it is now."""
+        return self._refresh()
+
+    @property
+    def manifest(self) -> IndexManifest:
+        """What the index holds now."""
+        return self._refresh().manifest
+
+    @property
+    def parts(self) -> tuple[EmbeddingFolder, ...]:
+        """The folders of its embeddings."""
+        return self._refresh().parts
 
     @property
     def embeddings(self) -> list[Float32]:
-        """The embeddings of all parts, mapped into memory."""
-        return [part.embeddings for part in self.parts]
+        """The embeddings of all parts, mapped into memory, those of removed items included."""
+        return self._refresh().embeddings
+
+    @property
+    def digest(self) -> str:
+        """The digest of the model whose embeddings it holds."""
+        return self._state.manifest["model"]
+
+    def __len__(self) -> int:
+        return len(self._refresh())
+
+    def __contains__(self, item_id: object) -> bool:
+        return self._refresh().position(str(item_id)) is not None
+
+    def __repr__(self) -> str:
+        manifest = self.manifest
+        return f"Index({manifest['items']:,} items of {manifest['dimension']} numbers, {manifest['method']})"
+
+    def add(
+        self,
+        inputs: Any,  # noqa: ANN401 - as cml.fit takes them, or embeddings
+        ids: Iterable[str | int] | None = None,
+        labels: Any = None,  # noqa: ANN401 - a sequence of labels
+        *,
+        digest: str | None = None,
+    ) -> None:
+        """Add items, all or none of them. A search finds them as soon as this returns.
+
+        Args:
+            inputs: N inputs of any kind that the model embeds, such as paths, Pillow images, arrays or the bytes of
+                image files; or their embeddings (N, D), told apart as by ``model.search``.
+            ids: A new id for each, a text or a whole number, which becomes a text; None for paths, which are their own.
+            labels: A label for each, which a search returns: a number, a text, a list of these, or None.
+            digest: Digest of the model that made the embeddings (``model.digest``), to be compared with the index's.
+
+        Raises:
+            UserError: An id is taken, numbers of inputs, ids and labels differ, the embeddings are of another model or
+                dimension or not finite, or another process has been changing the index for 30 seconds.
+            DataError: An image cannot be read, or the index is damaged.
+        """
+        paths = _paths_in(inputs)
+        chosen = _check_ids(paths if ids is None else ids)
+        self._refuse_taken(self._refresh(), chosen)
+        entries, root = _describe(chosen, paths, labels)
+        rows = self._embed(inputs, digest, "the items")
+        if len(rows) != len(chosen):
+            raise UserError(f"There must be one id per item. Got {len(rows)} items and {len(chosen)} ids instead.")
+        is_usable = np.sqrt(np.einsum("nd,nd->n", rows, rows, dtype=np.float64)) < _LARGEST  # False for NaN
+        if not is_usable.all():
+            item_id = chosen[int(np.argmin(is_usable))]
+            raise UserError(f"The embedding of {item_id!r} must be finite and less than {_LARGEST:g} long.")
+        if len(rows):
+            self._change(lambda state: append_part(self._refuse_taken(state, chosen), rows, entries, root))
+
+    def remove(self, ids: Iterable[str | int]) -> None:
+        """Remove items, all or none of them.
+
+        Args:
+            ids: Their ids.
+
+        Raises:
+            UserError: The index does not hold one of them, or one is given twice.
+            DataError: The index is damaged.
+        """
+        chosen = _check_ids(ids)
+
+        def change(state: IndexState) -> IndexState:
+            positions = []
+            for item_id in chosen:
+                if (position := state.position(item_id)) is None:
+                    why = "it was removed before" if state.had(item_id) else "it never did"
+                    raise UserError(f"{self.folder} does not hold the item {item_id!r}: {why}.")
+                positions.append(position)
+            return remove_rows(state, positions)
+
+        if chosen:
+            self._change(change)
+
+    def search(
+        self,
+        queries: Any,  # noqa: ANN401 - as cml.fit takes them, or embeddings
+        k: int = 10,
+        *,
+        exact: bool = False,
+        digest: str | None = None,
+    ) -> list[list[Hit]]:
+        """Find the items nearest to queries.
+
+        Args:
+            queries: Q inputs, or their embeddings (Q, D), as of ``add``.
+            k: Items found for each query, at most as many as the index holds. An approximate index may find fewer.
+            exact: Compare with every item, even if the index is approximate.
+            digest: Digest of the model that made the embeddings, to be compared with the index's.
+
+        Returns:
+            For each query its hits, nearest first: ``item_id``, ``label``, ``distance`` (L2) and ``path``.
+
+        Raises:
+            UserError: The index is empty, ``k`` is out of range, or queries are of another model or dimension or not
+                finite.
+            DataError: An image cannot be read, or the index is damaged.
+        """
+        state = self._refresh()
+        if not len(state):
+            raise UserError(f"The index {self.folder} is empty: add items to it before a search.")
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= len(state):
+            raise UserError(f"'k' must be 1 or more and at most the number of items, {len(state)}. Got {k!r} instead.")
+        rows = self._embed(queries, digest, "the queries")
+        if not np.isfinite(rows).all():
+            raise UserError("The embeddings of the queries must be finite, but one holds NaN or infinity.")
+        return state.hits(*state.search(rows, int(k), exact=exact)) if len(rows) else []
+
+    def compact(self) -> None:
+        """Write all items anew as one part, without the rows of removed ones; an approximate index is built anew.
+
+        Raises:
+            UserError: Another process has been changing the index for 30 seconds.
+            DataError: The index is damaged.
+        """
+        self._change(rewrite)
 
     def check_model(self, model: EmbeddingModel, run: Path | str) -> None:
         """Check that the index was made with a model.
@@ -128,247 +305,132 @@ class Index:
         Raises:
             UserError: The index was made with another model.
         """
-        if model_fingerprint(model) != self.manifest["model"]:
-            if str(run) == self.manifest["run"]:
-                raise UserError(f"{run} was trained again after {self.folder} was made. {_AGAIN}")
+        digest, made_with = model_fingerprint(model), self._state.manifest["run"]
+        if digest != self.digest and made_with:
+            if str(run) == made_with:
+                raise UserError(f"{run} was trained again after {self.folder} was made. {AGAIN}")
             raise UserError(
-                f"{self.folder} is an index of another run ({self.manifest['run']}), not of {run}: their embeddings "
-                "cannot be compared. Give that run, or build the index again."
+                f"{self.folder} is an index of another run ({made_with}), not of {run}: their embeddings cannot be "
+                "compared. Give that run, or build the index again."
+            )
+        self._check_digest(digest, str(run))
+
+    def _check_digest(self, digest: str, owner: str) -> None:
+        if digest != self.digest:
+            raise UserError(
+                f"{self.folder} holds embeddings of another model (digest {self.digest[:12]}..) than {owner} (digest "
+                f"{str(digest)[:12]}..): they cannot be compared. Give that model, or make a new index."
             )
 
-    def search(self, query: Float32, k: int, *, exact: bool = False) -> list[list[Hit]]:
-        """Find the items nearest to queries.
+    def _refresh(self) -> IndexState:
+        """The index as it is now, which another process may have changed."""
+        if read_stamp(self.folder) != self._state.stamp:
+            with self._changes:
+                self._take(IndexState.open(self.folder, self._state))
+        return self._state
 
-        Args:
-            query: Embeddings (Q, D) of the queries.
-            k: Items found for each, or fewer if the index holds fewer.
-            exact: Compare with every item, even if the index is approximate.
+    def _take(self, state: IndexState) -> None:
+        if state.manifest["model"] != self.digest:
+            raise DataError(f"{self.folder} is now an index of another model than when it was opened. Open it again.")
+        self._state = state.keep_approximate(self._state)
 
-        Returns:
-            The hits of each query, nearest first.
+    def _change(self, change: Callable[[IndexState], IndexState]) -> None:
+        with self._changes, change_alone(self.folder, patience=_PATIENCE):
+            self._take(change(self._refresh()))
 
-        Raises:
-            UserError: ``k`` is below 1.
-            DataError: The index is damaged.
-        """
-        if k < 1:
-            raise UserError(f"'k' must be 1 or more. Got {k} instead.")
-        k = min(k, len(self))
-        if exact or self.manifest["method"] == "exact":
-            distances, positions = nearest_embeddings(query, self.embeddings, k)
+    def _refuse_taken(self, state: IndexState, ids: Sequence[str]) -> IndexState:
+        taken = next((item_id for item_id in ids if state.position(item_id) is not None), None)
+        if taken is not None:
+            raise UserError(f"{self.folder} already holds an item {taken!r}. Remove it first, or give another id.")
+        return state
+
+    def _embed(self, inputs: Any, digest: str | None, owner: str) -> Float32:  # noqa: ANN401
+        """Embeddings (N, D) of inputs, or inputs that are embeddings already."""
+        dimension = self._state.manifest["dimension"]
+        if digest is not None:
+            self._check_digest(digest, owner)
+        if self.model is not None and digest is None:
+            rows = self.model.embed_unless_embedded(inputs)
         else:
-            positions = self.approximate.search(query, k)
-            distances = distances_to(query, self.embeddings, positions)
-        if not np.isfinite(distances[positions >= 0]).all():
-            raise DataError(f"The embeddings of {self.folder} hold NaN, infinity or too large numbers. {_AGAIN}")
-        wanted = set(positions[positions >= 0].tolist())
-        items = {position: item for position, item in enumerate(_list_items(self.parts)) if position in wanted}
-        return [
-            [Hit(*items[at][:2], distance, items[at][2]) for at, distance in zip(places, row, strict=True) if at >= 0]
-            for places, row in zip(positions.tolist(), distances.tolist(), strict=True)
-        ]
-
-    @functools.cached_property
-    def approximate(self) -> ApproximateIndex:
-        """The approximate index; ``DataError`` if its file is missing, damaged or of other items."""
-        assert self.manifest["file"] is not None
-        index = ApproximateIndex.load(self.folder / self.manifest["file"], self.manifest.get("sha256"))
-        index.check(self.manifest["method"], len(self), self.manifest["dimension"])
-        return index
-
-
-def build_index(
-    model: EmbeddingModel,
-    images: ImageList,
-    out: Path,
-    *,
-    run: str,
-    method: Method | Auto = "auto",
-    batch_size: int | None = None,
-    threads: int = DEFAULT_THREADS,
-    skip_bad: bool = False,
-    quiet: bool = False,
-) -> Index:
-    """Embed images and index them. A call that was killed is resumed by the same call.
-
-    Args:
-        model: The model.
-        images: The images.
-        out: Folder of the index.
-        run: Run folder of the model, which a search opens.
-        method: exact compares a query with every item, the others are faiss's, auto chooses by the number of items.
-        batch_size: Images per forward pass; by default 64, or 16 on a CPU.
-        threads: Images decoded at a time.
-        skip_bad: Leave out images that cannot be read.
-        quiet: No progress bar.
-
-    Raises:
-        UserError: ``out`` holds an index of other images or with another method.
-        DataError: An image cannot be read.
-    """
-    with _alone(out):
-        if (out / _MANIFEST).exists():
-            index = Index.open(out)
-            index.check_model(model, run)
-            same = index.parts[0].manifest["made_with"]["images"] == images.fingerprint()
-            if not same or (method != "auto" and method != index.manifest["method"]):
+            array = as_array(inputs)
+            if array is None or array.dtype.kind not in "fiu":
                 raise UserError(
-                    f"{out} already holds an index ({len(index)} items, {index.manifest['method']}). "
-                    "Add images to it with --add, or choose another folder."
+                    f"Without a model, or with a digest, {owner} must be an array of embeddings (N, {dimension}). Got "
+                    f"{type(inputs).__name__} instead; cml.Index.open({str(self.folder)!r}, model) embeds others."
                 )
-            return index
-        part = embed_part(
-            model, images, out / _PARTS / "0001", batch_size=batch_size, threads=threads, skip_bad=skip_bad, quiet=quiet
+            rows = np.ascontiguousarray(array, np.float32)
+        if rows.ndim != 2 or rows.shape[1] != dimension:
+            raise UserError(f"The embeddings of {owner} must be (N, {dimension}). Got {rows.shape} instead.")
+        return rows
+
+
+def _check_is_model(model: object) -> None:
+    if not isinstance(model, EmbeddingModel):
+        raise UserError(
+            f"'model' must be a model of cml.fit or cml.load. Got {type(model).__name__} instead: load it first, as "
+            "by cml.load(path)."
         )
-        chosen = method_for(len(part.embeddings)) if method == "auto" else method
-        approximate = None if chosen == "exact" else ApproximateIndex.build(chosen, [part.embeddings])
-        return _publish(out, run, chosen, (part,), approximate)
 
 
-def add_to_index(
-    model: EmbeddingModel,
-    images: ImageList,
-    out: Path,
-    *,
-    run: str,
-    batch_size: int | None = None,
-    threads: int = DEFAULT_THREADS,
-    skip_bad: bool = False,
-    quiet: bool = False,
-) -> tuple[Index, int]:
-    """Add the images that an index does not hold yet.
-
-    Args:
-        model: The model that the index was made with.
-        images: The images.
-        out: Folder of the index.
-        run: Run folder of the model.
-        batch_size: Images per forward pass; by default 64, or 16 on a CPU.
-        threads: Images decoded at a time.
-        skip_bad: Leave out images that cannot be read.
-        quiet: No progress bar.
-
-    Returns:
-        The index, and the number of images that it already held.
-
-    Raises:
-        UserError: The index is of another model.
-        DataError: ``out`` is not an index, an id is already taken, or an image cannot be read.
-    """
-    with _alone(out):
-        index = Index.open(out)
-        index.check_model(model, run)
-        fresh = _find_new(index, images)
-        known = len(images) - len(fresh)
-        if not fresh:
-            return index, known
-        try:
-            part = embed_part(
-                model,
-                images.select(fresh),
-                out / _PARTS / f"{len(index.parts) + 1:04}",
-                batch_size=batch_size,
-                threads=threads,
-                skip_bad=skip_bad,
-                quiet=quiet,
-            )
-        except AllBadError:
-            if not known:
-                raise
-            return index, known  # the others were skipped as bad before
-        run, method = index.manifest["run"], index.manifest["method"]
-        approximate = None if method == "exact" else index.approximate
-        if approximate is not None:
-            approximate.add([part.embeddings])
-        return _publish(out, run, method, (*index.parts, part), approximate), known
+def _check_ids(ids: Iterable[str | int] | None) -> list[str]:
+    """Ids as texts."""
+    if ids is None or isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
+        raise UserError(f"'ids' must be a list with a text or whole number for each item. Got {ids!r:.80} instead.")
+    chosen: dict[str, None] = {}
+    for number, item_id in enumerate(ids):
+        is_number = isinstance(item_id, int | np.integer) and not isinstance(item_id, bool)
+        if not (is_number or isinstance(item_id, str)) or item_id == "":
+            raise UserError(f"ids[{number}] must be a text or a whole number. Got {item_id!r:.80} instead.")
+        if str(item_id) in chosen:
+            raise UserError(f"The id {str(item_id)!r} is given twice; each item needs its own.")
+        chosen[str(item_id)] = None
+    return list(chosen)
 
 
-def _find_new(index: Index, images: ImageList) -> list[int]:
-    """Positions of the images that an index does not hold; warn of files that were modified since it took them in."""
-    indexed_at = {path: time for part in index.parts for path, time in _list_times(part)}
-    paths = {item_id: path for item_id, path, _ in _list_items(index.parts)}
-    fresh, modified = [], []
-    for item, (item_id, path) in enumerate(zip(images.item_ids, images.paths, strict=True)):
-        # of vectors, many lie in one file: their ids alone tell which are new
-        earlier = path if path in indexed_at and not images.vectors else paths.get(item_id)
-        if earlier is None:
-            fresh.append(item)
-        elif not (earlier == path or _is_same_file(earlier, path)):
-            gone = "" if earlier.exists() else ", which is gone"
-            moved = "If the images have moved, build a new index. If not, give" if gone else "Give"
-            raise DataError(
-                f"{index.folder} already holds an item {item_id!r}, {earlier}{gone}; {path} has the same id. {moved} "
-                "the new ones other ids with --prefix."
-            )
-        elif path.exists() and path.stat().st_mtime > indexed_at[earlier]:
-            modified.append(path)
-    if modified:
-        say_warning(
-            f"{len(modified)} of the {len(images)} images changed after {index.folder} took them in, such as "
-            f"{modified[0]}. It keeps their earlier embeddings. Build a new index to search the images as they are now."
-        )
-    return fresh
+def _paths_in(inputs: Any) -> list[str] | None:  # noqa: ANN401
+    """The paths of inputs that are a list of files; None for other inputs."""
+    is_list = isinstance(inputs, list | tuple) and len(inputs) > 0
+    return [str(path) for path in inputs] if is_list and all(isinstance(i, str | Path) for i in inputs) else None
 
 
-def _list_times(part: EmbeddingFolder) -> Iterable[tuple[Path, float]]:
-    """The image of every item of a part, and when the part was written, in seconds since 1970."""
-    time = (part.folder / _MANIFEST).stat().st_mtime
-    return ((path, time) for _, path, _ in _list_items([part]))
+def _describe(
+    ids: Sequence[str],
+    paths: Sequence[str] | None,
+    labels: Any,  # noqa: ANN401
+) -> tuple[list[dict[str, Any]], str]:
+    """Lines of items, and the folder that their file names are relative to; "" if they are no files."""
+    root, now = "", round(time.time(), 3)
+    listed = [None] * len(ids) if labels is None else label_list(labels)
+    if len(listed) != len(ids):
+        raise UserError(f"There must be one label per item. Got {len(ids)} ids and {len(listed)} labels instead.")
+    entries = []
+    for number, item_id in enumerate(ids):
+        entry: dict[str, Any] = {"item_id": item_id, "indexed_at": now}
+        if paths is not None:
+            path = Path(os.path.abspath(paths[number]))
+            entry["file_name"] = path.relative_to(path.anchor).as_posix()
+            if root not in ("", path.anchor):
+                raise UserError(f"All images must lie on one drive. Got {root} and {path.anchor} instead.")
+            root = path.anchor
+        if (label := _check_label(listed[number], item_id)) is not None:
+            entry["label"] = label
+        if len(encode_item(entry)) > LONGEST_LINE:
+            raise UserError(f"Id and label of {item_id[:40]!r} are longer than {LONGEST_LINE:,} bytes.")
+        entries.append(entry)
+    return entries, root
 
 
-def _is_same_file(first: Path, second: Path) -> bool:
-    """Whether two paths, one perhaps through a link, lead to one file."""
-    return first.exists() and second.exists() and first.samefile(second)
-
-
-@contextlib.contextmanager
-def _alone(out: Path) -> Iterator[None]:
-    """Keep other processes out of an index; delete what is of no use: an empty one after a failure, an old graph."""
-    check_no_link(out, _PARTS)
-    with make_folder(out), exclusive_lock(out / _LOCK, f"the index {out}"):
-        try:
-            yield
-        except BaseException:
-            with contextlib.suppress(OSError):
-                (out / _PARTS).rmdir()  # if it is empty
-            if not (out / _PARTS).exists():
-                (out / _LOCK).unlink()
-            raise
-        named = read_record(out / _MANIFEST, Manifest, "what the index holds", _AGAIN)["file"]
-        for path in out.glob("*-[0-9][0-9][0-9][0-9].faiss"):
-            if path.name != named:
-                path.unlink()
-
-
-def _publish(
-    out: Path, run: str, method: Method, parts: tuple[EmbeddingFolder, ...], approximate: ApproximateIndex | None
-) -> Index:
-    """Write the approximate index, if there is one, then the manifest that names it."""
-    embeddings = [part.embeddings for part in parts]
-    file = recall = digest = None
-    if approximate is not None:
-        file = f"{method}-{len(parts):04}.faiss"
-        digest, recall = approximate.save(out / file), measure_recall(approximate, embeddings)
-    manifest: Manifest = {
-        "run": run,
-        "model": parts[0].manifest["model"],
-        "dimension": parts[0].manifest["dimension"],
-        "method": method,
-        "items": sum(map(len, embeddings)),
-        "parts": [part.folder.name for part in parts],
-        "file": file,
-        "sha256": digest,
-        "recall": recall,
-    }
-    write_json(out / _MANIFEST, {"cml": __version__, "kind": "index", **manifest})
-    return Index(out, manifest, parts)
-
-
-def _list_items(parts: Iterable[EmbeddingFolder]) -> Iterable[tuple[str, Path, str]]:
-    """Id, path and label (or "") of every item, in order."""
-    for part in parts:
-        root = Path(part.manifest["images"])
-        for entry in part.items():
-            label = [value for name, value in entry.items() if name not in ("item_id", "file_name", "role")]
-            shown = f"{label[0]:.6g}" if label and isinstance(label[0], float) else " ".join(map(str, label))
-            yield str(entry["item_id"]), root / str(entry["file_name"]), shown
+def _check_label(label: Any, item_id: str) -> Any:  # noqa: ANN401 - any label
+    """A label as JSON."""
+    if isinstance(label, np.generic | np.ndarray):
+        label = label.tolist()
+    if isinstance(label, list | tuple):
+        return [_check_label(value, item_id) for value in label]
+    if isinstance(label, float) and not np.isfinite(label):
+        raise UserError(f"The label of {item_id!r} must be finite. Got {label} instead; None stands for no label.")
+    if label is None or isinstance(label, bool | int | float | str):
+        return label
+    raise UserError(
+        f"The label of {item_id!r} must be a number, a text, a list of these or None. Got {type(label).__name__} "
+        "instead."
+    )

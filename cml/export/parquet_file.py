@@ -3,7 +3,7 @@
 from typing import Any
 
 from cml.errors import require_extra
-from cml.export.embed_folder import EmbeddingFolder
+from cml.export.embedding_folder import EmbeddingFolder
 from cml.storage.atomic import atomic_file
 
 with require_extra("parquet", "Parquet"):

@@ -10,7 +10,7 @@ from PIL import Image
 from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.data.band_picture import read_picture
 from cml.errors import DataError, UserError
-from cml.export.index import Hit
+from cml.export.hit import Hit
 from cml.reporting import picture_rules
 from cml.reporting.picture_rules import STEPS, Drawable, PictureRules
 from cml.reporting.visible_text import visible_text
@@ -55,7 +55,8 @@ def own_label(image: Path, hits: Sequence[Hit]) -> str:
 
     Only names are compared, and no file is opened, because an index may hold any text as a path.
     """
-    return next((hit.label for hit in hits if os.path.abspath(hit.path) == os.path.abspath(image)), "")
+    own = (hit for hit in hits if hit.path is not None and os.path.abspath(hit.path) == os.path.abspath(image))
+    return next((hit.shown_label for hit in own), "")
 
 
 def write_index_page(
@@ -73,7 +74,10 @@ def write_index_page(
     rows = [
         (
             SearchPicture(_Picture(image), image.name, label=own_label(image, image_hits)),
-            [SearchPicture(_Picture(hit.path), hit.item_id, hit.distance, hit.label) for hit in image_hits],
+            [
+                SearchPicture(_Picture(hit.path) if hit.path else None, hit.item_id, hit.distance, hit.shown_label)
+                for hit in image_hits
+            ],
         )
         for image, image_hits in zip(images, hits, strict=True)
     ]

@@ -1,6 +1,7 @@
 """Searches of an index by distance: all items that lie within a radius of a query."""
 
-from cml.export.index import Hit, Index
+from cml.export.hit import Hit
+from cml.export.index import Index
 from cml.retrieval.array_types import Float32
 
 _FIRST = 64  # items that are looked for at first

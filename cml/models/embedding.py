@@ -282,6 +282,25 @@ class EmbeddingModel(nn.Module):
         """
         return self._by_batches(self.forward, inputs, batch_size, bar)
 
+    def embed_unless_embedded(self, inputs: Any) -> Float32:  # noqa: ANN401 - inputs or embeddings
+        """Embed inputs that are not embeddings already.
+
+        Args:
+            inputs: N inputs, of any kind that ``cml.fit`` takes, or embeddings (N, D). An array (N, D) holds inputs
+                only if the model takes vectors of D numbers.
+
+        Returns:
+            Embeddings (N, D).
+
+        Raises:
+            UserError: As ``embed``.
+        """
+        form = self.config.inputs
+        sizes = {self.config.dimension} - {*form.shape}  # of an array that can only hold embeddings
+        if isinstance(inputs, np.ndarray) and inputs.ndim == 2 and (form.kind == "images" or inputs.shape[1] in sizes):
+            return np.ascontiguousarray(inputs, np.float32)
+        return self.embed(inputs, bar="embed")
+
     def extract(self, inputs: AnyInputs, *, batch_size: int | None = None, bar: str = "") -> Float32:
         """Compute the backbone features of inputs.
 

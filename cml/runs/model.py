@@ -19,6 +19,7 @@ from cml.data.item_digests import MOST_DIGESTED, digest_items, find_known
 from cml.data.items import Collate
 from cml.distances import LabelDistance, Labels
 from cml.errors import UserError
+from cml.export.embed_folder import model_fingerprint
 from cml.export.saved_calibration import load_calibration, save_calibration
 from cml.models import Backbone, has_published_weights
 from cml.models.embedding import EmbeddingModel
@@ -139,6 +140,11 @@ class Model(EmbeddingModel):
                 self._label_distance = label_distance_of(self.run_config.task, self.run_config.label_distance)
         return self._label_distance
 
+    @property
+    def digest(self) -> str:
+        """A digest of the model's form and weights, by which an index tells its embeddings from those of others."""
+        return model_fingerprint(self)
+
     def evaluate(
         self,
         inputs: Any,  # noqa: ANN401 - as cml.fit takes them
@@ -246,7 +252,9 @@ class Model(EmbeddingModel):
         Raises:
             UserError: something is no input of the model, or k is out of range.
         """
-        distances, positions = nearest_embeddings(self._embeddings(queries), self._embeddings(gallery), k)
+        distances, positions = nearest_embeddings(
+            self.embed_unless_embedded(queries), self.embed_unless_embedded(gallery), k
+        )
         return positions, distances
 
     @property
@@ -403,13 +411,6 @@ class Model(EmbeddingModel):
             if self.calibration is not None:
                 save_calibration(temporary, self.calibration, self)
         return Path(folder)
-
-    def _embeddings(self, inputs: Any) -> NDArray[np.float32]:  # noqa: ANN401 - inputs or embeddings
-        form = self.config.inputs
-        sizes = {self.config.dimension} - {*form.shape}  # of an array that can only hold embeddings
-        if isinstance(inputs, np.ndarray) and inputs.ndim == 2 and (form.kind == "images" or inputs.shape[1] in sizes):
-            return np.ascontiguousarray(inputs, np.float32)
-        return self.embed(inputs, bar="embed")
 
     def _baselines(self, query: Any, gallery: Any) -> dict[str, tuple[Any, Any]]:  # noqa: ANN401 - recognised inputs
         """Embeddings of queries and gallery that need no training of this model, by the names of their rows."""

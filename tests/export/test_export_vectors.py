@@ -11,7 +11,7 @@ from cml.data.prepared_writer import write_dataset
 from cml.errors import DataError, UserError
 from cml.export.embed_folder import embed_folder
 from cml.export.image_list import ImageList
-from cml.export.index import add_to_index, build_index
+from cml.export.index_images import add_to_index, build_index
 from cml.runs.run import Run
 
 

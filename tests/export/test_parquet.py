@@ -13,7 +13,7 @@ from export_runs import draw_images, make_run
 from pyarrow import parquet
 
 from cml.cli import main
-from cml.export.embed_folder import EmbeddingFolder
+from cml.export.embedding_folder import EmbeddingFolder
 from cml.export.parquet_file import write_parquet
 
 

@@ -13,7 +13,7 @@ import cml
 from cml.cli import main
 from cml.data import images as images_module
 from cml.data.prepared import PreparedDataset
-from cml.export.embed_folder import EmbeddingFolder
+from cml.export.embedding_folder import EmbeddingFolder
 from cml.export.index import Index
 from cml.feature_store.store import FeatureStore
 

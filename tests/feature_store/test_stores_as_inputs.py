@@ -15,7 +15,7 @@ import cml
 from cml.cli import main
 from cml.data.prepared import PreparedDataset
 from cml.errors import DataError, UserError
-from cml.export.embed_folder import EmbeddingFolder
+from cml.export.embedding_folder import EmbeddingFolder
 from cml.feature_store.store import FeatureStore
 from cml.training.config import TrainConfig, with_options
 

@@ -394,7 +394,7 @@ def test_indexes_without_an_entry_and_embeddings_that_are_no_numbers(
 def test_a_flipped_bit_of_an_index_or_of_embeddings(
     made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str, bit: float
 ) -> None:
-    from cml.export.embed_folder import EmbeddingFolder
+    from cml.export.embedding_folder import EmbeddingFolder
 
     index, search = tmp_path / "index", ("search", tmp_path / "index", made / "photos" / "00.png")
     assert main(["index", str(made / "run"), str(made / "photos"), "--out", str(index), "--device", "cpu"]) == 0

@@ -13,7 +13,7 @@ import pytest
 from hostile_texts import attacks
 from PIL import Image
 
-from cml.export.index import Hit
+from cml.export.hit import Hit
 from cml.export.search_page import write_index_page
 from cml.reporting.retrieval_report import Picture, ReportRow, write_retrieval_page
 from cml.reporting.visible_text import visible_text
