@@ -105,9 +105,7 @@ class Index:
         if model is not None:
             _check_is_model(model)
             if dimension is not None or digest is not None:
-                raise UserError(
-                    "'dimension' and 'digest' are those of the model: leave them out, or leave 'model' out."
-                )
+                raise UserError("'dimension' and 'digest' are those of the model: leave them out, or leave it out.")
             dimension, digest = model.config.dimension, model_fingerprint(model)
         elif isinstance(dimension, bool) or not isinstance(dimension, int) or dimension < 1:
             raise UserError(f"An index without a model needs 'dimension', 1 or more. Got {dimension!r} instead.")

@@ -307,9 +307,8 @@ def _cover(
     if file is None:
         approximate = ApproximateIndex.build(manifest["method"], embeddings)
     else:
-        approximate = ApproximateIndex.load(
-            folder / file, manifest.get("sha256")
-        )  # others may search in the opened one
+        # not the one that is open, in which other threads may be searching
+        approximate = ApproximateIndex.load(folder / file, manifest.get("sha256"))
         approximate.check(manifest["method"], covered, manifest["dimension"])
         starts = np.cumsum([0, *map(len, embeddings)])
         approximate.add(embeddings[int(np.searchsorted(starts, covered)) :])

@@ -383,7 +383,7 @@ def test_wrong_use_is_one_line_and_changes_nothing(
         (lambda: cml.Index.open(tmp_path), "is not a search index"),
         (lambda: cml.Index.create(index.folder, model), "already holds an index. Open it"),
         (lambda: cml.Index.create(tmp_path, model), "is not an empty folder"),
-        (lambda: cml.Index.create(tmp_path / "x", model, dimension=3), "leave them out if you give a model"),
+        (lambda: cml.Index.create(tmp_path / "x", model, dimension=3), "are those of the model: leave them out"),
         (lambda: cml.Index.create(tmp_path / "x"), "needs 'dimension'"),
         (lambda: cml.Index.create(tmp_path / "x", dimension=3), "needs 'digest'"),
         (lambda: cml.Index.create(tmp_path / "x", model, method="hnws"), "Did you mean 'hnsw'"),

@@ -35,6 +35,7 @@ TINY = {
     "calibration": "--sets digits --items 60 --splits 1 --steps 2 --backbone small-cnn --version 2026.1-quick",
     "captions": "--images 200 --rounds 1 --thread-rounds 1 --loops 1",
     "captions_neighbors": "--images 60",
+    "service": "--requests 8 --clients 2 --size 32 --rounds 1",
     "sparse_distances": "--items 300 --triples 5000 --k 3 --queries 20",
     "sentences": "--images 30 --pairs 400 --seeds 0",
     "class_losses": "--items 128 --rounds 1",
