@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from cml.losses.graded_rank import MISSING, check_graded_rank, graded_rank_mean
+from cml.losses.graded_rank import MISSING, SumRows, check_graded_rank, graded_rank_mean
 from cml.losses.label_distance_loss import LabelDistanceLoss, Mask
 from cml.losses.loss import LossInfo
 from cml.losses.pairs import mask_label_distances
@@ -80,7 +80,20 @@ def h_ap_mean(
         soft.mul_(1 - soft).mul_((total / rank.square() / whole / temperature)[:, :, None])
         return values, soft.sum(dim=1) - soft.sum(dim=2)
 
-    return graded_rank_mean(embeddings, label_distances, _compare_items, neighbors=neighbors, normalize=normalize)
+    def _load_sum_rows() -> SumRows:
+        from cml.losses.h_ap_rows import sum_h_ap
+
+        return sum_h_ap
+
+    return graded_rank_mean(
+        embeddings,
+        label_distances,
+        _compare_items,
+        _load_sum_rows,
+        temperature=temperature,
+        neighbors=neighbors,
+        normalize=normalize,
+    )
 
 
 class HAPLoss(LabelDistanceLoss):
@@ -120,7 +133,7 @@ class HAPLoss(LabelDistanceLoss):
     """
 
     info = LossInfo(
-        cost="O(A B^2)",
+        cost="O(A B (M + log B)) with M of about 30 nodes, at most O(A B^2)",
         source="Ramzi et al., ECCV 2022",
         when="The whole ranking should be precise, its top most of all.",
     )

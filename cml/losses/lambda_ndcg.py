@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from cml.losses.closed_form import to_overwrite
-from cml.losses.graded_rank import MISSING, check_graded_rank, graded_rank_mean
+from cml.losses.graded_rank import MISSING, SumRows, check_graded_rank, graded_rank_mean
 from cml.losses.label_distance_loss import LabelDistanceLoss, Mask
 from cml.losses.loss import LossInfo
 from cml.losses.pairs import mask_label_distances
@@ -80,7 +80,20 @@ def lambda_ndcg_mean(
         pull = to_overwrite(weights, scores).mul_(to_overwrite(wrong, scores).sigmoid_()).div_(temperature)
         return values, pull.sum(dim=1) - pull.sum(dim=2)
 
-    return graded_rank_mean(embeddings, label_distances, _compare_items, neighbors=neighbors, normalize=normalize)
+    def _load_sum_rows() -> SumRows:
+        from cml.losses.lambda_ndcg_rows import sum_lambda_ndcg
+
+        return sum_lambda_ndcg
+
+    return graded_rank_mean(
+        embeddings,
+        label_distances,
+        _compare_items,
+        _load_sum_rows,
+        temperature=temperature,
+        neighbors=neighbors,
+        normalize=normalize,
+    )
 
 
 class LambdaNDCGLoss(LabelDistanceLoss):

@@ -3,10 +3,12 @@
 Run by hand: ``python tests/benchmarks/losses.py``. Every item is an anchor, d = 128, one thread by default.
 
 1. B = 1024: every loss against the registered log-ratio (rank weights) and against its uniform weights; the bar is 6
-   times. Losses over vectors are given labels of 128 numbers. Losses over classes are left out: their time depends on
-   the number of classes and triplets, not on A B.
+   times, and 8 times the registered one for H-AP. Losses over vectors are given labels of 128 numbers. Losses over
+   classes are left out: their time depends on the number of classes and triplets, not on A B.
 2. B = 256: Rank-N-Contrast against a loop over the positives as its authors run it: each of the B - 1 turns masks and
    sums (B, B - 1) exponentials, O(B^3) in all. The bars are 20 times and a difference of 1e-6.
+3. H-AP at several temperatures: time and memory over those of log-ratio, and its difference from the plain formula in
+   float64. The bars are 100 MB and a difference of 1e-6, of value and gradient.
 
 The sides take turns, so that whatever else the machine does falls on all of them; ratios are of medians of processor
 time, with those of the fastest runs beside them.
@@ -15,6 +17,7 @@ time, with those of the fastest runs beside them.
 from __future__ import annotations
 
 import argparse
+import resource
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -42,10 +45,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     embeddings_of_all, label_distances_of_all = batch(chosen.items)
     found = sides(embeddings_of_all, label_distances_of_all)
+    megabytes = measure_memory(found["log-ratio"][0], found["h-ap"][0])
     if chosen.only:
         found = {name: found[name] for name in ("log-ratio", "log-ratio(weights=uniform)", *chosen.only)}
     everything = measure(found, embeddings_of_all, chosen.repeat)
     report(f"B={chosen.items}, ms", everything)
+    print(f"\nh-ap: {megabytes:.0f} MB more memory than log-ratio; bar 100")
     print(f"\n{f'B={chosen.items}, time over that of':40}{'log-ratio':>12}{'its uniform':>14}   bar 6")
     figures = {}
     for name, times in sorted(everything.items(), key=lambda entry: entry[1]):
@@ -73,7 +78,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     median, fastest = (a / b for a, b in zip(loop["loop over the positives"], loop["rank-n-contrast"], strict=True))
     print(f"B=256 loop over the positives over rank-n-contrast: {median:.1f} (fastest {fastest:.1f}); bar 20")
     rank_n_contrast = {"items": 256, "median": median, "fastest": fastest, "difference": difference}
-    write_figures(chosen.json, {"items": chosen.items, "losses": figures, "rank_n_contrast": rank_n_contrast})
+    h_ap = measure_h_ap(embeddings_of_all, label_distances_of_all, found["log-ratio"], chosen.repeat)
+    of_parts = {"losses": figures, "rank_n_contrast": rank_n_contrast, "h_ap": h_ap, "h_ap_megabytes": megabytes}
+    write_figures(chosen.json, {"items": chosen.items, **of_parts})
 
 
 def batch(items: int) -> tuple[Tensor, Tensor]:
@@ -132,6 +139,45 @@ def measure(sides: dict[str, tuple[Callable[[], Tensor], int]], embeddings: Tens
                 if turn:  # the first turn warms up
                     times[name].append(1000 * (time.process_time() - started))
     return {name: (statistics.median(found), min(found)) for name, found in times.items()}
+
+
+def measure_memory(usual: Callable[[], Tensor], other: Callable[[], Tensor]) -> float:
+    """How many MB the peak of a process grows by, forward and backward, once it has run the usual loss."""
+    losses.h_ap_loss(*batch(8)).backward()  # compiles
+    torch.autograd.backward(usual())
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    torch.autograd.backward(other())
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+
+
+def measure_h_ap(
+    embeddings: Tensor, label_distances: Tensor, log_ratio: tuple[Callable[[], Tensor], int], repeat: int
+) -> dict[str, dict[str, float]]:
+    """Print and return, by temperature, time over that of log-ratio and the difference from the plain formula."""
+    figures = {}
+    few, few_labels = embeddings[:128].detach().double(), label_distances[:128, :128].double()
+    for temperature in (0.1, 0.05, 0.02, 0.003):
+
+        def h_ap(f: Tensor, labels: Tensor, temperature: float = temperature) -> Tensor:
+            return losses.h_ap_loss(f, labels, temperature=temperature)
+
+        both = {"log-ratio": log_ratio, "h-ap": (lambda h_ap=h_ap: h_ap(embeddings, label_distances), 1)}
+        times = measure(both, embeddings, repeat)
+        value, gradient = of_leaf(h_ap, few, few_labels)
+        slope, true = torch.func.grad_and_value(h_ap)(few, few_labels)  # torch follows the plain formula
+        difference = max(abs(value / true - 1).item(), ((gradient - slope).norm() / slope.norm()).item())
+        over = times["h-ap"][0] / times["log-ratio"][0]
+        print(f"h-ap, temperature {temperature}: {over:.1f} times log-ratio, difference {difference:.1e}; 1e-6")
+        figures[f"{temperature:g}"] = {"over_log_ratio": over, "difference": difference}
+    return figures
+
+
+def of_leaf(loss: Callable[[Tensor, Tensor], Tensor], embeddings: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """The value and the gradient of a loss."""
+    leaf = embeddings.clone().requires_grad_()
+    value = loss(leaf, labels)
+    (gradient,) = torch.autograd.grad(value, leaf)
+    return value.detach(), gradient
 
 
 def report(title: str, times: Times) -> None:
