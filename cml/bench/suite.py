@@ -194,7 +194,7 @@ METHODS: Mapping[str, Method] = {
     "graded-contrastive": Method("graded-contrastive", {"loss.reach": "0.3..3.0:log", "loss.margin": "0.2..1.5"}),
     "soft-target": Method("soft-target", {"loss.label_temperature": "0.02..1.0:log", **_TEMPERATURE}),
     "kernel-supcon": Method("kernel-supcon", {"loss.bandwidth": "0.05..2.0:log", **_TEMPERATURE}),
-    "cosent": Method("cosent", {"loss.scale": "1.0..50.0:log"}),
+    "cosent": Method("cosent(scale=20.0)", {"loss.scale": "1.0..50.0:log"}, earlier="cosent"),
     "h-ap": Method("h-ap", _GRADED),
     "lambda-ndcg": Method("lambda-ndcg", _GRADED),
     "sum": Method(

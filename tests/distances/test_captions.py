@@ -130,6 +130,24 @@ def test_function_words_keep_numbers_and_states_apart(stop: str, is_apart: bool)
     assert between[0, 4] == 0
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("a red fire truck", "a red truck"),
+        ("four cats", "six cats"),
+        ("a full bowl", "an empty bowl"),
+        ("a bus with passengers", "a bus without passengers"),
+        ("a computer and a lamp", "a lamp"),
+        ("a bird above the water", "a bird below the water"),
+        ("the front of a train", "the back of a train"),
+    ],
+)
+def test_captions_that_differ_in_a_content_word_are_apart_without_function_words(one: str, other: str) -> None:
+    distance = Captions("glove-6b-50d", stop_words="function")
+    labels = distance.encode([[one], [other]])
+    assert distance.pairwise(labels, labels)[0, 1] > 0.1
+
+
 @pytest.mark.parametrize("backend", ["numba", "pot"])
 @pytest.mark.parametrize("stop", ["none", "english", "function"])
 def test_real_captions(coco: list[list[str]], drawn: str, stop: str, backend: Literal["numba", "pot"]) -> None:

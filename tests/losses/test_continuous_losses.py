@@ -67,7 +67,7 @@ SETTINGS: list[tuple[str, dict[str, Any]]] = [
     ("kernel-supcon", {}),
     ("kernel-supcon", {"bandwidth": 3.0, "temperature": 1.0}),
     ("cosent", {}),
-    ("cosent", {"scale": 2.0}),
+    ("cosent", {"scale": 20.0}),
     ("h-ap", {"neighbors": 3}),
     ("h-ap", {"temperature": 0.7, "neighbors": 100, "normalize": False}),
     ("lambda-ndcg", {"neighbors": 3}),

@@ -254,7 +254,7 @@ def kernel_supcon(
     return torch.stack(of_anchors).mean()
 
 
-def cosent(embeddings: Tensor, label_distances: Tensor, mask: Tensor | None = None, scale: float = 20.0) -> Tensor:
+def cosent(embeddings: Tensor, label_distances: Tensor, mask: Tensor | None = None, scale: float = 2.0) -> Tensor:
     f = unit(embeddings)
     pairs = [(a, j) for a in range(len(label_distances)) for j in usable(label_distances, a, mask) if j > a]
     cosine = {(a, j): (f[a] * f[j]).sum() for a, j in pairs}
