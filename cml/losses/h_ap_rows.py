@@ -110,8 +110,8 @@ def _count_nodes(width: float, tolerance: float) -> int:
     poles = 2 * math.pi / max(width, _LEAST_WIDTH)  # their distance in half widths
     if not poles > 1e-3:  # NaN is not
         return 1 << 30
-    gain = math.log(poles + math.sqrt(1 + poles * poles))  # log of the factor of the error, by node
-    return (int(math.log(1 / tolerance) / gain) + 6) // 4 * 4
+    decay = math.log(poles + math.sqrt(1 + poles * poles))  # of the log error, by node
+    return (int(math.log(1 / tolerance) / decay) + 6) // 4 * 4
 
 
 @compiled(fastmath=FREE)
