@@ -20,7 +20,8 @@ from cml.data_prep.joint_checks import check_joints_inside
 from cml.data_prep.label_kinds import KINDS, SHARES, WITH_UNIT, KindName, check_distance, distance_of
 from cml.data_prep.layout_masks import MASK_FRAME, prepare_mask
 from cml.data_prep.mask_ids import find_ids, parse_ids
-from cml.data_prep.number_format import Decimal, NumberFormat, Thousands
+from cml.data_prep.grouped_numbers import find_grouped_numbers
+from cml.data_prep.number_format import PLAIN, Decimal, NumberFormat, Thousands
 from cml.data_prep.number_labels import NumberLabels, choose_number_labels
 from cml.data_prep.person_crop import FRAME, crop_file, into_crop, person_box
 from cml.data_prep.provenance import record_provenance
@@ -181,6 +182,9 @@ class Folder(DatasetSource):
         roles = assign_roles(images, self.test_fraction, self.query_fraction, seed=self.split_seed, **dealt)
         details: dict[str, Any] = {"label_columns": list(columns)}
         details |= describe_split(roles, classes=self.kind == "classes")
+        if self.labels is not None and self.kind == "numbers" and self._written == PLAIN:
+            written = find_grouped_numbers(self.labels, columns)
+            details |= {"grouped_numbers": written} if written else {}
         if kind.distances and images:
             distance = self._numbers.distance or distance_of(self.kind, images[0].label, images[0].where)
             details |= {} if distance == "euclidean" else {"label_distance": distance}

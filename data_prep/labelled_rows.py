@@ -18,6 +18,7 @@ from cml.data.prepared_writer import Item, bad_item_error
 from cml.data_prep import label_cells
 from cml.data_prep.dataset_source import Content, DatasetSource, InfoTexts
 from cml.data_prep.folder_split import Labelled, assign_roles, describe_split, read_split
+from cml.data_prep.grouped_numbers import find_grouped_numbers
 from cml.data_prep.hf_parquet import ParquetTable
 from cml.data_prep.label_kinds import KINDS, WITH_UNIT, check_distance, distance_of
 from cml.data_prep.number_format import PLAIN, Decimal, NumberFormat, Thousands
@@ -189,6 +190,9 @@ class LabelledRows(DatasetSource):
             **self.details(form),
             **describe_split(roles, classes=is_classes),
         }  # fmt: skip
+        if self.kind == "numbers" and self.written == PLAIN:
+            grouped = find_grouped_numbers(self.source, self.labels)
+            details |= {"grouped_numbers": grouped} if grouped else {}
         if kind.distances:
             distance = self._numbers.distance or distance_of(self.kind, labelled[0].label, labelled[0].where)
             details |= {} if distance == "euclidean" else {"label_distance": distance}

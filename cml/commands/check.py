@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from cml import tasks
@@ -13,6 +13,7 @@ from cml.command_line.print_result import show
 from cml.command_line.shared_options import Dataset
 from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.errors import DataError, shorten_message
+from cml.plausibility.finding import Finding, Rule
 
 if TYPE_CHECKING:
     from cml.data.dataset_info import DatasetInfo
@@ -23,8 +24,11 @@ class Check(CommandOptions):
     """Check a prepared dataset for problems."""
 
     data: Dataset
+    skip: tuple[Rule, ...] = ()
+    """Rules on suspicious data to skip: constant-labels, sentinels, outliers, radians, thousands,
+    stray-ids, same-images, near-duplicates."""
     json: bool = False
-    """Print the problems as JSON."""
+    """Print the problems and findings as JSON."""
 
 
 def more_queries(info: DatasetInfo) -> str:
@@ -40,25 +44,39 @@ def more_queries(info: DatasetInfo) -> str:
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Print every problem, one per line; exit code 2 if there is one."""
+    """Print every problem, one per line; exit code 2 if there is one. Suspicious data is said, but is no problem."""
     from cml.data.check_dataset import check_dataset, describe_constant_columns
     from cml.data.prepared import PreparedDataset
+    from cml.plausibility.dataset_rules import find_in_dataset
+    from cml.plausibility.thumbnails import Thumbnails
     from cml.retrieval.verdict import size_verdict
     from cml.runs.distances import describe_ties, find_label_faults
 
     options = parse(Check, arguments, prog="cml check")
     with ProgressBar(desc="check", unit="image", leave=False, delay=BAR_DELAY) as bar:
-        problems = check_dataset(options.data, tasks=tasks.names(), progress=bar.update)
+        thumbnails = Thumbnails()
+        problems = check_dataset(options.data, tasks=tasks.names(), progress=bar.update, look=thumbnails.add)
     problems = [shorten_message(problem) for problem in problems or find_label_faults(options.data)]
     ties = verdict = constant = ""
+    findings: list[Finding] = []
     if not problems:
         dataset = PreparedDataset.open(options.data)
         gallery, advice = len(dataset.split("gallery")) - dataset.info.queries_are_gallery, more_queries(dataset.info)
         constant = describe_constant_columns(dataset)
-        ties = describe_ties(options.data)
+        findings = find_in_dataset(dataset, thumbnails.of, skip=options.skip)
+        if not any(finding.rule == "constant-labels" for finding in findings):
+            ties = describe_ties(options.data)
         verdict = size_verdict(len(dataset.split("query")), gallery, advice)
-    result = {"folder": str(options.data), "problems": problems, "ties": ties, "verdict": verdict, "constant": constant}
-    lines = problems or [f"{options.data}: nothing wrong", *filter(None, (constant, ties, verdict))]
+    suspicious = [shorten_message(f"Suspicious: {finding}") for finding in findings]
+    result = {
+        "folder": str(options.data),
+        "problems": problems,
+        "findings": [asdict(finding) for finding in findings],
+        "ties": ties,
+        "verdict": verdict,
+        "constant": constant,
+    }
+    lines = problems or [f"{options.data}: nothing wrong", *suspicious, *filter(None, (constant, ties, verdict))]
     show(result, *lines, as_json=options.json)
     if problems:
         raise DataError(f"{options.data} has {len(problems)} problem(s), listed above.")

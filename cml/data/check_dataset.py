@@ -19,7 +19,12 @@ _AT_ONCE = 4096  # images that wait to be decoded
 
 
 def check_dataset(
-    folder: Path, *, tasks: Collection[str] = (), threads: int = 2, progress: Callable[[int], object] | None = None
+    folder: Path,
+    *,
+    tasks: Collection[str] = (),
+    threads: int = 2,
+    progress: Callable[[int], object] | None = None,
+    look: Callable[[Path, Image.Image], object] | None = None,
 ) -> list[str]:
     """Find all faults of a prepared dataset; images are decoded.
 
@@ -28,6 +33,7 @@ def check_dataset(
         tasks: The known tasks, of which dataset.json should name one; without them, any.
         threads: The number of images that are decoded at a time.
         progress: Called with 1 after each image.
+        look: Called with the path and the picture of each sound image, from several threads.
 
     Returns:
         The faults, one sentence each: "FILE:LINE: what, rule, value".
@@ -54,7 +60,7 @@ def check_dataset(
         for path, where in itertools.chain(rows, metadata.others):
             if str(path) not in listed and path not in labels:
                 listed.add(str(path))
-                yield where, functools.partial(_image_fault, path)
+                yield where, functools.partial(_image_fault, path, look)
         for mask, where in masks.items():
             yield where, functools.partial(mask_problem, *mask, info.details)
 
@@ -91,9 +97,11 @@ def describe_constant_columns(dataset: PreparedDataset) -> str:
         return str(error)
 
 
-def _image_fault(path: Path) -> str | None:
+def _image_fault(path: Path, look: Callable[[Path, Image.Image], object] | None) -> str | None:
     try:
-        read_picture(path)
+        picture = read_picture(path)
     except DataError as error:
         return str(error)
+    if look is not None:
+        look(path, picture)
     return None

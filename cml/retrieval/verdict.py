@@ -71,6 +71,9 @@ def size_verdict(queries: int, others: int, mend: str = "") -> str:
     Returns:
         The verdict; "" if the queries are enough.
     """
+    if others < 1:
+        searched = "1 query has" if queries == 1 else f"{queries} queries have"
+        return f"Verdict: {searched} no items to be searched among, so that nothing can be measured. {mend}".rstrip()
     if queries >= FEW_QUERIES:
         return ""
     return (

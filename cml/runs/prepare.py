@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cml import data_prep
+from cml.console.messages import say
 from cml.data.prepared import PreparedDataset
 from cml.data_prep.dataset_source import DatasetSource
-from cml.errors import UserError
+from cml.errors import UserError, shorten_message
+from cml.plausibility.dataset_rules import find_in_dataset
 
 Setting = str | float | Path | Sequence[str | float] | None
 """A value of a source's setting: the types that options of the command line have."""
@@ -61,4 +63,7 @@ def prepare_source(source: DatasetSource, out: Path, *, skip_bad: bool = False) 
         if not is_self_contained(label_distance):
             rule = "should be a label distance that reads nothing outside the dataset"
             raise UserError(f"The 'label_distance' {rule}. Got {label_distance!r} instead.")
-    return source.prepare(out, skip_bad=skip_bad)
+    dataset = source.prepare(out, skip_bad=skip_bad)
+    for finding in find_in_dataset(dataset):  # cml check looks at the images as well
+        say(shorten_message(f"Suspicious: {finding}"))
+    return dataset

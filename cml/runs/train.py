@@ -1,5 +1,6 @@
 """Training from Python: on your own inputs and labels, or on a prepared dataset as ``cml train`` does."""
 
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,8 +28,11 @@ from cml.feature_store.store import FeatureStore
 from cml.losses.wrapped_loss import as_loss
 from cml.models import CUSTOM, Backbone
 from cml.models.backbone import count_channels
+from cml.plausibility.finding import ImplausibleData
+from cml.plausibility.label_rules import find_in_labels
 from cml.processes.init_processes import init_processes
 from cml.processes.ranks import Ranks
+from cml.registry import Choice
 from cml.runs.interrupted import keep_interrupted
 from cml.runs.model import Model
 from cml.task import Task
@@ -185,6 +189,8 @@ def fit(
     except LabelError as error:
         advice = "Mend the label, or choose another distance by label_distance=.."
         raise UserError(f"The 'labels' do not fit the label distance {distance.name!r}: {error} {advice}") from None
+    for finding in find_in_labels(raw, distance=str(Choice(distance.name, distance.settings()))):
+        warnings.warn(str(finding), ImplausibleData, stacklevel=3)
 
     def _make_model(trained: Trained, run: RunConfig) -> Model:
         trained.model.set_collate(collate)

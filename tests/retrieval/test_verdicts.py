@@ -23,7 +23,7 @@ from cml.retrieval.comparison import Comparison
 from cml.retrieval.mean_interval import mean_intervals
 from cml.retrieval.metric_result import MetricResult
 from cml.retrieval.results import Evaluation
-from cml.retrieval.verdict import with_verdict
+from cml.retrieval.verdict import size_verdict, with_verdict
 from cml.runs.overfitting_mend import suggest_mend
 from cml.training.config import TrainConfig
 
@@ -238,3 +238,12 @@ def test_check_and_a_model_of_arrays_end_with_one(tmp_path: Path, capsys: pytest
         sampler="random(batch_size=8)",
     )  # fmt: skip
     assert "Verdict: " in model.evaluate(images, range(20)).table()
+
+
+@pytest.mark.parametrize(
+    ("queries", "start"), [(1, "Verdict: 1 query has no items"), (3, "Verdict: 3 queries have no items")]
+)
+def test_queries_without_a_gallery_measure_nothing(queries: int, start: str) -> None:
+    assert size_verdict(queries, 0, "Mend it.").startswith(start)
+    assert size_verdict(queries, 0, "Mend it.").endswith("nothing can be measured. Mend it.")
+    assert "±" in size_verdict(queries, 1)

@@ -1,0 +1,49 @@
+"""All rules that look at labels alone."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from cml.plausibility.constant_labels import find_constant_labels
+from cml.plausibility.finding import Finding, Rule
+from cml.plausibility.label_numbers import LabelNumbers, as_label_numbers
+from cml.plausibility.outliers import find_outliers
+from cml.plausibility.radians import find_radians
+from cml.plausibility.sentinels import find_sentinels
+
+LABEL_RULES: Mapping[Rule, Callable[[LabelNumbers], Iterator[Finding]]] = {
+    "constant-labels": find_constant_labels,
+    "sentinels": find_sentinels,
+    "outliers": find_outliers,
+    "radians": find_radians,
+}
+
+
+def find_in_labels(
+    labels: Sequence[Any],
+    *,
+    items: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    distance: str = "",
+    skip: Collection[str] = (),
+) -> list[Finding]:
+    """Find what is suspicious about labels.
+
+    Args:
+        labels: N labels of any kind; those that are no numbers, nor short vectors of numbers, pass.
+        items: The N names of the items; by default their positions.
+        columns: The names of the numbers of a label.
+        distance: Name of the label distance with its settings, such as "circular(period=360)".
+        skip: Names of rules to skip.
+
+    Returns:
+        The findings; none of clean labels.
+
+    Example:
+        >>> ages = [25, 31, 44, 19, 52, 38, 61, 47, 29, 33, 2014]
+        >>> [finding.rule for finding in find_in_labels(ages)]
+        ['outliers']
+    """
+    numbers = as_label_numbers(labels, items=items, columns=columns, distance=distance)
+    if numbers is None:
+        return []
+    return [finding for rule, find in LABEL_RULES.items() if rule not in skip for finding in find(numbers)]

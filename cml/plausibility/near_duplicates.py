@@ -1,0 +1,103 @@
+"""Near-duplicates: test images that are training images too, encoded or scaled anew."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from cml.plausibility.finding import Finding
+from cml.plausibility.thumbnails import Thumbnail
+
+FARTHEST = 3  # levels of grey that a pixel of two thumbnails of one image may differ by, after JPEG and scaling
+_LEAST_CONTRAST = 4.0  # standard deviation of a thumbnail's levels; below, an image is almost one colour
+
+
+def find_near_duplicates(
+    train: Mapping[str, Path], test: Mapping[str, Path], thumbnails: Mapping[Path, Thumbnail]
+) -> list[Finding]:
+    """Find test images that also are training images.
+
+    Two images are near-duplicates if no pixel of their thumbnails differs by more than 3 of 255 levels. Images of
+    almost one colour are left out. A frame of a film is usually farther from the next.
+
+    Args:
+        train: The training images, by their ids.
+        test: The queries and the gallery, by their ids.
+        thumbnails: The thumbnails of the images.
+
+    Returns:
+        One finding, or none.
+    """
+    train_ids, known = _stack(train, thumbnails)
+    test_ids, asked = _stack(test, thumbnails)
+    nearest = match_thumbnails(asked, known)
+    found = np.flatnonzero(nearest >= 0)
+    if not len(found):
+        return []
+    examples = [f"{test_ids[place]} and {train_ids[nearest[place]]}" for place in found[:8].tolist()]
+    finding = Finding(
+        "near-duplicates",
+        f"{len(found)} of {len(test)} test images look the same as a training image",
+        "Keep such images on one side of the split: name what belongs together by --group-column, or delete copies.",
+        len(found),
+        len(test),
+        examples,
+    )
+    return [finding]
+
+
+def match_thumbnails(asked: NDArray[np.uint8], known: NDArray[np.uint8], farthest: int = FARTHEST) -> NDArray[np.int64]:
+    """Find for each thumbnail another one that no pixel differs from by more than some levels; exact.
+
+    Sums of pixels within reach are found by sorting, since those of two such thumbnails differ by at most ``farthest``
+    times the number of pixels. The few that remain are compared pixel by pixel, up to the first difference.
+
+    Args:
+        asked: (N, P) thumbnails to find.
+        known: (M, P) thumbnails to search.
+        farthest: Levels by which a pixel may differ.
+
+    Returns:
+        (N,) the position of the first such one in the order of sums; -1 where there is none.
+    """
+    if not len(asked) or not len(known):
+        return np.full(len(asked), -1, np.int64)
+    sums = known.sum(axis=1, dtype=np.int64)
+    order = np.argsort(sums, kind="stable")
+    reach = farthest * known.shape[1]
+    wanted = asked.sum(axis=1, dtype=np.int64)
+    starts = np.searchsorted(sums[order], wanted - reach, side="left")
+    ends = np.searchsorted(sums[order], wanted + reach, side="right")
+    return _match(asked, known[order], order, starts, ends, farthest)
+
+
+@njit(cache=True, nogil=True)
+def _match(
+    asked: NDArray[np.uint8],
+    known: NDArray[np.uint8],
+    order: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    farthest: int,
+) -> NDArray[np.int64]:
+    found = np.full(len(asked), -1, np.int64)
+    for row in range(len(asked)):
+        for place in range(starts[row], ends[row]):
+            is_near = True
+            for pixel in range(asked.shape[1]):
+                if abs(np.int64(asked[row, pixel]) - np.int64(known[place, pixel])) > farthest:
+                    is_near = False
+                    break
+            if is_near:
+                found[row] = order[place]
+                break
+    return found
+
+
+def _stack(images: Mapping[str, Path], thumbnails: Mapping[Path, Thumbnail]) -> tuple[Sequence[str], NDArray[np.uint8]]:
+    """The ids and thumbnails, (N, P), of the images that are more than one colour."""
+    ids = [item for item, path in images.items() if path in thumbnails and thumbnails[path].std() >= _LEAST_CONTRAST]
+    pixels = [thumbnails[images[item]].reshape(-1) for item in ids]
+    return ids, np.stack(pixels) if pixels else np.empty((0, 1), np.uint8)

@@ -1,0 +1,69 @@
+"""Sentinels: numbers such as -1 or -999 that stand for a label that is not known."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.plausibility.finding import Finding
+from cml.plausibility.label_numbers import LabelNumbers
+
+_LOW = (0, -1, -9, -99, -999, -9999, -99999)
+_HIGH = (99, 999, 9999, 99999)
+_FEW_VALUES = 10  # different numbers; of fewer, such as ratings from -1 to 1, an end says nothing
+_FINE = 30  # different numbers; of fewer, such as ratings from -1 to 20, a lone negative one says nothing
+_GAP_OF_ZERO, _GAP = 0.15, 0.5  # distance to the next number as a share of the range of the others
+
+
+def find_sentinels(labels: LabelNumbers) -> Iterator[Finding]:
+    """Find numbers that recur exactly, at an end of the range and away from all others.
+
+    A negative one is also found where all others are at least 0. Angles are left out: any number of them is usual.
+
+    Args:
+        labels: The labels.
+
+    Yields:
+        A finding for each column that has one.
+    """
+    if labels.distance.startswith(("circular", "rotation", "classes")):
+        return
+    for column, name in enumerate(labels.columns):
+        values = labels.values[:, column]
+        for marker in find_markers(values):
+            places = np.flatnonzero(values == marker)
+            yield Finding(
+                "sentinels",
+                f"{len(places)} of {len(values)} numbers in {name!r} are exactly {marker:g}, away from all others",
+                "If that stands for an unknown label, leave these items out.",
+                len(places),
+                len(values),
+                [labels.items[place] for place in places[:8].tolist()],
+            )
+
+
+def find_markers(values: NDArray[np.float64]) -> list[float]:
+    """Find the numbers that stand for unknown labels in a column.
+
+    Args:
+        values: (N,) the numbers.
+
+    Returns:
+        The sentinels, at most two.
+    """
+    distinct, counts = np.unique(values, return_counts=True)
+    if len(distinct) <= _FEW_VALUES:
+        return []
+    found = []
+    low, high = float(distinct[0]), float(distinct[-1])
+    if low in _LOW and counts[0] > 1:
+        rest = distinct[1:]
+        gap, spread = float(rest[0]) - low, float(rest[-1] - rest[0])
+        is_alone = gap > (_GAP if low else _GAP_OF_ZERO) * spread
+        if is_alone or (low < 0 <= rest[0] and len(distinct) > _FINE):
+            found.append(low)
+    if high in _HIGH and counts[-1] > 1:
+        rest = distinct[:-1]
+        if high - float(rest[-1]) > _GAP * float(rest[-1] - rest[0]):
+            found.append(high)
+    return found

@@ -1,0 +1,43 @@
+"""Numbers such as 1.500 that may mean 1500: points between thousands, as some languages write them."""
+
+import csv
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from cml.data_prep.row_files import find_delimiter
+
+_GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")
+_WHOLE = re.compile(r"[+-]?\d{1,3}")
+_FEWEST = 3  # numbers of each form
+
+
+def find_grouped_numbers(path: Path, columns: Sequence[str]) -> list[str]:
+    """Find columns whose numbers are whole or have exactly three decimals, in a file of cells separated by semicolons.
+
+    Such files come from programs that write a decimal comma, in which 1.500 means 1500. Numbers below 1000 then have no
+    point, and all with a point have three digits behind it. Other separators, files that are not UTF-8 and numbers
+    below 1 with a point say otherwise.
+
+    Args:
+        path: The CSV file.
+        columns: The columns of numbers.
+
+    Returns:
+        Numbers as they are written, both without and with a point; none where nothing is suspicious.
+    """
+    if path.suffix.lower() != ".csv":
+        return []
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            header = file.readline()
+            if find_delimiter(header) != ";":
+                return []
+            file.seek(0)
+            texts = [(row.get(column) or "").strip() for row in csv.DictReader(file, delimiter=";") for column in columns]
+    except (OSError, UnicodeError, csv.Error):  # reading it properly says what is wrong
+        return []
+    grouped = [text for text in texts if _GROUPED.fullmatch(text)]
+    whole = [text for text in texts if _WHOLE.fullmatch(text)]
+    is_suspicious = len(grouped) >= _FEWEST and len(whole) > 0 and len(grouped) + len(whole) == len(texts)
+    return [whole[0], *grouped[:3]] if is_suspicious else []
