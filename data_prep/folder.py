@@ -16,11 +16,11 @@ from cml.data.prepared_writer import Item, bad_item_error
 from cml.data_prep import label_cells
 from cml.data_prep.dataset_source import Content, DatasetSource, InfoTexts
 from cml.data_prep.folder_split import Labelled, assign_roles, describe_split, read_split
+from cml.data_prep.grouped_numbers import find_grouped_numbers
 from cml.data_prep.joint_checks import check_joints_inside
 from cml.data_prep.label_kinds import KINDS, SHARES, WITH_UNIT, KindName, check_distance, distance_of
 from cml.data_prep.layout_masks import MASK_FRAME, prepare_mask
 from cml.data_prep.mask_ids import find_ids, parse_ids
-from cml.data_prep.grouped_numbers import find_grouped_numbers
 from cml.data_prep.number_format import PLAIN, Decimal, NumberFormat, Thousands
 from cml.data_prep.number_labels import NumberLabels, choose_number_labels
 from cml.data_prep.person_crop import FRAME, crop_file, into_crop, person_box

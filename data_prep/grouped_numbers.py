@@ -34,9 +34,10 @@ def find_grouped_numbers(path: Path, columns: Sequence[str]) -> list[str]:
             if find_delimiter(header) != ";":
                 return []
             file.seek(0)
-            texts = [(row.get(column) or "").strip() for row in csv.DictReader(file, delimiter=";") for column in columns]
+            rows = list(csv.DictReader(file, delimiter=";"))
     except (OSError, UnicodeError, csv.Error):  # reading it properly says what is wrong
         return []
+    texts = [(row.get(column) or "").strip() for row in rows for column in columns]
     grouped = [text for text in texts if _GROUPED.fullmatch(text)]
     whole = [text for text in texts if _WHOLE.fullmatch(text)]
     is_suspicious = len(grouped) >= _FEWEST and len(whole) > 0 and len(grouped) + len(whole) == len(texts)
