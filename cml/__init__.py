@@ -8,6 +8,7 @@
 - ``cml.open_run`` opens a trained run, to evaluate it, explore it and export its model.
 - ``cml.losses``, ``cml.distances``, ``cml.sampling``, ``cml.models`` and ``cml.trackers`` hold the parts. Each is made
   by name, as in ``cml.losses.get("log-ratio")``, or by class, as in ``cml.losses.LogRatioLoss()``.
+- ``cml.distributed`` gathers batches in training loops of one's own that run in several processes.
 
 ``import cml`` does not import torch: each name is imported when it is used first.
 """
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from cml.version import __version__
 
 if TYPE_CHECKING:
-    from cml import distances, losses, models, retrieval, sampling, sklearn, trackers
+    from cml import distances, distributed, losses, models, retrieval, sampling, sklearn, trackers
     from cml.data.prepared import open_dataset
     from cml.errors import UserError
     from cml.export.index import Index
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from cml.training.callbacks import Callback
     from cml.training.config import TrainConfig
 
-_MODULES = ("distances", "losses", "models", "retrieval", "sampling", "sklearn", "trackers")
+_MODULES = ("distances", "distributed", "losses", "models", "retrieval", "sampling", "sklearn", "trackers")
 _PLACES = {  # public name: "module:name in it"
     "Callback": "cml.training.callbacks:Callback",
     "Index": "cml.export.index:Index",
@@ -69,6 +70,7 @@ __all__ = [
     "__version__",
     "compare",
     "distances",
+    "distributed",
     "features",
     "fit",
     "index",

@@ -79,6 +79,8 @@ class Labels:
         return len(next(iter(self.arrays.values())))
 
     def __getitem__(self, rows: Any) -> Self:  # noqa: ANN401 - what NumPy takes
+        if hasattr(rows, "detach"):  # NumPy would take a tensor of one item number for that number
+            rows = rows.detach().cpu().numpy()
         return type(self)({name: array[rows] for name, array in self.arrays.items()})
 
     def fingerprint(self) -> str:

@@ -3,13 +3,11 @@
 Without it, ``test_gradients_of_every_loss_are_those_of_one_process`` in tests/training/test_distributed.py fails.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from cml.processes.ranks import Ranks
+from cml.processes.ranks import Ranks, SumOverRanks
 
 
 def share_batch_norm(network: nn.Module, ranks: Ranks) -> None:
@@ -46,9 +44,9 @@ class _SharedBatchNorm(nn.SyncBatchNorm):
         count = self._ranks.all_reduce(values.new_tensor(values.numel() // values.shape[1]))
         if count <= 1:
             raise ValueError("Batch normalisation needs more than one value per channel in training.")
-        mean = _Sum.apply(values.sum(others), self._ranks) / count  # (C,)
+        mean = SumOverRanks.apply(values.sum(others), self._ranks) / count  # (C,)
         centred = values - mean.view(shape)
-        variance = _Sum.apply(centred.square().sum(others), self._ranks) / count  # (C,)
+        variance = SumOverRanks.apply(centred.square().sum(others), self._ranks) / count  # (C,)
         if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
             share = 1 / int(self.num_batches_tracked) if self.momentum is None else self.momentum
@@ -58,26 +56,3 @@ class _SharedBatchNorm(nn.SyncBatchNorm):
         output = centred * (scale if self.weight is None else scale * self.weight).view(shape)
         output = output if self.bias is None else output + self.bias.view(shape)
         return torch.as_tensor(output, dtype=input.dtype)
-
-
-class _Sum(torch.autograd.Function):
-    """The sum of all processes' tensors; its gradient is a sum too, since each process has only that of its images."""
-
-    @staticmethod
-    def forward(ctx: Any, own: Tensor, ranks: Ranks) -> Tensor:  # noqa: ANN401 - torch gives it no public type
-        """Add up the tensors of all processes.
-
-        Args:
-            ctx: Gets what ``backward`` needs.
-            own: The tensor of this process.
-            ranks: The processes.
-
-        Returns:
-            The sum, the same in every process.
-        """
-        ctx.ranks = ranks
-        return ranks.all_reduce(own.clone())
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401
-        return ctx.ranks.all_reduce(gradient.clone()), None

@@ -2,10 +2,12 @@
 
 Every process knows every batch, since a batch is a function of (seed, step). It embeds its share of the images; the
 embeddings are gathered, and each process computes the whole loss. So the loss is that of one process, and a loss's
-proxies and the memory are the same everywhere without communication. The gradient of a process's own embeddings is
-complete; only the gradients of the network have to be summed. With one process all of this does nothing, at no cost.
+proxies and the memory are the same everywhere without communication. Gradients of gathered embeddings are summed over
+the processes, each of which has the whole loss; those of parameters are averaged, as ``DistributedDataParallel`` does
+it. The result is the gradient of one process. With one process all of this does nothing, at no cost.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
@@ -14,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional
 
 from cml.errors import UserError
 from cml.processes.out_of_memory import is_out_of_memory
@@ -57,9 +60,20 @@ class Ranks:
         Returns:
             The slice of the items.
         """
+        return self.shares(total)[self.rank]
+
+    def shares(self, total: int) -> list[slice]:
+        """Cut some items into the shares of all processes.
+
+        Args:
+            total: The number of items.
+
+        Returns:
+            The slices of the items, in the order of ranks, larger ones first.
+        """
         less, more = divmod(total, self.size)
-        start = self.rank * less + min(self.rank, more)
-        return slice(start, start + less + (self.rank < more))
+        starts = [rank * less + min(rank, more) for rank in range(self.size + 1)]
+        return [slice(start, stop) for start, stop in itertools.pairwise(starts)]
 
     def largest_share(self, total: int) -> int:
         """Count the items of the largest share.
@@ -110,37 +124,39 @@ class Ranks:
             _collective(lambda: torch.distributed.broadcast(tensor, source))
         return tensor
 
-    def gather(self, own: Tensor, total: int) -> Tensor:
+    def gather(self, own: Tensor, total: int, start: int | None = None) -> Tensor:
         """Gather the embeddings of a batch, through which gradients flow back.
 
+        The gradient of a process's embeddings is the sum of what all processes' losses ask of them.
+
         Args:
-            own: The embeddings of this process's ``share``, (b, D).
+            own: The embeddings of this process's part of the batch, (b, D).
             total: The number of images of the batch, B.
+            start: Where this process's part begins in the batch; None where it is its ``share``.
 
         Returns:
-            The embeddings of the batch, (B, D).
-        """
-        gathered: Tensor = own if self.size == 1 else _Gather.apply(own, total, self)
-        return gathered
-
-    def sum_gradients(self, network: nn.Module, loss: nn.Module) -> None:
-        """Make all gradients those of the whole batch.
-
-        The gradients of the network are summed. Those of the loss are whole in each process; all get those of rank 0,
-        so that the rounding of different machines cannot accumulate.
-
-        Args:
-            network: The network.
-            loss: The loss.
+            The embeddings of the batch, (B, D), the same in every process.
         """
         if self.size == 1:
-            return
-        own = [parameter.grad for parameter in loss.parameters() if parameter.grad is not None]
-        if not self.first:
-            for gradient in own:
-                gradient.zero_()
-        shared = [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
-        _in_one([*shared, *own], self.all_reduce)
+            return own
+        start = self.share(total).start if start is None else start
+        padding = [0, 0] * (own.ndim - 1)
+        whole: Tensor = SumOverRanks.apply(functional.pad(own, [*padding, start, total - start - len(own)]), self)
+        return whole
+
+    def average_gradients(self, *modules: nn.Module) -> None:
+        """Replace the gradients by their averages over the processes.
+
+        With ``gather`` and the whole loss in every process, these are the gradients of one process. Those of the loss's
+        own parameters are whole before, and get the same rounding everywhere.
+
+        Args:
+            *modules: Modules of the same shape in every process.
+        """
+        if self.size > 1:
+            parameters = [parameter for module in modules for parameter in module.parameters()]
+            gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+            _in_one(gradients, lambda flat: self.all_reduce(flat).div_(self.size))
 
     def broadcast_parameters(self, *modules: nn.Module) -> None:
         """Give all processes the parameters and buffers of rank 0; other machines may have drawn others.
@@ -252,28 +268,47 @@ class Ranks:
         self.all_reduce(torch.zeros(1))
 
 
-class _Gather(torch.autograd.Function):
+class SumOverRanks(torch.autograd.Function):
+    """The sum of all processes' tensors; its gradient is a sum too, of what all processes' losses ask of a tensor."""
+
     @staticmethod
-    def forward(ctx: Any, own: Tensor, total: int, ranks: Ranks) -> Tensor:  # noqa: ANN401 - torch gives no public type
-        """Put the rows of all processes together.
+    def forward(ctx: Any, own: Tensor, ranks: Ranks) -> Tensor:  # noqa: ANN401 - torch gives no public type
+        """Add up the tensors of all processes.
 
         Args:
             ctx: Gets what ``backward`` needs.
-            own: The rows of this process.
-            total: The number of rows of all processes.
+            own: The tensor of this process.
             ranks: The processes.
 
         Returns:
-            The rows of all processes, in the order of ranks, the same in every process.
+            The sum, the same in every process.
         """
-        ctx.share = ranks.share(total)
-        whole = own.new_zeros(total, *own.shape[1:])
-        whole[ctx.share] = own.detach()
-        return ranks.all_reduce(whole)
+        ctx.ranks = ranks
+        return ranks.all_reduce(own.clone(memory_format=torch.contiguous_format))
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # noqa: ANN401
-        return gradient[ctx.share], None, None  # already of the whole loss, which every process computes
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401
+        """Add up the gradients of all processes, by this function itself, for second derivatives.
+
+        Args:
+            ctx: From ``forward``.
+            gradient: The gradient of the sum.
+
+        Returns:
+            The gradient of this process's tensor.
+        """
+        return SumOverRanks.apply(gradient, ctx.ranks), None
+
+
+def find_ranks() -> Ranks:
+    """Find the processes that this one has joined by ``torch.distributed.init_process_group``, whoever called it.
+
+    Returns:
+        The processes of the default group; this one alone without a group.
+    """
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return Ranks()
+    return Ranks(torch.distributed.get_rank(), torch.distributed.get_world_size())
 
 
 def _in_one(tensors: Sequence[Tensor], exchange: Callable[[Tensor], Tensor]) -> None:

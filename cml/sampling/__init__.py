@@ -4,6 +4,7 @@ from cml.registry import Registry
 from cml.sampling.batch import Batch
 from cml.sampling.binary import BinarySampler
 from cml.sampling.dense import DenseSampler
+from cml.sampling.epoch_batches import EpochBatches
 from cml.sampling.grouped import GroupedSampler
 from cml.sampling.per_class import PerClassSampler
 from cml.sampling.random import RandomSampler
@@ -28,6 +29,7 @@ __all__ = [
     "Batch",
     "BinarySampler",
     "DenseSampler",
+    "EpochBatches",
     "GroupedSampler",
     "PerClassSampler",
     "RandomSampler",

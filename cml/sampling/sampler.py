@@ -96,7 +96,8 @@ class Sampler:
         """Make the batches of a training loop of your own; ``DataLoader(batch_sampler=..)`` takes them too.
 
         Each time that they are iterated over they are those of the next epoch. The first ``batches.anchors`` items of
-        a batch are its anchors.
+        a batch are its anchors. With several processes, each gets its part of every batch, and
+        ``cml.distributed.gather`` puts the parts together.
 
         Args:
             label_distance: A text, a ``LabelDistance``, a function of two labels or a matrix, as ``cml.fit`` takes it;
@@ -105,7 +106,8 @@ class Sampler:
             seed: Random seed.
 
         Returns:
-            An iterable of item numbers (B,), with ``len`` and ``anchors``.
+            An iterable of lists of B item numbers, or of this process's part of them, with ``len``, ``anchors``,
+            ``set_epoch`` and ``state_dict``.
 
         Raises:
             UserError: there are too few labels for a batch, they do not fit the distance, or per-class has no classes.
@@ -114,11 +116,12 @@ class Sampler:
             >>> from cml import sampling
             >>> sampler = sampling.GroupedSampler(batch_size=10, groups=2)
             >>> batches = sampler.batches("euclidean", [age / 2 for age in range(50)])
-            >>> len(batches), batches.anchors, [batch.shape for batch in batches][:2]
-            (25, 10, [(10,), (10,)])
+            >>> len(batches), batches.anchors, [len(batch) for batch in batches][:2]
+            (25, 10, [10, 10])
         """
         state = self.sampler_state(encode_training_labels(label_distance, labels))
-        return EpochBatches(functools.partial(self.batch, state, seed=seed), self.steps_per_epoch(len(state)))
+        make_batch = functools.partial(self.batch, state, seed=seed)
+        return EpochBatches(make_batch, self.steps_per_epoch(len(state)), batch_size=self.batch_size, seed=seed)
 
     def steps_per_epoch(self, items: int) -> int:
         """Count the batches in which every training item is a counted anchor once.

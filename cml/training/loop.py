@@ -22,6 +22,7 @@ from cml import losses, sampling
 from cml.console.messages import say
 from cml.data.input_form import InputForm
 from cml.data.vectors import Vectors
+from cml.distributed import gradient_cache
 from cml.errors import UserError
 from cml.losses.cross_batch_memory import CrossBatchMemory
 from cml.losses.loss import Loss
@@ -31,7 +32,7 @@ from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.processes.batch_norm import share_batch_norm
 from cml.processes.device import pick_device, to_device
 from cml.processes.ranks import Ranks
-from cml.training import gradient_cache, run_folder
+from cml.training import run_folder
 from cml.training.averaged_weights import AveragedWeights
 from cml.training.batch_norm_statistics import fixed_statistics, warn_of_statistics
 from cml.training.batches import BatchSource
@@ -278,7 +279,7 @@ def train(
                 )
 
             # update
-            ranks.sum_gradients(network, loss)
+            ranks.average_gradients(network, loss)
             embeddings = ranks.gather(embeddings, len(items))
             norm = None  # unless it is clipped
             if config.clip_gradient is not None:

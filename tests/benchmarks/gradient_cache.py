@@ -69,8 +69,8 @@ def step(backbone: str, items: int, micro_batch: int) -> None:
     import torch
 
     from cml import losses
+    from cml.distributed.gradient_cache import backward
     from cml.models.embedding import EmbeddingModel, ModelConfig
-    from cml.training.gradient_cache import backward
 
     model = EmbeddingModel(ModelConfig(backbone, "none", 128, True, (64, 64)))
     optimizer = torch.optim.AdamW(model.parameters())
@@ -98,8 +98,8 @@ def compare(backbone: str, items: int, micro_batch: int) -> float:
     import torch
 
     from cml import losses
+    from cml.distributed.gradient_cache import backward
     from cml.models.embedding import EmbeddingModel, ModelConfig
-    from cml.training.gradient_cache import backward
 
     torch.manual_seed(0)
     model = EmbeddingModel(ModelConfig(backbone, "none", 128, True, (64, 64))).eval()

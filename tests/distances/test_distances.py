@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
@@ -328,3 +329,12 @@ def test_squares_that_vanish_are_named(labels: list[Any]) -> None:
         distance.pairwise(encoded[:2], encoded[:2])
     assert distance.pairwise(encoded[::2], encoded[::2]).tolist() == [[0, 1], [1, 0]]
     assert Euclidean().pairwise(encoded[:1], encoded[1:2]).item() == pytest.approx(1e-25)
+
+
+def test_encoded_labels_are_chosen_by_lists_arrays_and_tensors_of_any_length() -> None:
+    labels = cml.distances.get("euclidean").encode([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    for rows in ([2], [2, 0], []):
+        for chosen in (rows, np.array(rows, np.int64), torch.tensor(rows, dtype=torch.int64)):
+            assert len(labels[chosen]) == len(rows)
+            assert labels[chosen].fingerprint() == labels[np.array(rows, np.int64)].fingerprint()
+    assert labels[torch.tensor([False, True, False])].fingerprint() == labels[1:2].fingerprint()

@@ -116,7 +116,7 @@ def test_every_public_name_has_its_entry(made: Path) -> None:
     page = (made / "api" / "index.md").read_text(encoding="utf-8")
     for name in cml.__all__:
         assert f"cml.{name}" in page, name
-    for module in ("distances", "losses", "models", "retrieval", "sampling", "sklearn", "trackers"):
+    for module in ("distances", "distributed", "losses", "models", "retrieval", "sampling", "sklearn", "trackers"):
         page = (made / "api" / f"{module}.md").read_text(encoding="utf-8")
         for name in getattr(getattr(cml, module), "__all__", ()):
             assert f" cml.{module}.{name}" in page, (module, name)

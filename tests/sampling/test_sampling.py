@@ -163,6 +163,72 @@ def test_batches_of_a_loop_of_ones_own(name: str) -> None:
         np.testing.assert_array_equal(loaded, batch)
 
 
+def own_batches(seed: int = 3, size: int = 12) -> sampling.EpochBatches:
+    return sampling.get("grouped", batch_size=size, groups=3).batches("euclidean", torch.arange(ITEMS), seed=seed)
+
+
+def test_batches_say_what_loaders_ask_for() -> None:
+    batches = own_batches()
+    assert (batches.batch_size, batches.drop_last) == (12, False)
+    first = next(iter(batches))
+    assert isinstance(first, list)
+    assert all(type(item) is int for item in first)
+
+
+def test_an_epoch_is_chosen_by_its_number() -> None:
+    batches = own_batches()
+    epochs = [list(batches) for _ in range(3)]
+    for epoch in (2, 0, 1):
+        batches.set_epoch(epoch)
+        assert list(batches) == epochs[epoch]
+    assert list(batches) == epochs[2]
+    batches.set_epoch(1)
+    next(iter(batches))
+    assert list(batches) == epochs[2]  # an iteration that was left early counts
+    next(iter(batches))
+    batches.set_epoch(1)
+    assert list(batches) == epochs[1]
+    batches.set_epoch(1, batch=2)
+    assert list(batches) == epochs[1][2:]
+    assert list(batches) == epochs[2]
+    with pytest.raises(UserError, match=r"'epoch' must be a whole number of at least 0\. Got -1"):
+        batches.set_epoch(-1)
+    with pytest.raises(UserError, match=rf"'batch' must be a whole number in 0\.\.{len(batches)}. Got 99"):
+        batches.set_epoch(0, batch=99)
+
+
+@pytest.mark.parametrize("done", range(12))
+def test_batches_continue_where_a_state_was_made(done: int) -> None:
+    batches, again = own_batches(), own_batches()
+    whole = [batch for _ in range(3) for batch in batches]
+    batches.set_epoch(0)
+    drawn = iter([])
+    for _ in range(done):
+        if (batch := next(drawn, None)) is None:  # type: ignore[arg-type]
+            drawn = iter(batches)
+            batch = next(drawn)
+        assert batch is not None
+    state = batches.state_dict()
+    again.load_state_dict(state)
+    assert again.state_dict() == state
+    again.set_epoch(done // len(batches))  # as Lightning does before an epoch
+    rest = list(again)
+    assert rest == whole[done : done + len(rest)]
+    assert len(rest) == len(batches) - done % len(batches)
+    assert list(again) == whole[done + len(rest) : done + len(rest) + len(batches)] or done >= 2 * len(batches)
+
+
+def test_a_state_of_other_batches_is_refused() -> None:
+    state = own_batches().state_dict()
+    with pytest.raises(UserError, match="The state is that of other batches: its 'seed' is 3, not 4"):
+        own_batches(seed=4).load_state_dict(state)
+    with pytest.raises(UserError, match="its 'batch_size' is 12, not 13"):
+        own_batches(size=13).load_state_dict(state)
+    for wrong in ({}, {"epoch": 1}, None):
+        with pytest.raises(UserError, match="takes the result of their state_dict"):
+            own_batches().load_state_dict(wrong)  # type: ignore[arg-type]
+
+
 def test_batches_of_classes() -> None:
     names = ["cat", "dog", "owl"] * 8
     drawn = list(sampling.get("per-class(batch_size=6, per_class=2)").batches("classes", names))

@@ -23,6 +23,7 @@ import cml
 from cml import distances, losses, sampling
 from cml.cli import main
 from cml.data.images import Images
+from cml.distributed import gradient_cache
 from cml.errors import DataError, UserError
 from cml.losses.cross_batch_memory import CrossBatchMemory
 from cml.losses.loss import Loss
@@ -30,7 +31,6 @@ from cml.processes.batch_norm import share_batch_norm
 from cml.processes.init_processes import init_processes
 from cml.processes.ranks import Ranks
 from cml.retrieval import EvaluateOptions, embedding_ranker, evaluate
-from cml.training import gradient_cache
 from cml.training.batches import BatchSource
 from cml.training.checkpoint import CHECKPOINT, Checkpoint
 from cml.training.training_data import TrainingData
@@ -109,7 +109,7 @@ def gradients(ranks: Ranks, name: str, words: Path, *, micro_batch: int | None =
         value, embeddings = gradient_cache.backward(
             network, loss_of, inputs[items][own], micro_batch=micro_batch, largest=ranks.largest_share(ITEMS)
         )
-        ranks.sum_gradients(network, loss)
+        ranks.average_gradients(network, loss)
         memory.store(ranks.gather(embeddings, ITEMS), items)
         found = {"value": value, "memory": memory.embeddings.double()}
         found |= {f"network.{key}": one.grad for key, one in network.named_parameters()}

@@ -1,8 +1,9 @@
 """Batches larger than the memory: the loss over the whole batch, the network over one part at a time.
 
-First every micro batch is embedded without a graph. The loss of all embeddings gives a gradient for each of them. Then
-every micro batch is embedded again, with a graph and the same random numbers, and its gradient is propagated. Only one
-micro batch's activations are held at a time, at the cost of a second forward pass.
+The trainer calls ``backward``; ``cached_backward`` is for training loops of one's own. First every micro batch is
+embedded without a graph. The loss of all embeddings gives a gradient for each of them. Then every micro batch is
+embedded again, with a graph and the same random numbers, and its gradient is propagated. Only one micro batch's
+activations are held at a time, at the cost of a second forward pass.
 
 The gradient is that of the whole batch, unlike that of gradient accumulation. The exception is batch normalisation,
 whose statistics are those of a micro batch; ``batch_norm_statistics.fixed_statistics`` makes it exact. Running
@@ -19,6 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from cml.errors import UserError
+
 
 def backward(
     network: nn.Module,
@@ -29,6 +32,8 @@ def backward(
     largest: int | None = None,
     cast: Callable[[], AbstractContextManager[object]] = nullcontext,
     draws: bool = True,
+    loss_backward: Callable[[Tensor], object] = torch.autograd.backward,
+    before_last: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> tuple[Tensor, Tensor]:
     """Compute loss and embeddings of a batch, and add the gradient of the loss to all parameters it depends on.
 
@@ -42,6 +47,8 @@ def backward(
             the same number of parts, since they exchange statistics in the network.
         cast: Makes the context in which the network runs, for autocast.
         draws: Whether the network may draw random numbers, of which the second pass needs the same.
+        loss_backward: Propagates the gradient of the loss, for a gradient scaler.
+        before_last: Makes the context of all passes but the last, as ``no_sync`` of ``DistributedDataParallel``.
 
     Returns:
         The loss, and the embeddings (B, D) in at least float32, both without a graph.
@@ -60,7 +67,7 @@ def backward(
             embedded = network(inputs)
         embeddings = _full(embedded)
         value = loss(embeddings)
-        torch.autograd.backward(value)
+        loss_backward(value)
         return value.detach(), embeddings.detach()
 
     pieces = inputs.tensor_split(parts)
@@ -71,19 +78,22 @@ def backward(
             random_states.append(_random_state(inputs.device, draws))
             with cast():  # a new one per pass: autocast would keep weights that it has cast without a graph
                 parts_embedded.append(_full(network(piece)))
+        torch.clear_autocast_cache()  # of an autocast around all
         for buffer, before in buffers:
             buffer.copy_(before)
     embeddings = torch.cat(parts_embedded).requires_grad_()
     value = loss(embeddings)
-    torch.autograd.backward(value)
-    assert embeddings.grad is not None
+    loss_backward(value)
+    if embeddings.grad is None:
+        raise UserError("The loss does not depend on the embeddings that it is given: it has no gradient.")
     gradients = embeddings.grad.tensor_split(parts)
     restore_end = _random_state(inputs.device, draws)
-    for piece, restore, gradient in zip(pieces, random_states, gradients, strict=True):
+    for part, (piece, restore, gradient) in enumerate(zip(pieces, random_states, gradients, strict=True), 1):
         restore()
-        with cast():
-            again = network(piece)
-        torch.autograd.backward(_full(again), gradient)
+        with nullcontext() if part == parts else before_last():
+            with cast():
+                again = network(piece)
+            torch.autograd.backward(_full(again), gradient)
     restore_end()
     return value.detach(), embeddings.detach()
 

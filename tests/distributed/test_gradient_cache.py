@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 import cml
 from cml import losses
+from cml.distributed import gradient_cache
 from cml.errors import UserError
-from cml.training import gradient_cache
 from cml.training.config import TrainConfig
 from cml.training.optimizer import check_optimizer
 
