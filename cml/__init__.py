@@ -2,6 +2,7 @@
 
 - ``cml.fit`` trains a model on images and labels; ``cml.load`` loads a trained model, and ``cml.last`` gives the model
   so far of an interrupted ``cml.fit``.
+- ``cml.PairJudgements`` and ``cml.TripletJudgements`` take judged pairs and triplets as labels.
 - ``cml.prepare``, ``cml.open_dataset``, ``cml.train`` and ``cml.compare`` work on prepared datasets, like the commands
   of the same names.
 - ``cml.Index`` holds embeddings to search; ``cml.index`` and ``cml.search`` index and search images, like the commands.
@@ -20,7 +21,9 @@ from cml.version import __version__
 
 if TYPE_CHECKING:
     from cml import distances, distributed, losses, models, retrieval, sampling, sklearn, trackers
+    from cml.data.pair_judgements import PairJudgements
     from cml.data.prepared import open_dataset
+    from cml.data.triplet_judgements import TripletJudgements
     from cml.errors import UserError
     from cml.export.index import Index
     from cml.plugins import load as load_plugin
@@ -42,8 +45,10 @@ _PLACES = {  # public name: "module:name in it"
     "Index": "cml.export.index:Index",
     "Interrupted": "cml.runs.interrupted:Interrupted",
     "Model": "cml.runs.model:Model",
+    "PairJudgements": "cml.data.pair_judgements:PairJudgements",
     "Run": "cml.runs.run:Run",
     "TrainConfig": "cml.training.config:TrainConfig",
+    "TripletJudgements": "cml.data.triplet_judgements:TripletJudgements",
     "UserError": "cml.errors:UserError",
     "compare": "cml.runs.compare:compare",
     "features": "cml.runs.features:features",
@@ -64,8 +69,10 @@ __all__ = [
     "Index",
     "Interrupted",
     "Model",
+    "PairJudgements",
     "Run",
     "TrainConfig",
+    "TripletJudgements",
     "UserError",
     "__version__",
     "compare",

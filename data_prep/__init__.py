@@ -42,6 +42,7 @@ registry: "Registry[DatasetSource]" = Registry(
         "heads": "cml.data_prep.synthetic.heads.source:Heads",
         "hf": "cml.data_prep.hf:HuggingFace",
         "in_shop": "cml.data_prep.in_shop:InShop",
+        "judgements": "cml.data_prep.judgements:Judgements",
         "lspet": "cml.data_prep.lspet:Lspet",
         "lsun_layout": "cml.data_prep.lsun_layout:LsunLayout",
         "molecules": "cml.data_prep.molecules:Molecules",

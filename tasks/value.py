@@ -59,7 +59,7 @@ def label_distance(recipe: TrainConfig, info: DatasetInfo) -> str:
 
 
 def describe(label: Any, info: DatasetInfo) -> str:  # noqa: ANN401 - a label of any form
-    """Put a label in words: its numbers or names; of boxes how many there are of each class.
+    """Put a label in words: its numbers or names; of boxes how many of each class, of judgements how many.
 
     Args:
         label: The label.
@@ -71,6 +71,8 @@ def describe(label: Any, info: DatasetInfo) -> str:  # noqa: ANN401 - a label of
     if _distance(info) == "boxes":
         classes = Counter(box[0] for box in _boxes(label))
         return ", ".join(f"{count} {name}" for name, count in classes.items())
+    if _distance(info) in ("judged-pairs", "judged-triplets"):
+        return f"{len(label) - 1} judgements"
     if isinstance(label, list) and isinstance(label[0], str):
         more = f", .. ({len(label)})" if len(label) > _NAMES else ""
         return ", ".join(label[:_NAMES]) + more

@@ -52,6 +52,7 @@ _OPTIONS_SINCE: Mapping[str, str] = {
     "train_only": "0.2",
     "views": "0.2",
     "projector": "0.2",
+    "head_start": "0.2",
 }
 """An option that results before some version of cml lack -> the first version whose results have it."""
 _CLOSE = 2e-5  # relative: files hold six digits

@@ -75,7 +75,7 @@ def run(arguments: Sequence[str]) -> None:
         return
     task, prog = tasks.get(name), f"cml compare {name}"
     description = f"Compare losses on {task.summary}. Variants: {quoted_list(task.variants)}."
-    recipe = replace(recipe_for(task.recipe, rest, prog), loss=task.recipe.loss)
+    recipe = replace(recipe_for(task, task.recipe, rest, prog), loss=task.recipe.loss)
     default = Compare(tyro.MISSING, tyro.MISSING, recipe)
     options = parse(Compare, rest, prog=prog, description=description, default=default)
     if options.training.loss != task.recipe.loss:

@@ -13,9 +13,11 @@ from cml.command_line.pick_name import pick
 from cml.command_line.print_result import show
 from cml.command_line.shared_options import AllowDownload, AsJson
 from cml.console.messages import say
-from cml.data.dataset_info import read_input_form
+from cml.data.dataset_info import read_dataset_info
 from cml.errors import DataError, UserError
+from cml.runs.label_recipe import recipe_for_labels
 from cml.storage.downloads import names_of_a_run
+from cml.task import Task
 from cml.training.config import TrainConfig, with_options
 from cml.training.metrics_log import METRICS
 from cml.training.recipe_inputs import recipe_for_inputs
@@ -53,6 +55,7 @@ class DecidingOptions(CommandOptions):
     flip: str = ""
     steps: int = 0
     epochs: int = 0
+    tune: bool = False
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -79,7 +82,7 @@ def run(arguments: Sequence[str]) -> None:
         recipe = saved.train
         if saved.dataset:
             data = Path(saved.dataset)
-    default = Train(data, tyro.MISSING, recipe_for(recipe, rest, prog))
+    default = Train(data, tyro.MISSING, recipe_for(task, recipe, rest, prog))
     options = parse(Train, rest, prog=prog, description=f"Train on {task.summary}.", default=default)
     from cml.processes.init_processes import init_processes
     from cml.runs.train import train_task
@@ -131,12 +134,14 @@ def _show(result: dict[str, Any], summary: str, options: Train) -> None:
     show(result, summary, f"next: cml evaluate {again} && cml report {again}", as_json=options.json)
 
 
-def recipe_for(recipe: TrainConfig, arguments: Sequence[str], prog: str) -> TrainConfig:
+def recipe_for(task: Task, recipe: TrainConfig, arguments: Sequence[str], prog: str) -> TrainConfig:
     """Find the defaults: the file of ``--config``, then the recipe, whose horizontal flip needs a trained backbone.
 
-    For a dataset of vectors, the recipe has no backbone. A feature store decides the backbone.
+    For a dataset of vectors, the recipe has no backbone. A feature store decides the backbone. Labels that are
+    judgements decide loss and sampler.
 
     Args:
+        task: The task.
         recipe: The recipe of the task, or the options of the run that is resumed.
         arguments: The arguments after the task.
         prog: The command, for messages.
@@ -150,8 +155,13 @@ def recipe_for(recipe: TrainConfig, arguments: Sequence[str], prog: str) -> Trai
             "--steps and --epochs both say how long to train: leave out one of them. "
             f"Got {deciding.steps} steps and {deciding.epochs} epochs instead."
         )
-    if deciding.data is not None and not deciding.resume:
-        recipe = recipe_for_inputs(recipe, read_input_form(deciding.data))
+    info = None if deciding.data is None or deciding.resume else read_dataset_info(deciding.data)
+    if info is not None:
+        recipe = recipe_for_inputs(recipe, info.inputs)
+        is_vector = info.inputs.kind == "vectors"
+        if not deciding.tune:
+            head_alone = is_vector or deciding.freeze_backbone or bool(deciding.features)
+            recipe = recipe_for_labels(recipe, task, info, head_alone=head_alone)
     if deciding.features and not deciding.resume:
         recipe = with_options(recipe, {"features": deciding.features})
     unflipped = replace(recipe, flip="none")

@@ -122,20 +122,20 @@ def parse_dataset_info(value: dict[str, Any]) -> DatasetInfo:
     return info
 
 
-def read_input_form(folder: Path) -> InputForm:
-    """Read the form of a dataset's items from its dataset.json alone.
+def read_dataset_info(folder: Path) -> DatasetInfo | None:
+    """Read the dataset.json of a dataset alone.
 
     Args:
         folder: The folder of the dataset.
 
     Returns:
-        The form; that of images where there is no dataset, which whoever opens it reports.
+        Its content; None where there is no dataset, which whoever opens it reports.
     """
     try:
         with open_regular(folder / INFO) as file:
-            return parse_dataset_info(parse_object(file.read())).inputs
+            return parse_dataset_info(parse_object(file.read()))
     except (OSError, ValueError):
-        return InputForm()
+        return None
 
 
 def _input_form(value: Any) -> InputForm:  # noqa: ANN401 - of a file, anything

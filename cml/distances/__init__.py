@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from cml.distances.hamming import Hamming
     from cml.distances.haversine import Haversine
     from cml.distances.jaccard import Jaccard
+    from cml.distances.judged_pairs import JudgedPairs
+    from cml.distances.judged_triplets import JudgedTriplets
     from cml.distances.layout.distance import Layout
     from cml.distances.place import Place
     from cml.distances.poses.keypoints import Keypoints
@@ -57,6 +59,8 @@ _ENTRIES = {
     "jaccard": "cml.distances.jaccard:Jaccard",
     "hamming": "cml.distances.hamming:Hamming",
     "precomputed": "cml.distances.precomputed:Precomputed",
+    "judged-pairs": "cml.distances.judged_pairs:JudgedPairs",
+    "judged-triplets": "cml.distances.judged_triplets:JudgedTriplets",
     "sets": "cml.distances.sets:Sets",
     "combined": "cml.distances.combined:Combined",
 }
@@ -222,6 +226,8 @@ __all__ = [
     "Hamming",
     "Haversine",
     "Jaccard",
+    "JudgedPairs",
+    "JudgedTriplets",
     "Keypoints",
     "LabelDistance",
     "LabelError",

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cml.distances.blas_threads import one_blas_thread
 from cml.distances.content_hash import content_digest
-from cml.distances.known_pairs import KnownPairs
+from cml.distances.known_pairs import KnownPairs, KnownTriplets
 from cml.distances.labels import Labels
 from cml.distances.nearest import Neighbors, Search, check_k, nearest_columns
 from cml.errors import UserError
@@ -148,6 +148,28 @@ class LabelDistance(ABC):
             The pairs of two different labels, of symmetric distances each once; None if any pair may be asked for.
         """
         return None
+
+    def known_triplets(self, labels: Labels) -> KnownTriplets | None:
+        """List the judged orders of labels, "a is nearer to b than to c", where labels are such judgements.
+
+        Args:
+            labels: N encoded labels.
+
+        Returns:
+            The triplets of three of the labels; None if labels are something else.
+        """
+        return None
+
+    def training_options(self, *, head_alone: bool) -> Mapping[str, Any]:
+        """Options of training that suit the labels, which hold where the user gives none; most distances have none.
+
+        Args:
+            head_alone: Whether only a head is trained, on vectors or on a frozen backbone.
+
+        Returns:
+            Name to value, such as ``{"sampler": "pairs"}``.
+        """
+        return {}
 
     def class_names(self, labels: Labels) -> NDArray[np.str_] | None:
         """Name the class of each label.

@@ -303,7 +303,7 @@ class SparseDistances:
             return _Entries(np.empty(0, np.int64), self.columns, self.distances)
         places = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
         counts = np.where(self.rows[places] == rows, self.starts[places + 1] - self.starts[places], 0)
-        owners, entries = _runs(self.starts[places], counts)
+        owners, entries = expand_runs(self.starts[places], counts)
         return _Entries(owners, self.columns[entries], self.distances[entries])
 
     def _pairs_from(self, labels: LabelRows, start: int, stop: int) -> KnownPairs:
@@ -313,7 +313,7 @@ class SparseDistances:
         owners = np.concatenate([entries.owners, np.arange(len(rows))])  # other labels may be the same item
         columns = np.concatenate([entries.columns, rows])
         values = np.concatenate([entries.distances, np.zeros(len(rows), np.float32)])
-        which, places = _runs(*labels.find(columns))
+        which, places = expand_runs(*labels.find(columns))
         first, second = owners[which] + start, labels.order[places]
         others = first != second
         return KnownPairs(first[others], second[others], values[which[others]])
@@ -355,8 +355,16 @@ class LabelRows:
         return begins, np.where(items == places, self._begins[places + 1] - begins, 0)
 
 
-def _runs(starts: Int64, counts: Int64) -> tuple[Int64, Int64]:
-    """Whole numbers start, start + 1, .. of R runs one after another, and which run each of them belongs to."""
+def expand_runs(starts: Int64, counts: Int64) -> tuple[Int64, Int64]:
+    """Whole numbers start, start + 1, .. of R runs one after another.
+
+    Args:
+        starts: (R,) the first number of each run.
+        counts: (R,) how many numbers it has.
+
+    Returns:
+        Which run each number belongs to, and the numbers.
+    """
     owners = np.repeat(np.arange(len(counts)), counts)
     shifts = starts - (np.cumsum(counts) - counts)
     return owners, np.arange(len(owners)) + shifts[owners]

@@ -40,10 +40,12 @@ if TYPE_CHECKING:
     from cml.losses.language_guidance import LanguageGuidanceLoss, language_guidance_loss
     from cml.losses.lifted_structure import LiftedStructureLoss
     from cml.losses.log_ratio import LogRatioLoss, log_ratio_loss
+    from cml.losses.logistic_triplet import LogisticTripletLoss, logistic_triplet_loss
     from cml.losses.loss import LabelSource, Loss, LossInfo, VectorLoss
     from cml.losses.matryoshka import MatryoshkaLoss
     from cml.losses.multi_similarity import MultiSimilarityLoss
     from cml.losses.n_pair import NPairLoss
+    from cml.losses.pair_log_ratio import PairLogRatioLoss, pair_log_ratio_loss
     from cml.losses.proxy_anchor import ProxyAnchorLoss
     from cml.losses.proxy_gml import ProxyGMLLoss, proxy_gml_loss
     from cml.losses.proxy_loss import ProxyLoss
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
 
 _ENTRIES = {
     "log-ratio": "cml.losses.log_ratio:LogRatioLoss",
+    "pair-log-ratio": "cml.losses.pair_log_ratio:PairLogRatioLoss",
     "dense-triplet": "cml.losses.dense_triplet:DenseTripletLoss",
     "binary-triplet": "cml.losses.binary_triplet:BinaryTripletLoss",
     "binary": "cml.losses.binary:BinaryLoss",
@@ -88,6 +91,7 @@ _ENTRIES = {
     "lambda-ndcg": "cml.losses.lambda_ndcg:LambdaNDCGLoss",
     "sum": "cml.losses.sum:SumLoss",
     "matryoshka": "cml.losses.matryoshka:MatryoshkaLoss",
+    "logistic-triplet": "cml.losses.logistic_triplet:LogisticTripletLoss",
     "regression": "cml.losses.regression:RegressionLoss",
 }
 registry: Registry[Loss] = Registry("loss", _ENTRIES, group="cml.losses")
@@ -115,11 +119,13 @@ __all__ = [
     "LanguageGuidanceLoss",
     "LiftedStructureLoss",
     "LogRatioLoss",
+    "LogisticTripletLoss",
     "Loss",
     "LossInfo",
     "MatryoshkaLoss",
     "MultiSimilarityLoss",
     "NPairLoss",
+    "PairLogRatioLoss",
     "ProxyAnchorLoss",
     "ProxyGMLLoss",
     "ProxyLoss",
@@ -147,8 +153,10 @@ __all__ = [
     "lambda_ndcg_loss",
     "language_guidance_loss",
     "log_ratio_loss",
+    "logistic_triplet_loss",
     "mask_duplicates",
     "names",
+    "pair_log_ratio_loss",
     "proxy_gml_loss",
     "proxy_nca_pp_loss",
     "rank_n_contrast_loss",

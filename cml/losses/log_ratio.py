@@ -116,7 +116,7 @@ def log_ratio_mean(
         else:
             if not isinstance(floor, Tensor) and floor == 0:
                 used &= labels > 0
-            label_logs = times(_raise_to_floor(labels, floor, zero_factor).log_(), label_exponent)
+            label_logs = times(raise_to_floor(labels, floor, zero_factor).log_(), label_exponent)
         ranked = weights == "rank"  # weights are (..., R, B), 0 where not used
         weight = plus(row_ranks(labels, used), rank_offset).reciprocal_() if ranked else used.to(squared.dtype)
         total = weight.sum(dim=-1)  # (..., R)
@@ -145,7 +145,7 @@ def log_ratio_mean(
     return mean_over_rows(embeddings, label_distances, _row_terms, normalize=normalize)
 
 
-def _raise_to_floor(labels: Tensor, floor: Constant, zero_factor: Constant) -> Tensor:
+def raise_to_floor(labels: Tensor, floor: Constant, zero_factor: Constant) -> Tensor:
     """Raise label distances to the floor, and those of 0 to a fraction of it; infinite ones become finite.
 
     Args:
@@ -312,12 +312,13 @@ class LogRatioLoss(LabelDistanceLoss):
         Raises:
             UserError: no label distance is above 0, or the exponent is "auto" and all are equal.
         """
-        sample = finite_sample(label_distances)
-        floor = fit_floor(sample, self.floor_quantile)
-        if self.label_exponent == "auto":
-            exponent = fit_label_exponent(sample, floor, self.zero_factor)
-            return {"label_exponent": min(exponent, self.largest_exponent), "floor": floor}
-        return {"label_exponent": float(self.label_exponent), "floor": floor}
+        return find_log_ratio_constants(
+            label_distances,
+            label_exponent=self.label_exponent,
+            floor_quantile=self.floor_quantile,
+            zero_factor=self.zero_factor,
+            largest_exponent=self.largest_exponent,
+        )
 
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
         """``log_ratio_mean`` with the settings of the module, of embeddings (B, D) and label distances (A, B)."""
@@ -333,6 +334,32 @@ class LogRatioLoss(LabelDistanceLoss):
             zero_factor=self.zero_factor,
             published_offsets=self.published_offsets,
         )
+
+
+def find_log_ratio_constants(
+    label_distances: Tensor, *, label_exponent: Auto, floor_quantile: float, zero_factor: float, largest_exponent: float
+) -> dict[str, float]:
+    """Find the constants of the log-ratio losses.
+
+    Args:
+        label_distances: (P,) of training pairs.
+        label_exponent: The exponent, or "auto".
+        floor_quantile: See ``LogRatioLoss``.
+        zero_factor: See ``LogRatioLoss``.
+        largest_exponent: See ``LogRatioLoss``.
+
+    Returns:
+        label_exponent and floor.
+
+    Raises:
+        UserError: no label distance is above 0, or the exponent is "auto" and all are equal.
+    """
+    sample = finite_sample(label_distances)
+    floor = fit_floor(sample, floor_quantile)
+    if label_exponent == "auto":
+        exponent = fit_label_exponent(sample, floor, zero_factor)
+        return {"label_exponent": min(exponent, largest_exponent), "floor": floor}
+    return {"label_exponent": float(label_exponent), "floor": floor}
 
 
 def _check_zero_factor(zero_factor: float) -> float:

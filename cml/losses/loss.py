@@ -51,6 +51,17 @@ class LabelSource(Protocol):
             UserError: the labels are not vectors.
         """
 
+    def triplets(self) -> NDArray[np.int64]:
+        """Judged triplets.
+
+        Returns:
+            (T, 4): anchor, nearer and farther item, as positions in the batch or in the training set, and how often
+            they were judged so.
+
+        Raises:
+            UserError: the labels are no triplets.
+        """
+
 
 @dataclass(frozen=True)
 class LossInfo:
@@ -71,7 +82,7 @@ class Loss(nn.Module):
     """Base of all losses. A setting that is out of range is a ``UserError`` when the loss is made.
 
     Attributes:
-        labels: The kind of its target in the list of losses: "label distances", "classes", "vectors".
+        labels: The kind of its target in the list of losses: "label distances", "classes", "vectors", "triplets".
         info: Cost, source and use, for the list of losses.
         normalize: True if the loss L2-normalises embeddings. Retrieval with the trained embedding must do the same; the
             trainer copies this flag into the model.

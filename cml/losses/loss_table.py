@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass
 from cml.losses import registry
 from cml.losses.loss import LossInfo
 
-_ORDER = ("label distances", "vectors", "classes")
+_ORDER = ("label distances", "triplets", "vectors", "classes")
 HEAD = ("loss", "labels", "cost of a batch", "source", "when to use it")
 
 
@@ -17,7 +17,7 @@ class LossRow:
 
     Attributes:
         name: The registered name.
-        labels: The kind of target: "label distances", "classes", "vectors".
+        labels: The kind of target: "label distances", "classes", "vectors", "triplets".
         cost: Of ``LossInfo``.
         source: Of ``LossInfo``; the plugin or package of a loss that has none.
         when: Of ``LossInfo``; the first line of the docstring of a loss that has none.

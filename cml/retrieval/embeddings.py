@@ -13,6 +13,7 @@ from cml.errors import UserError
 from cml.retrieval.embedding_ranker import as_array, embedding_ranker
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.evaluation import evaluate
+from cml.retrieval.judgement_agreement import with_judgements
 from cml.retrieval.metrics.metric import largest_k
 from cml.retrieval.random_row import RANDOM, random_ranker
 from cml.retrieval.ranker import Ranker
@@ -89,6 +90,9 @@ def evaluate_embeddings(
     rankers |= {name: embedding_ranker(*both) for name, both in (others or {}).items()}
     rankers[RANDOM] = random_ranker(len(query), len(among), options.seed)
     evaluation = evaluate_by_label_kind(rankers, distance, query_labels, among_labels, options, same_items=itself)
+    if itself:
+        rows = {EMBEDDING: query, **{name: both[0] for name, both in (others or {}).items()}}
+        evaluation = with_judgements(evaluation, distance, query_labels, rows, seed=options.seed)
     return with_verdict(evaluation, EMBEDDING)
 
 

@@ -88,7 +88,7 @@ def compare(
         raise UserError("In a comparison the rows set the loss: leave 'loss' out and choose variants and losses.")
     for loss in losses:
         all_losses.get(loss)
-    shared = options_for(task, config, options, dataset.info.inputs)
+    shared = options_for(task, config, options, dataset.info)
     guarded = GuardedTracker(tracker) if tracker else None  # one for all runs: a server that is gone is waited for once
     if not search_space:
         if trials or study:

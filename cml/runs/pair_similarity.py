@@ -11,15 +11,13 @@ from numpy.typing import NDArray
 from cml.console.messages import say
 from cml.data_prep.row_files import cell, number, read_rows
 from cml.errors import DataError
-from cml.retrieval.metric_result import MetricResult
-from cml.retrieval.metrics.pair_spearman import compute_pair_spearman
+from cml.retrieval.judgement_agreement import PAIR_SPEARMAN, summarize_spearman
 from cml.retrieval.oracle_row import ORACLE
 from cml.retrieval.random_row import RANDOM
 from cml.retrieval.results import Evaluation
 from cml.runs.trained_run import Embeddings, Rows, TrainedRun
 
 PAIRS = "pairs.csv"  # in the folder of a prepared dataset that comes with such pairs
-_METRIC = "pair_spearman"
 
 
 @dataclass(frozen=True)
@@ -96,11 +94,10 @@ def with_pairs(
         else:
             first, second = (_read_rows(embeddings[name][: len(splits)], side) for side in (pairs.first, pairs.second))
             distances = np.square(first - second).sum(axis=1)
-        values = compute_pair_spearman(pairs.first.tolist(), -distances, pairs.similarity, seed=seed)
-        values = values[np.isfinite(values)]
-        mean = float(values.mean()) if len(values) else float("nan")
-        low, high = np.percentile(values, [2.5, 97.5]) if len(values) else (mean, mean)
-        rows[name] = {**metrics, _METRIC: MetricResult(_METRIC, np.empty(0), mean, float(low), float(high))}
+        rows[name] = {
+            **metrics,
+            PAIR_SPEARMAN: summarize_spearman(pairs.first, distances, -pairs.similarity, seed=seed),
+        }
     return replace(evaluation, rows=rows)
 
 

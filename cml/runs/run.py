@@ -19,10 +19,12 @@ from cml.retrieval.calibration import LEVEL, Calibration, calibrate_embeddings
 from cml.retrieval.embedding_ranker import embedding_ranker
 from cml.retrieval.embeddings import EMBEDDING, cut_row, evaluate_by_label_kind
 from cml.retrieval.evaluate_options import EvaluateOptions
+from cml.retrieval.judgement_agreement import with_judgements
 from cml.retrieval.random_row import RANDOM, random_ranker
 from cml.retrieval.ranker import Ranker
 from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import main_metric, with_verdict
+from cml.runs.ceiling import with_ceiling
 from cml.runs.explore import BESIDE, EXPLORER, ExploreOptions, by_title, explore_runs
 from cml.runs.explorer import Explorer
 from cml.runs.overfitting_mend import suggest_mend
@@ -116,9 +118,13 @@ class Run(TrainedRun):
         own, log = self.dataset.folder / PAIRS, self.folder / METRICS
         if pairs is not None or own.is_file():
             evaluation = with_pairs(evaluation, self, embeddings, Path(pairs or own), options.seed)
+        elif self.dataset.info.queries_are_gallery:
+            rows = {name: both[0] for name, both in embeddings.items()}
+            evaluation = with_judgements(evaluation, self.distance, self.query_labels, rows, seed=options.seed)
         records = read_metrics(log) if log.exists() else []  # a shared model has none
         losses = [record["loss"] for record in records if "loss" in record]
         evaluation = with_verdict(evaluation, EMBEDDING, losses, mend=suggest_mend(self.config.train))
+        evaluation = with_ceiling(evaluation, self.dataset.info)
         if self.ranks is None or self.ranks.first:
             main = main_metric(list(evaluation.rows[EMBEDDING]))
             write_json(self.folder / EVALUATION, evaluation.to_json(per_query=[main]))  # which comparisons pair

@@ -12,12 +12,15 @@ from torch import nn
 
 from cml import distances, tasks
 from cml.console.messages import say
+from cml.data.dataset_info import DatasetInfo
 from cml.data.image_sources import label_list
 from cml.data.input_form import InputForm, InputKind
 from cml.data.input_sources import recognize_inputs
 from cml.data.inputs import Inputs
 from cml.data.items import Collate
+from cml.data.pair_judgements import PairJudgements
 from cml.data.prepared import PreparedDataset
+from cml.data.triplet_judgements import TripletJudgements
 from cml.data.vectors import Vectors
 from cml.distances import LabelDistance, LabelError
 from cml.distances.dataset_labels import encode
@@ -34,6 +37,7 @@ from cml.processes.init_processes import init_processes
 from cml.processes.ranks import Ranks
 from cml.registry import Choice
 from cml.runs.interrupted import keep_interrupted
+from cml.runs.label_recipe import recipe_for_labels
 from cml.runs.model import Model
 from cml.task import Task
 from cml.trackers import Tracker
@@ -90,7 +94,8 @@ def fit(
             of (x, label) or of mappings with named fields, a list of such items, a Hugging Face ``Dataset`` or a data
             frame. Labels of a data set are read once; its inputs anew at each use, so that random augmentation in it,
             which ``seed`` seeds, is drawn anew.
-        labels: N labels of the kind that the label distance takes; numbers or vectors by default.
+        labels: N labels of the kind that the label distance takes; numbers or vectors by default. Or what people judged
+            of the inputs, ``cml.PairJudgements`` or ``cml.TripletJudgements``, which brings its label distance along.
         config: All options of training; None for the defaults.
         label_distance: How far apart two labels are: a text as on the command line, a ``LabelDistance``, a function of
             two labels, or an (N, N) matrix.
@@ -145,6 +150,10 @@ def fit(
         >>> cml.fit(rows, levels, steps=2, sampler="random(batch_size=20)", quiet=True)
         Model(none, 2 numbers -> 128 numbers, L2-normalised)
     """
+    if isinstance(labels, PairJudgements | TripletJudgements):
+        label_distance = labels.label_distance if label_distance is None else label_distance
+        for remark in () if quiet else labels.remarks:
+            say(remark)
     parts = {"label_distance": label_distance, "loss": loss, "backbone": backbone}
     # a part is a text, which is an option of the run, or an object, of which the run keeps a name
     texts = {name: part for name, part in parts.items() if isinstance(part, str)}
@@ -180,6 +189,7 @@ def fit(
     form = labelled.inputs.form if isinstance(labelled.inputs, Inputs) else InputForm()
     if isinstance(labelled.inputs, Inputs):
         config = _adapt_defaults(config, {*options, *texts}, form)
+    config = _adapt_to_labels(config, {*options, *texts}, distance)
     if config.tune and own_loss is not None:
         raise UserError("'tune' chooses the loss itself: leave out 'loss'.")
     check_tune_options(config, recipe_for_inputs(TrainConfig(), form))
@@ -249,6 +259,16 @@ def _adapt_defaults(config: TrainConfig, chosen: Collection[str], form: InputFor
     return replace(config, **{name: getattr(recipe, name) for name in untouched})
 
 
+def _adapt_to_labels(config: TrainConfig, chosen: Collection[str], distance: LabelDistance) -> TrainConfig:
+    """The options with those that suit the labels in place of defaults; tuning decides them itself."""
+    if config.tune:
+        return config
+    default = TrainConfig()
+    suited = distance.training_options(head_alone=config.freeze_backbone or config.backbone == "none")
+    untouched = [name for name in suited if name not in chosen and getattr(config, name) == getattr(default, name)]
+    return replace(config, **{name: suited[name] for name in untouched})
+
+
 @list_options
 def train(
     task: str | Task,
@@ -297,7 +317,7 @@ def train(
     task = tasks.get(task) if isinstance(task, str) else task
     dataset = data if isinstance(data, PreparedDataset) else PreparedDataset.open(data)
     own, named = take_functions(options, augment)
-    chosen = options_for(task, config, named, dataset.info.inputs)
+    chosen = options_for(task, config, named, dataset.info)
     callbacks = with_tracker(callbacks, tracker)
 
     def _make_model(trained: Trained, run: RunConfig) -> Model:
@@ -311,7 +331,7 @@ def train(
 
 
 def options_for(
-    task: Task, config: TrainConfig | None, options: Mapping[str, Any], inputs: InputForm | None = None
+    task: Task, config: TrainConfig | None, options: Mapping[str, Any], info: DatasetInfo | None = None
 ) -> TrainConfig:
     """Combine the options of a run on a task.
 
@@ -319,7 +339,8 @@ def options_for(
         task: The task.
         config: All options; None for the task's recipe, whose horizontal flip does not apply to a frozen backbone.
         options: Options by name, which go before those of ``config``.
-        inputs: The form of the dataset's items; None for images. The recipe for vectors has no backbone.
+        info: The dataset's info; None for images whose labels are as the task has them. The recipe for vectors has no
+            backbone, and labels that are judgements decide loss and sampler.
 
     Returns:
         The options of the run.
@@ -329,7 +350,11 @@ def options_for(
     """
     if config is not None:
         return with_options(config, options)
-    recipe = recipe_for_inputs(task.recipe, InputForm() if inputs is None else inputs)
+    recipe = recipe_for_inputs(task.recipe, InputForm() if info is None else info.inputs)
+    if info is not None and not options.get("tune"):
+        is_frozen = bool(options.get("freeze_backbone") or options.get("features"))
+        head_alone = is_frozen or info.inputs.kind == "vectors"
+        recipe = recipe_for_labels(recipe, task, info, head_alone=head_alone)
     if options.get("freeze_backbone") and "flip" not in options:
         recipe = replace(recipe, flip="none")
     return with_options(recipe, options)

@@ -6,9 +6,12 @@ from cml.sampling.binary import BinarySampler
 from cml.sampling.dense import DenseSampler
 from cml.sampling.epoch_batches import EpochBatches
 from cml.sampling.grouped import GroupedSampler
+from cml.sampling.linked import LinkedSampler
+from cml.sampling.pairs import PairsSampler
 from cml.sampling.per_class import PerClassSampler
 from cml.sampling.random import RandomSampler
 from cml.sampling.sampler import Sampler
+from cml.sampling.triplets import TripletsSampler
 
 registry: Registry[Sampler] = Registry(
     "sampler",
@@ -16,8 +19,11 @@ registry: Registry[Sampler] = Registry(
         "binary": "cml.sampling.binary:BinarySampler",
         "dense": "cml.sampling.dense:DenseSampler",
         "grouped": "cml.sampling.grouped:GroupedSampler",
+        "linked": "cml.sampling.linked:LinkedSampler",
+        "pairs": "cml.sampling.pairs:PairsSampler",
         "per-class": "cml.sampling.per_class:PerClassSampler",
         "random": "cml.sampling.random:RandomSampler",
+        "triplets": "cml.sampling.triplets:TripletsSampler",
     },
     group="cml.samplers",
 )
@@ -31,9 +37,12 @@ __all__ = [
     "DenseSampler",
     "EpochBatches",
     "GroupedSampler",
+    "LinkedSampler",
+    "PairsSampler",
     "PerClassSampler",
     "RandomSampler",
     "Sampler",
+    "TripletsSampler",
     "get",
     "names",
     "register",

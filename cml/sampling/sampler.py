@@ -149,12 +149,13 @@ class Sampler:
                 f'Set the sampler to smaller batches, as in "random(batch_size={suggest_batch_size(items)})".'
             )
 
-    def check_state(self, state: NDArray[Any], dimensions: int) -> None:
+    def check_state(self, state: NDArray[Any], dimensions: int, *, rows_are_items: bool = True) -> None:
         """Check the argument of ``batch``.
 
         Args:
             state: What should be the array of ``sampler_state``.
             dimensions: Its number of dimensions.
+            rows_are_items: Whether it has a row for each item; of pairs or triplets it has not.
 
         Raises:
             UserError: It is something else, or there are fewer items than a batch takes.
@@ -164,7 +165,8 @@ class Sampler:
                 f"batch takes the array that the sampler's 'sampler_state' makes. Got {type(state).__name__} instead; "
                 "take sampler.batches(distance, labels) to draw from labels."
             )
-        self.check_count(len(state))
+        if rows_are_items:
+            self.check_count(len(state))
 
     def batch(self, state: NDArray[Any], *, seed: int, step: int) -> Batch:
         """Compose the batch of a step.

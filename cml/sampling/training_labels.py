@@ -1,4 +1,4 @@
-"""The labels of a training set, as samplers ask for them: nearest neighbours and class numbers."""
+"""The labels of a training set, as samplers ask for them: nearest neighbours, known pairs, triplets, class numbers."""
 
 import functools
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from cml.distances import LabelDistance, Labels, as_distance_of
+from cml.distances.known_pairs import KnownPairs
 from cml.distances.label_distance import Int32
 from cml.errors import UserError
 from cml.sampling.batch import Int64
@@ -24,6 +25,10 @@ class TrainingLabels:
         self.distance = distance
         self._labels = labels
 
+    def __len__(self) -> int:
+        """N."""
+        return len(self._labels)
+
     def neighbors(self, k: int) -> Int32:
         """Find the nearest labels of every label; a finished search is read from the cache.
 
@@ -38,6 +43,54 @@ class TrainingLabels:
         from cml.distances.jobs.stored_lists import stored_neighbors
 
         return stored_neighbors(self.distance, self._labels, min(k, len(self._labels) - 1)).ids
+
+    def known_pairs(self) -> KnownPairs:
+        """List the pairs whose label distance is known.
+
+        Returns:
+            The pairs, at least one.
+
+        Raises:
+            UserError: The label distance does not list what it knows, or no pair of these items is known.
+        """
+        known = self.distance.known_pairs(self._labels)
+        if known is None:
+            raise UserError(
+                f"The samplers 'pairs' and 'linked' draw from judged pairs, but {self.distance.name!r} gives the "
+                "distance of any pair: take another sampler, such as random."
+            )
+        if not len(known.first):
+            raise UserError(
+                f"No pair of the {len(self._labels)} training items was judged: hold fewer items out, or judge more "
+                "pairs."
+            )
+        return known
+
+    @functools.cached_property
+    def _triplets(self) -> Int64:
+        known = self.distance.known_triplets(self._labels)
+        if known is None:
+            raise UserError(
+                f"The loss 'logistic-triplet' and the sampler 'triplets' take judged triplets. Got labels of "
+                f"{self.distance.name!r} instead; take a loss over label distances, such as log-ratio."
+            )
+        if not len(known.anchor):
+            raise UserError(
+                f"No triplet is of three of the {len(self._labels)} training items: hold fewer items out, or judge "
+                "more triplets."
+            )
+        return np.stack(known, axis=1)
+
+    def triplets(self) -> Int64:
+        """List the judged triplets.
+
+        Returns:
+            (T, 4): positions of anchor, nearer and farther item, and how often it was judged so; T is at least 1.
+
+        Raises:
+            UserError: The labels are no triplets, or none is of three of these items.
+        """
+        return self._triplets
 
     @functools.cached_property
     def _classes(self) -> tuple[Int64, Sequence[str]] | None:

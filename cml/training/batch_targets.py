@@ -88,6 +88,20 @@ class BatchTargets:
         vectors = self.training.vectors_of(self.labels)
         return vectors if self.repeats is None else vectors[self.repeats]
 
+    def triplets(self) -> Int64:
+        """Judged triplets (T, 4) of items of the batch, as positions in it, with their counts.
+
+        Raises:
+            UserError: There is a memory, or the labels are no triplets.
+        """
+        self._check_no_memory("triplets")
+        whole = self.training.triplets()
+        places = np.full(len(self.training), -1)
+        places[self.items] = np.arange(len(self.items))
+        within = places[whole[:, :3]]
+        known = (within >= 0).all(axis=1)
+        return np.column_stack([within[known], whole[known, 3]])
+
     def _check_no_memory(self, target: str) -> None:
         if self.memory:
             raise UserError(f"A memory adds columns of label distances, but the loss takes {target}: set memory to 0.")

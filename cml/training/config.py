@@ -55,7 +55,8 @@ class TrainConfig:
     """Loss: a name, or name(setting=value, ...). cml losses lists the names, and cml losses NAME explains the
     settings."""
     sampler: str = "random"
-    """Sampler, which composes the batches: random | grouped | dense (the paper's lists) | binary | per-class."""
+    """Sampler, which composes the batches: random | grouped | dense (the paper's lists) | binary | per-class | pairs |
+    linked | triplets (of judgements)."""
 
     backbone: str = "efficientnet-lite0"
     """Backbone: small-cnn | efficientnet-lite0, -lite1, -lite2 | timm/MODEL for any timm model | a torchvision
@@ -82,6 +83,9 @@ class TrainConfig:
     train_only: tuple[str, ...] = ()
     """Patterns of the names of the parameters to train, such as head.* and backbone.layer4.*, as
     model.named_parameters() lists them; all others stay as they are. None trains all."""
+    head_start: Literal["random", "pca"] = "random"
+    """Start of a head that is trained alone, on vectors or on a frozen backbone: random weights, or the principal
+    components of its features (pca), from which few or uncertain labels lead less far astray."""
     lora: int = 0
     """Rank of low-rank adapters on a transformer's linear layers, such as 8; 0 for none. They are trained instead of
     the backbone's weights, which needs less memory, and are merged into the weights at the end."""

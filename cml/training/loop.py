@@ -42,6 +42,7 @@ from cml.training.checkpoint import Checkpoint
 from cml.training.config import TrainConfig
 from cml.training.data_workers import shutdown_workers
 from cml.training.frozen_backbone import freeze_backbone
+from cml.training.head_start import start_at_components
 from cml.training.learning_rate import LearningRates
 from cml.training.lora import LoraAdapters
 from cml.training.optimizer import check_optimizer, make_optimizer
@@ -177,6 +178,9 @@ def train(
     draws = may_draw(model.head if config.freeze_backbone else model, loss)  # a projector draws nothing
     check_views(config, data.inputs, augments=own.augment is not None, draws=draws)
     data.inputs.load()
+    if config.head_start == "pca":
+        assert isinstance(data.inputs, Vectors)  # see check_head_start
+        start_at_components(model, data.inputs, ranks)
     training = TrainingTargets(data.distance, data.labels, seed=config.seed, ranks=ranks)
     loss.prepare(
         loss.target(training),

@@ -22,6 +22,7 @@ class FitOptions(TypedDict, total=False):
     freeze_backbone: bool
     tune: bool
     train_only: tuple[str, ...]
+    head_start: Literal["random", "pca"]
     lora: int
     crop: float
     scale_jitter: float

@@ -35,6 +35,7 @@ from cml.sampling.sampler import suggest_batch_size
 from cml.training.callbacks import Callback
 from cml.training.config import TrainConfig
 from cml.training.epochs import count_steps
+from cml.training.head_start import check_head_start
 from cml.training.loop import StoppedRun, Trained, model_config, train
 from cml.training.own_augmentation import OwnAugmentation
 from cml.training.own_functions import NONE, OwnFunctions
@@ -121,6 +122,7 @@ def train_run(
         raise UserError(
             "A run with 'tune' has no steps to resume from, nor to compare: start it anew, by cml.fit or cml train."
         )
+    check_head_start(config)
     if shrink and not config.tune:
         config = reduce_batch_size(config, count_trained_items(config, count), warn=ranks.first)
     if config.epochs:
@@ -194,7 +196,10 @@ def reduce_batch_size(config: TrainConfig, items: int, *, warn: bool = True) -> 
         The options, with another sampler where the batch was too large.
     """
     sampler = sampling.registry.make(config.sampler)
-    if items >= sampler.batch_size or items < 2:
+    if items < 2:
+        return config
+    with contextlib.suppress(UserError):
+        sampler.check_count(items)
         return config
     choice = Choice.parse(config.sampler)
     size = suggest_batch_size(items)

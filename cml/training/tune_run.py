@@ -43,6 +43,7 @@ _DECIDED = (
         "patience",
         "keep_models",
         "lora",
+        "head_start",
     ),
 )
 

@@ -36,10 +36,14 @@ FORMULAS = {
     r"\Big\Vert\, \mathrm{softmax}_j \frac{T_{ij} + \gamma [y_i = y_j]}{t}\Big)",
     "lifted-structure": r"\mathrm{mean}_{(i, j)} \; \tfrac{1}{2} \Big[\, d_{ij} + \log\Big(\sum_{n} e^{m - d_{in}}"
     r" + \sum_{n} e^{m - d_{jn}}\Big) \,\Big]_+^2",
+    "logistic-triplet": r"- \mathrm{mean}_t \; \log\big(e + (1 - 2e)\, \mathrm{sigmoid}(x_t)\big), \quad"
+    r" x_t = 2 s \log \frac{D(f_a, f_j) + \epsilon}{D(f_a, f_i) + \epsilon}",
     "matryoshka": r"\mathrm{mean}_{q \in Q} \; \ell\big(f_{1..q},\, \delta\big)",
     "multi-similarity": r"\mathrm{mean}_i \; \frac{1}{\alpha} \log\Big(1 + \sum_p e^{-\alpha (s_{ip} - b)}\Big)"
     r" + \frac{1}{\beta} \log\Big(1 + \sum_n e^{\beta (s_{in} - b)}\Big)",
     "n-pair": r"\mathrm{mean}_i \; \log\Big(1 + \sum_{j \neq i} e^{f_{a_i} \cdot f_{p_j} - f_{a_i} \cdot f_{p_i}}\Big)",
+    "pair-log-ratio": r"\frac{2}{P - 1} \sum_p (r_p - \bar r)^2, \quad"
+    r" r_p = \log(D_p + \epsilon) - q \log \delta_p, \quad \bar r = \mathrm{mean}_p \; r_p",
     "proxy-anchor": r"\frac{1}{|P^+|} \sum_{p \in P^+} \log\Big(1 + \sum_{x \in X_p^+} e^{-\alpha (s - \Delta)}\Big)"
     r" + \frac{1}{|P|} \sum_{p \in P} \log\Big(1 + \sum_{x \in X_p^-} e^{\alpha (s + \Delta)}\Big)",
     "proxy-gml": r"- \mathrm{mean}_i \; \log \frac{e^{Z_{iy}}}{\sum_{k \text{ kept}} e^{Z_{ik}}}"
@@ -197,6 +201,18 @@ LEGENDS = {
         _PLAIN,
         r"$\delta_{aj}$ is the label distance of anchor $a$ and item $j$",
         r"$t$ is the setting `temperature`",
+    ],
+    "pair-log-ratio": [
+        r"$D_p$ is the squared Euclidean distance of the two embeddings of pair $p$, one of the $P$ known pairs of the"
+        " batch",
+        r"$\delta_p$ is its label distance, raised to the floor",
+        r"$q$ and $\epsilon$ are the settings `label_exponent` and `eps`",
+    ],
+    "logistic-triplet": [
+        r"$D(f_a, f_i)$ and $D(f_a, f_j)$ are the squared Euclidean distances of anchor $a$ to the item that was judged"
+        " to be nearer and to the other one, in triplet $t$",
+        r"$s$ and $e$ are the scale and the flip rate, which are learned",
+        r"$\epsilon$ is the setting `eps`",
     ],
     "regression": [
         r"$f_{iv}$ and $y_{iv}$ are coordinate $v$ of the embedding and of the label of item $i$",

@@ -34,6 +34,8 @@ def draw(name: str, path: Path) -> None:
         over_label_distances(name, axes)
     elif kind == "classes":
         over_classes(name, axes)
+    elif kind == "triplets":
+        over_triplets(name, axes)
     else:
         over_vectors(name, axes)
     plain(axes)
@@ -69,6 +71,23 @@ def arrows(axes, across: Points, up: Points, move: Points) -> None:  # noqa: ANN
     legend = axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=8)
     for text in legend.get_texts():
         text.set_color(INK)
+
+
+def over_triplets(name: str, axes) -> None:  # noqa: ANN001 - matplotlib's
+    """Plot triplets of one anchor on the unit circle, side by side, with the gradient steps of their two items."""
+    rng = np.random.default_rng(0)
+    count = ITEMS // 2
+    angles = torch.tensor(rng.uniform(0.05, np.pi - 0.05, 2 * count), requires_grad=True)
+    at = torch.cat([torch.zeros(1, dtype=torch.float64), angles])
+    points = torch.stack([at.cos(), at.sin()], dim=1)
+    nearer = torch.arange(1, count + 1)
+    ones = torch.ones_like(nearer)
+    loss = losses.registry.make(name)
+    value = loss(points, torch.stack([0 * ones, nearer, nearer + count, ones], dim=1))
+    (slopes,) = torch.autograd.grad(value, angles)
+    across = np.tile(np.arange(1.0, count + 1), 2)
+    arrows(axes, across, np.degrees(angles.detach().numpy()), -slopes.numpy())
+    axes.set(xlabel="triplet, with its two items", ylabel="angle to the anchor, degrees", ylim=(-5, 185))
 
 
 def over_classes(name: str, axes) -> None:  # noqa: ANN001 - matplotlib's

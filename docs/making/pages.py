@@ -68,6 +68,9 @@ def training_loop_text(entry: Any) -> str:  # noqa: ANN401 - a class
     """Describe the calls that a loss needs in a training loop of the user: before the loop and in each step."""
     if entry.labels == "vectors":
         return "first `loss.prepare(labels, dimension=V)` with label vectors (N, V); then `loss(embeddings, labels)`"
+    if entry.labels == "triplets":
+        rows = "rows of anchor, nearer and farther item and a count, (T, 4) int64"
+        return f"neither `fit` nor `prepare`; `loss(embeddings, triplets)`, with {rows}"
     if entry.labels == "classes":
         call = "`loss(embeddings, classes)`, with class numbers (B,) int64"
         if entry.prepare is cml.losses.Loss.prepare:
@@ -92,6 +95,8 @@ PICTURE = {
     "label distances": "One anchor and 60 items at random places. The arrows show where a gradient step moves each "
     "item along the circle: towards the anchor or away from it. Their lengths are square roots of the gradient's.",
     "classes": "Items of three classes (by colour) on the circle: the arrows show where a gradient step moves them.",
+    "triplets": "One anchor and the two items of each of 30 triplets, at random places on the circle: the item that "
+    "was judged to be nearer is pulled to the anchor, the other one pushed away. Lengths are square roots.",
     "vectors": "Predictions of a network before it is trained: the arrows show where a gradient step moves them.",
 }
 

@@ -27,8 +27,8 @@ def test_losses_over_label_distances_come_first_and_the_default_at_the_top() -> 
     rows = loss_rows()
     kinds = [row.labels for row in rows]
     assert rows[0].name == "log-ratio"
-    assert list(dict.fromkeys(kinds)) == ["label distances", "vectors", "classes"]
-    assert kinds == sorted(kinds, key=["label distances", "vectors", "classes"].index)
+    assert list(dict.fromkeys(kinds)) == ["label distances", "triplets", "vectors", "classes"]
+    assert kinds == sorted(kinds, key=["label distances", "triplets", "vectors", "classes"].index)
 
 
 def test_a_loss_that_does_not_say_what_it_is_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:

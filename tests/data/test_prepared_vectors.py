@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cml.data.check_dataset import check_dataset, describe_constant_columns
-from cml.data.dataset_info import read_input_form
+from cml.data.dataset_info import read_dataset_info
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, write_dataset
 from cml.data.vectors import Vectors
@@ -47,8 +47,10 @@ def test_vectors_come_back_in_the_order_of_their_items(tmp_path: Path, dtype: st
         np.testing.assert_array_equal(split.vectors.read(np.arange(len(split))), rows(dtype)[wanted].astype(np.float32))
         assert list(split.pictures) == [None] * len(wanted)
     assert np.load(tmp_path / "set/train/vectors.npy").dtype == dtype
-    assert read_input_form(dataset.folder).shape == (WIDTH,)
-    assert read_input_form(tmp_path).kind == "images"
+    info = read_dataset_info(dataset.folder)
+    assert info is not None
+    assert info.inputs.shape == (WIDTH,)
+    assert read_dataset_info(tmp_path) is None
     assert check_dataset(dataset.folder) == []
     with pytest.raises(UserError, match="needs images, but the items of the dataset are vectors of 3 numbers"):
         _ = dataset.split("train").paths

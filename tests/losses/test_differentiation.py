@@ -68,6 +68,14 @@ def slow_regression(loss: Loss, f: Tensor, y: Tensor) -> Tensor:
 
 CASES: dict[str, tuple[str, Oracle]] = {
     "log-ratio": ("log-ratio", slow_log_ratio),
+    "pair-log-ratio": (
+        "pair-log-ratio",
+        lambda loss, f, y: slow_losses.pair_log_ratio(f, y, loss.constant("label_exponent"), loss.constant("floor")),
+    ),
+    "logistic-triplet": (
+        "logistic-triplet",
+        lambda loss, f, y: slow_losses.logistic_triplet(f, y, loss.scale, loss.flip_rate),
+    ),
     "dense-triplet": ("dense-triplet", lambda _, f, y: slow_losses.dense_triplet(f, y)),
     "binary-triplet": ("binary-triplet(k=3)", lambda _, f, y: slow_losses.binary_triplet(f, *nearest(y, 3))),
     "binary": ("binary(loss=contrastive, k=3)", slow_binary),
@@ -173,6 +181,9 @@ def batch_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Batch]:
         elif loss.labels == "classes":
             target = CLASSES
             loss.prepare(target, dimension=6, names=list(WORDS), generator=torch.Generator().manual_seed(3))
+        elif loss.labels == "triplets":
+            target = torch.tensor([[0, 1, 2, 1], [3, 5, 4, 2], [8, 6, 7, 1], [0, 4, 1, 3], [2, 1, 0, 1]])
+            loss.prepare(target, dimension=6)
         else:
             target = torch.randn(9, 6, generator=generator, dtype=torch.float64).to(dtype)
             loss.prepare(target, dimension=6)

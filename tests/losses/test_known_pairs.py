@@ -63,6 +63,10 @@ LOSSES: dict[str, tuple[str, Callable[[Tensor, Tensor], Tensor]]] = {
         "log-ratio(label_exponent=1.5, floor_quantile=0)",
         lambda f, d: slow_losses.log_ratio(f, d, label_exponent=1.5, weights="rank", normalize=True),
     ),
+    "pair-log-ratio": (
+        "pair-log-ratio(label_exponent=1.5, floor_quantile=0)",
+        lambda f, d: slow_losses.pair_log_ratio(f, d, 1.5, 0),
+    ),
     "dense-triplet": ("dense-triplet", slow_losses.dense_triplet),
     "binary-triplet": ("binary-triplet(rule=threshold, distance=1)", binary_triplet),
     "binary": ("binary(loss='contrastive(squared=false)', rule=threshold, distance=1)", contrastive),

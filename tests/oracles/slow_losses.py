@@ -337,3 +337,41 @@ def lambda_ndcg(
                     total = total + weight * functional.softplus(-(score[i] - score[j]) / temperature)
         rows.append(total)
     return torch.stack(rows).mean() if rows else 0 * embeddings.sum()
+
+
+def pair_log_ratio(
+    embeddings: Tensor,
+    label_distances: Tensor,
+    label_exponent: float,
+    floor: float,
+    normalize: bool = True,
+    eps: float = 1e-6,
+) -> Tensor:
+    f = unit(embeddings) if normalize else embeddings
+    residuals = []
+    for a in range(len(label_distances)):
+        for i in usable(label_distances, a, None):
+            if i > a:  # once
+                label = float(label_distances[a, i])
+                label = 0.5 * floor if label == 0 else max(label, floor)
+                residuals.append(torch.log(squared_distance(f[a], f[i]) + eps) - label_exponent * math.log(label))
+    terms = [(one - other) ** 2 for one, other in itertools.combinations(residuals, 2)]
+    return torch.stack(terms).mean() if terms else 0 * embeddings.sum()
+
+
+def logistic_triplet(
+    embeddings: Tensor,
+    triplets: Tensor,
+    scale: Tensor | float,
+    flip_rate: Tensor | float,
+    normalize: bool = False,
+    eps: float = 1e-4,
+) -> Tensor:
+    f = unit(embeddings) if normalize else embeddings
+    total, judgements = torch.zeros((), dtype=f.dtype), 0
+    for anchor, nearer, farther, count in triplets.tolist():
+        far, near = squared_distance(f[anchor], f[farther]) + eps, squared_distance(f[anchor], f[nearer]) + eps
+        agrees = 1 / (1 + (near / far) ** (2 * scale))
+        total = total - count * torch.log(flip_rate + (1 - 2 * flip_rate) * agrees)
+        judgements += count
+    return total / judgements

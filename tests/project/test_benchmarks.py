@@ -50,6 +50,7 @@ TINY = {
     "heap": "--backbones small-cnn --rounds 1 --passes 1",
     "interval_coverage": "--queries 8 --seeds 2 --methods 2 --repetitions 20 --best-repetitions 2 --bca 2",
     "index": "--items 400 --queries 10 --single 2",
+    "judgements": "--items 60 --triplets 200 --seeds 1 --flips 0.1 --fractions 0.3 --backbone small-cnn",
     "keypoints": "--rows 5 --columns 20 --rounds 1",
     "large_dataset": "OUT 400 pose",
     "layout": "--maps 10 20 --pairs 5 --rounds 1",

@@ -48,6 +48,9 @@ SLOW: dict[str, Callable[[LabelDistanceLoss, Tensor, Tensor], Tensor]] = {
         f, y, None, loss.constant("label_exponent"), loss.constant("floor"), weights="rank", normalize=True
     ),
     VARIANTS[0]: lambda _, f, y: slow_losses.log_ratio(f, y),
+    "pair-log-ratio": lambda loss, f, y: slow_losses.pair_log_ratio(
+        f, y, loss.constant("label_exponent"), loss.constant("floor")
+    ),
     "dense-triplet": lambda _, f, y: slow_losses.dense_triplet(f, y),
     "rank-n-contrast": lambda _, f, y: slow_losses.rank_n_contrast(f, y),
     "rkd-distance": lambda _, f, y: slow_losses.rkd_distance(f, y),
@@ -296,7 +299,7 @@ def made(name: str, scenario: Scenario, vectors: Path) -> Loss:
             loss.fit(torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64))
     elif loss.labels == "vectors":
         loss.prepare(label_vectors(scenario), dimension=DIMENSION)
-    else:
+    elif loss.labels == "classes":
         count = max(2, int(scenario.classes.max()) + 1)
         names = [f"{WORDS[k % len(WORDS)]} {WORDS[k // len(WORDS) % len(WORDS)]}" for k in range(count)]
         loss.prepare(torch.arange(count), dimension=DIMENSION, names=names)
@@ -309,9 +312,19 @@ def label_vectors(scenario: Scenario) -> Tensor:
     return torch.randn(len(scenario.embeddings), DIMENSION, generator=generator, dtype=torch.float64).to(kind)
 
 
+def triplets(scenario: Scenario) -> Tensor:
+    """Triplets of every item as an anchor, with the two that follow it in the batch."""
+    rows = torch.arange(len(scenario.embeddings))
+    return torch.stack([rows, rows.roll(-1), rows.roll(-2), torch.ones_like(rows)], dim=1)
+
+
 def result(loss: Loss, scenario: Scenario, embeddings: Tensor) -> tuple[Tensor, Tensor]:
     """Value and gradient."""
-    targets = {"label distances": scenario.label_distances, "vectors": label_vectors(scenario)}
+    targets = {
+        "label distances": scenario.label_distances,
+        "vectors": label_vectors(scenario),
+        "triplets": triplets(scenario),
+    }
     leaf = embeddings.clone().requires_grad_()
     with torch.autocast("cpu", torch.bfloat16, enabled=scenario.autocast):
         value = loss(leaf, targets.get(loss.labels, scenario.classes))

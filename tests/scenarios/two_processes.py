@@ -74,7 +74,7 @@ def make_loss(name: str, words: Path) -> Loss:
         loss.prepare(torch.arange(4), dimension=2, names=WORDS, generator=generator)
     elif loss.labels == "vectors":
         loss.prepare(torch.rand(40, 2, generator=generator), dimension=2, names=(), generator=generator)
-    else:
+    elif loss.labels == "label distances":
         loss.prepare(torch.rand(200, generator=generator), dimension=2)
     return loss.double()
 
@@ -97,6 +97,8 @@ def gradients(ranks: Ranks, name: str, words: Path, *, micro_batch: int | None =
         targets = values[items]
         if loss.labels == "classes":
             targets = torch.arange(ITEMS) % 4
+        elif loss.labels == "triplets":
+            targets = torch.tensor([[0, 5, 9, 1], [12, 2, 7, 3], [4, 8, 1, 1]])
         elif loss.labels == "label distances":
             targets = torch.cdist(values[items[:9]], values[torch.cat([items, memory.items])])  # 9 of 13 are anchors
 

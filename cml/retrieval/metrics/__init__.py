@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cml.retrieval.metrics.r_precision import compute_r_precision
     from cml.retrieval.metrics.recall import compute_recall
     from cml.retrieval.metrics.spearman_rho import compute_spearman_rho
+    from cml.retrieval.metrics.triplet_agreement import compute_triplet_agreement
 
 M = TypeVar("M", bound=type[Metric])
 
@@ -39,6 +40,7 @@ _ENTRIES = {
     "spearman_rho": "cml.retrieval.metrics.spearman_rho:SpearmanRho",
     "h_ap": "cml.retrieval.metrics.h_ap:HAP",
     "pair_spearman": "cml.retrieval.metrics.pair_spearman:PairSpearman",
+    "triplet_agreement": "cml.retrieval.metrics.triplet_agreement:TripletAgreement",
 }
 registry: Registry[Metric] = Registry("metric", _ENTRIES, group="cml.metrics")
 BUILT_IN = tuple(_ENTRIES)
@@ -59,6 +61,7 @@ __all__ = [
     "compute_r_precision",
     "compute_recall",
     "compute_spearman_rho",
+    "compute_triplet_agreement",
     "describe",
     "family",
     "make_metrics",
@@ -80,6 +83,7 @@ _HOMES = {
     "compute_r_precision": "r_precision",
     "compute_recall": "recall",
     "compute_spearman_rho": "spearman_rho",
+    "compute_triplet_agreement": "triplet_agreement",
 }
 
 

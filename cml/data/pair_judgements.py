@@ -1,0 +1,205 @@
+"""Judged pairs, as people give them: which two items, how far apart they are, how sure, by whom."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.data.judgement_columns import JudgementColumns, describe_unjudged, number_items
+from cml.errors import DataError, UserError
+
+Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+CONTRADICTED = 0.2  # share of the repeated judgements from which contradictions are said
+_FEWEST = 10  # repeated pairs from which a ceiling means something
+_HALVES = 50  # random splits of repeated judgements into halves
+_SHARED = 3  # pairs that a rater has to share with others
+
+
+class PairJudgements(Sequence[list[str]]):
+    """Judged pairs of N items, as their labels: ``cml.fit(x, PairJudgements(frame, items=len(x)))``.
+
+    Few of all pairs need to be judged. A pair that was judged several times has the weighted mean of its distances, and
+    the sum of their weights. As a sequence it holds the label of each item, which the label distance ``judged-pairs``
+    reads.
+
+    Args:
+        rows: A data frame or a mapping with the columns ``item``, ``other`` and either ``distance`` (at least 0) or
+            ``similarity`` (any number, of which the largest stands for distance 0); optional ``weight`` (above 0) and
+            ``rater``. Or an array (J, 3) or (J, 4): item, other, distance, weight.
+        items: The names of the N items in order, as the rows name them; or N, for rows that name items by their
+            numbers from 0; None for N as large as the largest number needs.
+        places: What each row is called in messages, such as "pairs.csv:7"; None for its number.
+        faults: Gets what is wrong with a row, which is then left out; None raises it.
+
+    Attributes:
+        first: (P,) number of the first item of each different pair, the lower one.
+        second: (P,) that of the other.
+        distances: (P,) distance.
+        weights: (P,) weight.
+        remarks: What should be known of the judgements: items that are left out, contradictions.
+        ceiling: The largest rank correlation that an embedding can have with the distances, by repeated judgements:
+            the root of their reliability, which is that of two random halves by Spearman and Brown's formula. None
+            where fewer than 10 pairs are repeated.
+        raters: Rater to Spearman's rho of their judgements with the mean of the others', where raters are named and
+            share at least 3 pairs with others.
+
+    Raises:
+        UserError: A column is missing, or no row is left.
+        DataError: A row names an unknown item, pairs an item with itself, or has another distance or weight.
+
+    Example:
+        >>> rows = {"item": ["a", "b", "a"], "other": ["b", "c", "b"], "distance": [1, 4, 2]}
+        >>> judged = PairJudgements(rows, ["a", "b", "c"])
+        >>> judged[0], judged[2]
+        (['0', '1 1.5 2'], ['2', '1 4'])
+    """
+
+    label_distance = "judged-pairs"
+
+    def __init__(
+        self,
+        rows: Any,  # noqa: ANN401 - the kinds listed above
+        items: Sequence[Any] | int | None = None,
+        *,
+        places: Sequence[str] | None = None,
+        faults: list[DataError] | None = None,
+    ) -> None:
+        names = ("item", "other", "distance", "weight", "rater")
+        is_similarity = _has_column(rows, "similarity")
+        if is_similarity and _has_column(rows, "distance"):
+            raise UserError("The judged pairs should have a distance or a similarity. Got both columns; leave one out.")
+        if is_similarity:
+            names = ("item", "other", "similarity", "weight", "rater")
+        table = JudgementColumns(rows, names, 3, "the judged pairs", places, faults)
+        numbers = number_items(items, [table["item"], table["other"]])
+        one, other = (table.items(name, numbers) for name in names[:2])
+        for row in np.flatnonzero((one == other) & (one >= 0)).tolist():
+            table.refuse(row, f"pairs {table['item'][row]!r} with itself; delete it.")
+        if is_similarity:
+            values = table.numbers("similarity", "a finite number", lambda _: True)
+        else:
+            values = table.numbers("distance", "a number of at least 0", lambda number: number >= 0)
+        weights = np.ones(len(values))
+        if "weight" in table:
+            weights = table.numbers("weight", "a number above 0", lambda number: number > 0)
+        kept = np.flatnonzero(table.kept)
+        if not len(kept):
+            raise UserError("No judged pair is left.")
+        if is_similarity:
+            values = values[kept].max() - values
+        low, high = np.minimum(one, other)[kept], np.maximum(one, other)[kept]
+        values, weights = values[kept], weights[kept]
+        _, begins, pair = np.unique(low * len(numbers) + high, return_index=True, return_inverse=True)
+        self._count = len(numbers)
+        self.first, self.second = low[begins], high[begins]
+        self.weights: Float64 = np.bincount(pair, weights).astype(np.float64)
+        self.distances: Float64 = np.bincount(pair, weights * values) / self.weights
+        self.remarks = describe_unjudged(numbers, {*self.first.tolist(), *self.second.tolist()})
+        self.remarks += _describe_contradictions(pair, values)
+        self.ceiling = _compute_ceiling(pair, values)
+        by = np.array([str(rater) for rater in table["rater"]])[kept] if "rater" in table else None
+        self.raters = {} if by is None else _compare_raters(pair, values, by)
+        self._labels = self._make_labels()
+
+    @property
+    def parties(self) -> Int64:
+        """(P, 2) the two items of each different pair."""
+        return np.stack([self.first, self.second], axis=1)
+
+    def _make_labels(self) -> list[list[str]]:
+        labels = [[str(item)] for item in range(self._count)]
+        columns = (self.first, self.second, self.distances, self.weights)
+        for first, second, distance, weight in zip(*(column.tolist() for column in columns), strict=True):
+            rest = f"{distance:.9g}" if weight == 1 else f"{distance:.9g} {weight:.9g}"
+            labels[first].append(f"{second} {rest}")
+            labels[second].append(f"{first} {rest}")
+        return labels
+
+    def __len__(self) -> int:
+        """N, the number of items."""
+        return self._count
+
+    @overload
+    def __getitem__(self, item: int) -> list[str]: ...
+    @overload
+    def __getitem__(self, item: slice) -> list[list[str]]: ...
+    def __getitem__(self, item: int | slice) -> list[str] | list[list[str]]:
+        """The label of an item, or those of some."""
+        return self._labels[item]
+
+    def __repr__(self) -> str:
+        return f"PairJudgements({len(self.first):,} pairs of {self._count:,} items)"
+
+
+def _has_column(rows: Any, name: str) -> bool:  # noqa: ANN401 - rows of any kind
+    columns = getattr(rows, "columns", rows if isinstance(rows, dict) else ())
+    return name in list(columns)
+
+
+def _describe_contradictions(pair: Int64, values: Float64) -> list[str]:
+    """Say how many judgements of one pair are further apart than those of two pairs usually are."""
+    counts = np.bincount(pair)
+    again = counts[pair] > 1
+    if not again.any():
+        return []
+    most, least = np.full(len(counts), -np.inf), np.full(len(counts), np.inf)
+    np.maximum.at(most, pair, values)
+    np.minimum.at(least, pair, values)
+    repeated = counts > 1
+    apart = (most - least)[repeated] > values.std()
+    share = float(apart.mean())
+    if share <= CONTRADICTED:
+        return []
+    return [
+        f"{share:.0%} of the {int(repeated.sum())} pairs that were judged several times have judgements further apart "
+        f"than the standard deviation of all, {values.std():.3g}; their mean is taken"
+    ]
+
+
+def _compute_ceiling(pair: Int64, values: Float64) -> float | None:
+    """The root of the reliability of mean judgements, from random halves of the repeated ones."""
+    from scipy.stats import spearmanr
+
+    counts = np.bincount(pair)
+    chosen = counts[pair] > 1
+    if int((counts > 1).sum()) < _FEWEST:
+        return None
+    _, place = np.unique(pair[chosen], return_inverse=True)
+    some = values[chosen]
+    generator = np.random.default_rng(0)
+    correlations = []
+    for _ in range(_HALVES):
+        order = np.lexsort((generator.random(len(some)), place))
+        rank = np.arange(len(order)) - np.searchsorted(place[order], place[order])
+        in_first = rank < (np.bincount(place) // 2)[place[order]]
+        halves = []
+        for half in (order[in_first], order[~in_first]):
+            halves.append(np.bincount(place[half], some[half]) / np.bincount(place[half]))
+        if all(np.ptp(half) > 0 for half in halves):
+            correlations.append(spearmanr(*halves)[0])
+    agreement = max(0.0, float(np.mean(correlations))) if correlations else 0.0
+    return float(np.sqrt(2 * agreement / (1 + agreement)))
+
+
+def _compare_raters(pair: Int64, values: Float64, raters: NDArray[np.str_]) -> dict[str, float]:
+    """Spearman's rho of each rater's judgements with the mean of the others'."""
+    from scipy.stats import spearmanr
+
+    totals, counts = np.bincount(pair, values), np.bincount(pair)
+    agreement = {}
+    for rater in np.unique(raters).tolist():
+        own = raters == rater
+        own_totals = np.bincount(pair[own], values[own], len(counts))
+        own_counts = np.bincount(pair[own], minlength=len(counts))
+        shared = (own_counts > 0) & (counts > own_counts)
+        if shared.sum() < _SHARED:
+            continue
+        mine = own_totals[shared] / own_counts[shared]
+        theirs = (totals - own_totals)[shared] / (counts - own_counts)[shared]
+        if np.ptp(mine) > 0 and np.ptp(theirs) > 0:
+            agreement[rater] = float(spearmanr(mine, theirs)[0])
+    return agreement

@@ -1,0 +1,114 @@
+"""Judged pairs as labels: an item's label names the items that it was compared with, and their distances."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cml.distances.judged_labels import join_judgements, match_items, pack_judgements, read_item, same_items
+from cml.distances.known_pairs import KnownPairs
+from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.labels import Labels
+
+_FORM = '["17", "4 0.25", "9 1.5 2"]: the item\'s number, then of each other item its number, distance and weight'
+
+
+@dataclass(frozen=True)
+class JudgedPairs(LabelDistance):
+    """The distances of judged pairs; other pairs cannot be compared.
+
+    A label is a list of texts: the number of its item, and for each item that it was judged with that item's number,
+    the distance and, if it is not 1, the weight. ``PairJudgements`` makes such labels of a table. A pair is known if
+    either of its labels names the other; of two distances the smaller counts.
+
+    Attributes:
+        unit: The unit of the distances, for tables and axes.
+
+    Example:
+        >>> distance = JudgedPairs()
+        >>> labels = distance.encode([["0", "1 0.5"], ["1", "0 0.5", "2 3"], ["2", "1 3"]])
+        >>> distance.pairwise(labels[:2], labels).tolist()
+        [[0.0, 0.5, inf], [0.5, 0.0, 3.0]]
+    """
+
+    unit: str = "as judged"
+    name: ClassVar[str] = "judged-pairs"
+
+    @property
+    def is_partial(self) -> bool:
+        """True: most pairs were never judged."""
+        return True
+
+    def training_options(self, *, head_alone: bool) -> Mapping[str, Any]:
+        """The loss over all pairs of a batch, on lists of pairs for a head and on batches full of them for a network.
+
+        Args:
+            head_alone: Whether only a head is trained.
+
+        Returns:
+            Loss and sampler; of a head also its start and the number of steps.
+        """
+        if head_alone:
+            return {"loss": "pair-log-ratio", "sampler": "pairs", "head_start": "pca", "steps": 200}
+        return {"loss": "pair-log-ratio", "sampler": "linked"}
+
+    def encode(self, labels: Sequence[Any]) -> Labels:
+        """Check and pack labels.
+
+        Args:
+            labels: N lists of texts.
+
+        Returns:
+            Arrays ``items`` (N,) and ``judgements`` (N,) of tables (J, 3): other item, distance, weight.
+
+        Raises:
+            LabelError: A label has another form.
+            UserError: There is no label.
+        """
+        return pack_judgements(labels, 3, _read_judgement, _FORM)
+
+    def pairwise(self, a: Labels, b: Labels) -> Float32:
+        """Look up the distances between all labels of two sides.
+
+        Args:
+            a: A encoded labels.
+            b: B encoded labels.
+
+        Returns:
+            (A, B) float32, infinite for pairs that were not judged, 0 for an item and itself.
+        """
+        block = np.full((len(a), len(b)), np.inf, np.float32)
+        for side, other, view in ((a, b, block), (b, a, block.T)):
+            owners, table = join_judgements(side)
+            which, places = match_items(table[:, 0], other)
+            np.minimum.at(view, (owners[which], places), table[which, 1].astype(np.float32))
+        block[same_items(a, b)] = 0
+        return block
+
+    def known_pairs(self, labels: Labels) -> KnownPairs:
+        """List the judged pairs of two of the labels.
+
+        Args:
+            labels: N encoded labels.
+
+        Returns:
+            The pairs, each once, with their weights.
+        """
+        owners, table = join_judgements(labels)
+        which, places = match_items(table[:, 0], labels)
+        first, second = np.minimum(owners[which], places), np.maximum(owners[which], places)
+        values = table[which, 1:].astype(np.float32)
+        order = np.lexsort((values[:, 0], second, first))
+        _, once = np.unique(first[order] * len(labels) + second[order], return_index=True)
+        kept = order[once]
+        return KnownPairs(first[kept], second[kept], values[kept, 0], values[kept, 1])
+
+
+def _read_judgement(text: str) -> tuple[float, float, float]:
+    """Other item, distance and weight of a text such as "4 0.25 2"."""
+    other, *numbers = text.split()
+    distance, weight = map(float, numbers if len(numbers) == 2 else [*numbers, "1"])
+    if not (0 <= distance < np.inf and 0 < weight < np.inf):
+        raise ValueError("out of range")
+    return read_item(other), distance, weight

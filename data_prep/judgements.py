@@ -1,0 +1,153 @@
+"""Images whose labels are what people judged of them: pairs with a distance or similarity, or triplets."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from PIL import Image
+
+from cml.console.messages import say
+from cml.data.pair_judgements import PairJudgements
+from cml.data.prepared_writer import Item, bad_item_error
+from cml.data.triplet_judgements import TripletJudgements
+from cml.data_prep.dataset_source import Content, DatasetSource
+from cml.data_prep.group_split import split_by_group
+from cml.data_prep.provenance import record_provenance
+from cml.data_prep.row_files import read_rows
+from cml.data_prep.shrink import Shrink
+from cml.errors import DataError, UserError
+
+_FEWEST = 8  # items of a split
+
+
+@dataclass(frozen=True)
+class Judgements(DatasetSource):
+    """Your own images and what people judged of them: how far apart two are, or which of two is nearer to a third.
+
+    Command: cml prepare judgements --images DIR --pairs pairs.csv --out DIR
+
+    Input: images in a folder, and a CSV file with a header or a JSONL file with one object per line, which names images
+    by their paths relative to the folder. --pairs has the columns item, other, and distance (at least 0) or similarity
+    (the largest stands for distance 0); optional weight (above 0). --triplets has the columns anchor, nearer, farther,
+    and optional count. Both may have a column rater. Few of all pairs or triplets need to be there, and the same may be
+    there several times, also with another answer.
+
+    The split is by image: a test image is in no judgement that is trained on. A judgement of training and test images
+    is used by neither. Images without any judgement are left out.
+
+    Where pairs or triplets were judged several times, dataset.json holds how well an embedding can agree with them at
+    most, and where raters are named, how well each agrees with the others.
+
+    Licence: yours.
+    """
+
+    images: Path
+    """Folder of the images."""
+    pairs: Path | None = None
+    """CSV or JSONL file of judged pairs."""
+    triplets: Path | None = None
+    """CSV or JSONL file of judged triplets, in place of pairs."""
+    split_seed: int = 0
+    """Random seed of the split."""
+    test_fraction: float = 0.3
+    """Fraction of images held out for testing. Each of them is a query among the others."""
+    image_size: int | None = None
+    """Shrink larger images so that their shorter side has this many pixels; by default files are copied unchanged."""
+
+    task = "value"
+    label_column = "judgements"
+    label_unit = "judgements"
+    licence = "the user's own"
+    minimums: ClassVar[dict[str, float]] = {"split_seed": 0}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.pairs is None) == (self.triplets is None):
+            got = "neither" if self.pairs is None else "both; prepare a dataset of each"
+            raise UserError(f"Give either 'pairs' (--pairs) or 'triplets' (--triplets). Got {got}.")
+
+    def origin(self) -> dict[str, Any]:
+        """See ``DatasetSource.origin``."""
+        return record_provenance(self, revision=1, files=[self._file], images=self.images)
+
+    def content(self, skip_bad: bool) -> Content:
+        """See ``DatasetSource.content``."""
+        suffixes = Image.registered_extensions()
+        files = sorted(path for path in self.images.rglob("*") if path.suffix.lower() in suffixes)
+        names = [path.relative_to(self.images).as_posix() for path in files]
+        faults: list[DataError] = []
+        judged = self._read(names, faults if skip_bad else None)
+        for remark in judged.remarks:
+            say(f"{self._file}: {remark}")
+        is_triplets = isinstance(judged, TripletJudgements)
+        parties = [tuple(names[item] for item in items) for items in judged.parties.tolist()]
+        used = sorted({name for party in parties for name in party})
+        if len(used) < 2 * _FEWEST:
+            raise DataError(f"{self._file} judges {len(used)} images; at least {2 * _FEWEST} are needed.")
+        held = split_by_group({name: name for name in used}, self.test_fraction, seed=self.split_seed, salt="test")
+        tested, total = sum(map(held.issuperset, parties)), len(parties)
+        trained = sum(map(held.isdisjoint, parties))
+        kind = "triplets" if is_triplets else "pairs"
+        say(f"{self._file}: {trained} {kind} to train on, {tested} to test on; {total - trained - tested} are of both")
+        if not tested or not trained:
+            part, change = ("test", "Raise") if trained else ("training", "Lower")
+            raise DataError(
+                f"{self._file}: no {kind} are of {part} images alone. {change} test_fraction, or judge more."
+            )
+        details = {
+            "gallery": "queries",
+            "label_distance": judged.label_distance,
+            "judgements": {"kind": kind, "ceiling": judged.ceiling, "raters": judged.raters},
+            "left_out": {"no judgement": len(names) - len(used)} if len(used) < len(names) else {},
+        }
+        _say_agreement(judged)
+        numbers = {name: number for number, name in enumerate(names)}
+        items: list[Item | DataError] = [
+            Item(
+                name,
+                "query" if name in held else "train",
+                Shrink(self.image_size).picture(self.images / name),
+                judged[numbers[name]],
+                where=str(self._file),
+            )
+            for name in used
+        ]
+        source = f"a user's own images; label: judged {kind}"
+        return Content([*items, *faults], details, {"name": self.images.resolve().name, "source": source})
+
+    @property
+    def _file(self) -> Path:
+        file = self.pairs or self.triplets
+        assert file is not None  # one of them is given
+        return file
+
+    def _read(self, names: Sequence[str], faults: list[DataError] | None) -> PairJudgements | TripletJudgements:
+        """Read the file; bad rows are collected in ``faults``, or the first one is raised."""
+        rows, places = [], []
+        for where, row in read_rows(self._file, items="judgements"):
+            if not isinstance(row, DataError):
+                rows.append(row)
+                places.append(where)
+            elif faults is None:
+                raise bad_item_error(str(row))
+            else:
+                faults.append(row)
+        columns: dict[str, Any] = {str(key): [row.get(key) for row in rows] for key in (rows[0] if rows else ())}
+        kind = PairJudgements if self.pairs is not None else TripletJudgements
+        try:
+            return kind(columns, names, places=places, faults=faults)
+        except DataError as error:
+            raise bad_item_error(str(error)) from None
+        except UserError as error:
+            raise DataError(f"{self._file}: {error}") from None
+
+
+def _say_agreement(judged: PairJudgements | TripletJudgements) -> None:
+    """Print the ceiling, and how well raters agree."""
+    measure = "agreement" if isinstance(judged, TripletJudgements) else "rank correlation"
+    if judged.ceiling is not None:
+        say(f"By the repeated judgements, an embedding can reach a {measure} of {judged.ceiling:.2f} at most.")
+    if judged.raters:
+        each = ", ".join(f"{rater} {value:.2f}" for rater, value in sorted(judged.raters.items()))
+        say(f"{measure.capitalize()} of each rater with the others: {each}")

@@ -1,0 +1,127 @@
+"""Judged pairs and triplets as tables: their labels, repeated and contradicting rows, raters, and bad input."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cml import PairJudgements, TripletJudgements, UserError
+from cml.errors import DataError
+
+NAMES = ["a", "b", "c", "d"]
+
+
+def test_pairs_are_joined_by_their_weighted_mean() -> None:
+    frame = pd.DataFrame(
+        {"item": ["a", "b", "c"], "other": ["b", "a", "a"], "distance": [1.0, 4.0, 0.5], "weight": [2.0, 1.0, 1.0]}
+    )
+    judged = PairJudgements(frame, NAMES)
+    assert len(judged) == 4
+    assert judged[0:3] == [["0", "1 2 3", "2 0.5"], ["1", "0 2 3"], ["2", "0 0.5"]]
+    assert judged.remarks[0] == "1 of 4 items have no judgement and are left out: d"
+
+
+def test_the_largest_similarity_is_the_distance_0() -> None:
+    judged = PairJudgements({"item": [0, 1], "other": [1, 2], "similarity": [5.0, -1.0]})
+    assert judged.distances.tolist() == [0, 6]
+    assert PairJudgements(np.array([[0, 1, 0.5], [1, 2, 3]]))[2] == ["2", "1 3"]
+
+
+def test_triplets_are_counted() -> None:
+    rows = {"anchor": list("aab"), "nearer": list("bba"), "farther": list("ccd"), "count": [1, 2, 1]}
+    judged = TripletJudgements(rows, NAMES)
+    assert list(judged) == [["0", "1 2 3"], ["1", "0 3"], ["2"], ["3"]]
+    assert judged.remarks == []
+    assert TripletJudgements(np.array([[0, 1, 2]]), items=3)[0] == ["0", "1 2"]
+
+
+PAIR_FAULTS = [
+    ({"item": ["x"], "other": ["b"], "distance": [1]}, "Row 0 of the judged pairs names the item 'x', which is none"),
+    ({"item": ["a"], "other": ["a"], "distance": [1]}, "Row 0 of the judged pairs pairs 'a' with itself; delete it."),
+    ({"item": ["a"], "other": ["b"], "distance": [-1]}, "has the distance -1, which should be a number of at least 0"),
+    ({"item": ["a"], "other": ["b"], "distance": ["near"]}, "has the distance 'near', which should be a number"),
+    ({"item": ["a"], "other": ["b"], "distance": [float("nan")]}, "has the distance nan, which should be"),
+    ({"item": ["a"], "other": ["b"], "distance": [1], "weight": [0]}, "has the weight 0, which should be a number"),
+    ({"item": ["a"], "other": ["b"]}, "The judged pairs have no column 'distance'. There are: item, other"),
+    ({"item": ["a"], "other": ["b"], "distance": [1], "similarity": [1]}, "a distance or a similarity. Got both"),
+    ({"item": ["a"], "other": ["b", "c"], "distance": [1]}, r"columns of one length. Got \[1, 2\]"),
+    (np.zeros((2, 2)), r"an array \(J, 3\): item, other, distance. Got ndarray of shape \(2, 2\)"),
+]
+TRIPLET_FAULTS = [
+    ({"anchor": ["a"], "nearer": ["b"], "farther": ["x"]}, "names the farther 'x', which is none of the 4 items"),
+    ({"anchor": ["a"], "nearer": ["b"], "farther": ["b"]}, r"names one item twice \(a, b, b\)"),
+    ({"anchor": ["a"], "nearer": ["a"], "farther": ["b"]}, r"names one item twice \(a, a, b\)"),
+    ({"anchor": ["a"], "nearer": ["b"], "farther": ["c"], "count": [1.5]}, "has the count 1.5, which should be"),
+]
+
+
+@pytest.mark.parametrize(("rows", "said"), PAIR_FAULTS)
+def test_bad_pairs(rows: object, said: str) -> None:
+    with pytest.raises(UserError, match=said) as raised:
+        PairJudgements(rows, NAMES)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(("rows", "said"), TRIPLET_FAULTS)
+def test_bad_triplets(rows: object, said: str) -> None:
+    with pytest.raises(UserError, match=said) as raised:
+        TripletJudgements(rows, NAMES)
+    assert "\n" not in str(raised.value)
+
+
+def test_bad_rows_may_be_left_out() -> None:
+    faults: list[DataError] = []
+    rows = {"item": ["a", "x", "c"], "other": ["b", "b", "c"], "distance": [1, 1, 1]}
+    judged = PairJudgements(rows, NAMES, places=["p.csv:2", "p.csv:3", "p.csv:4"], faults=faults)
+    assert judged.first.tolist() == [0]
+    assert [str(fault).partition(" ")[0] for fault in faults] == ["p.csv:3:", "p.csv:4:"]
+    with pytest.raises(UserError, match="No judged pair is left"):
+        PairJudgements({"item": ["x"], "other": ["b"], "distance": [1]}, NAMES, faults=[])
+    with pytest.raises(UserError, match=r"'items' should name each item once\. Got 'a' twice"):
+        PairJudgements(rows, ["a", "b", "a"])
+
+
+def repeated_pairs(noise: float, items: int = 40, times: int = 2) -> PairJudgements:
+    """All pairs of items on a line, each judged several times with noise, by a rater each time."""
+    rng = np.random.default_rng(0)
+    places = rng.normal(size=items)
+    first, second = np.triu_indices(items, 1)
+    truth = np.tile(np.abs(places[first] - places[second]), times)
+    rows = {
+        "item": np.tile(first, times),
+        "other": np.tile(second, times),
+        "distance": np.abs(truth + noise * rng.normal(size=len(truth))),
+        "rater": np.repeat([f"rater {n}" for n in range(times)], len(first)),
+    }
+    return PairJudgements(rows, items)
+
+
+def test_the_ceiling_of_pairs_is_the_correlation_with_the_truth() -> None:
+    assert repeated_pairs(0).ceiling == pytest.approx(1)
+    assert repeated_pairs(0).remarks == []
+    rng = np.random.default_rng(0)
+    places = rng.normal(size=40)
+    judged = repeated_pairs(0.5)
+    truth = np.abs(places[judged.first] - places[judged.second])
+    from scipy.stats import spearmanr
+
+    assert judged.ceiling == pytest.approx(spearmanr(judged.distances, truth)[0], abs=0.05)
+    assert set(judged.raters) == {"rater 0", "rater 1"}
+    assert judged.raters["rater 0"] == pytest.approx(judged.raters["rater 1"])
+    assert any("further apart than the standard deviation" in remark for remark in repeated_pairs(3).remarks)
+
+
+@pytest.mark.parametrize("flips", [0.0, 0.1, 0.3])
+def test_the_ceiling_of_triplets_is_the_share_that_is_not_flipped(flips: float) -> None:
+    rng = np.random.default_rng(1)
+    questions = np.array([rng.choice(30, 3, replace=False) for _ in range(1500)])
+    asked = np.repeat(questions, 3, axis=0)
+    flipped = rng.random(len(asked)) < flips
+    asked[flipped] = asked[flipped][:, [0, 2, 1]]
+    judged = TripletJudgements(
+        dict(zip(("anchor", "nearer", "farther"), asked.T, strict=True)) | {"rater": np.tile(["x", "y", "z"], 1500)}, 30
+    )
+    assert judged.ceiling == pytest.approx(1 - flips, abs=0.02)
+    assert judged.raters["x"] == pytest.approx(judged.raters["y"], abs=0.05)
+    assert any("contradict the majority" in remark for remark in judged.remarks) == (flips > 0.25)

@@ -1,0 +1,187 @@
+"""Judged pairs and triplets from a table to an evaluation, in Python and by a prepared dataset."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import cml
+from cml import PairJudgements, TripletJudgements, UserError
+from cml.errors import DataError
+
+RNG = np.random.default_rng(0)
+PLACES = RNG.normal(size=(160, 3))
+# the judged directions are the weakest ones of the vectors
+VECTORS = np.concatenate([PLACES * 0.5, 3 * RNG.normal(size=(160, 5))], axis=1).astype(np.float32)
+DISTANCES = np.linalg.norm(PLACES[:, None] - PLACES, axis=2)
+
+
+def pairs_of(items: int, share: float = 0.1, first: int = 0) -> np.ndarray:
+    i, j = np.triu_indices(items, 1)
+    chosen = np.random.default_rng(1).random(len(i)) < share
+    i, j = i[chosen], j[chosen]
+    return np.column_stack([i, j, DISTANCES[i + first, j + first]])
+
+
+def triplets_of(items: int, count: int, first: int = 0, flips: float = 0.0) -> np.ndarray:
+    rng = np.random.default_rng(2)
+    triplets = np.array([rng.choice(items, 3, replace=False) for _ in range(count)])
+    anchor, one, other = triplets.T + first
+    swapped = (DISTANCES[anchor, one] > DISTANCES[anchor, other]) ^ (rng.random(count) < flips)
+    triplets[swapped] = triplets[swapped][:, [0, 2, 1]]
+    return triplets
+
+
+def test_pairs_of_vectors_are_learned_and_evaluated_on_new_items() -> None:
+    model = cml.fit(VECTORS[:100], PairJudgements(pairs_of(100), items=100), dimension=4, quiet=True)
+    config = model.run_config.train
+    assert (config.label_distance, config.loss, config.sampler) == ("judged-pairs", "pair-log-ratio", "pairs")
+    assert (config.head_start, config.steps) == ("pca", 200)
+    rows = model.evaluate(VECTORS[100:], PairJudgements(pairs_of(60, 0.5, 100), items=60)).rows
+    found = {name: rows[name]["pair_spearman"].mean for name in ("embedding", "vectors", "random", "oracle")}
+    assert found["embedding"] > found["vectors"] + 0.15
+    assert abs(found["random"]) < 0.3
+    assert found["oracle"] == pytest.approx(1)
+
+
+def test_triplets_of_vectors_are_learned_though_some_are_wrong() -> None:
+    judged = TripletJudgements(triplets_of(100, 3000, flips=0.2), items=100)
+    model = cml.fit(VECTORS[:100], judged, dimension=4, quiet=True)
+    config = model.run_config.train
+    assert (config.loss, config.sampler, config.steps) == ("logistic-triplet", "triplets", 200)
+    evaluation = model.evaluate(VECTORS[100:], TripletJudgements(triplets_of(60, 2000, 100), items=60))
+    found = {name: row["triplet_agreement"].mean for name, row in evaluation.rows.items()}
+    assert list(evaluation.rows["embedding"]) == ["triplet_agreement"]
+    assert found["embedding"] > found["vectors"] + 0.08
+    assert found["oracle"] == 1
+    assert found["random"] == pytest.approx(0.5, abs=0.06)
+
+
+def test_options_that_were_given_stay(capsys: pytest.CaptureFixture[str]) -> None:
+    judged = PairJudgements(pairs_of(100), items=101)
+    model = cml.fit(VECTORS[:101], judged, loss="cosent(scale=5.0)", sampler="linked(batch_size=16)", steps=3)
+    config = model.run_config.train
+    assert (config.loss, config.sampler, config.steps) == ("cosent(scale=5.0)", "linked(batch_size=16)", 3)
+    assert "1 of 101 items have no judgement and are left out: 100" in capsys.readouterr().err
+
+
+def test_wrong_combinations() -> None:
+    with pytest.raises(UserError, match="Judged triplets are orders and have no distances: take loss=logistic-triplet"):
+        cml.fit(VECTORS, TripletJudgements(triplets_of(160, 50), items=160), loss="log-ratio", quiet=True)
+    with pytest.raises(UserError, match="head_start=pca begins at the principal components of features"):
+        cml.fit(VECTORS, PLACES, backbone="mlp(8)", head_start="pca", quiet=True)
+    with pytest.raises(UserError, match="Got labels of 'euclidean' instead; take a loss over label distances"):
+        cml.fit(VECTORS, PLACES, loss="logistic-triplet", quiet=True)
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("images")
+    for number, place in enumerate(PLACES[:60]):
+        pixels = np.full((24, 24, 3), 128 + 40 * place).clip(0, 255).astype(np.uint8)
+        Image.fromarray(pixels).save(folder / f"{number:02d}.png")
+    return folder
+
+
+def write(path: Path, header: str, rows: np.ndarray) -> Path:
+    texts = []
+    for row in rows:
+        cells = [f"{cell:02.0f}.png" for cell in row]
+        if "distance" in header:
+            cells[2] = f"{row[2]:.4f}"
+        texts.append(",".join(cells))
+    path.write_text("\n".join([header, *texts, ""]))
+    return path
+
+
+@pytest.mark.parametrize("kind", ["pairs", "triplets"])
+def test_a_prepared_dataset_is_trained_and_evaluated(
+    kind: str, images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if kind == "pairs":
+        rows = np.concatenate([pairs_of(58, 0.4)] * 2)
+        file = write(tmp_path / "pairs.csv", "item,other,distance", rows)
+    else:
+        file = write(tmp_path / "triplets.csv", "anchor,nearer,farther", np.repeat(triplets_of(58, 4000), 2, axis=0))
+    dataset = cml.prepare("judgements", tmp_path / "data", images=images, **{kind: file})
+    said = capsys.readouterr().err
+    assert "2 of 60 items have no judgement and are left out: 58.png, 59.png" in said
+    assert f"{kind} to train on" in said
+    assert dataset.info.details["judgements"]["ceiling"] == pytest.approx(1)
+    assert sum(dataset.info.counts.values()) == 58
+    run = cml.train(
+        "value",
+        dataset,
+        tmp_path / "run",
+        backbone="small-cnn",
+        weights="none",
+        image_size=(24, 24),
+        freeze_backbone=True,
+        steps=20,
+        workers=0,
+        quiet=True,
+    )
+    name = {"pairs": "pair_spearman", "triplets": "triplet_agreement"}[kind]
+    assert run.config.train.sampler == kind
+    evaluation = run.evaluate()
+    assert evaluation.rows["oracle"][name].mean == pytest.approx(1)
+    assert evaluation.verdict.endswith(f"{name} can reach 1.00 at most.")
+    assert run.retrieval_report().is_file()
+
+
+def test_a_network_is_trained_on_linked_batches(images: Path, tmp_path: Path) -> None:
+    file = write(tmp_path / "pairs.csv", "item,other,distance", pairs_of(60, 0.2))
+    dataset = cml.prepare("judgements", tmp_path / "data", images=images, pairs=file)
+    options = {"backbone": "small-cnn", "weights": "none", "image_size": (24, 24), "steps": 2, "workers": 0}
+    run = cml.train("value", dataset, tmp_path / "run", flip="none", quiet=True, **options)
+    assert (run.config.train.loss, run.config.train.sampler) == ("pair-log-ratio", "linked")
+
+
+BAD_FILES = [
+    ("item,other,distance\n00.png,nowhere.png,1\n", r"pairs.csv:2 names the other 'nowhere.png', which is none"),
+    ("item,other,distance\n00.png,00.png,1\n", r"pairs.csv:2 pairs '00.png' with itself; delete it"),
+    ("item,other,distance\n00.png,01.png,far\n", r"pairs.csv:2 has the distance 'far', which should be a number"),
+    ("item,other\n00.png,01.png\n", r"pairs.csv: The judged pairs have no column 'distance'"),
+    ("item,other,distance\n00.png,01.png,1\n", r"pairs.csv judges 2 images; at least 16 are needed"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), BAD_FILES)
+def test_bad_files_are_one_line(text: str, said: str, images: Path, tmp_path: Path) -> None:
+    (tmp_path / "pairs.csv").write_text(text)
+    with pytest.raises(DataError, match=said) as raised:
+        cml.prepare("judgements", tmp_path / "data", images=images, pairs=tmp_path / "pairs.csv")
+    assert "\n" not in str(raised.value)
+
+
+def test_bad_rows_are_skipped_and_a_dataset_is_of_one_kind(images: Path, tmp_path: Path) -> None:
+    file = write(tmp_path / "pairs.csv", "item,other,distance", pairs_of(60, 0.3))
+    with file.open("a") as lines:
+        lines.write("00.png,nowhere.png,1\n")
+    dataset = cml.prepare("judgements", tmp_path / "data", images=images, pairs=file, skip_bad=True)
+    assert dataset.info.details["skipped"]["count"] == 1
+    with pytest.raises(UserError, match=r"Give either 'pairs' \(--pairs\) or 'triplets' .* Got neither"):
+        cml.prepare("judgements", tmp_path / "none", images=images)
+    with pytest.raises(UserError, match="Got both; prepare a dataset of each"):
+        cml.prepare("judgements", tmp_path / "both", images=images, pairs=file, triplets=file)
+
+
+@pytest.mark.timeout(240)
+def test_the_page_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    page = Path(__file__).parents[2] / "docs" / "tutorials" / "judgements.md"
+    cells = re.findall(r"```\{code-cell\}\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    assert len(cells) == 6
+    names: dict[str, Any] = {}
+    for cell in cells:
+        exec(cell, names)
+    agreement = {flips: rows["embedding"]["triplet_agreement"].mean for flips, rows in names["agreement"].items()}
+    assert agreement[0.0] > 0.95
+    assert agreement[0.3] > 0.85
+    assert 0.7 < names["judged"].ceiling < 0.9
+    names["plt"].close("all")
