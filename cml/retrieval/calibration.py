@@ -16,9 +16,10 @@ import numpy as np
 
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
+from cml.distances.listed_distances import listed_distances
 from cml.errors import UserError
 from cml.retrieval.array_types import Float32, Float64, Int64
-from cml.retrieval.search import nearest_embeddings
+from cml.retrieval.search import nearest_embeddings, nearest_others
 from cml.retrieval.text_table import align_columns
 
 FEWEST_ITEMS = 30
@@ -323,22 +324,16 @@ def _find_hits(
 ) -> _Pairs:
     """The first hits of each item."""
     items = np.sort(np.concatenate([half[: _MOST_SEARCHED // 2] for half in _halves(order)]))
-    query, labels = ours
-    searched, searched_labels = ours if others is None else others
-    near, positions = nearest_embeddings(query[items], searched, HITS + (others is None))
-    parts: list[_Pairs] = []
-    for row, item in enumerate(items.tolist()):
-        kept = np.flatnonzero(positions[row] != item)[:HITS] if others is None else np.arange(HITS)
-        label = distance.pairwise(labels[item : item + 1], searched_labels[positions[row][kept]])[0]
-        is_used = np.isfinite(label)
-        parts.append(
-            _Pairs(
-                near[row][kept][is_used].astype(np.float64),
-                label[is_used].astype(np.float64),
-                np.full(is_used.sum(), item),
-            )
-        )
-    return _Pairs(*map(np.concatenate, zip(*parts, strict=True)))
+    if others is None:
+        near, positions = nearest_others(ours[0], items, HITS)
+        searched = ours[1]
+    else:
+        near, positions = nearest_embeddings(ours[0][items], others[0], HITS)
+        searched = others[1]
+    label = listed_distances(distance, ours[1][items], searched, positions)
+    is_used = np.isfinite(label)
+    item = np.broadcast_to(items[:, None], label.shape)
+    return _Pairs(near[is_used].astype(np.float64), label[is_used].astype(np.float64), item[is_used])
 
 
 def _scale(pairs: _Pairs, factor: float) -> _Pairs:

@@ -91,6 +91,26 @@ def nearest_embeddings(
     return (np.sqrt(np.take_along_axis(squared, order, 1)).astype(np.float32), np.take_along_axis(positions, order, 1))
 
 
+def nearest_others(embeddings: Float32, items: Int64, k: int) -> tuple[Float32, Int64]:
+    """Find the k nearest of all other items for some items, exactly.
+
+    Args:
+        embeddings: (N, D) embeddings.
+        items: (Q,) positions of the queries among them.
+        k: Items per query, 1 <= k < N.
+
+    Returns:
+        L2 distances (Q, k), nearest first, and positions (Q, k).
+
+    Raises:
+        UserError: As ``nearest_embeddings``.
+    """
+    distances, positions = nearest_embeddings(embeddings[items], embeddings, k + 1)
+    is_other = positions != items[:, None]
+    is_other[is_other.all(axis=1), -1] = False  # more than k others lie where the item itself does
+    return distances[is_other].reshape(len(items), k), positions[is_other].reshape(len(items), k)
+
+
 def distances_to(query: Float32, gallery: Sequence[Float32], positions: Int64) -> Float32:
     """Compute the L2 distances of queries to some gallery items.
 

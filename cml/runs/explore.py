@@ -15,6 +15,7 @@ from cml.distances.dataset_labels import encode
 from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.option_types import convert_options
+from cml.runs.audit_list import AUDIT, SCORE, read_scores
 from cml.runs.explorer import Explorer
 from cml.runs.retrieved import Drawn
 from cml.runs.trained_run import TrainedRun
@@ -93,10 +94,19 @@ def explore_runs(opened: Mapping[str, TrainedRun], path: Path, options: ExploreO
     legend = first.task.legend(first.dataset.info)
     note = describe_shown_bands(first.model.config.inputs.channels)
     columns, texts = further_columns(read_further(pictures))
+    if (first.folder / AUDIT).exists():
+        columns = {SCORE: (_audit_scores(first, pictures), None), **columns}
     items = Items(ids, words, roles, pictures, colour_columns(first, pictures), legend, note, columns, texts)
     factor, unit = first.report
     write_explorer(path, items, side, views, title=first.dataset.info.name, unit=unit, factor=factor)
     return Explorer(path)
+
+
+def _audit_scores(trained: TrainedRun, pictures: Sequence[Drawn]) -> NDArray[np.float64]:
+    """The scores (N,) of the labels of items by the run's audit; NaN for those that it left out."""
+    scores = read_scores(trained.folder / AUDIT)
+    keys = [(picture.split.role, picture.split.item_ids[picture.item]) for picture in pictures]
+    return np.array([scores.get(key, np.nan) for key in keys])
 
 
 def sample_items(trained: TrainedRun, splits: Sequence[str], count: int, seed: int = 0) -> tuple[list[Drawn], Labels]:

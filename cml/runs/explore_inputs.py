@@ -66,7 +66,7 @@ def explore_inputs(
     drawn = _drawings(model, known, embeddings) if pictures is None else [_Shown(picture) for picture in pictures]
     items = Items(
         [f"{number:06d}" for number in range(count)] if names is None else list(map(str, names)),
-        [_describe(label) for label in known.labels],
+        [describe_label(label) for label in known.labels],
         ["item"] * count,
         drawn,
         label_columns("label", known.labels, distance),
@@ -109,8 +109,8 @@ def _draw_pixels(images: Images, item: int) -> Image.Image:
     return draw_bands(np.asarray(pixels).round().astype(np.uint8))
 
 
-def _describe(label: Any) -> str:  # noqa: ANN401 - a label of any form
-    """A label in words."""
+def describe_label(label: Any) -> str:  # noqa: ANN401 - a label of any form
+    """Put a label that was given in Python in words."""
     try:
         return ", ".join(f"{number:.3g}" for number in np.ravel(np.asarray(label, np.float64))[:8].tolist())
     except (TypeError, ValueError):

@@ -13,6 +13,7 @@ from PIL import Image
 from torch import nn
 
 from cml import distances, plugins
+from cml.data.groups import number_groups
 from cml.data.input_form import InputForm
 from cml.data.input_sources import LabelledInputs, recognize_inputs
 from cml.data.item_digests import MOST_DIGESTED, digest_items, find_known
@@ -31,6 +32,7 @@ from cml.retrieval.label_regression import fit_label_regression
 from cml.retrieval.neighbor_labels import predict_labels
 from cml.retrieval.results import Evaluation
 from cml.retrieval.search import nearest_embeddings
+from cml.runs.audit_list import AuditList
 from cml.runs.explorer import Explorer
 from cml.storage.atomic import atomic_folder
 from cml.storage.downloads import names_of_a_run
@@ -339,6 +341,62 @@ class Model(EmbeddingModel):
                 "A calibration needs items that the model was not trained on, but the labels are those of the training "
                 "items. Give other items."
             )
+
+    def audit(
+        self,
+        inputs: Any,  # noqa: ANN401 - as cml.fit takes them
+        labels: Any = None,  # noqa: ANN401
+        *,
+        names: Sequence[str] | None = None,
+        groups: Any = None,  # noqa: ANN401 - a sequence of any names
+        image: str | None = None,
+        label: str | None = None,
+        seed: int = 0,
+    ) -> AuditList:
+        """Find the labels that disagree with those of alike items: perhaps wrong ones. See ``cml.training.audit``.
+
+        The model gives the label distance alone. Items are compared by features that know nothing of the labels: those
+        of the published backbone, or vectors as they are standardised.
+
+        Args:
+            inputs: N items, 30 or more, also those of the training, of any kind that ``cml.fit`` takes.
+            labels: A label for each of them; None where ``inputs`` holds them.
+            names: A name for each; their numbers by default.
+            groups: A name or number for each, such as its subject: whole groups are held out.
+            image: Name of the column of images, where images come as a data frame.
+            label: Name of its column of labels.
+            seed: Random seed.
+
+        Returns:
+            The list: ``suspects`` names the items, the label most likely to be wrong first.
+
+        Raises:
+            UserError: Fewer than 30 items, labels that do not differ, or inputs without such features.
+
+        Example:
+            >>> import numpy as np
+            >>> rows = np.random.default_rng(0).normal(size=(200, 3))
+            >>> labels = rows[:, 0].copy()
+            >>> labels[17] += 9
+            >>> model = cml.fit(rows, labels, steps=2, sampler="random(batch_size=50)", quiet=True)
+            >>> model.audit(rows, labels).suspects[0]
+            '17'
+        """
+        from cml.runs.audit_inputs import audit_inputs
+
+        kind = self.config.inputs.kind
+        if kind not in ("images", "vectors"):
+            raise UserError(
+                f"An audit compares labels by features that know nothing of them, which {self.config.inputs} do not "
+                "have: compute vectors of the items by another network, and audit a model of these."
+            )
+        known = self._recognize(inputs, labels, image, label)
+        if kind == "vectors":
+            features = self.standardize(known.inputs, bar="features")
+        else:
+            features = load_published(self).extract(known.inputs, bar="features")
+        numbers = None if groups is None else number_groups(groups, len(known.labels))
+        return audit_inputs(features, known.labels, self.label_distance, names=names, groups=numbers, seed=seed)
 
     @property
     def _training_items(self) -> NDArray[np.uint64]:

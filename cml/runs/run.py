@@ -24,6 +24,8 @@ from cml.retrieval.random_row import RANDOM, random_ranker
 from cml.retrieval.ranker import Ranker
 from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import main_metric, with_verdict
+from cml.runs.audit_list import AuditList
+from cml.runs.audit_run import audit_run
 from cml.runs.ceiling import with_ceiling
 from cml.runs.explore import BESIDE, EXPLORER, ExploreOptions, by_title, explore_runs
 from cml.runs.explorer import Explorer
@@ -172,6 +174,24 @@ class Run(TrainedRun):
         )
         save_calibration(self.folder, calibration, self.model)
         return calibration
+
+    def audit(self, *, splits: Sequence[str] = (), seed: int = 0) -> AuditList:
+        """Find the labels of the dataset that disagree with those of alike items, perhaps wrong ones.
+
+        Items are compared by frozen features, as ``cml evaluate`` has a row of; see ``cml.training.audit``. The list is
+        kept in audit.csv of the run folder, and the explorer has its scores as a colour.
+
+        Args:
+            splits: Which items: train, query, gallery; all when none are given.
+            seed: Random seed.
+
+        Returns:
+            The list: ``suspects`` names the items, the label most likely to be wrong first.
+
+        Raises:
+            UserError: There are no frozen features, fewer than 30 items, or labels that do not differ.
+        """
+        return audit_run(self, splits, seed)
 
     def retrieval_report(
         self,

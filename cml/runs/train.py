@@ -6,14 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
 from cml import distances, tasks
 from cml.console.messages import say
 from cml.data.dataset_info import DatasetInfo
-from cml.data.image_sources import label_list
+from cml.data.groups import number_groups
 from cml.data.input_form import InputForm, InputKind
 from cml.data.input_sources import recognize_inputs
 from cml.data.inputs import Inputs
@@ -226,28 +225,6 @@ def fit(
             ranks=ranks,
         )
     return _make_model(trained, run)
-
-
-def number_groups(groups: Any, count: int) -> NDArray[np.int64]:  # noqa: ANN401 - a sequence of any names
-    """Number the groups of inputs.
-
-    Args:
-        groups: A name or number for each input.
-        count: The number of inputs, N.
-
-    Returns:
-        (N,) the number of each input's group.
-
-    Raises:
-        UserError: There is not one for each input.
-    """
-    names = label_list(groups)
-    if len(names) != count:
-        raise UserError(
-            f"'groups' must name a group for each input. Got {len(names)} names and {count} inputs instead."
-        )
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    return np.array([numbers[name] for name in names], np.int64)
 
 
 def _adapt_defaults(config: TrainConfig, chosen: Collection[str], form: InputForm) -> TrainConfig:

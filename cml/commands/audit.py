@@ -1,0 +1,57 @@
+"""``cml audit RUN``: the labels of a dataset that disagree with those of alike items, perhaps wrong ones."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cml.command_line.parse_options import parse
+from cml.command_line.print_result import show
+from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device, Run, Split, StoreOfImages
+
+
+@dataclass(frozen=True)
+class AuditOptions:
+    """List the labels that disagree with those of alike items: perhaps wrong ones, to be looked at first."""
+
+    run: Run
+    count: int = 10
+    """Number of items to print; audit.csv in the run folder lists all."""
+    splits: tuple[Split, ...] = ()
+    """Splits to audit; by default all."""
+    seed: int = 0
+    """Random seed."""
+    data: Data = None
+    features: StoreOfImages = None
+    device: Device = "auto"
+    allow_download: AllowDownload = False
+    json: AsJson = False
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Write RUN/audit.csv, and print its first items."""
+    options = parse(AuditOptions, arguments, prog="cml audit")
+    from cml.errors import UserError
+    from cml.runs.audit_list import AUDIT
+    from cml.runs.run import open_run
+
+    if options.count < 1:
+        raise UserError(f"'--count' must be 1 or more. Got {options.count} instead.")
+    opened = open_run(
+        options.run,
+        data=options.data,
+        device=options.device,
+        allow_download=options.allow_download,
+        features=options.features,
+    )
+    listed = opened.audit(splits=options.splits, seed=options.seed)
+    path, count = opened.folder / AUDIT, min(options.count, len(listed.names))
+    result = {"list": str(path), "items": len(listed.names), "wrong_at_most": listed.audit.wrong}
+    first = [{"item_id": name, "score": float(score)} for _, name, _, _, score, *_ in listed.rows(count)]
+    lines = [
+        *listed.audit.lines(),
+        "",
+        listed.table(count),
+        "",
+        f"all items: {path}",
+        f"next: cml explore {options.run}",
+    ]
+    show({**result, "first": first}, *lines, as_json=options.json)

@@ -1,0 +1,31 @@
+"""Groups of inputs, such as subjects or sessions, that are held out as a whole."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.data.image_sources import label_list
+from cml.errors import UserError
+
+
+def number_groups(groups: Any, count: int) -> NDArray[np.int64]:  # noqa: ANN401 - a sequence of any names
+    """Number the groups of inputs.
+
+    Args:
+        groups: A name or number for each input.
+        count: The number of inputs, N.
+
+    Returns:
+        (N,) the number of each input's group.
+
+    Raises:
+        UserError: There is not one for each input.
+    """
+    names = label_list(groups)
+    if len(names) != count:
+        raise UserError(
+            f"'groups' must name a group for each input. Got {len(names)} names and {count} inputs instead."
+        )
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return np.array([numbers[name] for name in names], np.int64)

@@ -1,0 +1,23 @@
+"""Label distances of listed pairs, such as of queries to their hits."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.labels import Labels
+
+
+def listed_distances(distance: LabelDistance, labels: Labels, others: Labels, positions: NDArray[np.int64]) -> Float32:
+    """Compute the label distances of items to those that are listed for each.
+
+    Args:
+        distance: The label distance.
+        labels: Q encoded labels.
+        others: Encoded labels that the lists name.
+        positions: (Q, k) positions among them.
+
+    Returns:
+        (Q, k); infinite where two labels cannot be compared.
+    """
+    rows = [distance.pairwise(labels[row : row + 1], others[listed])[0] for row, listed in enumerate(positions)]
+    return np.stack(rows) if rows else np.empty(positions.shape, np.float32)

@@ -1,0 +1,121 @@
+"""The list of an audit: audit.csv of a run folder, the label most likely to be wrong first."""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from cml.errors import DataError
+from cml.reporting.visible_text import visible_text
+from cml.retrieval.text_table import align_columns
+from cml.storage.atomic import atomic_file
+from cml.storage.regular_file import open_regular
+from cml.training.audit import Audit
+
+AUDIT = "audit.csv"
+SCORE = "audit score"
+_COLUMNS = ("rank", "item_id", "role", "label", "score", "label_distance_to_neighbors", "neighbors", "neighbor_labels")
+_NEIGHBORS = 3  # that the list names
+
+
+@dataclass(frozen=True, eq=False)
+class AuditList:
+    """An audit with the names of its items.
+
+    Attributes:
+        audit: The audit.
+        names: The N names or ids of the items.
+        labels: The N labels in words.
+        roles: The N roles; "" where there are none.
+    """
+
+    audit: Audit
+    names: Sequence[str]
+    labels: Sequence[str]
+    roles: Sequence[str]
+
+    @property
+    def suspects(self) -> list[str]:
+        """The names of the items, the label most likely to be wrong first: what to look at, or to label again, next."""
+        return [self.names[item] for item in self.audit.order.tolist()]
+
+    def rows(self, count: int | None = None) -> list[list[str]]:
+        """List the first items.
+
+        Args:
+            count: How many; all when not given.
+
+        Returns:
+            For each its rank, name, role, label, score, median label distance to its neighbours, and three of these
+            with their labels.
+        """
+        audit, rows = self.audit, []
+        for rank, item in enumerate(audit.order[:count].tolist(), 1):
+            near = audit.neighbors[item, :_NEIGHBORS].tolist()
+            rows.append(
+                [
+                    str(rank),
+                    self.names[item],
+                    self.roles[item],
+                    self.labels[item],
+                    f"{audit.scores[item]:.4f}",
+                    f"{audit.neighbor_distances[item]:.4g}",
+                    "; ".join(self.names[other] for other in near),
+                    "; ".join(self.labels[other] for other in near),
+                ]
+            )
+        return rows
+
+    def table(self, count: int) -> str:
+        """Write the first items as lines of text.
+
+        Args:
+            count: How many.
+        """
+        head = ["item", "rank", "score", f"{self.audit.unit} to neighbours", "label", "labels of neighbours"]
+        cells = [
+            [visible_text(name, 40), rank, score, apart, visible_text(label, 30), visible_text(near, 60)]
+            for rank, name, _, label, score, apart, _, near in self.rows(count)
+        ]
+        return align_columns([head, *cells])
+
+    def save(self, path: Path | str) -> Path:
+        """Write the list as a CSV file.
+
+        Args:
+            path: The file, which is replaced if it exists.
+
+        Returns:
+            The file.
+        """
+        path = Path(path)
+        with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([_COLUMNS, *self.rows()])
+        return path
+
+
+def read_scores(path: Path) -> dict[tuple[str, str], float]:
+    """Read the scores of a list.
+
+    Args:
+        path: The file that ``AuditList.save`` wrote.
+
+    Returns:
+        The score of each item by its role and name.
+
+    Raises:
+        DataError: The file is no such list.
+    """
+    try:
+        with open_regular(path) as file:
+            header, *rows = csv.reader(io.StringIO(file.read().decode(), newline=""))
+        role, name, score = (header.index(column) for column in ("role", "item_id", "score"))
+        scores = {(row[role], row[name]): float(row[score]) for row in rows}
+    except (OSError, ValueError, IndexError, csv.Error) as error:
+        raise DataError(f"{path} is not a list of 'cml audit' ({error}). Make it again: cml audit RUN") from None
+    if not np.isfinite(list(scores.values())).all():
+        raise DataError(f"{path} holds a score that is no number. Make it again: cml audit RUN")
+    return scores

@@ -1,0 +1,36 @@
+"""The audit of the labels of a run's dataset."""
+
+from collections.abc import Sequence
+
+from cml.runs.audit_list import AUDIT, AuditList
+from cml.runs.explore import inputs_of, sample_items
+from cml.runs.explore_inputs import describe_label
+from cml.runs.trained_run import TrainedRun
+from cml.training.audit import audit_labels
+
+_EVERY = 1 << 60  # items: a list leaves none out
+
+
+def audit_run(trained: TrainedRun, splits: Sequence[str] = (), seed: int = 0) -> AuditList:
+    """Audit the labels of a run's dataset; see ``cml.Run.audit``.
+
+    Args:
+        trained: The run.
+        splits: Which items: train, query, gallery; all if there are none.
+        seed: Random seed.
+
+    Returns:
+        The list, which is also in audit.csv of the run folder.
+
+    Raises:
+        UserError: There are no frozen features, fewer than 30 items, or labels that do not differ.
+    """
+    drawings, labels = sample_items(trained, splits, count=_EVERY)
+    features = trained.embed_inputs(inputs_of(drawings), frozen=True)
+    factor, unit = trained.report
+    audit = audit_labels(features, labels, trained.distance, factor=factor, unit=unit, seed=seed)
+    names = [drawing.split.item_ids[drawing.item] for drawing in drawings]
+    words = [drawing.words() or describe_label(drawing.split.labels[drawing.item]) for drawing in drawings]
+    listed = AuditList(audit, names, words, [drawing.split.role for drawing in drawings])
+    listed.save(trained.folder / AUDIT)
+    return listed
