@@ -72,12 +72,13 @@ class CMLEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             if not hasattr(self, name):
                 raise TypeError(f"CMLEmbedder has no parameter {name!r}; see cml.TrainConfig.")
 
-    def fit(self, X: Any, y: Any = None) -> CMLEmbedder:  # noqa: ANN401 - as above
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> CMLEmbedder:  # noqa: ANN401 - as above
         """Train on inputs and their labels.
 
         Args:
             X: N vectors, or N images, as images or as rows.
             y: N labels.
+            sample_weight: N weights, as ``cml.fit`` takes them; None for all alike.
 
         Returns:
             The estimator itself.
@@ -100,7 +101,8 @@ class CMLEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
                 self.range_ = float(X.min()), float(X.max())
                 X = self._pictures(X)
         labels = y if hasattr(y, "__len__") else np.asarray(y)
-        self.model_ = fit(X, labels, TrainConfig(**options), **parts, augment=self.augment, quiet=True)
+        parts |= {"augment": self.augment, "sample_weight": sample_weight}
+        self.model_ = fit(X, labels, TrainConfig(**options), **parts, quiet=True)
         self._n_features_out = self.model_.config.dimension
         return self
 

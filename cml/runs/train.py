@@ -1,5 +1,6 @@
 """Training from Python: on your own inputs and labels, or on a prepared dataset as ``cml train`` does."""
 
+import functools
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -36,8 +37,10 @@ from cml.processes.init_processes import init_processes
 from cml.processes.ranks import Ranks
 from cml.registry import Choice
 from cml.runs.interrupted import keep_interrupted
+from cml.runs.item_weights import read_weights
 from cml.runs.label_recipe import recipe_for_labels
 from cml.runs.model import Model
+from cml.runs.validation_items import recognize_validation, refuse_with_validation
 from cml.task import Task
 from cml.trackers import Tracker
 from cml.training.callbacks import Callback
@@ -74,6 +77,8 @@ def fit(
     input_kind: InputKind | None = None,
     collate: Collate | None = None,
     augment: Augment | None = None,
+    sample_weight: Any = None,  # noqa: ANN401 - a sequence of numbers
+    validation: Any = None,  # noqa: ANN401 - inputs with labels
     out: Path | str | None = None,
     resume: bool = False,
     tracker: str | Tracker | None = None,
@@ -118,6 +123,11 @@ def fit(
             (3, h, w) uint8, of vectors (F,) float32, of tensors (..), else what ``collate`` joins. It returns one of
             the same shape and type. If it has two parameters without a default, it takes the label too and returns a
             pair of both. Its random numbers follow from ``seed`` and the step.
+        sample_weight: A number of at least 0 for each input: how often it is an anchor relative to the others; 0 leaves
+            it out. See docs/howto/recipe.md.
+        validation: Inputs and labels to validate on, (x, y) or a data set, of the kind of ``inputs``: they choose the
+            weights of the model, and no training item is held out. At most 1,000 are used, drawn at random. Without
+            ``evaluate_every`` there are ten validations.
         out: Run folder for checkpoints and the model; None keeps nothing.
         resume: Continue the run in ``out``.
         tracker: An experiment tracker that follows the run: tensorboard, wandb, mlflow, trackio, or one of your own.
@@ -171,19 +181,24 @@ def fit(
         raise UserError(
             "cml.fit takes a store as its inputs: cml.fit(store, labels). Leave 'features' out of 'config'."
         )
+    recognize = functools.partial(
+        recognize_inputs,
+        image=image,
+        features=features,
+        label=label,
+        missing=config.missing,
+        own_backbone=own_backbone is not None,
+        channels=count_channels(config.backbone if own_backbone is None else own_backbone),
+        collate=collate,
+    )
     with seeded_randomness(config.seed):  # a data set of the user's own may draw where its labels are read
-        labelled = recognize_inputs(
-            inputs.select() if isinstance(inputs, FeatureStore) else inputs,
-            labels,
-            kind=input_kind,
-            image=image,
-            features=features,
-            label=label,
-            missing=config.missing,
-            own_backbone=own_backbone is not None,
-            channels=count_channels(config.backbone if own_backbone is None else own_backbone),
-            collate=collate,
-        )
+        labelled = recognize(inputs.select() if isinstance(inputs, FeatureStore) else inputs, labels, kind=input_kind)
+        held_out = None
+        if validation is not None:
+            refuse_with_validation(config, groups=groups)
+            held_out = recognize_validation(
+                validation, labelled, functools.partial(recognize, kind=input_kind), seed=config.seed
+            )
     raw = labelled.labels
     form = labelled.inputs.form if isinstance(labelled.inputs, Inputs) else InputForm()
     if isinstance(labelled.inputs, Inputs):
@@ -192,9 +207,10 @@ def fit(
     if config.tune and own_loss is not None:
         raise UserError("'tune' chooses the loss itself: leave out 'loss'.")
     check_tune_options(config, recipe_for_inputs(TrainConfig(), form))
+    weights = None if sample_weight is None else read_weights(sample_weight, len(raw))
     try:
         distance = distance.fit(raw)
-        encoded = distance.encode(raw)
+        encoded = distance.encode(raw if held_out is None else [*raw, *held_out.labels])
     except LabelError as error:
         advice = "Mend the label, or choose another distance by label_distance=.."
         raise UserError(f"The 'labels' do not fit the label distance {distance.name!r}: {error} {advice}") from None
@@ -216,6 +232,8 @@ def fit(
             backbone=own_backbone,
             own=own,
             plain_labels=raw,
+            weights=weights,
+            validation=None if held_out is None else held_out.inputs,
             groups=None if groups is None else number_groups(groups, len(raw)),
             out=None if out is None else Path(out),
             resume=resume,
@@ -254,6 +272,7 @@ def train(
     *,
     config: TrainConfig | None = None,
     augment: Augment | None = None,
+    sample_weight: Any = None,  # noqa: ANN401 - a sequence of numbers
     resume: bool = False,
     tracker: str | Tracker | None = None,
     callbacks: Sequence[Callback] = (),
@@ -268,6 +287,7 @@ def train(
         out: Run folder.
         config: All options of training; None for the task's recipe.
         augment: A function that augments one input at each use, as ``cml.fit`` takes it.
+        sample_weight: A weight for each training item, as ``cml.fit`` takes it.
         resume: Continue the run in ``out``.
         tracker: An experiment tracker that follows the run: tensorboard, wandb, mlflow, trackio, or one of your own.
         callbacks: Called after steps, validations, checkpoints and at the end; they may end the run.
@@ -302,7 +322,16 @@ def train(
 
     with keep_interrupted(_make_model, has_folder=True), init_processes(chosen.device) as ranks:
         train_task(
-            task, dataset, chosen, Path(out), own=own, resume=resume, callbacks=callbacks, quiet=quiet, ranks=ranks
+            task,
+            dataset,
+            chosen,
+            Path(out),
+            own=own,
+            sample_weight=sample_weight,
+            resume=resume,
+            callbacks=callbacks,
+            quiet=quiet,
+            ranks=ranks,
         )
     return open_run(out, data=dataset.folder, device=chosen.device, allow_download=True)
 
@@ -344,6 +373,7 @@ def train_task(
     out: Path,
     *,
     own: OwnFunctions = NONE,
+    sample_weight: Any = None,  # noqa: ANN401 - a sequence of numbers
     resume: bool = False,
     callbacks: Sequence[Callback] = (),
     quiet: bool = False,
@@ -357,6 +387,7 @@ def train_task(
         config: All options of training.
         out: Run folder.
         own: Functions of the user's own.
+        sample_weight: A weight for each training item; None for all alike.
         resume: Continue the run in ``out``.
         callbacks: Called after steps, validations, checkpoints and at the end; they may end the run.
         quiet: No progress bar.
@@ -386,6 +417,7 @@ def train_task(
         config,
         own=own,
         plain_labels=items.labels,
+        weights=None if sample_weight is None else read_weights(sample_weight, len(items)),
         task=task.name,
         dataset=dataset,
         out=out,

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cml.errors import UserError
 from cml.sampling.batch import Batch, Int64
 from cml.sampling.batch_seed import batch_generator, epoch_generator
 from cml.sampling.sampler import Sampler, check_setting, drop_repeats
 from cml.sampling.training_labels import TrainingLabels
+from cml.sampling.weighted_order import Float64
 
 
 @dataclass(frozen=True)
@@ -44,21 +46,24 @@ class PerClassSampler(Sampler):
         """
         return labels.classes()
 
-    def batch(self, state: Int64, *, seed: int, step: int) -> Batch:
+    def batch(self, state: Int64, *, seed: int, step: int, weights: Float64 | None = None) -> Batch:
         """Compose the batch of a step.
 
         Args:
             state: Class numbers (N,).
             seed: Seed of the run.
             step: Number of the step in the run, from 0, counted through all epochs.
+            weights: None: the classes decide how often an item comes.
 
         Returns:
             The batch, with A = B.
 
         Raises:
-            UserError: There are fewer items than the batch takes.
+            UserError: There are fewer items than the batch takes, or there are weights.
         """
         self.check_state(state, 1)
+        if weights is not None:
+            raise UserError("The sampler 'per-class' takes no 'sample_weight': use 'random' or 'grouped'.")
         numbers = np.ascontiguousarray(state, np.int32).tobytes()
         # the number of batches of an epoch depends on the classes' sizes alone
         epoch, index = divmod(step, len(_deal_groups(numbers, self.batch_size, self.per_class, seed, 0)))

@@ -19,6 +19,7 @@ from cml.sampling.batch import Batch, Int64
 from cml.sampling.batch_seed import batch_generator, epoch_generator
 from cml.sampling.epoch_batches import EpochBatches
 from cml.sampling.training_labels import TrainingLabels, encode_training_labels
+from cml.sampling.weighted_order import Float64, weighted_anchors
 
 
 @dataclass(frozen=True)
@@ -168,13 +169,14 @@ class Sampler:
         if rows_are_items:
             self.check_count(len(state))
 
-    def batch(self, state: NDArray[Any], *, seed: int, step: int) -> Batch:
+    def batch(self, state: NDArray[Any], *, seed: int, step: int, weights: Float64 | None = None) -> Batch:
         """Compose the batch of a step.
 
         Args:
             state: The array of ``sampler_state``: (N, k) int32 neighbour ids, k >= ``neighbors``, which may be 0.
             seed: Seed of the run.
             step: Number of the step in the run, from 0, counted through all epochs.
+            weights: (N,) how often each item is a counted anchor relative to the others, above 0; None for all alike.
 
         Returns:
             The batch; equal arguments give equal batches.
@@ -186,7 +188,11 @@ class Sampler:
         items = len(state)
         if state.shape[1] < self.neighbors:
             raise UserError(f"This sampler needs {self.neighbors} neighbors per item. Got {state.shape[1]} instead.")
-        epoch, index = divmod(step, self.steps_per_epoch(items))
+        steps = self.steps_per_epoch(items)
+        epoch, index = divmod(step, steps)
+        if weights is not None:
+            anchors = weighted_anchors(weights, seed=seed, epoch=epoch, index=index, steps=steps)
+            return self.compose(anchors, state, batch_generator(seed, epoch, index))
         order = _epoch_order(items, seed, epoch)
         anchors = order[index * self.counted_anchors : (index + 1) * self.counted_anchors]
         return self.compose(anchors, state, batch_generator(seed, epoch, index))

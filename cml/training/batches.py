@@ -26,6 +26,7 @@ from cml.processes.ranks import Ranks
 from cml.sampling.batch import Int64
 from cml.sampling.batch_seed import augmentation_generator
 from cml.sampling.sampler import Sampler
+from cml.sampling.weighted_order import check_weights
 from cml.training.batch_targets import BatchTargets, label_distances
 from cml.training.config import TrainConfig
 from cml.training.data_workers import prefetch
@@ -91,6 +92,10 @@ class BatchSource(Dataset[Step]):
                 "sampler's batch_size, or start fewer of them."
             )
         options = self.config
+        if self.data.weights is not None:
+            items = np.arange(len(self.data))
+            steps = self.sampler.steps_per_epoch(len(items))
+            check_weights(self.data.weights, steps, self.data.given_positions(items))
         self._augmentation = None if self.augment is None else OwnAugmentation(self.augment)
         if self._augmentation is not None and self._augmentation.takes_labels:
             check_label_changes(options)
@@ -206,7 +211,9 @@ class BatchSource(Dataset[Step]):
         return prefetch(self, range(first, last), workers=workers, timeout=self.config.worker_timeout)
 
     def _plan(self, step: int) -> _Plan:
-        batch = self.sampler.batch(self.sampler_state, seed=self.config.seed, step=step)
+        # samplers of the user's own may know no weights
+        weights = {} if self.data.weights is None else {"weights": self.data.weights}
+        batch = self.sampler.batch(self.sampler_state, seed=self.config.seed, step=step, **weights)
         rng = augmentation_generator(self.config.seed, step)
         repeats = repeat_items(len(batch.items), batch.anchors, self.config.views)
         flips = draw_flips(self.config.flip, len(repeats), rng)

@@ -168,10 +168,11 @@ def train(
             say(remark)
     network: Any = model
     if config.freeze_backbone:
-        network, features = freeze_backbone(
-            model, data.inputs, ranks, store=config.features, bar="features" if is_shown else ""
-        )
+        compute = functools.partial(freeze_backbone, ranks=ranks, store=config.features)
+        network, features = compute(model, data.inputs, bar="features" if is_shown else "")
         data = replace(data, inputs=features)
+        if data.validation is not None:
+            data = replace(data, validation=replace(data.validation, inputs=compute(model, data.validation.inputs)[1]))
     if projector is not None:
         network = ProjectedNetwork(network, projector)
     data, held_out = data.split_validation(config)

@@ -33,7 +33,7 @@ class RunConfig:
         model: The shape of the model.
         label_distance: The label distance with the settings that depend on the dataset.
         made_of: What ``dataset_fingerprint`` depends on, by which a difference is explained.
-        own: Option to name of the function of the user's own that was given for it in Python.
+        own: What was given in Python alone, by argument: the name of a function, or a digest of ``sample_weight``.
         plugins: Name and SHA-256 of each plugin that the run needs; none is imported when a run is opened.
     """
 

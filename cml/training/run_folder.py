@@ -178,8 +178,8 @@ def _begin_run(run: Path, config: RunConfig, *, resume: bool) -> None:
         then, now = saved.own.get(name, "none"), config.own.get(name, "none")
         if then != now:
             raise UserError(
-                f"{run} was started with the function {name}={then}, now it is {now}: resume it in Python, by cml.fit "
-                "or cml.train with the same functions."
+                f"{run} was started with {name}={then} of your own, now it is {now}: resume it in Python, by "
+                "cml.fit or cml.train with the same one."
             )
     reason = difference(as_json(_comparable(saved)), as_json(_comparable(config)))
     if reason:

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import nn
 
 from cml import losses, plugins, sampling
@@ -46,6 +48,8 @@ from cml.training.training_data import Int64, TrainingData, count_trained_items
 from cml.training.training_items import save_training_items
 from cml.training.tune_run import TUNE_BLOCKS, tune_run
 
+VALIDATIONS = 10  # of a run with items of the user's own to validate on, where nothing is said
+
 
 def train_run(
     inputs: ImageSource | Vectors | Tensors | Items,
@@ -60,6 +64,8 @@ def train_run(
     task: str = "",
     dataset: PreparedDataset | None = None,
     groups: Int64 | None = None,
+    weights: NDArray[np.float64] | None = None,
+    validation: ImageSource | Vectors | Tensors | Items | None = None,
     out: Path | None = None,
     resume: bool = False,
     shrink: bool = False,
@@ -71,7 +77,8 @@ def train_run(
 
     Args:
         inputs: N images, vectors, tensors or items of any kind.
-        labels: Labels that ``distance`` encoded: N, for ``flip="image"`` followed by those of the N mirrored images.
+        labels: Labels that ``distance`` encoded: N, for ``flip="image"`` followed by those of the N mirrored images,
+            with ``validation`` by those of its items.
         distance: The label distance.
         config: All options.
         loss: The loss; None for the one that ``config.loss`` names.
@@ -81,6 +88,8 @@ def train_run(
         task: Name of the task; "" for inputs and labels given in Python.
         dataset: The prepared dataset; None for inputs and labels given in Python.
         groups: (N,) numbers of groups that validation keeps together; None for none.
+        weights: (N,) how often each item is an anchor relative to the others, above 0; None for all alike.
+        validation: Inputs to validate on, of the kind of ``inputs``; None to hold some of these out.
         out: Run folder; None writes nothing.
         resume: Continue the run in ``out``.
         shrink: Make a batch smaller that is larger than the data, with a warning.
@@ -102,35 +111,49 @@ def train_run(
         ranks = Ranks(device=pick_device(config.device))
     quiet = quiet or not ranks.first
     count = len(inputs)
-    if isinstance(inputs, Vectors | Tensors | Items):
-        stored: Inputs = inputs
-        _check_augmentation(config, stored.form)
-    else:
-        channels = count_channels(config.backbone if backbone is None else backbone)
+    form = inputs.form if isinstance(inputs, Vectors | Tensors | Items) else None
+    channels = 3 if form is not None else count_channels(config.backbone if backbone is None else backbone)
+
+    def _open(source: ImageSource | Vectors | Tensors | Items) -> Inputs:
+        if isinstance(source, Vectors | Tensors | Items):
+            return source
         size = stored_size(config.image_size, config.crop)
-        stored = Images(inputs, size, channels=channels, cache_bytes=config.cache_bytes)
-        if config.brightness_jitter and channels not in (1, 3):
-            raise UserError(
-                f"'brightness_jitter' changes grey or RGB images, but the backbone takes {stored.form}, of which not "
-                "all may be colours: leave it out."
-            )
-    if config.flip == "image" and len(labels) < 2 * count:
+        return Images(source, size, channels=channels, cache_bytes=config.cache_bytes)
+
+    stored = _open(inputs)
+    if form is not None:
+        _check_augmentation(config, form)
+    elif config.brightness_jitter and channels not in (1, 3):
+        raise UserError(
+            f"'brightness_jitter' changes grey or RGB images, but the backbone takes {stored.form}, of which not all "
+            "may be colours: leave it out."
+        )
+    held_out = 0 if validation is None else len(validation)
+    if config.flip == "image" and len(labels) - held_out < 2 * count:
         reason = f"The task {task!r} cannot mirror its labels" if task else "No mirrored labels are given"
         raise UserError(f"{reason}; set 'flip' to list or none.")
     own.check(config)
+    if config.tune and weights is not None:
+        raise UserError("'tune' chooses heads by all items alike: leave out 'sample_weight'.")
     if config.tune and resume:
         raise UserError(
             "A run with 'tune' has no steps to resume from, nor to compare: start it anew, by cml.fit or cml train."
         )
     check_head_start(config)
+    weighted = count if weights is None else int((weights > 0).sum())
+    trained_items = weighted if config.tune or validation is not None else count_trained_items(config, weighted)
     if shrink and not config.tune:
-        config = reduce_batch_size(config, count_trained_items(config, count), warn=ranks.first)
-    if config.epochs:
-        config = count_steps(config, count_trained_items(config, count))
+        config = reduce_batch_size(config, trained_items, warn=ranks.first)
+    config = count_steps(config, trained_items)
+    if validation is not None and not config.evaluate_every:
+        config = replace(config, evaluate_every=max(1, config.steps // VALIDATIONS))
     sampler = sampling.registry.make(config.sampler)
     run = _run_config(config, labels, distance, loss, own, stored, task=task, dataset=dataset)
+    if weights is not None:
+        digest = hashlib.sha256(weights.tobytes()).hexdigest()
+        run = replace(run, own={**run.own, "sample_weight": f"sha256:{digest[:16]}"})
     if not config.tune:
-        sampler.check_count(count_trained_items(config, count))  # before there is an empty run folder
+        sampler.check_count(trained_items)  # before there is an empty run folder
     with contextlib.ExitStack() as stack:
         if out is not None and ranks.first:
             stack.enter_context(open_run_folder(out, run, resume=resume))
@@ -149,10 +172,18 @@ def train_run(
             result = tune_run(data, config, run, backbone=backbone, out=out, quiet=quiet, ranks=ranks)
             _keep_digests(inputs, out, ranks)
             return result
-        mirrored_labels = labels[count:] if len(labels) > count else None
+        mirrored_labels = labels[count : 2 * count] if len(labels) - held_out > count else None
+        data = TrainingData(
+            stored, labels[:count], distance, mirrored_labels, groups, weights=weights, plain_labels=plain_labels
+        )
+        if weighted < count:
+            assert weights is not None
+            data = data.subset(np.flatnonzero(weights > 0))
+        if validation is not None:
+            data = replace(data, validation=TrainingData(_open(validation), labels[len(labels) - held_out :], distance))
         try:
             trained = train(
-                TrainingData(stored, labels[:count], distance, mirrored_labels, groups, plain_labels=plain_labels),
+                data,
                 config,
                 loss=loss,
                 backbone=backbone,

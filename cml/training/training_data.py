@@ -28,6 +28,8 @@ class TrainingData:
         distance: The label distance that encoded them.
         mirrored_labels: Labels of the mirrored images; needed if images are mirrored one by one.
         groups: (N,) numbers of groups, such as subjects, that validation keeps together; None for none.
+        weights: (N,) how often each item is an anchor relative to the others, above 0; None for all alike.
+        validation: Items of the user's own to validate on; None to hold some of these out.
         positions: (N,) the positions of the items in the data that the user gave; None for 0 to N - 1.
         plain_labels: The labels as the user gave them, by these positions, for a function that augments both.
     """
@@ -37,6 +39,8 @@ class TrainingData:
     distance: LabelDistance
     mirrored_labels: Labels | None = None
     groups: Int64 | None = None
+    weights: NDArray[np.float64] | None = None
+    validation: Self | None = None
     positions: Int64 | None = None
     plain_labels: Sequence[Any] | None = None
 
@@ -58,6 +62,7 @@ class TrainingData:
             labels=self.labels[items],
             mirrored_labels=None if self.mirrored_labels is None else self.mirrored_labels[items],
             groups=None if self.groups is None else self.groups[items],
+            weights=None if self.weights is None else self.weights[items],
             positions=(np.arange(len(self)) if self.positions is None else self.positions)[items],
         )
 
@@ -86,6 +91,8 @@ class TrainingData:
         Raises:
             UserError: There are too few items for both.
         """
+        if self.validation is not None:
+            return self, self.validation
         trained = count_trained_items(config, len(self))
         if self.groups is None or trained == len(self):
             return self.subset(slice(0, trained)), self.subset(slice(trained, len(self)))

@@ -115,7 +115,7 @@ def test_an_interrupted_run_resumes_bit_for_bit(
 
 def test_a_run_with_an_augmentation_resumes_with_the_same_one_alone(tmp_path: Path) -> None:
     fit(augment=darken, out=tmp_path / "run")
-    with pytest.raises(UserError, match=r"was started with the function augment=darken, now it is none: .* in Python"):
+    with pytest.raises(UserError, match=r"was started with augment=darken of your own, now it is none: .* in Python"):
         fit(out=tmp_path / "run", resume=True)
 
 

@@ -155,7 +155,7 @@ def test_a_run_resumes_with_the_same_functions_alone(tmp_path: Path, capsys: pyt
     capsys.readouterr()
     assert main(["train", "pose", "--out", str(run), "--resume"]) == 2
     assert "optimizer='custom' stands for a function, which only Python can give" in capsys.readouterr().err
-    with pytest.raises(UserError, match="was started with the function optimizer=RAdam, now it is NAdam"):
+    with pytest.raises(UserError, match="was started with optimizer=RAdam of your own, now it is NAdam"):
         cml.train("pose", tmp_path / "data", run, optimizer=torch.optim.NAdam, resume=True, quiet=True, **options)
 
 

@@ -1,0 +1,72 @@
+"""The anchors of an epoch where items have weights: each as often as its weight says, up to the rounding of its count.
+
+A weight says how often an item is an anchor, not how much its term counts in the loss. So it holds for every loss, also
+over classes and of the user's own; closed forms stay as they are, and a step costs the same.
+
+Reference: Madow, On the Theory of Systematic Sampling II, Annals of Mathematical Statistics 20, 1949.
+"""
+
+import functools
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.errors import UserError
+from cml.sampling.batch import Int64
+from cml.sampling.batch_seed import epoch_generator
+
+Float64 = NDArray[np.float64]
+
+
+def check_weights(weights: Float64, steps: int, positions: Int64) -> None:
+    """Check that no item has to be an anchor more than once in a batch.
+
+    Args:
+        weights: (N,) above 0.
+        steps: Steps of an epoch.
+        positions: (N,) the numbers of the items in messages.
+
+    Raises:
+        UserError: An item has too great a weight; the message names it.
+    """
+    items = len(weights)
+    heaviest = int(np.argmax(weights))
+    share = float(weights[heaviest] / weights.sum())
+    if share * items > steps:
+        raise UserError(
+            f"'sample_weight' of item {positions[heaviest]} is {100 * share:.3g} % of all, so a batch would need it "
+            f"more than once: a weight can be at most {100 * steps / items:.3g} % of all, with {steps} batches in an "
+            f"epoch of {items} anchors. Got {weights[heaviest]:g}; lower it, or make the sampler's batch_size smaller."
+        )
+
+
+def weighted_anchors(weights: Float64, *, seed: int, epoch: int, index: int, steps: int) -> Int64:
+    """Draw the anchors of a batch: N in an epoch, by systematic sampling, none twice in a batch.
+
+    In an epoch an item comes N w / sum(w) times, rounded down or up at random so that the mean is exact.
+
+    Args:
+        weights: (N,) above 0.
+        seed: Seed of the run.
+        epoch: Number of the epoch.
+        index: Number of the batch in the epoch.
+        steps: Steps of an epoch, S.
+
+    Returns:
+        Item numbers, N / S of them rounded down or up.
+    """
+    drawn = _draw_epoch(weights.tobytes(), seed, epoch)
+    return drawn[index::steps]  # dealt like cards: copies of an item lie side by side, and go to different batches
+
+
+@functools.lru_cache(maxsize=2)
+def _draw_epoch(weights: bytes, seed: int, epoch: int) -> Int64:
+    """The N anchors of an epoch, copies of an item side by side."""
+    values = np.frombuffer(weights, np.float64)
+    rng = epoch_generator(seed, epoch)
+    order = rng.permutation(len(values))
+    ends = np.cumsum(values[order])
+    points = (np.arange(len(values)) + rng.random()) * (ends[-1] / len(values))
+    places = np.minimum(np.searchsorted(ends, points, side="right"), len(values) - 1)
+    drawn: Int64 = order[places]
+    return drawn
