@@ -235,7 +235,8 @@ def _label_targets(labels: Labels, distance: LabelDistance, seed: int) -> Float6
     squared = np.square(np.where(known, to_landmarks, to_landmarks[known].max()))
     points = scale_labels(np.sqrt(squared[landmarks]).astype(np.float32))
     pseudo_inverse = points / np.square(points).sum(axis=0)
-    return -0.5 * (squared - squared[landmarks].mean(axis=0)) @ pseudo_inverse
+    scaled: Float64 = -0.5 * (squared - squared[landmarks].mean(axis=0)) @ pseudo_inverse
+    return scaled
 
 
 def _predict(features: Float32, targets: Float64, rest: Int64, held_out: Int64) -> Float64:
