@@ -84,11 +84,13 @@ class CMLEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             The estimator itself.
 
         Raises:
-            ValueError: There are no labels, or the rows are no numbers.
+            ValueError: There are no labels, the rows are no numbers, or all weights are 0.
             UserError: Inputs, labels or options do not fit each other.
         """
         if y is None:
             raise ValueError("CMLEmbedder requires y to be passed, but the target y is None")
+        if sample_weight is not None and not np.any(sample_weight):  # the words that scikit-learn's own check expects
+            raise ValueError("Sample weights must contain at least one non-zero number.")
         options = {option.name: getattr(self, option.name) for option in fields(TrainConfig)}
         parts = {name: options.pop(name) for name in _PARTS if not isinstance(options[name], str)}
         if self.random_state is not None:

@@ -43,7 +43,8 @@ CHECKS = [
     (estimator, check)
     for options in (VECTORS, {**VECTORS, "missing": "mean"})
     for estimator, check in estimator_checks_generator(cml.sklearn.CMLEmbedder(**options))
-    if "array_api" not in str(check)
+    # anchors are drawn by weight, so weights are repeated items in the mean alone
+    if "array_api" not in str(check) and "sample_weight_equivalence" not in str(check)
 ]
 
 
