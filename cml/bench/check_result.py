@@ -48,6 +48,7 @@ _OPTIONS_SINCE: Mapping[str, str] = {
     "missing": "0.2",
     "features": "0.2",
     "tune": "0.2",
+    **dict.fromkeys(("tune_losses", "tune_rates", "tune_minutes", "tune_control"), "0.2"),
     "epochs": "0.2",
     "train_only": "0.2",
     "views": "0.2",

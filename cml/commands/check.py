@@ -32,7 +32,16 @@ class Check(CommandOptions):
 
 
 def more_queries(info: DatasetInfo) -> str:
-    """How the source that made a dataset would give it more queries; "" where no option of it does."""
+    """Say how a dataset would get more queries.
+
+    Args:
+        info: The dataset, which has fewer queries than show small differences.
+
+    Returns:
+        A sentence; "" where no option of its source gives more.
+    """
+    from cml.retrieval.verdict import FEW_QUERIES
+
     settings = info.made_with.get("settings", {})
     if info.made_with.get("source") == "folder" and not info.queries_are_gallery and not settings["group_column"]:
         return "Prepare it with --query-fraction 1: each test image is then a query that is searched among all others."
@@ -40,6 +49,8 @@ def more_queries(info: DatasetInfo) -> str:
     options = [option for name, option in recorded.items() if name in settings]
     if info.queries_are_gallery and "--query-fraction" in options:
         options.remove("--query-fraction")  # every test item is a query already
+    if options[:1] == ["--test-fraction"] and sum(info.counts.values()) < 2 * FEW_QUERIES:
+        return "Only more items help: half of these are too few queries as well."
     return f"Prepare it with a larger {options[0]}." if options else ""
 
 

@@ -110,7 +110,7 @@ def run(arguments: Sequence[str]) -> None:
                 ranks=ranks,
             )
     except KeyboardInterrupt as stop:
-        if options.training.tune or not (options.out / "config.json").exists():
+        if not (options.out / "config.json").exists():
             raise KeyboardInterrupt(str(stop) or "nothing was trained yet") from None
         again = "the same command with --resume continues from"
         raise KeyboardInterrupt(f"{stop}; {again} there" if str(stop) else f"{again} the last checkpoint") from None

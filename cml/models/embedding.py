@@ -28,6 +28,7 @@ from cml.errors import DataError, UserError
 from cml.models.backbone import CUSTOM, Backbone, as_backbone, get
 from cml.models.backbone_checks import check_features, check_rows, describe_batch, evaluating, first_line, least_side
 from cml.models.joined_head import JoinedHead
+from cml.models.rotated_head import RotatedHead
 from cml.option_types import convert_options
 from cml.processes.device import to_device
 from cml.processes.out_of_memory import is_out_of_memory
@@ -99,7 +100,8 @@ class EmbeddingModel(nn.Module):
     Attributes:
         backbone: Maps normalised pixels (B, C, h, w), standardised vectors (B, V) or tensors (B, ..) to features
             (B, F).
-        head: Maps features (B, F) to embeddings (B, D): a linear map, or a ``JoinedHead`` with ``config.parts``.
+        head: Maps features (B, F) to embeddings (B, D): a linear map, or a ``JoinedHead`` with ``config.parts``;
+            during training with another ``start`` a ``RotatedHead``.
         mean: What is subtracted from inputs: (C, 1, 1) levels of pixels, or (V,) of vectors, which
             ``fit_standardization`` sets.
         std: What divides the difference.
@@ -148,7 +150,7 @@ class EmbeddingModel(nn.Module):
         if config.inputs.kind == "images":
             # the fastest layout for convolutions, on CPUs and GPUs; values do not depend on it
             self.backbone = self.backbone.to(memory_format=torch.channels_last)
-        self.head: nn.Linear | JoinedHead
+        self.head: nn.Linear | JoinedHead | RotatedHead
         if config.parts:
             self.head = JoinedHead(parts.features, config.parts, config.dimension)
         else:

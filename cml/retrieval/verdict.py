@@ -1,8 +1,8 @@
-"""Verdicts in one sentence: whether a method is better than its references, and whether the data can show it."""
+"""Verdicts in a few sentences: whether a method is better than its references, and whether the data can show it."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,21 +13,42 @@ FEW_QUERIES = 100  # the interval of a mean over them is +- 0.2 standard deviati
 _FALLEN = 0.1  # a training loss below this share of its first values: the training set was memorised or fitted well
 
 
-def with_verdict(evaluation: Evaluation, row: str, losses: Sequence[float] = (), *, mend: str = "") -> Evaluation:
+@dataclass(frozen=True)
+class Standing:
+    """How a trained embedding stands beside its references.
+
+    Attributes:
+        is_better: Whether it is better than each of them, by the names of their rows: the 95 % interval of the paired
+            gain is above 0.
+        is_overfitted: Whether it is not better than all of them although its training loss fell to a tenth.
+    """
+
+    is_better: Mapping[str, bool]
+    is_overfitted: bool
+
+
+def with_verdict(
+    evaluation: Evaluation,
+    row: str,
+    losses: Sequence[float] = (),
+    *,
+    advise: Callable[[Standing], Sequence[str]] | None = None,
+) -> Evaluation:
     """Return an evaluation with a verdict on one of its rows.
 
     Args:
         evaluation: The evaluation.
         row: The row of the trained embedding.
         losses: Training losses of its steps, which show overfitting; none if they are unknown.
-        mend: What would help against overfitting, given how the embedding was trained, as a clause; "" if unknown.
+        advise: Gives further sentences of the verdict: what would help, given how the embedding was trained.
 
     Returns:
         The evaluation with the verdict.
     """
     name = main_metric(list(evaluation.rows[row]))
     ours = evaluation.rows[row][name]
-    better, rest = [], []
+    is_better: dict[str, bool] = {}
+    sentences: dict[str, list[str]] = {"worse than": [], "not better than": [], "better than": []}
     for other, metrics in evaluation.rows.items():
         if other in (row, "oracle") or other.startswith(f"{row}, "):  # cut to its first numbers
             continue
@@ -35,23 +56,26 @@ def with_verdict(evaluation: Evaluation, row: str, losses: Sequence[float] = (),
         gain = (ours.per_query - metrics[name].per_query) * (1 if ours.higher_is_better else -1)
         low, high = mean_intervals(gain[:, None])[0].tolist()
         against = f"{ours.mean:.3g} against {metrics[name].mean:.3g} in {name}"
-        sentence = f"{other} ({against}; 95 % interval of the paired gain {low:.3g} to {high:.3g})"
-        if low > 0:
-            better.append(sentence)
-        else:
-            rest.append(f"{'worse than' if high < 0 else 'not better than'} {sentence}")
-    parts = [*rest, *([f"better than {' and '.join(better)}"] if better else [])]
-    if not parts:
+        relation = "better than" if low > 0 else "worse than" if high < 0 else "not better than"
+        is_better[other] = low > 0
+        sentences[relation].append(
+            f"{relation} {other} ({against}; 95 % interval of the paired gain {low:.3g} to {high:.3g})"
+        )
+    if not is_better:
         return evaluation
     first, last = (np.mean(losses[:10]), np.mean(losses[-10:])) if losses else (1.0, 1.0)
-    if rest and last < _FALLEN * first:
-        parts.insert(0, f"overfitted (the training loss fell from {first:.3g} to {last:.3g})")
-        parts.extend([mend] if mend else [])
+    is_overfitted = bool(last < _FALLEN * first) and not all(is_better.values())
+    parts = [sentence for relation in sentences for sentence in sentences[relation]]
+    if is_overfitted:
+        parts.insert(0, f"overfitted: the training loss fell from {first:.3g} to {last:.3g}")
     if evaluation.queries < FEW_QUERIES:
-        unclear = any("not better" in text for text in rest)
-        few = "too few to show small differences" if unclear else "few: the size of the difference is uncertain"
+        few = "too few to show small differences" if sentences["not better than"] else "few"
         parts.append(f"{evaluation.queries} queries are {few}")
-    return replace(evaluation, verdict=f"Verdict: {'; '.join(parts)}.")
+        if few == "few":
+            parts.append("the size of the difference is uncertain")
+    texts = [parts[0], *(f"{part[0].upper()}{part[1:]}" for part in parts[1:])]
+    advice = [] if advise is None else advise(Standing(is_better, is_overfitted))
+    return replace(evaluation, verdict=" ".join([f"Verdict: {'. '.join(texts)}.", *advice]))
 
 
 def main_metric(names: Sequence[str]) -> str:

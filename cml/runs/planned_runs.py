@@ -49,7 +49,12 @@ def plan_runs(
         seeds: Runs per row, with seeds 0, 1, and so on.
         dimensions: Dimensions to train at. At the first, every row has the dimension of its own options.
         reserved: Names whose folders stay theirs; see ``row_folders``.
+
+    Raises:
+        UserError: A row has ``tune``, which chooses what a comparison compares.
     """
+    if any(row.options.tune for row in rows):
+        raise UserError("'tune' chooses loss and steps itself, so that it cannot be compared: leave it out.")
     folders = row_folders([row.name for row in rows], reserved)
     runs = []
     for dimension, row in itertools.product(dimensions, rows):

@@ -12,7 +12,7 @@ from torch import nn
 
 from cml.data.item_digests import MOST_DIGESTED, digest_items, find_known
 from cml.distances import LabelDistance
-from cml.errors import UserError
+from cml.errors import DataError, UserError
 from cml.export.saved_calibration import save_calibration
 from cml.models import Backbone
 from cml.retrieval.calibration import LEVEL, Calibration, calibrate_embeddings
@@ -23,13 +23,14 @@ from cml.retrieval.judgement_agreement import with_judgements
 from cml.retrieval.random_row import RANDOM, random_ranker
 from cml.retrieval.ranker import Ranker
 from cml.retrieval.results import Evaluation
-from cml.retrieval.verdict import main_metric, with_verdict
+from cml.retrieval.verdict import Standing, main_metric, with_verdict
+from cml.runs.advice import advise, render_command
 from cml.runs.audit_list import AuditList
 from cml.runs.audit_run import audit_run
 from cml.runs.ceiling import with_ceiling
 from cml.runs.explore import BESIDE, EXPLORER, ExploreOptions, by_title, explore_runs
 from cml.runs.explorer import Explorer
-from cml.runs.overfitting_mend import suggest_mend
+from cml.runs.label_signals import find_label_signals
 from cml.runs.pair_similarity import PAIRS, with_pairs
 from cml.runs.published_recall import published_recall_ks, published_recall_within
 from cml.runs.retrieved import write_retrieval_report
@@ -37,6 +38,7 @@ from cml.runs.trained_run import Embeddings, TrainedRun
 from cml.storage.json_file import write_json
 from cml.trackers import Tracker
 from cml.training.metrics_log import METRICS, read_metrics
+from cml.training.recipe_inputs import recipe_for_inputs
 from cml.training.run_folder import EVALUATION
 from cml.training.tracking import track_evaluation
 
@@ -125,9 +127,10 @@ class Run(TrainedRun):
             evaluation = with_judgements(evaluation, self.distance, self.query_labels, rows, seed=options.seed)
         records = read_metrics(log) if log.exists() else []  # a shared model has none
         losses = [record["loss"] for record in records if "loss" in record]
-        evaluation = with_verdict(evaluation, EMBEDDING, losses, mend=suggest_mend(self.config.train))
+        is_first = self.ranks is None or self.ranks.first
+        evaluation = with_verdict(evaluation, EMBEDDING, losses, advise=self._advise if is_first else None)
         evaluation = with_ceiling(evaluation, self.dataset.info)
-        if self.ranks is None or self.ranks.first:
+        if is_first:
             main = main_metric(list(evaluation.rows[EMBEDDING]))
             write_json(self.folder / EVALUATION, evaluation.to_json(per_query=[main]))  # which comparisons pair
             if tracker:
@@ -192,6 +195,23 @@ class Run(TrainedRun):
             UserError: There are no frozen features, fewer than 30 items, or labels that do not differ.
         """
         return audit_run(self, splits, seed)
+
+    def _advise(self, standing: Standing) -> list[str]:
+        """The sentences of a verdict that say what would help an embedding that is not better than its references."""
+        if all(standing.is_better.values()) or self.frozen is None:
+            return []
+        try:
+            signals = find_label_signals(self)
+        except DataError:  # the training images are no longer there
+            return []
+        config, recipe = self.config.train, recipe_for_inputs(self.task.recipe, self.dataset.info.inputs)
+        advice = advise(config, len(self.dataset.split("train")), standing, signals, recipe)
+        if advice.options is None:
+            return [*advice.sentences]
+        command = render_command(
+            config, recipe, advice.options, task=self.config.task, data=self.dataset.folder, run=self.folder
+        )
+        return [*advice.sentences, f"Next: {command}"]
 
     def retrieval_report(
         self,

@@ -26,6 +26,7 @@ from cml.feature_store.networks import BackboneNetwork
 from cml.feature_store.store import FeatureStore
 from cml.models import Backbone
 from cml.models.embedding import EmbeddingModel
+from cml.models.published_size import name_frozen
 from cml.processes.ranks import Ranks
 from cml.retrieval.label_regression import fit_label_regression
 from cml.runs.model import Model, explain_missing_plugins, load, load_published
@@ -170,7 +171,7 @@ class TrainedRun:
         except UserError as error:  # no weights, or images too small for it
             say(f"no row of frozen ImageNet features: {error}")
             return None
-        return f"frozen {model.config.backbone}", (query, gallery)
+        return name_frozen(model.config.backbone, model.config.image_size), (query, gallery)
 
     @functools.cached_property
     def ridge(self) -> tuple[str, Embeddings] | None:

@@ -31,10 +31,11 @@ _BOUNDS = {  # an untrusted config may hold any number
     (0, 2**50): ("cache_bytes",),
     (0, 512): ("workers", "lora"),
     (1, 64): ("views",),
-    (TINY, 1e38): ("learning_rate", "backbone_lr_scale", "proxy_rate", "clip_gradient"),
+    (TINY, 1e38): ("learning_rate", "backbone_lr_scale", "proxy_rate", "clip_gradient", "tune_rates"),
     (TINY, 1): ("crop",),
     (0, 1 - TINY): ("ema_decay",),
     (TINY, 1 - TINY): ("validation_fraction",),
+    (0, 1e6): ("tune_minutes",),
     (0, 0.5): ("scale_jitter", "shift_jitter", "brightness_jitter"),
 }
 
@@ -80,12 +81,22 @@ class TrainConfig:
     tune: bool = False
     """Choose a head on frozen features, or on vectors, instead of training one: four heads, ridge, PCA and the features
     themselves are compared on held-out items, and the features are kept unless training is better beyond doubt."""
+    tune_losses: tuple[str, ...] = ("log-ratio", "h-ap")
+    """Losses that tune trains heads by, from two starts each."""
+    tune_rates: tuple[float, ...] = (3e-3,)
+    """Learning rates that tune trains heads with."""
+    tune_minutes: float = 0.0
+    """Minutes for which tune also tries whole networks: small-cnn from scratch and the backbone, at two rates each.
+    What does not fit into them is left out; 0 tries heads alone."""
+    tune_control: bool = False
+    """Let tune also say what it would gain if the labels were shuffled, which takes the same time again."""
     train_only: tuple[str, ...] = ()
     """Patterns of the names of the parameters to train, such as head.* and backbone.layer4.*, as
     model.named_parameters() lists them; all others stay as they are. None trains all."""
-    head_start: Literal["random", "pca"] = "random"
-    """Start of a head that is trained alone, on vectors or on a frozen backbone: random weights, or the principal
-    components of its features (pca), from which few or uncertain labels lead less far astray."""
+    head_start: Literal["random", "pca", "standardised"] = "random"
+    """Start of a head that is trained alone, on vectors or on a frozen backbone: random weights, the principal
+    components of its features (pca), from which few or uncertain labels lead less far astray, or random weights on
+    standardised features (standardised), of which 256 principal components at most are used."""
     lora: int = 0
     """Rank of low-rank adapters on a transformer's linear layers, such as 8; 0 for none. They are trained instead of
     the backbone's weights, which needs less memory, and are merged into the weights at the end."""
@@ -201,8 +212,18 @@ class TrainConfig:
                 "'features' are those of a frozen backbone: set 'freeze_backbone', or give 'features' to cml.train, "
                 f"which takes all from the store. Got features={self.features!r} alone."
             )
+        if self.head_start == "standardised" and self.keep_models:
+            raise UserError(
+                f"A head is composed only at the end: leave out 'keep_models' or head_start={self.head_start}."
+            )
         if self.features:  # wherever the run is opened later
             object.__setattr__(self, "features", str(Path(self.features).absolute()))
+        for option in fields(self):
+            if option.name.startswith("tune_") and not self.tune and getattr(self, option.name) != option.default:
+                value = getattr(self, option.name)
+                raise UserError(f"{option.name!r} is an option of 'tune': set 'tune' too. Got {value} alone.")
+        if self.tune and not (self.tune_losses and self.tune_rates):
+            raise UserError("'tune_losses' and 'tune_rates' need at least one value each.")
         if self.tune and self.lora:
             raise UserError(f"'tune' keeps the backbone as it is: leave out lora={self.lora}.")
         if self.freeze_backbone and self.lora:

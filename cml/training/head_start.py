@@ -23,9 +23,9 @@ def check_head_start(config: TrainConfig) -> None:
     Raises:
         UserError: A backbone is trained below the head.
     """
-    if config.head_start == "pca" and not (config.freeze_backbone or config.backbone == "none"):
+    if config.head_start != "random" and not (config.freeze_backbone or config.backbone == "none"):
         raise UserError(
-            "head_start=pca begins at the principal components of features that stay as they are: add "
+            f"head_start={config.head_start} begins at the principal components of features that stay as they are: add "
             f"freeze_backbone=True (--freeze-backbone). Got the backbone {config.backbone} to train instead."
         )
 

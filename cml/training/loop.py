@@ -53,6 +53,7 @@ from cml.training.run_config import RunConfig
 from cml.training.run_randomness import RunRandomness, may_draw
 from cml.training.saved_model import KEPT, save_model
 from cml.training.signals import catch_signals
+from cml.training.standardised_start import StandardisedStart
 from cml.training.trained_parameters import select_parameters
 from cml.training.training_data import TrainingData
 from cml.training.training_targets import TrainingTargets
@@ -182,6 +183,7 @@ def train(
     if config.head_start == "pca":
         assert isinstance(data.inputs, Vectors)  # see check_head_start
         start_at_components(model, data.inputs, ranks)
+    standardised_start = StandardisedStart(model, data.inputs, loss, config)
     training = TrainingTargets(data.distance, data.labels, seed=config.seed, ranks=ranks)
     loss.prepare(
         loss.target(training),
@@ -253,6 +255,7 @@ def train(
         if kept and is_shown and is_finished:
             say(kept)
         adapters.merge()
+        standardised_start.merge()
         model.eval()
         return Trained(model, loss, progress.log.records)
 

@@ -1,7 +1,7 @@
 """A run folder: config.json, metrics.jsonl, checkpoints/, loss.png, model.safetensors (docs/reference/formats.md).
 
-loss.safetensors holds the trained parameters of a loss (proxies), if it has any. A run with ``tune`` has no steps, and
-says in tuning.json what was chosen. The process that trains holds
+loss.safetensors holds the trained parameters of a loss (proxies), if it has any. A run with ``tune`` has no steps: it
+keeps its fits in tune/ until it is finished, and says in tuning.json what was chosen. The process that trains holds
 ``lock``. ``model.safetensors`` is written last: a run that has it is finished.
 """
 
@@ -26,6 +26,7 @@ from cml.training.metrics_log import METRICS
 from cml.training.run_config import RunConfig
 from cml.training.saved_model import MODEL, save_model, save_tensors
 from cml.training.tune import Tuning
+from cml.training.tune_fits import has_fits
 
 LOSS = "loss.safetensors"
 CURVE = "loss.png"
@@ -73,7 +74,7 @@ def check_unused(run: Path) -> None:
     """
     if (run / MODEL).exists():
         raise UserError(f"{run} holds a finished run. Choose another folder, or delete this one to train it again.")
-    if (run / CHECKPOINT).exists():
+    if (run / CHECKPOINT).exists() or has_fits(run):
         raise UserError(
             f"{run} already holds a run. Continue it with resume=True (on the command line --resume), or choose "
             "another folder."
@@ -157,7 +158,7 @@ def _is_run(run: Path) -> bool:
 
 
 def _has_model(run: Path) -> bool:
-    return (run / CHECKPOINT).exists() or (run / MODEL).exists()
+    return (run / CHECKPOINT).exists() or (run / MODEL).exists() or has_fits(run)
 
 
 def _has_metrics(run: Path) -> bool:

@@ -21,8 +21,12 @@ class FitOptions(TypedDict, total=False):
     image_size: tuple[int, int]
     freeze_backbone: bool
     tune: bool
+    tune_losses: tuple[str, ...]
+    tune_rates: tuple[float, ...]
+    tune_minutes: float
+    tune_control: bool
     train_only: tuple[str, ...]
-    head_start: Literal["random", "pca"]
+    head_start: Literal["random", "pca", "standardised"]
     lora: int
     crop: float
     scale_jitter: float

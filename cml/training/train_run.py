@@ -43,6 +43,7 @@ from cml.training.own_augmentation import OwnAugmentation
 from cml.training.own_functions import NONE, OwnFunctions
 from cml.training.run_config import RunConfig
 from cml.training.run_folder import open_run_folder
+from cml.training.saved_model import MODEL
 from cml.training.start_method import refuse_in_starting_worker
 from cml.training.training_data import Int64, TrainingData, count_trained_items
 from cml.training.training_items import save_training_items
@@ -135,10 +136,8 @@ def train_run(
     own.check(config)
     if config.tune and weights is not None:
         raise UserError("'tune' chooses heads by all items alike: leave out 'sample_weight'.")
-    if config.tune and resume:
-        raise UserError(
-            "A run with 'tune' has no steps to resume from, nor to compare: start it anew, by cml.fit or cml train."
-        )
+    if config.tune and resume and out is not None and (out / MODEL).exists():
+        raise UserError(f"{out} is finished: there is nothing to resume. Choose another folder to tune again.")
     check_head_start(config)
     weighted = count if weights is None else int((weights > 0).sum())
     trained_items = weighted if config.tune or validation is not None else count_trained_items(config, weighted)
@@ -162,14 +161,15 @@ def train_run(
             distance, labels = through_matrix(
                 distance,
                 labels,
-                blocks=TUNE_BLOCKS if config.tune else config.steps,
+                blocks=TUNE_BLOCKS * (1 + config.tune_control) if config.tune else config.steps,
                 rows=sampler.batch_size,
                 all_pairs=sampler.neighbors > 0,
                 quiet=quiet,
             )
         if config.tune:
             data = TrainingData(stored, labels[:count], distance, groups=groups)
-            result = tune_run(data, config, run, backbone=backbone, out=out, quiet=quiet, ranks=ranks)
+            source = None if isinstance(inputs, Vectors | Tensors | Items) else inputs
+            result = tune_run(data, config, run, source=source, backbone=backbone, out=out, quiet=quiet, ranks=ranks)
             _keep_digests(inputs, out, ranks)
             return result
         mirrored_labels = labels[count : 2 * count] if len(labels) - held_out > count else None

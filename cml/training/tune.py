@@ -1,12 +1,14 @@
 """Tuning: an embedding of features that is chosen on held-out items, and no worse than the features themselves.
 
-Four heads are trained on each of four splits of the items, and are compared there with the features as they are, their
+Heads are trained on each of four splits of the items, and are compared there with the features as they are, their
 principal components and a ridge regression. The three best are averaged, unless one alone is clearly better. The
 features are kept unless that is better by more than 1.5 times the error of the gain.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +18,9 @@ from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.training.linear_map import JoinedMaps, LinearMap, average_maps
-from cml.training.tune_candidates import FROZEN, frozen_maps, make_candidates
+from cml.training.tune_candidates import FROZEN, fit_candidates, frozen_maps
+from cml.training.tune_fits import fit_once
+from cml.training.tune_heads import LOSSES, RATES, check_tuned_losses
 from cml.training.tune_score import FirstItemsScore
 from cml.training.tune_splits import HELD_OUT, SPLITS, Split, make_splits
 
@@ -32,6 +36,21 @@ _PROBED = 500  # items among which label distances have to differ
 
 
 @dataclass(frozen=True)
+class ShuffledControl:
+    """What tuning would gain if the labels had nothing to do with the features.
+
+    Attributes:
+        gain: By how much the best of what was tried is better than the frozen features, for shuffled labels.
+        error: The standard error of that gain.
+        keeps_features: Whether the features would be kept.
+    """
+
+    gain: float
+    error: float
+    keeps_features: bool
+
+
+@dataclass(frozen=True)
 class Tuning:
     """What tuning has chosen, and how sure that is.
 
@@ -42,9 +61,13 @@ class Tuning:
         tried: Names of the candidates that did best, and that the frozen features were compared with.
         scores: The mean score of each candidate over the splits; of a head at its best step.
         score: That of what was tried.
+        frozen_scores: Those of the frozen features on each split.
         gain: By how much it is better than the frozen features.
         error: The standard error of the gain, which takes into account that splits share items.
         splits: How the splits were made: "groups", "blocks" or "random".
+        control: What the same choice gives for shuffled labels; None if that was not asked for.
+        networks: The mean score of each whole network that was tried.
+        left_out: Names of whole networks for which the time was too short.
     """
 
     chosen: tuple[str, ...]
@@ -52,9 +75,13 @@ class Tuning:
     tried: tuple[str, ...]
     scores: Mapping[str, float]
     score: float
+    frozen_scores: tuple[float, ...]
     gain: float
     error: float
     splits: str
+    control: ShuffledControl | None = None
+    networks: Mapping[str, float] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
 
     @property
     def keeps_features(self) -> bool:
@@ -78,11 +105,21 @@ class Tuning:
             verdict = f"It does not exceed {enough}, so the features are kept as they are."
         else:
             verdict = f"It exceeds {enough}, so the model is not the features alone."
+        control = []
+        if self.control is not None:
+            kept = "kept" if self.control.keeps_features else "replaced"
+            control = [
+                f"tune: with shuffled labels the gain is {self.control.gain:+.3f}, with a standard error of "
+                f"{self.control.error:.3f}. The features would be {kept}."
+            ]
         return [
             f"tune: {SPLITS} splits held out {how}. A score of 1 ranks the nearest labels first; 0 is chance.",
             f"tune: score {self.score:.3f}: {name}.",
             f"tune: score {self.scores[self.frozen]:.3f}: {self.frozen}.",
             f"tune: the gain is {self.gain:+.3f}. {verdict}",
+            *control,
+            *(f"tune: score {score:.3f}: {network}." for network, score in self.networks.items()),
+            *(f"tune: left out for lack of time: {network}." for network in self.left_out),
         ]
 
 
@@ -106,8 +143,12 @@ def tune(
     distance: LabelDistance,
     dimension: int,
     *,
+    losses: Sequence[str] = LOSSES,
+    rates: Sequence[float] = RATES,
+    control: bool = False,
     groups: Int64 | None = None,
     seed: int = 0,
+    folder: Path | None = None,
     bar: str = "",
 ) -> tuple[LinearMap | JoinedMaps, Tuning]:
     """Choose an embedding of features by held-out items.
@@ -117,57 +158,112 @@ def tune(
         labels: N encoded labels.
         distance: The label distance that encoded them.
         dimension: D of the average, at most. Features that are kept have F dimensions.
+        losses: Of the heads, as texts: losses of label distances.
+        rates: Learning rates of the heads.
+        control: Whether to choose for shuffled labels as well.
         groups: (N,) numbers of groups that are held out together; None for none.
         seed: Random seed.
+        folder: Run folder that keeps each fit, so that the same call continues after an interrupt; None keeps nothing.
         bar: Title of a progress bar; "" for none.
 
     Returns:
         The embedding, and how it was chosen.
 
     Raises:
-        UserError: Features or labels are too few, constant or not finite, all label distances are equal, or the groups
-            leave a split without items. Nothing is trained then.
+        UserError: Features or labels are too few, constant or not finite, all label distances are equal, the groups
+            leave a split without items, or a loss takes no label distances. Nothing is trained then.
     """
+    check_tuned_losses(losses)
     _check_features(features)
     _check_labels(labels, distance, seed)
     if len(labels) < FEWEST_ITEMS:
         raise UserError(_explain_few(features, labels, distance))
     splits, how = make_splits(features, groups, seed=seed)
-    scores = [_make_score(held_out, labels, distance, how) for _, held_out in splits]
-    with ProgressBar(total=SPLITS + 1, desc=bar, unit="fit", delay=BAR_DELAY, leave=False, disable=not bar) as shown:
-        fitted = []
-        for number, (trained, _) in enumerate(splits):
-            some = features[trained], labels[trained]
-            fitted.append(make_candidates(*some, distance, dimension, seed=seed + number))
-            shown.update(1)
-        names = [name for name in fitted[0] if all(name in candidates for candidates in fitted)]
-        values = {  # (SPLITS,) each
-            name: np.array(
-                [score(of[name].embed(features[items])) for of, (items, score) in zip(fitted, scores, strict=True)]
+    total = SPLITS * (1 + control) + 1
+    with ProgressBar(total=total, desc=bar, unit="fit", delay=BAR_DELAY, leave=False, disable=not bar) as shown:
+
+        def fit(name: str, items: Int64, targets: Labels, seed: int) -> dict[str, LinearMap]:
+            some = features[items]
+            fitted = fit_once(
+                folder,
+                name,
+                lambda: fit_candidates(
+                    some, targets[items], distance, dimension, losses=losses, rates=rates, seed=seed
+                ),
             )
-            for name in names
-        }
-        best = best_steps({name: float(value.mean()) for name, value in values.items()})
-        frozen = max(FROZEN, key=best.__getitem__)
-        chosen = tuple(sorted(best, key=best.__getitem__, reverse=True)[:AVERAGED])
-        averages = [
-            _score_average([of[name] for name in chosen], features, split, scored, dimension)
-            for of, split, scored in zip(fitted, splits, scores, strict=True)
-        ]
-        found, alone = np.array(averages), values[chosen[0]]
-        if is_clear(alone - found):
-            chosen, found = chosen[:1], alone
-        gains = found - values[frozen]
-        kept = chosen if is_clear(gains) else (frozen,)
-        about = best, float(found.mean()), float(gains.mean()), corrected_error(gains), how
-        tuning = Tuning(kept, frozen, chosen, *about)
+            shown.update(1)
+            return {**frozen_maps(some), **fitted}
+
+        def choose(targets: Labels, title: str) -> _Choice:
+            scores = [make_score(held_out, targets, distance, how) for _, held_out in splits]
+            fitted = [
+                fit(f"{title}{number}", trained, targets, seed + number) for number, (trained, _) in enumerate(splits)
+            ]
+            return _choose(fitted, features, splits, scores, dimension)
+
+        choice = choose(labels, "split-")
+        shuffled = None
+        if control:
+            order = np.random.default_rng([seed, SPLITS]).permutation(len(labels))
+            gains = choose(labels[order], "shuffled-").gains
+            shuffled = ShuffledControl(float(gains.mean()), corrected_error(gains), not is_clear(gains))
+        kept = choice.tried if is_clear(choice.gains) else (choice.frozen,)
+        tuning = Tuning(
+            chosen=kept,
+            frozen=choice.frozen,
+            tried=choice.tried,
+            scores=choice.best,
+            score=float(choice.found.mean()),
+            frozen_scores=tuple((choice.found - choice.gains).tolist()),
+            gain=float(choice.gains.mean()),
+            error=corrected_error(choice.gains),
+            splits=how,
+            control=shuffled,
+        )
         if tuning.keeps_features:
-            return frozen_maps(features)[frozen], tuning
-        whole = make_candidates(features, labels, distance, dimension, seed=seed + SPLITS)
-        shown.update(1)
-    if len(chosen) == 1:
-        return whole[chosen[0]], tuning
-    return average_maps([whole[name] for name in chosen], features, dimension), tuning
+            return frozen_maps(features)[choice.frozen], tuning
+        whole = fit("all", np.arange(len(features)), labels, seed + SPLITS)
+    if len(choice.tried) == 1:
+        return whole[choice.tried[0]], tuning
+    return average_maps([whole[name] for name in choice.tried], features, dimension), tuning
+
+
+class _Choice(NamedTuple):
+    """What does best on the splits: see the attributes of ``Tuning``; scores and gains are those of each split."""
+
+    frozen: str
+    tried: tuple[str, ...]
+    best: dict[str, float]
+    found: Float64  # (SPLITS,)
+    gains: Float64  # (SPLITS,)
+
+
+def _choose(
+    fitted: Sequence[Mapping[str, LinearMap]],
+    features: Float32,
+    splits: Sequence[Split],
+    scores: Sequence[tuple[Int64, FirstItemsScore]],
+    dimension: int,
+) -> _Choice:
+    """Compare the candidates that were fitted on each split."""
+    names = [name for name in fitted[0] if all(name in candidates for candidates in fitted)]
+    values = {  # (SPLITS,) each
+        name: np.array(
+            [score(of[name].embed(features[items])) for of, (items, score) in zip(fitted, scores, strict=True)]
+        )
+        for name in names
+    }
+    best = best_steps({name: float(value.mean()) for name, value in values.items()})
+    frozen = max(FROZEN, key=best.__getitem__)
+    tried = tuple(sorted(best, key=best.__getitem__, reverse=True)[:AVERAGED])
+    averages = [
+        _score_average([of[name] for name in tried], features, split, scored, dimension)
+        for of, split, scored in zip(fitted, splits, scores, strict=True)
+    ]
+    found, alone = np.array(averages), values[tried[0]]
+    if is_clear(alone - found):
+        tried, found = tried[:1], alone
+    return _Choice(frozen, tried, best, found, found - values[frozen])
 
 
 def is_clear(gains: Float64) -> bool:
@@ -199,8 +295,21 @@ def _score_average(
     return score(average_maps(maps, features[split[0]], dimension).embed(features[items]))
 
 
-def _make_score(held_out: Int64, labels: Labels, distance: LabelDistance, how: str) -> tuple[Int64, FirstItemsScore]:
-    """The held-out items of a split that are scored, and their score."""
+def make_score(held_out: Int64, labels: Labels, distance: LabelDistance, how: str) -> tuple[Int64, FirstItemsScore]:
+    """Choose the held-out items of a split that are scored.
+
+    Args:
+        held_out: The held-out items.
+        labels: N encoded labels.
+        distance: The label distance that encoded them.
+        how: How the splits were made, for the error.
+
+    Returns:
+        The items, and their score.
+
+    Raises:
+        UserError: The labels of these items are all equally far from each other.
+    """
     items = np.sort(np.random.default_rng(0).permutation(held_out)[:_MOST_SCORED])
     some = labels[items]
     score = FirstItemsScore(distance.pairwise(some, some))

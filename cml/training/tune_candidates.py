@@ -1,5 +1,7 @@
 """The embeddings of features that tuning chooses among."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -7,7 +9,7 @@ from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.retrieval.label_regression import draw_targets, fit_ridge_weights
 from cml.training.linear_map import LinearMap
-from cml.training.tune_heads import fit_rotation, replace_zero_deviations, train_tuned_heads
+from cml.training.tune_heads import LOSSES, RATES, fit_rotation, replace_zero_deviations, train_tuned_heads
 
 Float32 = NDArray[np.float32]
 
@@ -34,26 +36,34 @@ def frozen_maps(features: Float32) -> dict[str, LinearMap]:
     return dict(zip(FROZEN, [LinearMap(same, zeros), LinearMap(same, zeros, normalize=True), scaled], strict=True))
 
 
-def make_candidates(
-    features: Float32, labels: Labels, distance: LabelDistance, dimension: int, *, seed: int = 0
+def fit_candidates(
+    features: Float32,
+    labels: Labels,
+    distance: LabelDistance,
+    dimension: int,
+    *,
+    losses: Sequence[str] = LOSSES,
+    rates: Sequence[float] = RATES,
+    seed: int = 0,
 ) -> dict[str, LinearMap]:
-    """Fit every embedding to some items.
+    """Fit every embedding to some items, but for the features themselves.
 
     Args:
         features: (N, F).
         labels: N encoded labels.
         distance: The label distance that encoded them.
         dimension: Of PCA, at most.
+        losses: Of the heads, as texts.
+        rates: Learning rates of the heads.
         seed: Random seed.
 
     Returns:
         The maps by name. Heads that the labels do not suit are left out.
     """
-    heads = train_tuned_heads(features, labels, distance, seed=seed)
+    heads = train_tuned_heads(features, labels, distance, losses_by_name=losses, rates=rates, seed=seed)
     rotation = fit_rotation(features, standardize=False, components=dimension)
     axes = rotation.axes.shape[1]
     return {
-        **frozen_maps(features),
         PCA: rotation.compose(np.eye(axes), np.zeros(axes), normalize=False),
         RIDGE: fit_label_ridge(features, labels, distance, seed=seed),
         **{str(name): head for name, head in heads.items()},

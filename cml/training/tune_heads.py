@@ -1,6 +1,8 @@
-"""The heads that tuning trains: two starts and two losses, all at once on the same batches."""
+"""The heads that tuning trains: two starts and some losses and rates, all at once on the same batches."""
 
+import itertools
 import warnings
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,13 +22,14 @@ from cml.training.training_targets import TrainingTargets
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 
-STARTS = ("PCA", "standardised")
+STARTS = ("pca", "standardised")
 LOSSES = ("log-ratio", "h-ap")
+RATES = (3e-3,)
 STOPS = (50, 100, 200, 300)  # steps after which a head may be stopped
 HEAD_DIMENSION = 64
-_BATCH, _RATE, _DECAY = 64, 3e-3, 1e-4
+_BATCH, _DECAY = 64, 1e-4
 _COMPONENTS = 256
-_FITTED = 5000  # items that a rotation is fitted to
+FITTED = 5000  # items that a rotation is fitted to
 _FIRST_LENGTH = 0.3  # of an embedding at the identity start, a root mean square per dimension
 
 
@@ -79,8 +82,8 @@ def fit_rotation(features: Float32, *, standardize: bool, components: int = _COM
     from scipy.linalg import eigh
 
     rows = features
-    if len(rows) > _FITTED:
-        rows = rows[np.random.default_rng(0).choice(len(rows), _FITTED, replace=False)]
+    if len(rows) > FITTED:
+        rows = rows[np.random.default_rng(0).choice(len(rows), FITTED, replace=False)]
     mean, std = rows.mean(axis=0, dtype=np.float64), rows.std(axis=0, dtype=np.float64)
     scale = replace_zero_deviations(std) if standardize else np.ones_like(std)
     centred = ((rows - mean) / scale).astype(np.float32)
@@ -108,25 +111,51 @@ def replace_zero_deviations(deviations: Float64) -> Float64:
 
 
 class TrainedHead(NamedTuple):
-    """What a head was made of: start and loss, and the step at which it was stopped."""
+    """What a head was made of: start, loss and learning rate, and the step at which it was stopped."""
 
     start: str
     loss: str
+    rate: float
     step: int
 
     def __str__(self) -> str:
-        return f"{self.loss} from {self.start} features, {self.step} steps"
+        features = {"pca": "PCA"}.get(self.start, self.start)
+        rate = "" if self.rate == RATES[0] else f", rate {self.rate:g}"
+        return f"{self.loss} from {features} features{rate}, {self.step} steps"
+
+
+def check_tuned_losses(losses_by_name: Sequence[str]) -> None:
+    """Refuse losses that tuning cannot train heads by.
+
+    Args:
+        losses_by_name: Losses as texts, such as ``cosent(scale=2.0)``.
+
+    Raises:
+        UserError: A loss is unknown, or takes no label distances.
+    """
+    for name in losses_by_name:
+        loss = losses.registry.make(name)
+        if loss.labels != "label distances":
+            raise UserError(f"'tune_losses' takes losses of label distances. Got {name!r}, which takes {loss.labels}.")
 
 
 def train_tuned_heads(
-    features: Float32, labels: Labels, distance: LabelDistance, *, seed: int = 0
+    features: Float32,
+    labels: Labels,
+    distance: LabelDistance,
+    *,
+    losses_by_name: Sequence[str] = LOSSES,
+    rates: Sequence[float] = RATES,
+    seed: int = 0,
 ) -> dict[TrainedHead, LinearMap]:
-    """Train a head from each start with each loss, and take it at several steps.
+    """Train a head from each start with each loss and rate, and take it at several steps.
 
     Args:
         features: (N, F).
         labels: N encoded labels.
         distance: The label distance that encoded them.
+        losses_by_name: Losses of label distances, as texts.
+        rates: Learning rates.
         seed: Random seed.
 
     Returns:
@@ -136,40 +165,44 @@ def train_tuned_heads(
     generator = np.random.default_rng(seed)
     rotations = [fit_rotation(features, standardize=start == "standardised") for start in STARTS]
     targets = TrainingTargets(distance, labels, seed=seed)
-    fitted = [_fit_loss(name, targets) for name in LOSSES]
-    # heads are in the order of STARTS, and of LOSSES within
-    head_losses = HeadLosses([loss for _ in STARTS for loss in fitted])
+    fitted = [_fit_loss(name, targets) for name in losses_by_name]
+    # the order of heads: rates, starts, losses
+    kinds = list(itertools.product(rates, range(len(STARTS)), range(len(fitted))))
+    head_losses = HeadLosses([fitted[loss] for _, _, loss in kinds])
     rows = [torch.from_numpy(rotation.rotate(features)) for rotation in rotations]  # (N, K) each
     widths = [block.shape[1] for block in rows]
     inputs = torch.stack([functional.pad(block, (0, max(widths) - block.shape[1])) for block in rows])  # (S, N, K)
     dimension = min(HEAD_DIMENSION, *widths)
-    weight = torch.stack(
-        [
-            _first_weight(start, rotation, dimension, max(widths), generator)
-            for start, rotation in zip(STARTS, rotations, strict=True)
-        ]
-    )  # (S, K, D)
-    weight = weight.repeat_interleave(len(LOSSES), dim=0)  # (H, K, D)
-    optimizer = torch.optim.AdamW([weight], _RATE, weight_decay=_DECAY)
+    first = [
+        first_weight(start, rotation, dimension, max(widths), generator)
+        for start, rotation in zip(STARTS, rotations, strict=True)
+    ]
+    start_of_head = torch.tensor([start for _, start, _ in kinds])
+    share = len(STARTS) * len(fitted)  # heads of a rate
+    weights = [torch.stack([first[start] for _, start, _ in kinds[:share]]) for _ in rates]  # (H / R, K, D) each
+    optimizer = torch.optim.AdamW([{"params": [weight]} for weight in weights], weight_decay=_DECAY)
     heads: dict[TrainedHead, LinearMap] = {}
     for step in range(max(STOPS)):
         batch = generator.choice(len(features), min(_BATCH, len(features)), replace=False)
         some = labels[batch]
         block = torch.from_numpy(np.ascontiguousarray(distance.pairwise(some, some), np.float32))
-        taken = inputs[:, torch.from_numpy(batch)].repeat_interleave(len(LOSSES), dim=0)  # (H, B, K)
+        taken = inputs[:, torch.from_numpy(batch)][start_of_head]  # (H, B, K)
         with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # of anchors without a term
-            slopes = head_losses.slopes(torch.bmm(taken, weight), block, None)
-        weight.grad = torch.bmm(taken.transpose(1, 2), slopes)
-        optimizer.param_groups[0]["lr"] = _RATE * 0.5 * (1 + np.cos(np.pi * step / max(STOPS)))
+            slopes = head_losses.slopes(torch.bmm(taken, torch.cat(weights)), block, None)
+        gradients = torch.split(torch.bmm(taken.transpose(1, 2), slopes), share)
+        for weight, gradient, group, rate in zip(weights, gradients, optimizer.param_groups, rates, strict=True):
+            weight.grad = gradient
+            group["lr"] = rate * 0.5 * (1 + np.cos(np.pi * step / max(STOPS)))
         optimizer.step()
         if step + 1 in STOPS:
-            for head, reason in enumerate(head_losses.failed):
-                if reason:
+            trained = torch.cat(weights)
+            for head, (rate, start, loss) in enumerate(kinds):
+                made_by = fitted[loss]
+                if head_losses.failed[head] or isinstance(made_by, str):
                     continue
-                start, loss = divmod(head, len(LOSSES))
-                name = TrainedHead(STARTS[start], LOSSES[loss], step + 1)
-                trained = weight[head, : widths[start]].T.double().numpy()
-                heads[name] = rotations[start].compose(trained, np.zeros(dimension), normalize=True)
+                name = TrainedHead(STARTS[start], losses_by_name[loss], rate, step + 1)
+                head_weight = trained[head, : widths[start]].T.double().numpy()
+                heads[name] = rotations[start].compose(head_weight, np.zeros(dimension), normalize=made_by.normalize)
     return heads
 
 
@@ -183,16 +216,29 @@ def _fit_loss(name: str, targets: TrainingTargets) -> Loss | str:
     return loss
 
 
-def _first_weight(
+def first_weight(
     start: str, rotation: Rotation, dimension: int, width: int, generator: np.random.Generator
 ) -> torch.Tensor:
-    """The weight (K, D) that a head starts from, 0 for coordinates that only other rotations have."""
+    """Make the weight that a head starts from.
+
+    Args:
+        start: ``pca``, the first components as they are, or ``standardised``, normal random numbers.
+        rotation: The rotation to coordinates of the features.
+        dimension: D.
+        width: K, at least the number of coordinates.
+        generator: Draws random weights.
+
+    Returns:
+        (K, D), 0 for coordinates that the rotation does not have. If there are fewer coordinates than D, the last
+        dimensions of the start ``pca`` are 0, and stay so.
+    """
     used = rotation.axes.shape[1]
     weight = np.zeros((width, dimension))
-    if start == "PCA":  # the first components as they are, in a common unit
-        weight[np.arange(dimension), np.arange(dimension)] = 1
-        spread = np.sqrt(np.square(rotation.spread[:dimension]).sum())
-        weight *= _FIRST_LENGTH * np.sqrt(dimension) / max(spread, np.finfo(np.float64).tiny)
+    if start == "pca":  # the first components as they are, in a common unit
+        kept = min(dimension, used)
+        weight[np.arange(kept), np.arange(kept)] = 1
+        spread = np.sqrt(np.square(rotation.spread[:kept]).sum())
+        weight *= _FIRST_LENGTH * np.sqrt(kept) / max(spread, np.finfo(np.float64).tiny)
     else:
         weight[:used] = generator.normal(0, np.sqrt(2 / dimension), (used, dimension))
     return torch.from_numpy(weight.astype(np.float32))

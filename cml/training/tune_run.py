@@ -1,5 +1,6 @@
 """A run with ``tune``: the features once, then a head that is chosen on held-out items instead of trained in steps."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,12 +10,15 @@ from torch import nn
 
 from cml import losses
 from cml.console.messages import say
+from cml.data.image_sources import ImageSource
 from cml.data.vectors import Vectors
 from cml.errors import UserError
+from cml.losses.loss import Loss
 from cml.models import Backbone
 from cml.models.embedding import EmbeddingModel
 from cml.models.joined_head import JoinedHead
 from cml.processes.ranks import Ranks
+from cml.storage.atomic import delete
 from cml.training import run_folder
 from cml.training.config import TrainConfig
 from cml.training.frozen_backbone import freeze_backbone
@@ -23,28 +27,18 @@ from cml.training.loop import Trained, model_config
 from cml.training.run_config import RunConfig
 from cml.training.run_randomness import RunRandomness
 from cml.training.training_data import TrainingData
-from cml.training.tune import tune
+from cml.training.tune import Tuning, corrected_error, is_clear, tune
+from cml.training.tune_fits import TUNE_FITS
 from cml.training.tune_heads import STOPS
-from cml.training.tune_splits import SPLITS
+from cml.training.tune_networks import as_images, fit_network, network_candidates, score_networks
+from cml.training.tune_splits import SPLITS, make_splits
 
 TUNE_BLOCKS = (SPLITS + 1) * max(STOPS)  # of label distances that all heads take together
 # what tuning decides itself
-_DECIDED = (
+DECIDED = (
     *("loss", "sampler", "steps", "optimizer", "learning_rate", "schedule", "weight_decay", "warmup", "head_first"),
-    *(
-        "clip_gradient",
-        "ema_decay",
-        "memory",
-        "views",
-        "projector",
-        "epochs",
-        "micro_batch",
-        "evaluate_every",
-        "patience",
-        "keep_models",
-        "lora",
-        "head_start",
-    ),
+    *("clip_gradient", "ema_decay", "memory", "views", "projector", "epochs", "micro_batch", "evaluate_every"),
+    *("patience", "keep_models", "lora", "head_start"),
 )
 
 
@@ -60,7 +54,7 @@ def check_tune_options(config: TrainConfig, recipe: TrainConfig) -> None:
     """
     if not config.tune:
         return
-    for name in _DECIDED:
+    for name in DECIDED:
         if getattr(config, name) != getattr(recipe, name):
             value = getattr(config, name)
             raise UserError(f"'tune' chooses heads, losses and steps itself: leave out {name!r}. Got {value} instead.")
@@ -71,6 +65,7 @@ def tune_run(
     config: TrainConfig,
     run: RunConfig,
     *,
+    source: ImageSource | None = None,
     backbone: nn.Module | Backbone | None = None,
     out: Path | None = None,
     quiet: bool = False,
@@ -82,6 +77,7 @@ def tune_run(
         data: Inputs and labels.
         config: The options, of which those of the model, the features and the seed matter.
         run: The content of config.json.
+        source: The images, for whole networks; None for other inputs.
         backbone: The user's own module, for which ``config.backbone`` is ``custom``.
         out: Run folder for the model and ``tuning.json``; None writes nothing.
         quiet: Whether to say nothing of what was chosen.
@@ -93,7 +89,10 @@ def tune_run(
     Raises:
         UserError: Inputs or labels that nothing can be chosen by, or a backbone that is not frozen.
     """
+    started = time.monotonic()
     kind = data.inputs.form.kind
+    if config.tune_minutes and source is None:
+        raise UserError(f"'tune_minutes' is for networks of images, but the inputs are {data.inputs.form}.")
     if kind == "vectors" and config.backbone != "none":
         raise UserError(f"'tune' chooses a linear map of vectors: leave out backbone={config.backbone}.")
     if kind != "vectors" and not config.freeze_backbone:
@@ -112,9 +111,27 @@ def tune_run(
     features = _read_features(model, data, config, ranks, quiet=quiet)
     bar = "" if quiet else "tune"
     embedding, tuning = tune(
-        features, data.labels, data.distance, config.dimension, groups=data.groups, seed=config.seed, bar=bar
+        features,
+        data.labels,
+        data.distance,
+        config.dimension,
+        losses=config.tune_losses,
+        rates=config.tune_rates,
+        control=config.tune_control,
+        groups=data.groups,
+        seed=config.seed,
+        folder=out,
+        bar=bar,
     )
-    _set_head(model, embedding)
+    network = None
+    if config.tune_minutes and source is not None:
+        deadline = started + 60 * config.tune_minutes
+        tuning, network = _tune_networks(source, data, features, config, tuning, deadline, out)
+    if network is None:
+        _set_head(model, embedding)
+    else:
+        candidate, loss, model = network
+        run = replace(run, train=candidate)
     for line in [] if quiet else tuning.lines():
         say(line)
     run = replace(run, model=model.config)
@@ -122,7 +139,44 @@ def tune_run(
         run.save(out)
         run_folder.save_tuning(out, tuning)
     run_folder.finish(out, model, loss, ())
+    if out is not None:
+        delete(out / TUNE_FITS)
     return Trained(model, loss, [], tuning), run
+
+
+def _tune_networks(
+    source: ImageSource,
+    data: TrainingData,
+    features: Float32,
+    config: TrainConfig,
+    tuning: Tuning,
+    deadline: float,
+    out: Path | None,
+) -> tuple[Tuning, tuple[TrainConfig, Loss, EmbeddingModel] | None]:
+    """Try whole networks beside the head that was chosen.
+
+    Returns:
+        How the model was chosen, and the options, loss and model of a network if one is better.
+    """
+    splits, how = make_splits(features, data.groups, seed=config.seed)
+    candidates = network_candidates(config, data.inputs.form.channels)
+    tried = score_networks(source, data, splits, how, candidates, deadline=deadline, folder=out)
+    means = {name: float(np.mean(scores)) for name, scores in tried.scores.items()}
+    tuning = replace(tuning, networks=means, left_out=tried.left_out)
+    if not means:
+        return tuning, None
+    gains = np.array(tried.scores[tried.best]) - np.array(tuning.frozen_scores)
+    rival = tuning.scores[tuning.frozen] if tuning.keeps_features else tuning.score
+    if not is_clear(gains) or means[tried.best] <= rival:
+        return tuning, None
+    name = tried.best
+    candidate = replace(candidates[name], steps=tried.steps[name])
+    whole = TrainingData(as_images(source, candidate, data), data.labels, data.distance)
+    trained = fit_network(whole, candidate)
+    gain, error = float(gains.mean()), corrected_error(gains)
+    tuning = replace(tuning, chosen=(name,), tried=(name,), score=means[name], gain=gain, error=error)
+    candidate = replace(candidate, tune=True, tune_minutes=config.tune_minutes)
+    return tuning, (candidate, trained.loss, trained.model)
 
 
 def _read_features(

@@ -13,7 +13,7 @@ SPLITS = 4
 HELD_OUT = 0.2  # of the items, in each split
 FEWEST_HELD_OUT, FEWEST_TRAINED = 6, 16
 NEAR = 0.02  # of the file: how far apart neighbours in its order are
-_MUCH = 0.5  # share of items with such a nearest neighbour, from which on the order counts; by chance it is 0.04
+MUCH = 0.5  # share of items with such a nearest neighbour, from which on the order counts; by chance it is 0.04
 _PROBED = 1000  # items whose nearest neighbours are looked at
 
 
@@ -39,7 +39,7 @@ def make_splits(features: Float32, groups: Int64 | None = None, *, seed: int = 0
     if groups is not None:
         splits = [_split_groups(groups, np.random.default_rng([seed, number])) for number in range(SPLITS)]
         return splits, "groups"
-    if share_of_near_neighbors(features, seed=seed) >= _MUCH:
+    if share_of_near_neighbors(features, seed=seed) >= MUCH:
         # the blocks of five folds, as evenly spread over the file as four of them can be
         edges = np.linspace(0, count, round(1 / HELD_OUT) + 1).round().astype(np.int64)
         blocks = [np.arange(edges[number], edges[number + 1]) for number in range(SPLITS)]

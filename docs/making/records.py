@@ -16,6 +16,7 @@ import datetime
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -115,13 +116,30 @@ def make_record(kind: str, paths: Sequence[str], commands: Sequence[str], work: 
         commands=list(commands),
         kind=kind,
         paths=list(paths),
-        values=values,
+        values=without_sizes(values),
         settings=settings,
         commit=read_commit(),
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         machine=describe_machine(),
         versions={"python": platform.python_version(), **{name: metadata.version(name) for name in LIBRARIES}},
     )
+
+
+def without_sizes(values: dict[str, Any]) -> dict[str, Any]:
+    """Leave the image size out of the names of frozen features: the pages state it once.
+
+    Args:
+        values: Figures by names, in any depth.
+
+    Returns:
+        The same figures.
+    """
+    return {
+        re.sub(r"^(frozen .*) at \d+ x \d+ pixels$", r"\1", name): without_sizes(value)
+        if isinstance(value, dict)
+        else value
+        for name, value in values.items()
+    }
 
 
 def read_comparisons(folders: Sequence[Path]) -> tuple[dict[str, Any], dict[str, float]]:

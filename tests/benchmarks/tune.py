@@ -2,24 +2,30 @@
 
     python tests/benchmarks/tune.py [--sets diabetes wine ..] [--seeds 5] [--items 1000] [--json FILE]
 
-Each seed holds out 30 % of the items; tune sees the others alone. A figure is the score of the held-out items, each of
-which looks for the ten nearest among the others: 1 has the nearest labels first, 0 is chance. Every choice is fitted to
-the same items: "frozen" is the best form of the features by the splits, a head is stopped where the splits say, and "in
-hindsight" is the best of all single choices on the held-out items themselves, which nobody can know.
+Each seed holds out 30 % of the items, one block of their order if neighbours in it are alike, as in films; tune sees
+the others alone. A figure is the score of the held-out items, each of which looks for the ten nearest among the others:
+1 has the nearest labels first, 0 is chance. Every choice is fitted to the same items: "frozen" is the best form of the
+features by the splits, a head is stopped where the splits say, and "in hindsight" is the best of all single choices on
+the held-out items themselves, which nobody can know.
 
 - diabetes, wine: tables of scikit-learn; series: drawn oscillations and their frequency;
 - ages: drawn vectors in which ages in whole years lie along a weak direction;
 - clusters-20, clusters-100: drawn classes; pixels: scikit-learn's digits, their 64 pixels and their class;
 - shuffled: vectors and labels that have nothing to do with each other, where the features have to be kept;
-- people, heads, rooms, scenes, digits, elpv, earth, steering: sets of the benchmark, by features of a frozen network.
+- captions: COCO's captions in CML_DATA, each image by the mean vector of its sentences, their distance by words;
+- people, heads, rooms, scenes, digits, elpv, earth, steering: sets of the benchmark, by features of a frozen network;
+  steering needs CML_TUB.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,14 +35,16 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_diabetes, load_digits, load_wine
 
 from cml.bench.sets import compute_features, open_set
-from cml.bench.suite import SETS, SUITES
+from cml.bench.suite import LATEST, SETS, SUITES
 from cml.distances import as_label_distance
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.training.tune import best_steps, tune
-from cml.training.tune_candidates import make_candidates
+from cml.training.tune_candidates import fit_candidates, frozen_maps
 from cml.training.tune_score import FirstItemsScore
+from cml.training.tune_splits import MUCH, share_of_near_neighbors
+from cml.word_vectors.sentence_model import PACKAGED, sentence_vectors
 
 _HELD_OUT = 0.3
 
@@ -57,14 +65,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--items", type=int, default=1000, help="of a set, at most")
     parser.add_argument("--dimension", type=int, default=128)
     parser.add_argument("--backbone", default="efficientnet-lite0")
-    parser.add_argument("--version", default="2026.1")
+    parser.add_argument("--version", default=LATEST)
     add_json_option(parser)
     given = parser.parse_args(arguments)
     torch.set_num_threads(1)
     figures: dict[str, dict[str, list[float]]] = {}
     for name in given.sets:
         try:
-            whole = DRAWN[name]() if name in DRAWN else read_bench_set(name, given.version, given.backbone)
+            whole = read_items(name, given.version, given.backbone)
         except UserError as error:
             print(f"{name:12} {error}", flush=True)
             continue
@@ -88,15 +96,13 @@ def measure(items: Items, dimension: int, seed: int) -> dict[str, float]:
     Returns:
         Scores by name; how often the features are kept, the gain in standard errors, and the process time in seconds.
     """
-    order = np.random.default_rng(seed).permutation(len(items.features))
-    held_out, trained = np.split(order, [round(_HELD_OUT * len(order))])
-    trained.sort()
+    held_out, trained = hold_out(items.features, seed)
     some = items.features[trained], items.labels[trained], items.distance
     score = FirstItemsScore(items.distance.pairwise(items.labels[held_out], items.labels[held_out]))
     before = time.process_time()
     embedding, tuning = tune(*some, dimension, seed=seed)
     seconds = time.process_time() - before
-    candidates = make_candidates(*some, dimension, seed=1000 + seed)
+    candidates = {**frozen_maps(some[0]), **fit_candidates(*some, dimension, seed=1000 + seed)}
     single = {name: score(candidates[name].embed(items.features[held_out])) for name in tuning.scores}
     of_heads = {name.rpartition(", ")[0]: value for name, value in single.items() if name.endswith(" steps")}
     others = {name: value for name, value in single.items() if not name.endswith(" steps")}
@@ -110,6 +116,23 @@ def measure(items: Items, dimension: int, seed: int) -> dict[str, float]:
         "gain in standard errors": tuning.gain / max(tuning.error, 1e-9),
         "seconds": seconds,
     }
+
+
+def hold_out(features: NDArray[np.float32], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Hold out 30 % of the items: one block of their order where neighbours in it are alike, else random ones.
+
+    Args:
+        features: (N, F) in the order of the items.
+        seed: Of the draw, or of where the block begins.
+
+    Returns:
+        The items held out, and the others.
+    """
+    rng, count = np.random.default_rng(seed), len(features)
+    is_film = share_of_near_neighbors(features) >= MUCH
+    order = np.roll(np.arange(count), rng.integers(count)) if is_film else rng.permutation(count)
+    held_out, trained = np.split(order, [round(_HELD_OUT * count)])
+    return np.sort(held_out), np.sort(trained)
 
 
 def take(items: Items, most: int) -> Items:
@@ -162,14 +185,33 @@ def draw_unrelated() -> Items:
     return encode(rng.normal(size=(800, 40)) @ rng.normal(size=(40, 200)), rng.normal(size=800))
 
 
-def read_bench_set(name: str, version: str, backbone: str) -> Items:
-    """The training items of a set of the benchmark, by features of a frozen network."""
+def read_captions() -> Items:
+    """The captions of 1,000 images of COCO: their mean sentence vector, and their distance by words."""
+    base = Path(os.environ.get("CML_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
+    path = base / "coco_captions" / "captions_val2017_4000.json"
+    if not path.is_file():
+        raise UserError(f"{path} is missing: set CML_DATA to the folder of coco_captions.")
+    texts: dict[int, list[str]] = {}
+    for caption in json.loads(path.read_text("utf-8"))["annotations"]:
+        texts.setdefault(caption["image_id"], []).append(caption["caption"])
+    images = list(texts.values())[:1000]
+    vectors = sentence_vectors(PACKAGED, [caption for image in images for caption in image])
+    parts = np.split(vectors, np.cumsum([len(image) for image in images])[:-1])
+    fitted = as_label_distance("captions").fit(images)
+    return Items(np.stack([part.mean(axis=0) for part in parts]), fitted.encode(images), fitted)
+
+
+def read_items(name: str, version: str = LATEST, backbone: str = "efficientnet-lite0") -> Items:
+    """A set that is drawn or read here, or the training items of one of the benchmark by features of a network."""
+    if name in DRAWN:
+        return DRAWN[name]()
     if name not in SETS:
         raise UserError(f"There is no set {name!r}: it is one of {', '.join([*DRAWN, *SETS])}.")
     rules = SUITES[version].heads
     config = replace(rules, backbone=backbone, weights="imagenet" if "efficientnet" in backbone else "none")
     data = open_set(name, version)
-    return Items(compute_features(config, data.train), data.train.labels, data.distance)
+    order = np.argsort(data.train.item_ids)  # that of the files, which the benchmark has shuffled
+    return Items(compute_features(config, data.train)[order], data.train.labels[order], data.distance)
 
 
 DRAWN: dict[str, Callable[[], Items]] = {
@@ -181,6 +223,7 @@ DRAWN: dict[str, Callable[[], Items]] = {
     "clusters-20": lambda: draw_clusters(20),
     "clusters-100": lambda: draw_clusters(100),
     "shuffled": draw_unrelated,
+    "captions": read_captions,
 }
 
 if __name__ == "__main__":

@@ -54,10 +54,10 @@ def test_prepare_train_evaluate_gallery(people: Path, run: Path, capsys: pytest.
     assert main(["check", "--data", str(people)]) == 0
     assert main(["evaluate", str(run)]) == 0
     table = capsys.readouterr().out
-    for row in ("embedding", "random", "oracle", "frozen efficientnet-lite0"):
+    for row in ("embedding", "random", "oracle", "frozen efficientnet-lite0 at 32 x 32 pixels"):
         assert row in table
     evaluation = json.loads((run / "evaluation.json").read_text())
-    assert set(evaluation["rows"]) == {"embedding", "random", "oracle", "frozen efficientnet-lite0"}
+    assert set(evaluation["rows"]) == {"embedding", "random", "oracle", "frozen efficientnet-lite0 at 32 x 32 pixels"}
 
     assert main(["report", str(run), "--queries", "5", "--k", "3"]) == 0
     page = (run / "retrieval_report.html").read_text()

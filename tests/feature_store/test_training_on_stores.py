@@ -71,7 +71,7 @@ def test_training_and_evaluation_read_no_image(
     trained = cml.train("pose", people, tmp_path / "run", features=str(store.folder), evaluate_every=2, **OPTIONS)
     monkeypatch.setenv("CML_CACHE", str(tmp_path / "empty"))
     evaluation = trained.evaluate()
-    assert "frozen efficientnet-lite0" in evaluation.rows
+    assert "frozen efficientnet-lite0 at 32 x 32 pixels" in evaluation.rows
     assert not (tmp_path / "empty" / "features").exists()  # the store is enough
 
 

@@ -67,6 +67,7 @@ TINY = {
     "rank_correlation": "--queries 4 --scipy-queries 2 --items 60 --repeat 1",
     "scale": "--rounds 1 --smaller 15",
     "search": "--items 300 --queries 5 --rounds 1",
+    "starts": "--sets diabetes --items 100 --seeds 1 --rates 1e-3 --steps 3",
     "threads": "--steps 1",
     "tune": "--sets diabetes --items 60 --seeds 1 --dimension 8",
     "fit_example": "--rounds 1 --steps 1 --calls 2",

@@ -23,9 +23,7 @@ from cml.retrieval.comparison import Comparison
 from cml.retrieval.mean_interval import mean_intervals
 from cml.retrieval.metric_result import MetricResult
 from cml.retrieval.results import Evaluation
-from cml.retrieval.verdict import size_verdict, with_verdict
-from cml.runs.overfitting_mend import suggest_mend
-from cml.training.config import TrainConfig
+from cml.retrieval.verdict import Standing, size_verdict, with_verdict
 
 
 def evaluation(**rows: NDArray[np.float64]) -> Evaluation:
@@ -51,22 +49,22 @@ def sample(count: int, mean: float) -> NDArray[np.float64]:
             500,
             (3, 5, 6),
             (),
-            r"better than frozen \(3 against 5 in label_distance@10; .*\) and random \(3 against 6 in",
+            r"better than frozen \(3 against 5 in label_distance@10; .*\)\. Better than random \(3 against 6 .*\)\.$",
         ),
         (
             20,
             (3, 5, 6),
             (),
-            r"random \(3 against 6 in .*\); 20 queries are few: the size of the difference is uncertain\.",
+            r"random \(3 against 6 in .*\)\. 20 queries are few\. The size of the difference is uncertain\.",
         ),
-        (500, (5, 3, 6), (), r"worse than frozen \(5 against 3 in .*\); better than random \(5 against 6"),
-        (7, (5, 5.1, 5.05), (), r"not better than random \(5 against 5.05 in .*\); 7 queries are too few to"),
-        (7, (5, 5, 5), [0.7, 0.0007] * 2, r"Verdict: not better than frozen \(5 against 5 in .*\); not"),
+        (500, (5, 3, 6), (), r"worse than frozen \(5 against 3 in .*\)\. Better than random \(5 against 6"),
+        (7, (5, 5.1, 5.05), (), r"Not better than random \(5 against 5.05 in .*\)\. 7 queries are too few to"),
+        (7, (5, 5, 5), [0.7, 0.0007] * 2, r"Verdict: not better than frozen \(5 against 5 in .*\)\. Not"),
         (
             7,
             (5, 5, 5),
             [0.7] * 10 + [0.0007] * 10,
-            r"Verdict: overfitted \(the training loss fell from 0.7 to 0.0007\); not better than frozen \(5 against 5",
+            r"Verdict: overfitted: the training loss fell from 0.7 to 0.0007\. Not better than frozen \(5 against 5",
         ),
     ],
 )
@@ -75,9 +73,21 @@ def test_an_evaluation_ends_with_a_verdict(
 ) -> None:
     ours, frozen, random = (sample(count, mean) for mean in means)
     rows = evaluation(embedding=ours, frozen=frozen, random=random, oracle=ours * 0)
-    found = with_verdict(rows, "embedding", losses, mend="stop training earlier")
-    assert re.search(said, found.verdict)
-    assert ("stop training earlier" in found.verdict) == ("overfitted" in found.verdict)  # says how to mend it
+    standings: list[Standing] = []
+
+    def advise(standing: Standing) -> list[str]:
+        standings.append(standing)
+        return ["Stop earlier."]
+
+    found = with_verdict(rows, "embedding", losses, advise=advise)
+    assert re.search(said, found.verdict.removesuffix(" Stop earlier."))
+    assert found.verdict.endswith(". Stop earlier.")
+    assert standings == [
+        Standing(
+            {"frozen": means[0] < means[1] and count > 7, "random": means[0] < means[2] and count > 7},
+            "overfitted" in said,
+        )
+    ]
     assert found.table().endswith(found.verdict)
     assert Evaluation.from_json(found.to_json()).table() == found.table()
 
@@ -175,9 +185,13 @@ def test_check_names_the_option_that_makes_more_queries(tmp_path: Path, capsys: 
     assert PreparedDataset.open(data).info.counts == {"train": 23, "query": 207, "gallery": 0}
     assert main(["check", str(data)]) == 0
     assert capsys.readouterr().out == f"{data}: nothing wrong\n"
-    few = folder_of(tmp_path / "c", range(100), test_fraction=0.3, label_columns=("grade",), query_fraction=1.0)
-    assert main(["check", str(few)]) == 0
-    assert "Prepare it with a larger --test-fraction." in capsys.readouterr().out  # all test images are queries already
+    for name, count, said in (
+        ("c", 220, "Prepare it with a larger --test-fraction."),  # all test images are queries already
+        ("d", 120, "Only more items help: half of these are too few queries as well."),
+    ):
+        few = folder_of(tmp_path / name, range(count), test_fraction=0.3, label_columns=("grade",), query_fraction=1.0)
+        assert main(["check", str(few)]) == 0
+        assert said in capsys.readouterr().out
     with pytest.raises(
         UserError, match=r"query_fraction \(--query-fraction\) should be above 0 and at most 1. Got 1.5"
     ):
@@ -198,20 +212,6 @@ def test_notebooks_show_an_evaluation_as_a_table_with_every_text_escaped() -> No
     compared = Comparison({"ours": [rows, rows]}, rows, "embedding", 4, {})._repr_html_()
     assert "<th>ours</th><td>3" in compared
     assert "<script>" not in compared
-
-
-@pytest.mark.parametrize(
-    ("chosen", "said"),
-    [
-        ({}, "freeze the backbone"),
-        ({"freeze_backbone": True}, "choose the head on held-out items"),
-        ({"freeze_backbone": True, "tune": True}, "use more training items"),
-        ({"backbone": "none"}, "choose the head on held-out items"),
-    ],
-    ids=str,
-)
-def test_a_mend_of_overfitting_was_not_tried_yet(chosen: dict[str, Any], said: str) -> None:
-    assert suggest_mend(TrainConfig(**chosen)).startswith(said)
 
 
 def test_check_says_how_many_labels_are_tied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,7 +69,7 @@ def finished(people: PreparedDataset, tmp_path_factory: pytest.TempPathFactory) 
 
 def test_table_figures_and_pictures(finished: Path) -> None:
     table = (finished / "table.md").read_text()
-    for row in ("log-ratio", "dense triplet", "frozen efficientnet-lite0", "oracle", "random"):
+    for row in ("log-ratio", "dense triplet", "frozen efficientnet-lite0 at 32 x 32 pixels", "oracle", "random"):
         assert f"| {row} |" in table
     assert "px" in table
     assert "over 2 seeds" in table

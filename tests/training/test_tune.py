@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from cml.errors import UserError
 from cml.export.onnx_graph import export_onnx
 from cml.models.embedding import ModelConfig
 from cml.models.joined_head import JoinedHead
+from cml.training import tune as tune_module
 from cml.training import tune_heads
 from cml.training.linear_map import LinearMap, average_maps
 from cml.training.tune import Tuning, best_steps, corrected_error, is_clear, tune
@@ -193,7 +195,10 @@ REFUSED = {
     "steps": "leave out 'steps'",
     "network": "leave out backbone=mlp",
     "images": "add freeze_backbone=True",
-    "resume": "no steps to resume from",
+    "unknown loss": "Unknown loss 'cosine'",
+    "loss of classes": "'tune_losses' takes losses of label distances. Got 'proxy-nca', which takes classes",
+    "no losses": "need at least one value each",
+    "rate": "'tune_rates' must be above 0",
 }
 
 
@@ -225,10 +230,16 @@ def test_what_cannot_be_tuned_is_one_line(case: str, tmp_path: Path) -> None:
     elif case == "images":
         inputs = np.zeros((60, 16, 16, 3), np.uint8)  # type: ignore[assignment]
         options = {"backbone": "small-cnn", "weights": "none", "image_size": (16, 16)}
-    elif case == "resume":
-        options = {"out": tmp_path / "run", "resume": True}
+    elif case == "unknown loss":
+        options = {"tune_losses": ["cosine"]}
+    elif case == "loss of classes":
+        options = {"tune_losses": ["proxy-nca"]}
+    elif case == "no losses":
+        options = {"tune_losses": []}
+    elif case == "rate":
+        options = {"tune_rates": [0.01, 0.0]}
     with pytest.raises(UserError, match=REFUSED[case]) as error:
-        cml.fit(inputs, labels, tune=True, quiet=True, **options)  # type: ignore[arg-type]
+        cml.fit(inputs, labels, tune=True, out=tmp_path / "run", quiet=True, **options)  # type: ignore[arg-type]
     assert "\n" not in str(error.value)
     assert not (tmp_path / "run").exists()
 
@@ -251,6 +262,60 @@ def test_train_command_tunes_a_frozen_backbone(tmp_path: Path, capsys: pytest.Ca
         shown = (tmp_path / "run" / page).read_text("utf-8")
         assert "tuned" in shown
         assert "log-ratio" not in shown
+
+
+def test_options_of_tune_need_it() -> None:
+    rows, labels = hidden_label(40)
+    with pytest.raises(UserError, match="'tune_losses' is an option of 'tune': set 'tune' too"):
+        cml.fit(rows, labels, tune_losses=("cosent",), quiet=True)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("short")
+def test_losses_rates_and_control_are_what_was_asked_for() -> None:
+    rows, labels = hidden_label(120)
+    asked: dict[str, Any] = {"tune_losses": ["cosent(scale=5.0)"], "tune_rates": (1e-3, 3e-3), "tune_control": True}
+    tuning = cml.fit(rows, labels, tune=True, dimension=8, quiet=True, **asked).tuning
+    assert isinstance(tuning, Tuning)
+    heads = {name.rpartition(", ")[0] for name in tuning.scores if name.endswith(" steps")}
+    starts = ("PCA", "standardised")
+    assert heads == {f"cosent(scale=5.0) from {s} features{r}" for s in starts for r in ("", ", rate 0.001")}
+    assert tuning.control is not None
+    assert tuning.control.keeps_features
+    assert tuning.control.gain < tuning.gain
+    assert "with shuffled labels the gain is" in tuning.lines()[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("short")
+def test_an_interrupted_run_continues_with_its_finished_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, labels = hidden_label(100)
+    options: dict[str, Any] = {"tune": True, "dimension": 8, "quiet": True}
+    whole = cml.fit(rows, labels, **options)
+    calls: list[int] = []
+    fit = tune_module.fit_candidates
+
+    def interrupt_third(*arguments: Any, **named: Any) -> dict[str, LinearMap]:  # noqa: ANN401 - passed on
+        calls.append(named["seed"])
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return fit(*arguments, **named)
+
+    monkeypatch.setattr(tune_module, "fit_candidates", interrupt_third)
+    run = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        cml.fit(rows, labels, out=run, **options)
+    with pytest.raises(UserError, match="already holds a run"):
+        cml.fit(rows, labels, out=run, **options)
+    with pytest.raises(UserError, match="was started with seed=0, now seed=1"):
+        cml.fit(rows, labels, out=run, resume=True, seed=1, **options)
+    (run / "tune" / "split-1.safetensors").write_bytes(b"damaged")
+    resumed = cml.fit(rows, labels, out=run, resume=True, **options)
+    assert calls == [0, 1, 2, 1, 2, 3, 4]  # split 0 was kept
+    np.testing.assert_array_equal(resumed.embed(rows), whole.embed(rows))
+    assert not (run / "tune").exists()
+    with pytest.raises(UserError, match="is finished: there is nothing to resume"):
+        cml.fit(rows, labels, out=run, resume=True, **options)
 
 
 def test_parts_of_a_head_are_bounded_together() -> None:

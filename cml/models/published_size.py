@@ -1,0 +1,45 @@
+"""The image size at which the published weights of a backbone were evaluated."""
+
+from cml.registry import Choice
+
+_LITE = {"efficientnet-lite0": 224, "efficientnet-lite1": 240, "efficientnet-lite2": 260}
+
+
+def published_size(backbone: str) -> tuple[int, int] | None:
+    """Look up the image size of a backbone's default published weights.
+
+    Args:
+        backbone: Name of the backbone, as ``cml.models.get`` takes it.
+
+    Returns:
+        (height, width) in pixels; None if it is not known.
+    """
+    name = Choice.parse(backbone).name
+    if name in _LITE:
+        return _LITE[name], _LITE[name]
+    kind, slash, model = name.partition("/")
+    if slash and kind == "timm":
+        import timm
+
+        config = timm.get_pretrained_cfg(model, allow_unregistered=True)
+        return None if config is None else (int(config.input_size[1]), int(config.input_size[2]))
+    import torchvision
+
+    if name not in torchvision.models.list_models(module=torchvision.models):
+        return None
+    crop = torchvision.models.get_model_weights(name).DEFAULT.transforms().crop_size
+    return int(crop[0]), int(crop[-1])
+
+
+def name_frozen(backbone: str, image_size: tuple[int, int]) -> str:
+    """Name the row of a backbone's frozen features, with the image size unless it is the published one.
+
+    Args:
+        backbone: Name of the backbone.
+        image_size: (height, width) in pixels.
+
+    Returns:
+        The name of the row.
+    """
+    size = "" if image_size == published_size(backbone) else " at {} x {} pixels".format(*image_size)
+    return f"frozen {backbone}{size}"

@@ -1,0 +1,176 @@
+"""Tuning with a budget: whole networks beside heads on frozen features, compared on the same held-out items."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cml.data.image_sources import ImageSource
+from cml.data.images import Images
+from cml.models import CUSTOM
+from cml.sampling.sampler import suggest_batch_size
+from cml.storage.json_file import read_json, write_json
+from cml.training.callbacks import Callback
+from cml.training.config import TrainConfig
+from cml.training.loop import StoppedRun, Trained, train
+from cml.training.training_data import TrainingData
+from cml.training.tune import make_score
+from cml.training.tune_fits import TUNE_FITS
+from cml.training.tune_splits import SPLITS, Split
+
+STEPS, FEWEST_STEPS = 300, 30
+_SCORES = "networks.json"  # in the folder of fits
+_SIDE, _BATCH = 64, 60
+_SMALL_RATES, _WHOLE_RATES = (1e-3, 3e-3), (1e-4, 1e-3)
+_TIMED = 3  # steps
+_LAST = 1.5  # times a fit: the network that is chosen is trained on all items
+
+
+@dataclass(frozen=True)
+class NetworkScores:
+    """Whole networks that were tried.
+
+    Attributes:
+        scores: Name to the score on each split.
+        steps: Name to the number of steps.
+        left_out: Names of those for which the time was too short.
+    """
+
+    scores: dict[str, list[float]]
+    steps: dict[str, int]
+    left_out: tuple[str, ...]
+
+    @property
+    def best(self) -> str:
+        """The name of the network with the best mean score."""
+        return max(self.scores, key=lambda name: float(np.mean(self.scores[name])))
+
+
+def network_candidates(config: TrainConfig, channels: int) -> dict[str, TrainConfig]:
+    """List the whole networks that a tuning with a budget tries, the quickest first.
+
+    Args:
+        config: The options of the run.
+        channels: Bands of the images.
+
+    Returns:
+        Name to the options of training.
+    """
+    defaults: dict[str, Any] = {
+        option.name: option.default for option in fields(TrainConfig) if option.name.startswith("tune")
+    }
+    common = replace(
+        config, **defaults, freeze_backbone=False, features="", steps=STEPS, schedule="cosine", optimizer="adamw"
+    )
+    small = "small-cnn" if channels == 3 else f"small-cnn(channels={channels})"
+    height, width = config.image_size
+    side = min(_SIDE, height), min(_SIDE, width)
+    found = {
+        f"small-cnn from scratch, rate {rate:g}": replace(
+            common, backbone=small, weights="none", image_size=side, learning_rate=rate
+        )
+        for rate in _SMALL_RATES
+    }
+    if config.backbone in (CUSTOM, small):
+        return found
+    return found | {
+        f"{config.backbone} as a whole, rate {rate:g}": replace(common, learning_rate=rate) for rate in _WHOLE_RATES
+    }
+
+
+def score_networks(
+    source: ImageSource,
+    data: TrainingData,
+    splits: Sequence[Split],
+    how: str,
+    candidates: dict[str, TrainConfig],
+    *,
+    deadline: float,
+    folder: Path | None = None,
+) -> NetworkScores:
+    """Train whole networks on each split until the time is over.
+
+    Args:
+        source: N images.
+        data: Their labels.
+        splits: The splits.
+        how: How the splits were made.
+        candidates: Name to the options of training.
+        deadline: When to stop, in seconds of ``time.monotonic``. A network gets an equal share of what is left, which
+            decides its number of steps; one whose share is shorter than 30 steps is left out.
+        folder: Run folder that keeps the scores of finished networks; None keeps nothing.
+
+    Returns:
+        The scores.
+    """
+    path = None if folder is None else folder / TUNE_FITS / _SCORES
+    kept = read_json(path, "the scores of networks") if path is not None and path.exists() else {}
+    scores: dict[str, list[float]] = {name: entry["scores"] for name, entry in kept.items()}
+    steps: dict[str, int] = {name: entry["steps"] for name, entry in kept.items()}
+    left_out: list[str] = []
+    scorers = [make_score(held_out, data.labels, data.distance, how) for _, held_out in splits]
+    for number, (name, config) in enumerate(candidates.items()):
+        if name in scores:
+            continue
+        if time.monotonic() >= deadline:
+            left_out.append(name)
+            continue
+        images = as_images(source, config, data)
+        waiting = (len(candidates) - number) * SPLITS + _LAST
+        seconds = _time_step(TrainingData(images, data.labels, data.distance), config)
+        count = min(STEPS, int((deadline - time.monotonic()) / waiting / seconds))
+        if count < FEWEST_STEPS:
+            left_out.append(name)
+            continue
+        found = []
+        for (trained, _), (items, score) in zip(splits, scorers, strict=True):
+            some = TrainingData(images.subset(trained), data.labels[trained], data.distance)
+            model = fit_network(some, replace(config, steps=count), deadline=deadline).model
+            if time.monotonic() >= deadline:
+                break
+            found.append(score(model.embed(images.subset(items))))
+        if len(found) < len(splits):
+            left_out.append(name)
+            continue
+        scores[name], steps[name] = found, count
+        if path is not None:
+            path.parent.mkdir(exist_ok=True)
+            write_json(path, {key: {"scores": scores[key], "steps": steps[key]} for key in scores})
+    return NetworkScores(scores, steps, tuple(left_out))
+
+
+def as_images(source: ImageSource, config: TrainConfig, data: TrainingData) -> Images:
+    """Take the images at the size of a network, decoded once if they fit into memory."""
+    images = Images(source, config.image_size, channels=data.inputs.form.channels, cache_bytes=config.cache_bytes)
+    images.load()
+    return images
+
+
+def fit_network(data: TrainingData, config: TrainConfig, *, deadline: float = math.inf) -> Trained:
+    """Train a network, at most until the deadline, in seconds of ``time.monotonic``."""
+    return _train_until(data, config, lambda: time.monotonic() >= deadline)
+
+
+def _time_step(data: TrainingData, config: TrainConfig) -> float:
+    """The seconds of a step, after the first."""
+    times: list[float] = []
+
+    def is_enough() -> bool:
+        times.append(time.monotonic())
+        return len(times) > _TIMED
+
+    _train_until(data, config, is_enough)
+    return max(1e-6, (times[-1] - times[0]) / (len(times) - 1))
+
+
+def _train_until(data: TrainingData, config: TrainConfig, is_over: Callable[[], bool]) -> Trained:
+    size = min(_BATCH, suggest_batch_size(len(data)))
+    config = replace(config, sampler=f"random(batch_size={size})", crop=1.0, workers=0)
+    try:
+        return train(data, config, callbacks=[Callback(on_step=lambda state: is_over())], quiet=True)
+    except StoppedRun as stop:  # whose model is that of a candidate, not of the run
+        raise KeyboardInterrupt(str(stop)) from None
