@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags, check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from cml.errors import UserError
 from cml.runs.train import fit
@@ -89,8 +89,10 @@ class CMLEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         """
         if y is None:
             raise ValueError("CMLEmbedder requires y to be passed, but the target y is None")
-        if sample_weight is not None and not np.any(sample_weight):  # the words that scikit-learn's own check expects
-            raise ValueError("Sample weights must contain at least one non-zero number.")
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, X)
+            if not sample_weight.any():  # the words that scikit-learn's own check expects
+                raise ValueError("Sample weights must contain at least one non-zero number.")
         options = {option.name: getattr(self, option.name) for option in fields(TrainConfig)}
         parts = {name: options.pop(name) for name in _PARTS if not isinstance(options[name], str)}
         if self.random_state is not None:
