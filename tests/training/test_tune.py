@@ -202,6 +202,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::cml.plausibility.finding.ImplausibleData")  # equal labels
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_be_tuned_is_one_line(case: str, tmp_path: Path) -> None:
     rows, numbers = hidden_label(60)
