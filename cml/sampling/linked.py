@@ -12,6 +12,7 @@ from cml.sampling.batch import Batch, Int64
 from cml.sampling.batch_seed import batch_generator
 from cml.sampling.sampler import Sampler
 from cml.sampling.training_labels import TrainingLabels
+from cml.sampling.weighted_order import Float64, refuse_weights
 
 _CHANCE = 0.5  # of a link: items of equally many links are drawn at random
 
@@ -70,17 +71,22 @@ class LinkedSampler(Sampler):
         """
         return -(-items // (2 * self.batch_size))
 
-    def batch(self, state: NDArray[Any], *, seed: int, step: int) -> Batch:
+    def batch(self, state: NDArray[Any], *, seed: int, step: int, weights: Float64 | None = None) -> Batch:
         """Grow the batch of a step.
 
         Args:
             state: The array of ``sampler_state``.
             seed: Seed of the run.
             step: Number of the step in the run, from 0, counted through all epochs.
+            weights: None: the known pairs decide how often an item comes.
 
         Returns:
             The batch, with A = B.
+
+        Raises:
+            UserError: There are weights.
         """
+        refuse_weights(weights, "linked")
         self.check_state(state, 2, rows_are_items=False)
         epoch, index = divmod(step, self.steps_per_epoch(len(state)))
         rng = batch_generator(seed, epoch, index)

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cml.errors import UserError
 from cml.sampling.batch import Batch, Int64
 from cml.sampling.batch_seed import batch_generator, epoch_generator
 from cml.sampling.sampler import Sampler, check_setting, drop_repeats
 from cml.sampling.training_labels import TrainingLabels
-from cml.sampling.weighted_order import Float64
+from cml.sampling.weighted_order import Float64, refuse_weights
 
 
 @dataclass(frozen=True)
@@ -62,8 +61,7 @@ class PerClassSampler(Sampler):
             UserError: There are fewer items than the batch takes, or there are weights.
         """
         self.check_state(state, 1)
-        if weights is not None:
-            raise UserError("The sampler 'per-class' takes no 'sample_weight': use 'random' or 'grouped'.")
+        refuse_weights(weights, "per-class")
         numbers = np.ascontiguousarray(state, np.int32).tobytes()
         # the number of batches of an epoch depends on the classes' sizes alone
         epoch, index = divmod(step, len(_deal_groups(numbers, self.batch_size, self.per_class, seed, 0)))

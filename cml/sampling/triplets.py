@@ -12,6 +12,7 @@ from cml.sampling.batch import Batch, Int64
 from cml.sampling.batch_seed import epoch_generator
 from cml.sampling.sampler import Sampler, drop_repeats
 from cml.sampling.training_labels import TrainingLabels
+from cml.sampling.weighted_order import Float64, refuse_weights
 
 
 @dataclass(frozen=True)
@@ -69,17 +70,22 @@ class TripletsSampler(Sampler):
         if items < 3:
             raise UserError(f"A triplet takes 3 items. Got {items} training items instead.")
 
-    def batch(self, state: NDArray[Any], *, seed: int, step: int) -> Batch:
+    def batch(self, state: NDArray[Any], *, seed: int, step: int, weights: Float64 | None = None) -> Batch:
         """List the items of the triplets of a step.
 
         Args:
             state: The array of ``sampler_state``.
             seed: Seed of the run.
             step: Number of the step in the run, from 0, counted through all epochs.
+            weights: None: the triplets decide how often an item comes.
 
         Returns:
             The batch, with A = B.
+
+        Raises:
+            UserError: There are weights.
         """
+        refuse_weights(weights, "triplets")
         self.check_state(state, 2, rows_are_items=False)
         epoch, index = divmod(step, self.steps_per_epoch(len(state)))
         count = self.batch_size // 3

@@ -70,3 +70,17 @@ def _draw_epoch(weights: bytes, seed: int, epoch: int) -> Int64:
     places = np.minimum(np.searchsorted(ends, points, side="right"), len(values) - 1)
     drawn: Int64 = order[places]
     return drawn
+
+
+def refuse_weights(weights: Float64 | None, sampler: str) -> None:
+    """Refuse weights in a sampler whose batches do not begin with items that an epoch counts.
+
+    Args:
+        weights: What ``batch`` got.
+        sampler: Name of the sampler.
+
+    Raises:
+        UserError: There are weights.
+    """
+    if weights is not None:
+        raise UserError(f"The sampler {sampler!r} takes no 'sample_weight': use 'random' or 'grouped'.")
