@@ -119,13 +119,15 @@ def test_a_frozen_backbone_in_the_file_turns_the_recipes_mirroring_off(
     recipe = replace(tasks.get("pose").recipe, flip="image")
     (tmp_path / "x.json").write_text('{"freeze_backbone": true, "steps": 5}')
     words = ("--config", str(tmp_path / "x.json"))
-    assert recipe_for(recipe, words, "cml") == replace(recipe, flip="none", freeze_backbone=True, steps=5)
+    assert recipe_for(tasks.get("pose"), recipe, words, "cml") == replace(
+        recipe, flip="none", freeze_backbone=True, steps=5
+    )
     assert "the recipe's mirroring is off" in capsys.readouterr().err
-    assert recipe_for(recipe, ("--no-freeze-backbone", *words), "cml").flip == "none"
+    assert recipe_for(tasks.get("pose"), recipe, ("--no-freeze-backbone", *words), "cml").flip == "none"
     (tmp_path / "x.json").write_text('{"freeze_backbone": false, "steps": 5}')
-    assert recipe_for(recipe, words, "cml") == replace(recipe, steps=5)
-    assert asdict(recipe_for(recipe, ("--freeze-backbone", *words), "cml"))["flip"] == "none"
-    assert recipe_for(recipe, (), "cml") == recipe
+    assert recipe_for(tasks.get("pose"), recipe, words, "cml") == replace(recipe, steps=5)
+    assert asdict(recipe_for(tasks.get("pose"), recipe, ("--freeze-backbone", *words), "cml"))["flip"] == "none"
+    assert recipe_for(tasks.get("pose"), recipe, (), "cml") == recipe
 
 
 def test_train_and_compare_take_a_file_and_what_is_given_beside_it_goes_before(
