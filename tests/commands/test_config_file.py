@@ -116,18 +116,17 @@ def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
 def test_a_frozen_backbone_in_the_file_turns_the_recipes_mirroring_off(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    recipe = replace(tasks.get("pose").recipe, flip="image")
+    pose = tasks.get("pose")
+    recipe = replace(pose.recipe, flip="image")
     (tmp_path / "x.json").write_text('{"freeze_backbone": true, "steps": 5}')
     words = ("--config", str(tmp_path / "x.json"))
-    assert recipe_for(tasks.get("pose"), recipe, words, "cml") == replace(
-        recipe, flip="none", freeze_backbone=True, steps=5
-    )
+    assert recipe_for(pose, recipe, words, "cml") == replace(recipe, flip="none", freeze_backbone=True, steps=5)
     assert "the recipe's mirroring is off" in capsys.readouterr().err
-    assert recipe_for(tasks.get("pose"), recipe, ("--no-freeze-backbone", *words), "cml").flip == "none"
+    assert recipe_for(pose, recipe, ("--no-freeze-backbone", *words), "cml").flip == "none"
     (tmp_path / "x.json").write_text('{"freeze_backbone": false, "steps": 5}')
-    assert recipe_for(tasks.get("pose"), recipe, words, "cml") == replace(recipe, steps=5)
-    assert asdict(recipe_for(tasks.get("pose"), recipe, ("--freeze-backbone", *words), "cml"))["flip"] == "none"
-    assert recipe_for(tasks.get("pose"), recipe, (), "cml") == recipe
+    assert recipe_for(pose, recipe, words, "cml") == replace(recipe, steps=5)
+    assert asdict(recipe_for(pose, recipe, ("--freeze-backbone", *words), "cml"))["flip"] == "none"
+    assert recipe_for(pose, recipe, (), "cml") == recipe
 
 
 def test_train_and_compare_take_a_file_and_what_is_given_beside_it_goes_before(
