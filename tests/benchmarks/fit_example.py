@@ -23,6 +23,7 @@ from figures_file import add_json_option, write_figures  # beside this file
 
 ROOT = Path(__file__).resolve().parents[2]
 _TIMES = ("first", "next", "processor")
+_LIMIT = 600  # seconds for a process
 _CHILD = """
 import json, os, statistics, sys, time
 import numpy as np, torch
@@ -73,7 +74,9 @@ def _measure(checkout: Path, steps: int, calls: int) -> list[float]:
     """The times of a process with the cml of a checkout, in the order of ``_TIMES``, in seconds."""
     environment = {**os.environ, "PYTHONPATH": str(checkout)}
     command = [sys.executable, "-c", _CHILD, str(steps), str(calls)]
-    told = subprocess.run(command, env=environment, cwd=checkout, capture_output=True, text=True, check=True)
+    told = subprocess.run(
+        command, env=environment, cwd=checkout, capture_output=True, text=True, check=True, timeout=_LIMIT
+    )
     times: list[float] = json.loads(told.stdout)
     return times
 

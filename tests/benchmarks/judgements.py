@@ -204,7 +204,7 @@ def embed_by_cblearn(python: str, method: str, triplets: Int64, seed: int) -> ND
     with tempfile.TemporaryDirectory() as folder:
         files = [str(Path(folder) / name) for name in ("triplets.npy", "embedding.npy")]
         np.save(files[0], triplets)
-        subprocess.run([python, "-c", _OTHERS, *files, method, str(seed)], check=True, cwd=folder)
+        subprocess.run([python, "-c", _OTHERS, *files, method, str(seed)], check=True, cwd=folder, timeout=600)
         embedding: NDArray[np.float64] = np.load(files[1])
     return embedding
 

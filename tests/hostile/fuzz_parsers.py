@@ -519,7 +519,7 @@ def _table_seeds() -> list[bytes]:
 
 
 def _hf(data: bytes, folder: Path) -> None:
-    from cml.data_prep.hf import HuggingFace
+    from cml.data_prep.hf import HuggingFace, _Kind
     from cml.data_prep.hf_folder import Rows
 
     rows: list[dict[str, Any]] = []
@@ -530,9 +530,10 @@ def _hf(data: bytes, folder: Path) -> None:
             if isinstance(row["image"], dict | None):
                 rows.append(row)
     table = Rows(("image", "label"), ("image",), lambda columns: iter(rows), {"label": ["oak", "elm"]})
-    for kind in ("numbers", "captions", "classes"):
+    kinds: tuple[_Kind, ...] = ("numbers", "captions", "classes")
+    for kind in kinds:
         source = HuggingFace(str(folder), kind=kind)
-        for item in source._items("train", table, "", folder):
+        for item in source._items("train", table, kind, "", None, folder):
             if not isinstance(item, DataError):
                 with contextlib.suppress(DataError, OSError):
                     assert callable(item.image)

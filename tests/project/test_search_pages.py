@@ -48,7 +48,7 @@ def index(folder: Path) -> cml.Index:
 @pytest.mark.parametrize("page", ["lancedb.md", "qdrant.md"])
 def test_a_database_finds_what_the_index_finds(folder: Path, index: cml.Index, page: str) -> None:
     code = code_of(page) + "import json\nprint(json.dumps(hits))\n"
-    printed = subprocess.check_output([sys.executable, "-c", code], cwd=folder, text=True)
+    printed = subprocess.check_output([sys.executable, "-c", code], cwd=folder, text=True, timeout=120)
     found = json.loads(printed.splitlines()[-1])
     assert len(code_of(page).splitlines()) < 25
     wanted = index.search([folder / "photos/000.png"], 5)[0]

@@ -57,6 +57,8 @@ def wrong_values(name: str) -> list[Any]:
         return [3, True, [3], {"head": 1}, ["no-such.*"]]
     if kind == tuple[int, ...]:
         return [32, "32", [0], [32.5], [True]]
+    if kind == tuple[float, ...]:
+        return [0.5, "0.5", [0.0], [1e300], [True]]
     assert kind == tuple[int, int]
     return [32, [32], [32, 0], ["32", "32"], [32.5, 32]]
 
@@ -79,6 +81,8 @@ def wrong_words(name: str) -> list[list[str]]:
         words = ["no-such", "head", "head.*.weight", "*.no-such", ""]
     elif kind == tuple[int, ...]:
         words = ["0", "-1", "32.5", "a", ""]
+    elif kind == tuple[float, ...]:
+        words = ["0", "-1", "nan", "a", ""]
     else:
         return [[flag, *words.split()] for words in ("32", "32 0", "-1 32", "32.5 32", "a b")]
     return [[flag, word] for word in words]

@@ -75,7 +75,7 @@ def test_every_sampler_of_label_distances(sampler: str) -> None:
     for batch in sampling.get(sampler).batches(sparse, range(ITEMS), seed=3):
         near = lists[batch[0]]
         expected = set(near[near >= 0].tolist()) if drawn.neighbors else set()
-        picked = expected & set(batch.tolist())
+        picked = expected & set(batch)
         least = {"dense": drawn.neighbors, "binary": 2, "grouped": 2}.get(sampler.partition("(")[0], 0)
         assert len(picked) >= min(least, len(expected))
 
