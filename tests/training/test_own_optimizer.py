@@ -83,14 +83,18 @@ def test_the_backbone_waits_and_the_callback_sees_the_rate_of_the_step() -> None
     assert rates == pytest.approx([1e-3 / (1 + 0.1 * step) for step in range(6)])
 
 
-@pytest.mark.parametrize("schedule", [decay, one_cycle, in_turn, "cosine"])
-@pytest.mark.parametrize("optimizer", [torch.optim.RAdam, torch.optim.Adafactor, "sgd"])
+@pytest.mark.parametrize(
+    ("optimizer", "schedule"),
+    [
+        (optimizer, schedule)
+        for optimizer in (torch.optim.RAdam, torch.optim.Adafactor, "sgd")
+        for schedule in (decay, one_cycle, in_turn, "cosine")
+        if (optimizer, schedule) != (torch.optim.Adafactor, one_cycle)  # which needs a momentum
+    ],
+)
 def test_an_interrupted_run_resumes_bit_for_bit(
     optimizer: Callable[..., Any] | str, schedule: Callable[..., Any] | str, tmp_path: Path
 ) -> None:
-    if (optimizer, schedule) == (torch.optim.Adafactor, one_cycle):
-        pytest.skip("OneCycleLR needs a momentum, which Adafactor has none of")
-
     def run(out: Path, stop: int = 0) -> cml.Model:
         def interrupt(state: Any) -> None:  # noqa: ANN401
             if state.step == stop:
