@@ -50,7 +50,7 @@ def more_queries(info: DatasetInfo) -> str:
     if info.queries_are_gallery and "--query-fraction" in options:
         options.remove("--query-fraction")  # every test item is a query already
     if options[:1] == ["--test-fraction"] and sum(info.counts.values()) < 2 * FEW_QUERIES:
-        return "Only more items help: half of these are too few queries as well."
+        return "Collect more items: half of these would be too few queries, too."
     return f"Prepare it with a larger {options[0]}." if options else ""
 
 
@@ -87,7 +87,8 @@ def run(arguments: Sequence[str]) -> None:
         "verdict": verdict,
         "constant": constant,
     }
-    lines = problems or [f"{options.data}: nothing wrong", *suspicious, *filter(None, (constant, ties, verdict))]
+    sound = f"{options.data}: {'no errors, but look at this' if findings else 'nothing wrong'}"
+    lines = problems or [sound, *suspicious, *filter(None, (constant, ties, verdict))]
     show(result, *lines, as_json=options.json)
     if problems:
         raise DataError(f"{options.data} has {len(problems)} problem(s), listed above.")

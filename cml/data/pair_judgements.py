@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.data.item_labels import ItemLabels
 from cml.data.judgement_columns import JudgementColumns, describe_unjudged, number_items
 from cml.errors import DataError, UserError
 
@@ -19,7 +20,7 @@ _HALVES = 50  # random splits of repeated judgements into halves
 _SHARED = 3  # pairs that a rater has to share with others
 
 
-class PairJudgements(Sequence[list[str]]):
+class PairJudgements(ItemLabels):
     """Judged pairs of N items, as their labels: ``cml.fit(x, PairJudgements(frame, items=len(x)))``.
 
     Few of all pairs need to be judged. A pair that was judged several times has the weighted mean of its distances, and
@@ -103,7 +104,7 @@ class PairJudgements(Sequence[list[str]]):
         self.ceiling = _compute_ceiling(pair, values)
         by = np.array([str(rater) for rater in table["rater"]])[kept] if "rater" in table else None
         self.raters = {} if by is None else _compare_raters(pair, values, by)
-        self._labels = self._make_labels()
+        super().__init__(self._make_labels())
 
     @property
     def parties(self) -> Int64:
@@ -118,18 +119,6 @@ class PairJudgements(Sequence[list[str]]):
             labels[first].append(f"{second} {rest}")
             labels[second].append(f"{first} {rest}")
         return labels
-
-    def __len__(self) -> int:
-        """N, the number of items."""
-        return self._count
-
-    @overload
-    def __getitem__(self, item: int) -> list[str]: ...
-    @overload
-    def __getitem__(self, item: slice) -> list[list[str]]: ...
-    def __getitem__(self, item: int | slice) -> list[str] | list[list[str]]:
-        """The label of an item, or those of some."""
-        return self._labels[item]
 
     def __repr__(self) -> str:
         return f"PairJudgements({len(self.first):,} pairs of {self._count:,} items)"

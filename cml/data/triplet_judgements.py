@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.data.item_labels import ItemLabels
 from cml.data.judgement_columns import JudgementColumns, describe_unjudged, number_items
 from cml.data.pair_judgements import CONTRADICTED
 from cml.errors import DataError, UserError
@@ -17,7 +18,7 @@ _NAMES = ("anchor", "nearer", "farther", "count", "rater")
 _FEWEST = 10  # repeated questions from which a ceiling means something
 
 
-class TripletJudgements(Sequence[list[str]]):
+class TripletJudgements(ItemLabels):
     """Judged triplets of N items, as their labels: ``cml.fit(x, TripletJudgements(frame, items=len(x)))``.
 
     A triplet may be there several times, and may contradict another one: the loss ``logistic-triplet`` learns which
@@ -91,7 +92,7 @@ class TripletJudgements(Sequence[list[str]]):
         self.ceiling = _compute_ceiling(votes)
         by = np.array([str(rater) for rater in table["rater"]])[kept] if "rater" in table else None
         self.raters = {} if by is None else _compare_raters(question, is_swapped, each, votes, by)
-        self._labels = self._make_labels()
+        super().__init__(self._make_labels())
 
     @property
     def parties(self) -> Int64:
@@ -103,18 +104,6 @@ class TripletJudgements(Sequence[list[str]]):
         for (anchor, nearer, farther), count in zip(self.triplets.tolist(), self.counts.tolist(), strict=True):
             labels[anchor].append(f"{nearer} {farther}" if count == 1 else f"{nearer} {farther} {count}")
         return labels
-
-    def __len__(self) -> int:
-        """N, the number of items."""
-        return self._count
-
-    @overload
-    def __getitem__(self, item: int) -> list[str]: ...
-    @overload
-    def __getitem__(self, item: slice) -> list[list[str]]: ...
-    def __getitem__(self, item: int | slice) -> list[str] | list[list[str]]:
-        """The label of an item, or those of some."""
-        return self._labels[item]
 
     def __repr__(self) -> str:
         return f"TripletJudgements({int(self.counts.sum()):,} judgements of {self._count:,} items)"

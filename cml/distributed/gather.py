@@ -52,7 +52,7 @@ def gather(rows: Rows) -> Rows:
     forms = ranks.all_gather(_form(rows))
     for rank, form in enumerate(forms):
         if form[1:] != forms[0][1:]:
-            both = f"Rank 0 has {_written(forms[0])}, but rank {rank} has {_written(form)}."
+            both = f"Rank 0 has {_describe_form(forms[0])}, but rank {rank} has {_describe_form(form)}."
             raise UserError(f"All processes must gather rows of one type and shape. {both}")
     if isinstance(rows, Tensor):
         return cast("Rows", _gather_tensor(rows, [form[0] for form in forms], ranks))
@@ -101,5 +101,5 @@ def _form(rows: object) -> tuple[Any, ...]:
     return len(cast("Sequence[object]", rows)), f"a {type(rows).__name__}"
 
 
-def _written(form: tuple[Any, ...]) -> str:
+def _describe_form(form: tuple[Any, ...]) -> str:
     return " ".join(str(part) for part in form[1:])

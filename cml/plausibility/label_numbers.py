@@ -26,12 +26,15 @@ class LabelNumbers:
     items: Sequence[str]
     distance: str = ""
 
-    def named(self, positions: NDArray[np.intp], column: int) -> list[str]:
-        """Return the first items at some positions with their numbers, as in "a.jpg: 2014".
+    def describe_items(self, positions: NDArray[np.intp], column: int) -> list[str]:
+        """Write the first items at some positions with their numbers, as in "a.jpg: 2014".
 
         Args:
             positions: Positions of items.
             column: The column of the numbers.
+
+        Returns:
+            A text for each of the first eight.
         """
         return [f"{self.items[row]}: {self.values[row, column]:g}" for row in positions[:8].tolist()]
 

@@ -45,7 +45,7 @@ def find_outliers(labels: LabelNumbers) -> Iterator[Finding]:
                 "Correct them, or leave these items out.",
                 len(places),
                 len(values),
-                labels.named(places, column),
+                labels.describe_items(places, column),
             )
 
 

@@ -144,14 +144,32 @@ def score_networks(
 
 
 def as_images(source: ImageSource, config: TrainConfig, data: TrainingData) -> Images:
-    """Take the images at the size of a network, decoded once if they fit into memory."""
+    """Take the images at the size of a network, decoded once if they fit into memory.
+
+    Args:
+        source: The N images.
+        config: The options of the network, of which the image size and ``cache_bytes`` count.
+        data: The training data, which says how many channels the images have.
+
+    Returns:
+        The images.
+    """
     images = Images(source, config.image_size, channels=data.inputs.form.channels, cache_bytes=config.cache_bytes)
     images.load()
     return images
 
 
 def fit_network(data: TrainingData, config: TrainConfig, *, deadline: float = math.inf) -> Trained:
-    """Train a network, at most until the deadline, in seconds of ``time.monotonic``."""
+    """Train a network, at most until a deadline.
+
+    Args:
+        data: The training data.
+        config: The options of the network.
+        deadline: The time of ``time.monotonic``, in seconds, after which no step begins.
+
+    Returns:
+        The result of training so far.
+    """
     return _train_until(data, config, lambda: time.monotonic() >= deadline)
 
 

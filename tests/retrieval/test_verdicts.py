@@ -187,7 +187,7 @@ def test_check_names_the_option_that_makes_more_queries(tmp_path: Path, capsys: 
     assert capsys.readouterr().out == f"{data}: nothing wrong\n"
     for name, count, said in (
         ("c", 220, "Prepare it with a larger --test-fraction."),  # all test images are queries already
-        ("d", 120, "Only more items help: half of these are too few queries as well."),
+        ("d", 120, "Collect more items: half of these would be too few queries, too."),
     ):
         few = folder_of(tmp_path / name, range(count), test_fraction=0.3, label_columns=("grade",), query_fraction=1.0)
         assert main(["check", str(few)]) == 0
