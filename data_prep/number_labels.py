@@ -122,7 +122,7 @@ def _order_place(columns: tuple[str, ...]) -> tuple[str, ...]:
     if first in _LONGITUDES and second in _LATITUDES:
         return (columns[1], columns[0], *columns[2:])
     if first in _LONGITUDES or second in _LATITUDES:
-        rule = "the label of a place is latitude, longitude"
+        rule = "The label of a place is latitude, longitude"
         raise UserError(f"{rule}: name the columns in this order. Got {', '.join(columns)}.")
     return columns
 

@@ -169,7 +169,7 @@ def test_the_names_of_columns_decide_which_is_the_latitude(
 @pytest.mark.parametrize("columns", [("longitude", "b"), ("a", "lat"), ("lon", "lon2")])
 def test_a_place_whose_names_contradict_is_refused(photos: Path, tmp_path: Path, columns: tuple[str, str]) -> None:
     labels = write_labels(tmp_path, f"file_name,{','.join(columns)}", ["1,2"] * COUNT)
-    with pytest.raises(UserError, match="the label of a place is latitude, longitude: name the columns in this order"):
+    with pytest.raises(UserError, match="The label of a place is latitude, longitude: name the columns in this order"):
         Folder(photos, labels, kind="place", label_columns=columns)
 
 
