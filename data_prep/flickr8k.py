@@ -1,6 +1,7 @@
 """Flickr8k and Flickr30k: photographs of people and animals with five captions each."""
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -87,8 +88,8 @@ def read_tokens(path: Path, folder: Path, left_out: Counter[str]) -> tuple[dict[
         left_out: Counts the captions of a photograph that was never published.
 
     Returns:
-        Names of photographs to photographs, in which a bad caption is noted; and an error for each line that has
-        another form.
+        Names of photographs, in Unicode's normal form NFC, to photographs, in which a bad caption is noted; and an
+        error for each line that has another form.
 
     Raises:
         DataError: The file holds no caption.
@@ -101,7 +102,7 @@ def read_tokens(path: Path, folder: Path, left_out: Counter[str]) -> tuple[dict[
         if match is None:
             bad.append(DataError(f"{where}: should read NAME.jpg#NUMBER<TAB>CAPTION, but is {text[:60]!r}."))
             continue
-        name, number = match["name"], match["number"]
+        name, number = unicodedata.normalize("NFC", match["name"]), match["number"]
         if name == _WITHOUT_PHOTO:
             left_out["captions of a photograph that was never published"] += 1
             continue
@@ -118,7 +119,7 @@ def read_tokens(path: Path, folder: Path, left_out: Counter[str]) -> tuple[dict[
 def _names(path: Path, photos: dict[str, Photo]) -> set[str]:
     names = set()
     for where, text in read_lines(path):
-        if (name := text.strip()) not in photos:
+        if (name := unicodedata.normalize("NFC", text.strip())) not in photos:
             raise DataError(f"{where}: {name!r} has no captions; is the list of another dataset?")
         names.add(name)
     return names

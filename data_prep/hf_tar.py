@@ -1,6 +1,10 @@
-"""The samples of a tar archive in the form of WebDataset: members that share a name but for what follows its dot."""
+"""The samples of a tar archive in the form of WebDataset: members that share a name but for what follows its dot.
+
+Names are compared in one Unicode normal form (NFC), for the members may have been written on different systems.
+"""
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,10 +35,11 @@ def read_samples(path: Path) -> Iterator[dict[str, Any]]:
     key = ""
     sample: dict[str, Any] = {}
     for match, content in members(path, _MEMBER):
-        if match[1] != key:
+        name = unicodedata.normalize("NFC", match[1])
+        if name != key:
             if sample:
                 yield sample
-            key, sample = match[1], {}
+            key, sample = name, {}
         value = _value(match[2].lower(), content, f"{path}: {match[0]}")
         if value is not None:
             sample[match[2].lower()] = value

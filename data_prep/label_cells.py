@@ -1,6 +1,7 @@
 """The label of one row of a user's own table, read by its kind and checked."""
 
 import reprlib
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -102,7 +103,7 @@ def read_class(row: Row, columns: Sequence[str], where: str) -> str:
         where: "FILE:LINE", for errors.
 
     Returns:
-        The name of the class; a whole number as a text.
+        The name of the class, in Unicode's normal form NFC; a whole number as a text.
 
     Raises:
         DataError: The cell holds neither a text nor a whole number.
@@ -111,7 +112,7 @@ def read_class(row: Row, columns: Sequence[str], where: str) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
         should = "should be the name of a class, or a whole number"
         raise DataError(f"{where}: {columns[0]} {should}. Got {value!r} instead.")
-    return str(value).strip()
+    return unicodedata.normalize("NFC", str(value).strip())
 
 
 READ: Mapping[str, Callable[[Row, Sequence[str], str], Any]] = {  # what a row and its columns say

@@ -68,7 +68,7 @@ class ListedSource(DatasetSource):
 
     def _item(self, folder: Path, line: Listed, seen: dict[str, str]) -> Item:
         path = file_inside(folder, line.name, line.where)
-        first = seen.setdefault(line.name, line.where)
+        first = seen.setdefault(str(path), line.where)
         if first is not line.where:
             raise DataError(f"{line.where}: {line.name!r} is already in {first}; an image has one line.")
         return Item(line.name, line.role, self._picture(path, line), line.label, extra=line.extra, where=line.where)

@@ -26,7 +26,7 @@ class Check(CommandOptions):
     data: Dataset
     skip: tuple[Rule, ...] = ()
     """Rules on suspicious data to skip: constant-labels, sentinels, outliers, radians, thousands,
-    stray-ids, same-images, near-duplicates."""
+    stray-ids, same-images, near-duplicates, unknown-words."""
     json: bool = False
     """Print the problems and findings as JSON."""
 
@@ -58,9 +58,9 @@ def run(arguments: Sequence[str]) -> None:
     """Print every problem, one per line; exit code 2 if there is one. Suspicious data is said, but is no problem."""
     from cml.data.check_dataset import check_dataset, describe_constant_columns
     from cml.data.prepared import PreparedDataset
-    from cml.plausibility.dataset_rules import find_in_dataset
     from cml.plausibility.thumbnails import Thumbnails
     from cml.retrieval.verdict import size_verdict
+    from cml.runs.dataset_findings import find_suspicious
     from cml.runs.distances import describe_ties, find_label_faults
 
     options = parse(Check, arguments, prog="cml check")
@@ -74,7 +74,7 @@ def run(arguments: Sequence[str]) -> None:
         dataset = PreparedDataset.open(options.data)
         gallery, advice = len(dataset.split("gallery")) - dataset.info.queries_are_gallery, more_queries(dataset.info)
         constant = describe_constant_columns(dataset)
-        findings = find_in_dataset(dataset, thumbnails.of, skip=options.skip)
+        findings = find_suspicious(dataset, thumbnails.of, skip=options.skip)
         if not any(finding.rule == "constant-labels" for finding in findings):
             ties = describe_ties(options.data)
         verdict = size_verdict(len(dataset.split("query")), gallery, advice)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.errors import DataError, UserError
+from cml.storage.unicode_forms import look_up
 
 Int64 = NDArray[np.int64]
 _NAMED = 5  # items that a remark names
@@ -95,7 +96,7 @@ class JudgementColumns:
         self.kept[row] = False
 
     def items(self, name: str, numbers: Mapping[Any, int]) -> Int64:
-        """Read a column of items.
+        """Read a column of items. A name may be in another Unicode normal form than that of the item.
 
         Args:
             name: Name of the column.
@@ -109,10 +110,14 @@ class JudgementColumns:
         """
         found = np.full(len(self.kept), -1)
         for row, value in enumerate(self[name]):
-            number = numbers.get(value, -1) if isinstance(value, str | int) else numbers.get(_whole(value), -1)
-            if number < 0:
+            if isinstance(value, str):
+                number = look_up(value, numbers)
+            else:
+                number = numbers.get(value if isinstance(value, int) else _whole(value))
+            if number is None:
                 self.refuse(row, f"names the {name} {value!r}, which is none of the {len(numbers):,} items.")
-            found[row] = number
+            else:
+                found[row] = number
         return found
 
     def numbers(self, name: str, rule: str, allowed: Callable[[float], bool]) -> NDArray[np.float64]:

@@ -5,7 +5,15 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Rule = Literal[
-    "constant-labels", "sentinels", "outliers", "radians", "thousands", "stray-ids", "same-images", "near-duplicates"
+    "constant-labels",
+    "sentinels",
+    "outliers",
+    "radians",
+    "thousands",
+    "stray-ids",
+    "same-images",
+    "near-duplicates",
+    "unknown-words",
 ]
 _EXAMPLES = 3  # items that a message names
 

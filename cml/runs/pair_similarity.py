@@ -16,6 +16,7 @@ from cml.retrieval.oracle_row import ORACLE
 from cml.retrieval.random_row import RANDOM
 from cml.retrieval.results import Evaluation
 from cml.runs.trained_run import Embeddings, Rows, TrainedRun
+from cml.storage.unicode_forms import look_up
 
 PAIRS = "pairs.csv"  # in the folder of a prepared dataset that comes with such pairs
 
@@ -40,7 +41,7 @@ def read_pairs(path: Path, places: Mapping[str, int]) -> Pairs:
 
     Args:
         path: The file.
-        places: Item id to place; pairs of other items are left out, with a message.
+        places: Item id, in either Unicode normal form, to place; pairs of other items are left out, with a message.
 
     Raises:
         DataError: The file cannot be read, an item is paired with itself, or no pair is of two known items.
@@ -52,17 +53,18 @@ def read_pairs(path: Path, places: Mapping[str, int]) -> Pairs:
             raise row
         names = [str(cell(row, column, where, option="that name")) for column in ("item", "other")]
         similarity = number(cell(row, "similarity", where, option="that name"), "similarity", where)
-        if names[0] == names[1]:
+        first, other = (look_up(name, places) for name in names)
+        if names[0] == names[1] or (first is not None and first == other):
             raise DataError(f"{where}: {names[0]!r} is paired with itself; delete the line.")
         total += 1
-        if all(name in places for name in names):
-            rows.append((places[names[0]], places[names[1]], similarity))
+        if first is not None and other is not None:
+            rows.append((first, other, similarity))
     if not rows:
         raise DataError(f"{path}: of its {total} pairs none is of two items among queries and gallery, by item_id.")
     if len(rows) < total:
         say(f"{path}: {total - len(rows)} of {total} pairs are not of two items among queries and gallery, left out")
-    first, second, similarities = zip(*rows, strict=True)
-    return Pairs(np.array(first), np.array(second), np.array(similarities, np.float64))
+    places_of_first, places_of_other, similarities = zip(*rows, strict=True)
+    return Pairs(np.array(places_of_first), np.array(places_of_other), np.array(similarities, np.float64))
 
 
 def with_pairs(

@@ -8,7 +8,7 @@ from cml.console.messages import say
 from cml.data.prepared import PreparedDataset
 from cml.data_prep.dataset_source import DatasetSource
 from cml.errors import UserError, shorten_message
-from cml.plausibility.dataset_rules import find_in_dataset
+from cml.runs.dataset_findings import find_suspicious
 
 Setting = str | float | Path | Sequence[str | float] | None
 """A value of a source's setting: the types that options of the command line have."""
@@ -64,6 +64,6 @@ def prepare_source(source: DatasetSource, out: Path, *, skip_bad: bool = False) 
             rule = "should be a label distance that reads nothing outside the dataset"
             raise UserError(f"The 'label_distance' {rule}. Got {label_distance!r} instead.")
     dataset = source.prepare(out, skip_bad=skip_bad)
-    for finding in find_in_dataset(dataset):  # cml check looks at the images as well
+    for finding in find_suspicious(dataset):  # cml check looks at the images as well
         say(shorten_message(f"Suspicious: {finding}"))
     return dataset

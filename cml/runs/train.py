@@ -33,9 +33,11 @@ from cml.models import CUSTOM, Backbone
 from cml.models.backbone import count_channels
 from cml.plausibility.finding import ImplausibleData
 from cml.plausibility.label_rules import find_in_labels
+from cml.plausibility.unknown_words import find_unknown_words
 from cml.processes.init_processes import init_processes
 from cml.processes.ranks import Ranks
 from cml.registry import Choice
+from cml.runs.dataset_findings import count_words
 from cml.runs.interrupted import keep_interrupted
 from cml.runs.item_weights import read_weights
 from cml.runs.label_recipe import recipe_for_labels
@@ -214,7 +216,10 @@ def fit(
     except LabelError as error:
         advice = "Mend the label, or choose another distance by label_distance=.."
         raise UserError(f"The 'labels' do not fit the label distance {distance.name!r}: {error} {advice}") from None
-    for finding in find_in_labels(raw, distance=str(Choice(distance.name, distance.settings()))):
+    findings = find_in_labels(raw, distance=str(Choice(distance.name, distance.settings())))
+    if (words := count_words(distance, raw)) is not None:
+        findings += find_unknown_words(words)
+    for finding in findings:
         warnings.warn(str(finding), ImplausibleData, stacklevel=3)
 
     def _make_model(trained: Trained, run: RunConfig) -> Model:

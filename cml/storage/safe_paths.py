@@ -6,6 +6,7 @@ import reprlib
 from pathlib import Path
 
 from cml.errors import DataError, UserError
+from cml.storage.unicode_forms import unicode_forms
 
 LONGEST_NAME = 255  # bytes of a file name; on Windows UTF-16 characters
 _LONGEST = 4096  # bytes of a path, what Linux can open
@@ -88,6 +89,9 @@ def check_no_link(root: Path, *names: str) -> None:
 def file_inside(folder: Path, name: object, where: str, subject: str = "image") -> Path:
     """Find a regular file that a data file names.
 
+    A name with accents may be written in another Unicode normal form than on the disk, as where a table from Windows
+    names files that come from a Mac: both forms of each folder and file are tried.
+
     Args:
         folder: The folder in which the file must lie.
         name: The name, as the data file gives it.
@@ -95,23 +99,31 @@ def file_inside(folder: Path, name: object, where: str, subject: str = "image") 
         subject: What the file is, for errors.
 
     Returns:
-        The path of the file.
+        The path of the file, as the disk spells it.
 
     Raises:
         DataError: the name is none, or the file is missing or leads out of the folder.
     """
     try:
-        path = folder / relative_name(name, folder)
+        plain = relative_name(name, folder)
     except ValueError as fault:
         raise DataError(f"{where}: the {subject} {reprlib.repr(name)} {fault}.") from None
-    try:
-        exists = path.is_file()
-    except (OSError, ValueError):  # ValueError: a character that no path may contain
-        exists = False
-    if not exists:
+    path = folder / plain
+    if not os.path.isfile(path) and not plain.isascii():
+        path = _spell_as_on_disk(folder, plain)
+    if not os.path.isfile(path):
         raise DataError(f"{where}: the {subject} {path} is missing; add it, or delete the line.")
     if not is_inside(path, Path(os.path.realpath(folder))):
         raise DataError(
             f"{where}: the {subject} {path} leads out of {folder}, to {os.path.realpath(path)}; copy it there."
         )
+    return path
+
+
+def _spell_as_on_disk(folder: Path, name: str) -> Path:
+    """The path of a name, each part of it in the Unicode normal form that exists; as it is where none does."""
+    path = folder
+    for part in name.split("/"):
+        forms = [path / form for form in unicode_forms(part)]
+        path = next(filter(os.path.exists, forms), forms[0])
     return path

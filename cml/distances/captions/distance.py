@@ -3,7 +3,8 @@
 import functools
 import hashlib
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -16,6 +17,8 @@ from cml.distances.label_distance import Float32, LabelDistance
 from cml.distances.labels import LabelError, Labels, short
 from cml.distances.nearest import Search
 from cml.errors import DataError, UserError
+from cml.storage.unicode_forms import look_up, unicode_forms
+from cml.word_vectors.counted_words import CountedWords
 from cml.word_vectors.open import HOW_TO_GET, SCENES, open_word_vectors
 from cml.word_vectors.packaged_glove import PACKAGED
 from cml.word_vectors.word_vectors import WordVectors
@@ -148,16 +151,12 @@ class Captions(LabelDistance):
             DataError: The vectors of the words are damaged, or one is all zeros and is to be normalised.
             UserError: There is no label.
         """
-        excluded = stop_words(self.stop_words)
-        texts = []
         for position, label in enumerate(labels):
             listed = isinstance(label, list | tuple) and all(isinstance(text, str) for text in label)
             if not listed or len(label) == 0:
                 raise LabelError(position, f"should be a list of one or more captions. Got {short(label)} instead.")
-            texts.append(
-                [[w for w in tokenize(text, rule=self.tokens, lower=self.lower) if w not in excluded] for text in label]
-            )
-        numbers = self._vectors.find({word for image in texts for caption in image for word in caption})
+        texts = list(self._cut(labels))
+        numbers = self._find({word for image in texts for caption in image for word in caption})
         self._check_directions(numbers)
         dropped: list[str] = []
         images = [list(self._known_words(image, numbers, labels[n], n, dropped)) for n, image in enumerate(texts)]
@@ -174,6 +173,33 @@ class Captions(LabelDistance):
                 f"{len(dropped)} caption(s) of which {self.vectors} knows no word are left out: {named}", stacklevel=2
             )
         return pack_captions(images)
+
+    def count_words(self, labels: Sequence[Sequence[str]]) -> CountedWords:
+        """Count the words of captions, without stop words, and those among them that the vectors do not know.
+
+        Args:
+            labels: For each image the list of its captions.
+
+        Returns:
+            The counts.
+        """
+        counts = Counter(word for image in self._cut(labels) for caption in image for word in caption)
+        known = self._find(counts.keys())
+        unknown = {word: count for word, count in counts.most_common() if word not in known}
+        return CountedWords(counts.total(), unknown, self.vectors)
+
+    def _cut(self, labels: Sequence[Sequence[str]]) -> Iterator[list[list[str]]]:
+        """Cut the captions of images into words, and leave out stop words."""
+        excluded = stop_words(self.stop_words)
+        for label in labels:
+            words = (tokenize(text, rule=self.tokens, lower=self.lower) for text in label)
+            yield [[word for word in caption if word not in excluded] for caption in words]
+
+    def _find(self, words: Collection[str]) -> dict[str, int]:
+        """The row numbers of known words; a file may have them in another Unicode normal form than captions."""
+        rows = self._vectors.find({form for word in words for form in unicode_forms(word)})
+        found = {word: look_up(word, rows) for word in words}
+        return {word: row for word, row in found.items() if row is not None}
 
     def _check_directions(self, numbers: dict[str, int]) -> None:
         vectors = self._vectors.rows(np.array(list(numbers.values()), np.int64))

@@ -1,34 +1,57 @@
 """Words of captions: how a text is cut into words, and which of them are stop words."""
 
+import functools
 import re
+import unicodedata
 
 from cml.distances.captions.function_words import FUNCTION_WORDS
 
-# As GloVe's own training text was cut: "don't" is do n't, "man's" is man 's; hyphens stay within a word.
-_WORD = re.compile(r"[^\W_]+(?=n't)|n't|'[^\W_]+|[^\W_]+(?:-[^\W_]+)*", re.IGNORECASE)
-
 WORDS, WHITESPACE = "words", "whitespace"
+_JOINERS = "\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"  # they shape letters of Persian and Hindi within a word
 
 
 def tokenize(text: str, *, rule: str, lower: bool) -> list[str]:
     """Cut a text into words, in their order.
 
+    The text is brought to Unicode's composed normal form (NFC) first, so that it does not matter how an accent was
+    typed. Combining marks belong to the letter before them, as vowel signs of Hindi and Thai and points of Hebrew do.
+    Scripts that put no space between words, such as Thai, need ``whitespace`` and texts that are cut into words.
+
     Args:
         text: The text.
-        rule: ``words``: runs of letters and digits, cut as GloVe's training text was. ``whitespace``: what stands
-            between white space.
+        rule: ``words``: runs of letters, their marks and digits, cut as GloVe's training text was. ``whitespace``: what
+            stands between white space.
         lower: True to lower-case the text first.
 
     Returns:
-        The words.
+        The words, in NFC.
+
+    Source:
+        Unicode Standard Annexes 15 (normal forms) and 29 (no word boundary before a combining mark or a joiner).
 
     Example:
         >>> tokenize("The man's T-shirt doesn't fit.", rule="words", lower=True)
         ['the', 'man', "'s", 't-shirt', 'does', "n't", 'fit']
     """
+    text = normalize(text)
     if lower:
-        text = text.lower()
-    return text.split() if rule == WHITESPACE else _WORD.findall(text.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'"))
+        text = normalize(text.lower())
+    if rule == WHITESPACE:
+        return text.split()
+    marks = "" if text.isascii() else "".join(sorted(filter(_is_mark, set(text))))
+    return _word_pattern(marks).findall(text.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'"))
+
+
+def normalize(text: str) -> str:
+    """Bring a text to the form in which words are compared: Unicode's NFC.
+
+    Args:
+        text: The text.
+
+    Returns:
+        The text in NFC.
+    """
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def stop_words(setting: str | tuple[str, ...]) -> frozenset[str]:
@@ -39,7 +62,7 @@ def stop_words(setting: str | tuple[str, ...]) -> frozenset[str]:
             themselves.
 
     Returns:
-        The words as they are listed.
+        The words as they are listed, in NFC.
     """
     if setting == "english":
         from gensim.parsing.preprocessing import STOPWORDS
@@ -47,4 +70,24 @@ def stop_words(setting: str | tuple[str, ...]) -> frozenset[str]:
         return frozenset(STOPWORDS)
     if setting == "function":
         return FUNCTION_WORDS
-    return frozenset(() if setting == "none" else setting)
+    return frozenset(() if setting == "none" else map(normalize, setting))
+
+
+@functools.lru_cache(maxsize=256)
+def _word_pattern(marks: str) -> re.Pattern[str]:
+    """Compile the pattern of words of a text in which some combining marks occur.
+
+    As GloVe's own training text was cut: "don't" is do n't, "man's" is man 's; hyphens stay within a word.
+    """
+    letter = r"[^\W_]"
+    later = rf"(?:{letter}|[{marks}])" if marks else letter
+    run = f"{letter}{later}*"
+    return re.compile(rf"{run}(?=n't)|n't|'{run}|{run}(?:-{run})*", re.IGNORECASE)
+
+
+def _is_mark(character: str) -> bool:
+    """Whether a character belongs to the letter before it, which no class of Python's patterns says."""
+    if character in _JOINERS:
+        return True
+    is_selector = unicodedata.name(character, "").startswith("VARIATION SELECTOR")  # of emoji, which are no words
+    return unicodedata.category(character) in ("Mn", "Mc") and not is_selector

@@ -1,0 +1,63 @@
+"""What is suspicious about a prepared dataset, by its values and by the label distance that its task takes."""
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cml import tasks
+from cml.data.prepared import PreparedDataset
+from cml.distances.label_distance import LabelDistance
+from cml.errors import UserError
+from cml.plausibility.dataset_rules import find_in_dataset
+from cml.plausibility.finding import Finding
+from cml.plausibility.thumbnails import Thumbnail
+from cml.plausibility.unknown_words import find_unknown_words
+from cml.task import label_distance_of
+from cml.word_vectors.counted_words import CountedWords
+
+
+def find_suspicious(
+    dataset: PreparedDataset, thumbnails: Mapping[Path, Thumbnail] | None = None, *, skip: Collection[str] = ()
+) -> list[Finding]:
+    """Find what is suspicious about a prepared dataset.
+
+    Args:
+        dataset: The dataset.
+        thumbnails: The thumbnails of its images; without them no images are compared.
+        skip: Names of rules to skip.
+
+    Returns:
+        The findings; none of clean data.
+    """
+    findings = find_in_dataset(dataset, thumbnails, skip=skip)
+    if "unknown-words" not in skip and (words := _count_words(dataset)) is not None:
+        findings += find_unknown_words(words)
+    return findings
+
+
+def _count_words(dataset: PreparedDataset) -> CountedWords | None:
+    """Count the words of a dataset's captions; None of labels that are no captions, or without word vectors."""
+    if dataset.info.task not in tasks.names():
+        return None
+    task = tasks.get(dataset.info.task)
+    try:
+        distance = label_distance_of(task.name, task.label_distance(task.recipe, dataset.info))
+    except UserError:  # an extra is not installed
+        return None
+    roles = ("train", "query") if dataset.info.queries_are_gallery else ("train", "query", "gallery")
+    return count_words(distance, [label for role in roles for label in dataset.split(role).labels])
+
+
+def count_words(distance: LabelDistance, labels: Sequence[Any]) -> CountedWords | None:
+    """Count the words of captions, and those that the word vectors do not know.
+
+    Args:
+        distance: The label distance.
+        labels: N labels that it accepts.
+
+    Returns:
+        The counts; None where the label distance has no word vectors.
+    """
+    from cml.distances.captions.distance import Captions  # it imports numba
+
+    return distance.count_words(labels) if isinstance(distance, Captions) else None
