@@ -105,7 +105,7 @@ def check_result(path: Path) -> CheckedResult:
     _raise_first(path, _check_track(result))
     _explain_plugins(path, result)
     try:
-        how = None if result.track == "C" else method(result.method)
+        how = None if result.track == "C" else method(result.method, result.suite)
         _raise_first(path, _check_file(result, how, rules, path))
     except DataError:
         raise

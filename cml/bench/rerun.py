@@ -105,7 +105,7 @@ def rerun(run: Run, checked: CheckedResult) -> Comparison:
         config = rules.heads if result.method in UNTRAINED else fixed_row_options(result, rules, data)
         ranks, _ = rank_fixed_row(result.method, data, config)
         return _compare_ranks(ranks, checked, run, data)
-    how = method(result.method)
+    how = method(result.method, result.suite)
     assert how is not None
     if run.kind == "trial":
         base = trained_options(result, how, rules, data, {})

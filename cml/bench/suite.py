@@ -174,7 +174,8 @@ class Method:
         return replace(shared, loss=self.loss, dimension=size)
 
 
-# log-ratio of the suite 2026.1: equal labels count as the floor, and nothing bounds the exponent
+# log-ratio of the suite 2026.1: equal labels count as the floor, and nothing bounds the exponent. Its row
+# "log-ratio-paper" leaves pairs of equal labels out, as cml's published form did then; the authors' code keeps them.
 _FIRST_LOG_RATIO = "log-ratio(zero_factor=1.0, largest_exponent=1000.0)"
 METHODS: Mapping[str, Method] = {
     "log-ratio": Method(_FIRST_LOG_RATIO, _LOG_RATIO, earlier="log-ratio"),
@@ -202,6 +203,19 @@ METHODS: Mapping[str, Method] = {
     ),
     "regression": Method("regression", {"loss.penalty": "squared,absolute,huber"}, vectors=True),
 }
+# by version: methods of a later suite that differ from those above, since defaults have changed
+CHANGED: Mapping[str, Mapping[str, Method]] = {
+    "2026.2": {
+        "log-ratio": Method("log-ratio", _LOG_RATIO),
+        "log-ratio-paper": Method(
+            "log-ratio(label_exponent=1.0, floor_quantile=0.0, weights=uniform, normalize=False, "
+            "published_offsets=True)",
+            {"loss.label_exponent": "0.5..2.0"},
+        ),
+        "cosent": Method("cosent", {"loss.scale": "1.0..50.0:log"}),
+        "sum": Method("sum", {}),
+    }
+}
 QUICK = ("log-ratio", "binary-nearest", "rank-n-contrast", "rkd-distance", "soft-target", "cosent")
 
 
@@ -210,14 +224,37 @@ def methods(names: Iterable[str], quick: bool = False) -> list[str]:
     return [*RULES, *(name for name in dict.fromkeys(names or (QUICK if quick else METHODS)) if method(name))]
 
 
-def method(name: str) -> Method | None:
-    """The loss of the suite that has a name, or the registered loss that it writes; None for a row without trials.
+def methods_of(version: str) -> Mapping[str, Method]:
+    """List the methods of a version of the suite.
+
+    Args:
+        version: Such as "2026.1" or "2026.1-quick".
+
+    Returns:
+        The methods by name. Every version has the same names.
+    """
+    return {**METHODS, **CHANGED.get(version.partition("-")[0], {})}
+
+
+def method(name: str, version: str = LATEST) -> Method | None:
+    """Look up the loss of a suite that has a name, or the registered loss that the name writes.
 
     Trials of a loss that is no method of the suite vary what those of its method do, or else its own ``search_space``.
     A setting that stands in the brackets stays as it is.
+
+    Args:
+        name: Name of a row, or a loss as ``--loss`` takes it.
+        version: Version of the suite.
+
+    Returns:
+        The method. None: a row without trials.
+
+    Raises:
+        UserError: there is no such loss, or it is over classes.
     """
-    if name in RULES or name in METHODS:
-        return METHODS.get(name)
+    known = methods_of(version)
+    if name in RULES or name in known:
+        return known.get(name)
     from cml import losses
 
     choice = Choice.parse(name)
@@ -226,7 +263,7 @@ def method(name: str) -> Method | None:
             f"Unknown method {name!r}.{did_you_mean(name, METHODS)} Known: {', '.join([*RULES, *METHODS])}, and every "
             "loss as --loss takes it; give --plugin FILE_OR_MODULE for a loss of your own."
         )
-    loss, own = losses.get(name), METHODS.get(choice.name)
+    loss, own = losses.get(name), known.get(choice.name)
     if loss.labels == "classes":
         raise UserError(
             f"The loss {name!r} is over classes, which the benchmark does not give it: take it through a rule, as in "

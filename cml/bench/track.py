@@ -60,7 +60,7 @@ class Plan:
 
 def run(plan: Plan, scheduler: str = "") -> list[str]:
     """Run what is missing of a plan, here or by a Dask scheduler; returns why sets are left out."""
-    hows = {name: method_of(name) for name in plan.methods}
+    hows = {name: method_of(name, plan.suite.version) for name in plan.methods}
     for name, method in itertools.product(plan.sets, hows):
         path = result_path(plan.out, plan.suite.version, name, plan.track_folder, method)
         changed = plugins.explain_changes(read_result(path).plugins) if path.exists() else ""

@@ -94,7 +94,7 @@ class CoSENTLoss(LabelDistanceLoss):
 
     The scale was chosen among 2, 5, 10 and 20, and multiples of 1 / standard deviation of a batch's cosines, with
     linear heads on drawn ages, drawn classes, drawn heads, digits and solar cells
-    (``tests/benchmarks/equal_labels.py``): scores on these datasets are not independent of the choice. On digits as
+    (``tests/benchmarks/cosent_scale.py``): scores on these datasets are not independent of the choice. On digits as
     classes, 20 is better. A scale that follows the spread of cosines is worse than 2 where they hardly spread.
 
     Raises:

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from cml import distances
-from cml.bench import heads
+from cml import distances, losses
+from cml.bench import heads, suite
 from cml.bench.heads import train_heads
-from cml.bench.suite import METHODS, SUITES
+from cml.bench.suite import CHANGED, METHODS, SUITES, methods_of
 from cml.distances.precomputed import Precomputed
 from cml.errors import UserError
+from cml.losses.log_ratio import LogRatioLoss
 from cml.losses.loss import Loss
 from cml.losses.stack_heads import stack_heads, stack_key
 from cml.runs.search_space import with_settings
@@ -117,8 +118,6 @@ def test_stacked_losses_have_the_values_and_slopes_of_each(name: str, ties: bool
 
 
 def _fitted(name: str, ties: bool) -> Sequence[Loss]:
-    from cml import losses
-
     distance = Precomputed(_labels(ties)[0], symmetric=True)
     fitted = [losses.get(config.loss) for config in _configs(name, 8)]
     for loss in fitted:
@@ -150,6 +149,21 @@ def test_every_trial_follows_from_its_number_and_the_first_is_the_default() -> N
         assert method.settings(1, "A")["learning_rate"] > method.settings(1, "B")["learning_rate"]
     assert SUITES["2026.1"].trials == 20
     assert SUITES["2026.1"].seeds == 5
+
+
+def test_a_later_suite_has_todays_losses_and_the_published_one_under_the_names_of_the_first() -> None:
+    assert methods_of("2026.1") == METHODS
+    assert methods_of("2026.2").keys() == METHODS.keys()
+    assert methods_of("2026.2-quick") == methods_of("2026.2")
+    later = {name: suite.method(name, "2026.2") for name in CHANGED["2026.2"]}
+    losses_of = {name: losses.get(how.loss).extra_repr() for name, how in later.items() if how is not None}
+    assert losses_of.pop("log-ratio-paper") == LogRatioLoss.paper().extra_repr()
+    assert losses_of == {name: losses.get(name).extra_repr() for name in losses_of}
+    for name, how in later.items():
+        assert how is not None
+        assert how.vary == METHODS[name].vary  # the same trials
+        assert losses.get(METHODS[name].loss).extra_repr() != losses.get(how.loss).extra_repr()
+    assert suite.method("soft-target", "2026.2") == METHODS["soft-target"]
 
 
 @pytest.mark.parametrize("end", [2, 4])

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from figures_file import add_json_option, write_figures  # beside this file
 from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
@@ -32,7 +33,14 @@ from cml.bench.heads import train_heads
 from cml.bench.scores import Ranks, score_queries
 from cml.bench.sets import compute_features, open_set
 from cml.bench.suite import LATEST, SETS, SUITES
+from cml.distances.precomputed import Precomputed
+from cml.losses.label_distance_loss import LabelDistanceLoss
 from cml.retrieval.embedding_ranker import embedding_ranker
+from cml.training.config import TrainConfig
+from cml.training.frozen_backbone import Features
+from cml.training.loop import train
+from cml.training.training_data import TrainingData
+from cml.training.vector_options import vector_options
 
 Floats = NDArray[np.float32]
 LOSSES = (
@@ -92,6 +100,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         scores = score_losses(vectors, options.losses, options.rates, options.seeds, options.steps)
         first = np.array(next(iter(scores.values())))
         for loss, of_seeds in scores.items():
+            if not np.all(np.isfinite(of_seeds)):
+                print(f"  {loss:60} fails", flush=True)
+                continue
             figures[name][loss] = of_seeds
             difference = np.array(of_seeds) - first
             print(
@@ -129,10 +140,48 @@ def score_losses(
     return scores
 
 
+def head_config(name: str, steps: int) -> TrainConfig:
+    """The options by which a head is trained on a set: those of the benchmark, at the default rate of its kind.
+
+    Args:
+        name: The set: one of the benchmark, or of vectors.
+        steps: Batches of one training.
+
+    Returns:
+        The options.
+    """
+    rate = SUITES[LATEST].heads.learning_rate if name in SETS else vector_options()["learning_rate"]
+    return replace(SUITES[LATEST].heads, steps=steps, learning_rate=rate)
+
+
+def score_loss(vectors: Vectors, loss: LabelDistanceLoss, config: TrainConfig) -> float:
+    """Train one head by a loss that need not be registered, and score it on the test items.
+
+    Args:
+        vectors: The set.
+        loss: The loss, which is fitted to the training labels.
+        config: The options.
+
+    Returns:
+        The mean score@10.
+    """
+    torch.manual_seed(config.seed)  # of losses that draw
+    distance = Precomputed(vectors.train_distances, symmetric=True)
+    labels = distance.encode(range(len(vectors.train)))
+    data = TrainingData(Features(vectors.train), labels, distance)
+    model = train(data, config, loss=loss.fit(distance, labels), quiet=True).model
+    return score(vectors, model.embed_extracted(vectors.queries), model.embed_extracted(vectors.gallery))
+
+
 def score(vectors: Vectors, queries: Floats, gallery: Floats) -> float:
     """The mean score@10 of embeddings: 0 for chance, 1 for the order of the labels."""
+    return score_ranks(queries, gallery, vectors.test_distances)
+
+
+def score_ranks(queries: Floats, gallery: Floats, label_distances: Floats) -> float:
+    """The mean score@10 of embeddings (Q, D) and (G, D) by the label distances (Q, G)."""
     ranks = Ranks.from_rankers([embedding_ranker(queries, gallery)], len(queries), len(gallery))
-    return float(np.nanmean(score_queries(ranks, vectors.test_distances)["score"]))
+    return float(np.nanmean(score_queries(ranks, label_distances)["score"]))
 
 
 @functools.cache
@@ -186,14 +235,16 @@ def split(
     rows: NDArray[np.floating], distance: distances.LabelDistance, labels: Sequence[object], items: int
 ) -> Vectors:
     """Standardise rows by the training items, and compute label distances."""
-    ends = np.cumsum([items, _QUERIES, _GALLERY])
+    queries = min(_QUERIES, (len(rows) - items) // 2)
+    ends = np.cumsum([items, queries, _GALLERY])
     scaled = StandardScaler().fit(rows[: ends[0]]).transform(rows).astype(np.float32)
     encoded = distance.encode(labels)
     parts = [np.arange(ends[0]), np.arange(ends[0], ends[1]), np.arange(ends[1], min(ends[2], len(labels)))]
-    train, queries, gallery = (encoded[part] for part in parts)
+    of_train, of_queries, of_gallery = (encoded[part] for part in parts)
     # the heads of the benchmark start for its backbone: columns of zeros change nothing
     vectors = [np.pad(scaled[part], ((0, 0), (0, _WIDTH - scaled.shape[1]))) for part in parts]
-    return Vectors(vectors[0], distance.pairwise(train, train), *vectors[1:], distance.pairwise(queries, gallery))
+    among_train, of_test = distance.pairwise(of_train, of_train), distance.pairwise(of_queries, of_gallery)
+    return Vectors(vectors[0], among_train, *vectors[1:], of_test)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,9 @@ from __future__ import annotations
 import doctest
 import io
 import math
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -363,6 +365,13 @@ def test_the_papers_loss_is_four_times_that_of_the_authors_code(equal: int) -> N
         value, gradient = value_and_gradient(LogRatioLoss.paper(exponent)(embeddings, distances[None]), embeddings)
         assert value == pytest.approx(4 * theirs, rel=1e-12)
         assert relative(gradient, 4 * their_gradient) < 1e-11
+
+
+def test_the_page_on_the_paper_writes_the_published_loss() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "coming_from" / "paper.md").read_text("utf-8")
+    written = [text for text in re.findall("`(.*?)`", page) if text.startswith("log-ratio(")]
+    assert written
+    assert {losses.get(text).extra_repr() for text in written} == {LogRatioLoss.paper().extra_repr()}
 
 
 def test_classes_are_learned_with_equal_labels_nearer_than_others() -> None:
