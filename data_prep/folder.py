@@ -9,7 +9,6 @@ from typing import Any
 
 from PIL import Image
 
-from cml.data.encode_image import Picture
 from cml.data.images import native_size
 from cml.data.label_form import LabelForm
 from cml.data.prepared_writer import Item, bad_item_error
@@ -23,9 +22,11 @@ from cml.data_prep.layout_masks import MASK_FRAME, prepare_mask
 from cml.data_prep.mask_ids import find_ids, parse_ids
 from cml.data_prep.number_format import PLAIN, Decimal, NumberFormat, Thousands
 from cml.data_prep.number_labels import NumberLabels, choose_number_labels
-from cml.data_prep.person_crop import FRAME, crop_file, into_crop, person_box
+from cml.data_prep.person_crop import FRAME, person_box
+from cml.data_prep.person_items import person_item
 from cml.data_prep.provenance import record_provenance
 from cml.data_prep.row_files import MissingColumn, Row, cell, read_rows, say_once
+from cml.data_prep.scale_depth import check_bits
 from cml.data_prep.shrink import Shrink
 from cml.errors import DataError, UserError
 from cml.storage.safe_paths import file_inside
@@ -126,6 +127,9 @@ class Folder(DatasetSource):
     flag: 0 hidden, 1 or 2 visible."""
     margin: float = 0.25
     """Margin around a person's visible joints on each side, as a fraction of the longer side of their bounding box."""
+    bits: int | None = None
+    """Bits that images of 16 bits use, such as 10 or 12. Their values are scaled so that the greatest one is white. By
+    default it is 65535, or what a TIFF file says."""
 
     licence = "the user's own"
     whole_fractions = ("query_fraction",)
@@ -156,6 +160,7 @@ class Folder(DatasetSource):
         if self.kind != "masks" and (self.masks is not None or self.mask_names or self.ignore_id is not None):
             raise UserError("masks, mask_names and ignore_id belong to --kind masks.")
         parse_ids(self.mask_names)
+        check_bits(self.bits)
         if self.kind != "keypoints" and (self.joint_names or self.min_confidence is not None):
             raise UserError("joint_names and min_confidence belong to --kind keypoints.")
         if self.min_confidence is not None and not 0 < self.min_confidence <= 1:
@@ -166,7 +171,8 @@ class Folder(DatasetSource):
     def origin(self) -> dict[str, Any]:
         """See ``DatasetSource.origin``."""
         files, folders = filter(None, [self.labels]), filter(None, [self.images, self.masks])
-        return record_provenance(self, revision=3, files=files, images=folders)
+        revision = 4 if self.kind == "keypoints" else 3  # which came to record the crop
+        return record_provenance(self, revision=revision, files=files, images=folders)
 
     def content(self, skip_bad: bool) -> Content:
         """See ``DatasetSource.content``."""
@@ -316,8 +322,6 @@ class Folder(DatasetSource):
             )
         if self.kind == "keypoints":
             box, side = person_box(label, self.margin), self.image_size or _CROP_SIDE
-            picture: Picture = functools.partial(crop_file, image, box, side)
-            label = into_crop(label, box, side).round(2)
-        else:
-            picture = Shrink(self.image_size).picture(image)
+            return person_item(labelled.item_id, role, image, label, box, side, labelled.where, self.bits)
+        picture = Shrink(self.image_size, bits=self.bits).picture(image)
         return Item(labelled.item_id, role, picture, label, where=labelled.where)

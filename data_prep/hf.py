@@ -18,6 +18,7 @@ from cml.data_prep.label_cells import READ
 from cml.data_prep.label_kinds import KINDS
 from cml.data_prep.provenance import record_provenance
 from cml.data_prep.row_errors import read_each
+from cml.data_prep.scale_depth import check_bits
 from cml.data_prep.shrink import Shrink
 from cml.errors import DataError, UserError, require_extra
 from cml.storage.hugging_face import explain_dataset_errors, latest_commit
@@ -65,11 +66,15 @@ class HuggingFace(DatasetSource):
     copied."""
     unit: str = ""
     """Unit of numbers in tables and plots."""
+    bits: int | None = None
+    """Bits that images of 16 bits use, such as 10 or 12. Their values are scaled so that the greatest one is white. By
+    default it is 65535, or what a TIFF file says."""
 
     licence = "the dataset's own"
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_bits(self.bits)
         if not self.label_columns or (self.kind == "classes" and len(self.label_columns) > 1):
             raise UserError("label_columns should name a column of labels; of classes there is one.")
         if self.kind in ("captions", "classes") and (self.unit or self.label_distance):
@@ -208,7 +213,9 @@ class HuggingFace(DatasetSource):
 
     def _picture(self, stored: Mapping[str, Any] | None, place: Path | str, where: str) -> Image.Image | bytes:
         content = _image_bytes(stored or {}, place, where)
-        return content if self.image_size is None else Shrink(self.image_size).shrink(content)
+        if self.image_size is None and self.bits is None:
+            return content
+        return Shrink(self.image_size, bits=self.bits).shrink(content)
 
 
 def _stream_rows(datasets: Any, stream: Any) -> Rows:  # noqa: ANN401 - of a library without types

@@ -15,6 +15,7 @@ from PIL import Image
 from cml.data.exif_orientation import upright_rgb
 from cml.data.open_image import open_named_image
 from cml.data_prep.jpeg_draft import draft_decode
+from cml.data_prep.scale_depth import scale_depth
 
 Float64 = NDArray[np.float64]
 
@@ -77,13 +78,14 @@ def into_crop(joints: Float64, box: Box, size: int) -> Float64:
     return moved
 
 
-def crop_file(photo: Path, box: Box, size: int) -> Image.Image:
+def crop_file(photo: Path, box: Box, size: int, bits: int | None = None) -> Image.Image:
     """Cut a square out of a photograph's file. A large JPEG is decoded at a smaller scale, at least twice the crop's.
 
     Args:
         photo: The file.
         box: The square, in pixels of the upright photograph.
         size: Side of the crop, in pixels.
+        bits: The bits that a photograph of 16 bits uses; by default all.
 
     Returns:
         The crop in RGB, (size, size).
@@ -91,7 +93,7 @@ def crop_file(photo: Path, box: Box, size: int) -> Image.Image:
     Raises:
         DataError: The photograph cannot be read.
     """
-    with open_named_image(photo) as image:
+    with open_named_image(photo if bits is None else scale_depth(photo, bits)) as image:
         reduction = draft_decode(image, box.side, size)
         box = Box(box.left / reduction, box.top / reduction, box.side / reduction)
         return crop(upright_rgb(image), box, size)

@@ -11,7 +11,9 @@ from cml.data_prep.person_crop import Box, Float64, crop_file, into_crop
 from cml.errors import DataError
 
 
-def person_item(item_id: str, role: str, photo: Path, joints: Float64, box: Box, size: int, where: str) -> Item:
+def person_item(
+    item_id: str, role: str, photo: Path, joints: Float64, box: Box, size: int, where: str, bits: int | None = None
+) -> Item:
     """Make the item of one person of a photograph.
 
     Args:
@@ -22,11 +24,13 @@ def person_item(item_id: str, role: str, photo: Path, joints: Float64, box: Box,
         box: The square to cut out of the photograph.
         size: Side of the crop, in pixels.
         where: The person's place in the annotations, for errors.
+        bits: The bits that a photograph of 16 bits uses; by default all.
 
     Returns:
         The item: the crop, the joints in its frame, and the square as the column "crop".
     """
-    picture, label = functools.partial(crop_file, photo, box, size), into_crop(joints, box, size).round(2)
+    picture = functools.partial(crop_file, photo, box, size, bits)
+    label = into_crop(joints, box, size).round(2)
     extra = {"crop": [round(value, 2) for value in box]}
     return Item(item_id, role, picture, label, extra=extra, where=where)
 

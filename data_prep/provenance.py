@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # Settings that dataset.json holds under the names of the first datasets: others would change every fingerprint.
 _RECORDED_NAMES = {"test_fraction": "test_share", "query_fraction": "query_share"}
 # Settings that came later. Their defaults are not recorded, so that datasets of before stay the same.
-_DEFAULTS_OF_LATER = {"decimal": ".", "thousands": "", "min_confidence": None}
+_DEFAULTS_OF_LATER = {"decimal": ".", "thousands": "", "min_confidence": None, "bits": None}
 
 
 def record_provenance(

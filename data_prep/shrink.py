@@ -1,4 +1,4 @@
-"""Shrinking photographs once, when a dataset is prepared."""
+"""Shrinking photographs, and scaling their depth, once, when a dataset is prepared."""
 
 import functools
 import sys
@@ -9,6 +9,7 @@ from PIL import Image
 
 from cml.data.encode_image import Picture
 from cml.data.images import Size, native_size, read_image
+from cml.data_prep.scale_depth import scale_depth
 from cml.errors import UserError
 
 
@@ -18,6 +19,7 @@ class Shrink:
 
     short_side: int | None  # pixels of the shorter side; None keeps every file
     long_side: int = sys.maxsize  # most pixels of the longer side
+    bits: int | None = None  # that images of 16 bits use; None if they use all
 
     def __post_init__(self) -> None:
         if self.short_side is not None and not 16 <= self.short_side <= self.long_side:
@@ -26,7 +28,8 @@ class Shrink:
 
     def picture(self, path: Path) -> Picture:
         """The photograph as it shall be stored, made when its turn comes."""
-        return path if self.short_side is None else functools.partial(self.shrink, path)
+        is_kept = self.short_side is None and self.bits is None
+        return path if is_kept else functools.partial(self.shrink, path)
 
     def size(self, native: Size) -> Size:
         """The stored (height, width) of a photograph of ``native`` (height, width)."""
@@ -36,6 +39,8 @@ class Shrink:
 
     def shrink(self, photo: Path | bytes) -> Image.Image | bytes:
         """A photograph, or its file's content, as it shall be stored."""
+        if self.bits is not None:
+            photo = scale_depth(photo, self.bits)
         native = native_size(photo)
         if (size := self.size(native)) != native:
             return Image.fromarray(read_image(photo, size))

@@ -25,8 +25,8 @@ class Check(CommandOptions):
 
     data: Dataset
     skip: tuple[Rule, ...] = ()
-    """Rules on suspicious data to skip: constant-labels, sentinels, outliers, radians, thousands,
-    stray-ids, same-images, near-duplicates, unknown-words."""
+    """Rules on suspicious data to skip: constant-labels, sentinels, outliers, radians, thousands, repeated-labels,
+    lone-queries, tiny-people, stray-ids, depth, same-images, near-duplicates, unknown-words."""
     json: bool = False
     """Print the problems and findings as JSON."""
 
@@ -74,10 +74,12 @@ def run(arguments: Sequence[str]) -> None:
         dataset = PreparedDataset.open(options.data)
         gallery, advice = len(dataset.split("gallery")) - dataset.info.queries_are_gallery, more_queries(dataset.info)
         constant = describe_constant_columns(dataset)
-        findings = find_suspicious(dataset, thumbnails.of, skip=options.skip)
-        if not any(finding.rule == "constant-labels" for finding in findings):
-            ties = describe_ties(options.data)
+        findings = find_suspicious(dataset, thumbnails, skip=options.skip)
+        rules = {finding.rule for finding in findings}
+        ties = "" if "constant-labels" in rules else describe_ties(options.data)
         verdict = size_verdict(len(dataset.split("query")), gallery, advice)
+        if "lone-queries" in rules:
+            verdict = advice
     suspicious = [shorten_message(f"Suspicious: {finding}") for finding in findings]
     result = {
         "folder": str(options.data),

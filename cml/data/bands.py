@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from cml.data.image_fault import ImageFault
+from cml.data.white_value import WHITE, fill_depth, read_white
 from cml.errors import UserError
 
 Float32 = NDArray[np.float32]
 Bands = NDArray[np.uint8] | NDArray[np.uint16]  # (H, W, C)
 _PER_LEVEL = 257  # 65,535 / 255
-_GREATEST = 65_535
 
 
 def read_bands(image: Image.Image, channels: int, size: tuple[int, int]) -> Float32:
@@ -48,8 +48,9 @@ def band_values(image: Image.Image) -> Bands:
         (H, W, C) uint8 or uint16.
 
     Raises:
-        ImageFault: It has more than 16 bits per band.
+        ImageFault: It has more than 16 bits per band, or values above the white that its file states.
     """
+    white = read_white(image)
     image = ImageOps.exif_transpose(image)
     if image.mode == "1":
         image = image.convert("L")
@@ -58,12 +59,14 @@ def band_values(image: Image.Image) -> Bands:
     values = np.asarray(image)
     if values.dtype not in (np.uint8, np.uint16):
         low, high = values.min(initial=0), values.max(initial=0)
-        if values.dtype.kind == "f" or low < 0 or high > _GREATEST:
+        if values.dtype.kind == "f" or low < 0 or high > WHITE:
             raise ImageFault(
                 f"has more than 16 bits per band (mode {image.mode}, values from {low:g} to {high:g}), so the value of "
                 "white is unknown; save it with 16 bits"
             )
         values = values.astype(np.uint16)
+    if white != WHITE:
+        values = fill_depth(values, white)
     return values.reshape(*values.shape[:2], -1)
 
 

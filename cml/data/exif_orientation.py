@@ -3,6 +3,7 @@
 from PIL import Image, ImageOps
 
 from cml.data.rgb import as_rgb
+from cml.data.white_value import read_white
 
 _ORIENTATION = 0x0112  # the EXIF tag
 _UPRIGHT = 1
@@ -58,9 +59,9 @@ def upright_rgb(image: Image.Image) -> Image.Image:
         The image in RGB, 8 bits per channel.
 
     Raises:
-        ImageFault: it has more than 16 bits per channel.
+        ImageFault: it has more than 16 bits per channel, or values above the white that its file states.
     """
     if is_upright(image) and image.mode == "RGB" and not image.has_transparency_data:
         image.load()
         return image  # the usual case: no copy
-    return as_rgb(ImageOps.exif_transpose(image))
+    return as_rgb(ImageOps.exif_transpose(image), read_white(image))

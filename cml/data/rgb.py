@@ -4,28 +4,32 @@ import numpy as np
 from PIL import Image
 
 from cml.data.image_fault import ImageFault
+from cml.data.white_value import WHITE, fill_depth
 
 
-def as_rgb(image: Image.Image) -> Image.Image:
+def as_rgb(image: Image.Image, white: int = WHITE) -> Image.Image:
     """Convert an image to RGB, 8 bits per channel; transparent parts become white.
 
     Args:
         image: An image of any mode.
+        white: The value of white in an image of 16 bits.
 
     Returns:
         The image in RGB.
 
     Raises:
-        ImageFault: it has more than 16 bits per channel, so that the value of white is unknown.
+        ImageFault: it has more than 16 bits per channel, so that the value of white is unknown, or values above it.
     """
     if image.mode.startswith(("I", "F")):  # Pillow's own conversion would clip at 255
         values = np.asarray(image)
         low, high = values.min(initial=0), values.max(initial=0)
-        if image.mode == "F" or low < 0 or high > 65_535:
+        if image.mode == "F" or low < 0 or high > WHITE:
             raise ImageFault(
                 f"has more than 16 bits per channel (mode {image.mode}, values from {low:g} to {high:g}), so the value "
                 "of white is unknown; save it with 8 bits"
             )
+        if white != WHITE:
+            values = fill_depth(values, white)
         return Image.fromarray((values.astype(np.float64) / 257).round().astype(np.uint8)).convert("RGB")
     if image.has_transparency_data:  # without its alpha channel a transparent pixel has any colour, mostly black
         image = image.convert("RGBA")

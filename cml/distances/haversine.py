@@ -101,9 +101,11 @@ def check_on_earth(degrees: Float64) -> None:
     Raises:
         LabelError: A latitude is outside -90..90, or a longitude outside -180..360.
     """
+    is_swapped = len(degrees) > 0 and np.abs(degrees[:, 1]).max() <= 90
     for values, axis, low, high in ((degrees[:, 0], "latitude", -90, 90), (degrees[:, 1], "longitude", -180, 360)):
         out = (values < low) | (values > high)
-        refuse(out, f"has the {axis} {{:g}}; it should be in {low}..{high} degrees.", values)
+        mend = " Latitude and longitude seem to be swapped." if axis == "latitude" and is_swapped else ""
+        refuse(out, f"has the {axis} {{:g}}; it should be in {low}..{high} degrees.{mend}", values)
 
 
 @compiled(fastmath=AS_WRITTEN)

@@ -1,9 +1,30 @@
 """Constant labels: all items have the same one, so that there is nothing to learn."""
 
-from collections.abc import Iterator
+import reprlib
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from cml.plausibility.finding import Finding
 from cml.plausibility.label_numbers import LabelNumbers
+
+_MEND = "Nothing can be learned from them: name another column of labels."
+
+
+def find_constant_texts(labels: Sequence[Any]) -> Iterator[Finding]:
+    """Find texts, lists of texts and other labels of JSON that are all equal.
+
+    Args:
+        labels: N labels that are no numbers; arrays and objects pass.
+
+    Yields:
+        One finding, if they are.
+    """
+    count = len(labels)
+    if count < 2 or not isinstance(labels[0], str | list | dict):
+        return
+    if all(type(label) is type(labels[0]) and label == labels[0] for label in labels):
+        what = f"all {count} labels are equal, {reprlib.repr(labels[0])}"
+        yield Finding("constant-labels", what, _MEND, count, count)
 
 
 def find_constant_labels(labels: LabelNumbers) -> Iterator[Finding]:
@@ -22,13 +43,7 @@ def find_constant_labels(labels: LabelNumbers) -> Iterator[Finding]:
     names = [name for name, is_constant in zip(labels.columns, constant.tolist(), strict=True) if is_constant]
     if constant.all():
         value = " ".join(f"{number:g}" for number in labels.values[0])
-        yield Finding(
-            "constant-labels",
-            f"all {count} labels are equal, {value}",
-            "Nothing can be learned from them: name another column of labels.",
-            count,
-            count,
-        )
+        yield Finding("constant-labels", f"all {count} labels are equal, {value}", _MEND, count, count)
     elif names:
         yield Finding(
             "constant-labels",

@@ -1,25 +1,29 @@
 """All rules, on a prepared dataset: its labels, masks, images and split."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
-from cml.data.prepared import PreparedDataset
-from cml.plausibility.finding import Finding
+from cml.data.prepared import PreparedDataset, Split
+from cml.plausibility.depth import find_shallow_depth
+from cml.plausibility.finding import Finding, Rule
 from cml.plausibility.label_rules import find_in_labels
+from cml.plausibility.lone_queries import find_lone_queries
+from cml.plausibility.repeated_labels import find_repeated_images, find_repeated_texts
 from cml.plausibility.same_images import find_same_images
 from cml.plausibility.stray_ids import find_stray_ids
 from cml.plausibility.thousands import find_thousands
-from cml.plausibility.thumbnails import Thumbnail
+from cml.plausibility.thumbnails import Thumbnails
+from cml.plausibility.tiny_people import find_tiny_people
 
 
 def find_in_dataset(
-    dataset: PreparedDataset, thumbnails: Mapping[Path, Thumbnail] | None = None, *, skip: Collection[str] = ()
+    dataset: PreparedDataset, thumbnails: Thumbnails | None = None, *, skip: Collection[str] = ()
 ) -> list[Finding]:
     """Find what is suspicious about a prepared dataset.
 
     Args:
         dataset: The dataset.
-        thumbnails: The thumbnails of its images, which ``Thumbnails`` collects; without them no images are compared.
+        thumbnails: The thumbnails of its images; without them no images are looked at.
         skip: Names of rules to skip.
 
     Returns:
@@ -32,20 +36,46 @@ def find_in_dataset(
     labels = [label for split in splits for label in split.labels]
     columns = details.get("label_columns") or [dataset.info.label_column]
     distance = str(details.get("label_distance", ""))
-    findings = find_in_labels(labels, items=items, columns=columns, distance=distance, skip=skip)
-    if "thousands" not in skip:
-        findings += find_thousands(details, len(items))
+    others = len(dataset.split("gallery")) - dataset.info.queries_are_gallery
     masks = [label for label in labels if isinstance(label, Path)]
-    if masks and "stray-ids" not in skip:
-        findings += find_stray_ids(masks, details.get("ids") or {}, details.get("ignore_id"))
-    if thumbnails is None or splits[0].vectors is not None:
+    ids, ignore_id = details.get("ids") or {}, details.get("ignore_id")
+    rules: dict[Rule, Callable[[], Iterable[Finding]]] = {
+        "thousands": lambda: find_thousands(details, len(items)),
+        "repeated-labels": lambda: find_repeated_texts(items, labels),
+        "lone-queries": lambda: find_lone_queries(len(dataset.split("query")), others),
+    }
+    if masks:
+        rules["stray-ids"] = lambda: find_stray_ids(masks, ids, ignore_id)
+    if dataset.info.task == "pose":
+        rows = [row for role in roles for row in dataset.read_further(role)]
+        rules["tiny-people"] = lambda: find_tiny_people(items, rows)
+    findings = [finding for rule, find in rules.items() if rule not in skip for finding in find()]
+    is_grouped = any(finding.rule == "thousands" for finding in findings)  # such numbers lie far apart
+    skip_labels = {*skip, "outliers"} if is_grouped else skip
+    findings = find_in_labels(labels, items=items, columns=columns, distance=distance, skip=skip_labels) + findings
+    if thumbnails is not None and splits[0].vectors is None:
+        findings += _find_in_images(splits, thumbnails, skip)
+    return findings
+
+
+def _find_in_images(splits: list[Split], thumbnails: Thumbnails, skip: Collection[str]) -> list[Finding]:
+    """What is suspicious about images; what one rule explains, others do not repeat."""
+    findings = [] if "depth" in skip else list(find_shallow_depth(thumbnails.brightest))
+    if "same-images" not in skip and not findings:
+        findings += find_same_images(thumbnails.of)
+    if any(finding.rule == "same-images" for finding in findings):
         return findings
-    if "same-images" not in skip:
-        findings += find_same_images(thumbnails)
+    if "repeated-labels" not in skip:
+        findings += find_repeated_images(_paths(splits[:1]), splits[0].labels, thumbnails.of)
+        tested = [label for split in splits[1:] for label in split.labels]
+        findings += find_repeated_images(_paths(splits[1:]), tested, thumbnails.of)
     if "near-duplicates" not in skip:
         from cml.plausibility.near_duplicates import find_near_duplicates  # it imports numba
 
-        train = dict(zip(splits[0].item_ids, splits[0].paths, strict=True))
-        test = {item: path for split in splits[1:] for item, path in zip(split.item_ids, split.paths, strict=True)}
-        findings += find_near_duplicates(train, test, thumbnails)
+        findings += find_near_duplicates(_paths(splits[:1]), _paths(splits[1:]), thumbnails.of)
     return findings
+
+
+def _paths(splits: Iterable[Split]) -> Mapping[str, Path]:
+    """The images of roles by their ids."""
+    return {item: path for split in splits for item, path in zip(split.item_ids, split.paths, strict=True)}

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from cml.plausibility.constant_labels import find_constant_labels
+from cml.plausibility.constant_labels import find_constant_labels, find_constant_texts
 from cml.plausibility.finding import Finding, Rule
 from cml.plausibility.label_numbers import LabelNumbers, as_label_numbers
 from cml.plausibility.outliers import find_outliers
@@ -29,7 +29,7 @@ def find_in_labels(
     """Find what is suspicious about labels.
 
     Args:
-        labels: N labels of any kind; those that are no numbers, nor short vectors of numbers, pass.
+        labels: N labels of any kind. If they are no numbers, nor short vectors of numbers, only equal ones are found.
         items: The N names of the items; by default their positions.
         columns: The names of the numbers of a label.
         distance: Name of the label distance with its settings, such as "circular(period=360)".
@@ -45,5 +45,5 @@ def find_in_labels(
     """
     numbers = as_label_numbers(labels, items=items, columns=columns, distance=distance)
     if numbers is None:
-        return []
+        return [] if "constant-labels" in skip else list(find_constant_texts(labels))
     return [finding for rule, find in LABEL_RULES.items() if rule not in skip for finding in find(numbers)]

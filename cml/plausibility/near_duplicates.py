@@ -8,10 +8,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from cml.plausibility.finding import Finding
-from cml.plausibility.thumbnails import Thumbnail
+from cml.plausibility.thumbnails import LEAST_CONTRAST, Thumbnail
 
 FARTHEST = 3  # levels of grey that a pixel of two thumbnails of one image may differ by, after JPEG and scaling
-_LEAST_CONTRAST = 4.0  # standard deviation of a thumbnail's levels; below, an image is almost one colour
 
 
 def find_near_duplicates(
@@ -98,6 +97,6 @@ def _match(
 
 def _stack(images: Mapping[str, Path], thumbnails: Mapping[Path, Thumbnail]) -> tuple[Sequence[str], NDArray[np.uint8]]:
     """The ids and thumbnails, (N, P), of the images that are more than one colour."""
-    ids = [item for item, path in images.items() if path in thumbnails and thumbnails[path].std() >= _LEAST_CONTRAST]
+    ids = [item for item, path in images.items() if path in thumbnails and thumbnails[path].std() >= LEAST_CONTRAST]
     pixels = [thumbnails[images[item]].reshape(-1) for item in ids]
     return ids, np.stack(pixels) if pixels else np.empty((0, 1), np.uint8)

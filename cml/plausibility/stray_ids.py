@@ -19,7 +19,7 @@ def find_stray_ids(masks: Sequence[Path], names: Mapping[str, str], ignore_id: i
     """Find ids that never cover more than half a per cent of a mask, where there are many, and 255 among small ids.
 
     Args:
-        masks: The files of masks.
+        masks: The files of masks, at least one.
         names: The known ids, as texts, with their names.
         ignore_id: The id of pixels to ignore; None if there is none.
 
@@ -28,7 +28,7 @@ def find_stray_ids(masks: Sequence[Path], names: Mapping[str, str], ignore_id: i
     """
     chosen = [masks[place] for place in np.unique(np.linspace(0, len(masks) - 1, _LOOKED_AT).astype(int)).tolist()]
     largest = np.zeros(256)
-    for path in chosen if masks else ():
+    for path in chosen:
         try:
             mask = read_mask(path)
         except ImageFault:  # it is reported as a fault of its own

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 SIDE = 16  # pixels
+LEAST_CONTRAST = 4.0  # standard deviation of a thumbnail's levels; below, an image is almost one colour
 Thumbnail = NDArray[np.uint8]  # (SIDE, SIDE)
 
 
@@ -17,16 +18,23 @@ class Thumbnails:
 
     Attributes:
         of: The thumbnail of each image, (16, 16), by its path.
+        brightest: The greatest level of each image, 0 to 255, by its path.
     """
 
     def __init__(self) -> None:
         self._taken: dict[Path, Thumbnail] = {}
+        self._brightest: dict[Path, int] = {}
         self._lock = threading.Lock()
 
     @property
     def of(self) -> Mapping[Path, Thumbnail]:
         """The thumbnail of each image by its path."""
         return self._taken
+
+    @property
+    def brightest(self) -> Mapping[Path, int]:
+        """The greatest level of each image by its path."""
+        return self._brightest
 
     def add(self, path: Path, picture: Image.Image) -> None:
         """Keep the thumbnail of an image.
@@ -35,6 +43,9 @@ class Thumbnails:
             path: The file of the image.
             picture: The image, decoded.
         """
-        thumbnail = np.asarray(picture.convert("L").resize((SIDE, SIDE), Image.Resampling.BOX))
+        grey = picture.convert("L")
+        thumbnail = np.asarray(grey.resize((SIDE, SIDE), Image.Resampling.BOX))
+        brightest = int(np.asarray(grey).max())
         with self._lock:
             self._taken[path] = thumbnail
+            self._brightest[path] = brightest

@@ -1,7 +1,6 @@
 """What is suspicious about a prepared dataset, by its values and by the label distance that its task takes."""
 
-from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from cml import tasks
@@ -10,20 +9,20 @@ from cml.distances.label_distance import LabelDistance
 from cml.errors import UserError
 from cml.plausibility.dataset_rules import find_in_dataset
 from cml.plausibility.finding import Finding
-from cml.plausibility.thumbnails import Thumbnail
+from cml.plausibility.thumbnails import Thumbnails
 from cml.plausibility.unknown_words import find_unknown_words
 from cml.task import label_distance_of
 from cml.word_vectors.counted_words import CountedWords
 
 
 def find_suspicious(
-    dataset: PreparedDataset, thumbnails: Mapping[Path, Thumbnail] | None = None, *, skip: Collection[str] = ()
+    dataset: PreparedDataset, thumbnails: Thumbnails | None = None, *, skip: Collection[str] = ()
 ) -> list[Finding]:
     """Find what is suspicious about a prepared dataset.
 
     Args:
         dataset: The dataset.
-        thumbnails: The thumbnails of its images; without them no images are compared.
+        thumbnails: The thumbnails of its images; without them no images are looked at.
         skip: Names of rules to skip.
 
     Returns:

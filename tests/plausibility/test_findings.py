@@ -40,11 +40,16 @@ SUSPICIOUS: list[tuple[str, Any, str]] = [
     ("constant-labels", [7] * 12, ""),
     ("constant-labels", [[1.5, 2.5]] * 9, ""),
     ("constant-labels", [[n, 0.0, n * n] for n in range(20)], ""),
+    ("constant-labels", ["a photo"] * 12, ""),
+    ("constant-labels", [["a photo", "a picture"]] * 12, ""),
     ("sentinels", [*ages(), -1, -1, -1], ""),
     ("sentinels", [*ages(), -999, -999], ""),
     ("sentinels", [*ages(), 0, 0, 0], ""),
     ("sentinels", [*ages(), 999, 999], ""),
     ("sentinels", np.r_[np.random.default_rng(0).normal(20, 5, 300), [-9999] * 4], ""),
+    ("sentinels", [*np.random.default_rng(0).uniform(0, 360, 40), -999, -999], "circular"),
+    ("sentinels", [*np.random.default_rng(0).uniform([40, -9], [60, 30], (40, 2)), [0, 0], [0, 0]], "haversine"),
+    ("sentinels", [*np.random.default_rng(0).uniform([-60, -9], [60, 30], (40, 2)), [0, 0], [0, 0]], "haversine"),
     ("outliers", [*ages(12), 2014], ""),
     ("outliers", [*ages(), -41], ""),
     ("outliers", [*ages(200), -31], ""),
@@ -97,7 +102,7 @@ def test_angles_in_degrees_are_no_radians() -> None:
 
 
 @pytest.mark.parametrize(
-    "labels", [["a", "b"] * 10, [["a dog", "a cat"]] * 10, [object()] * 5, [], [1.0], [np.nan] * 20]
+    "labels", [["a", "b"] * 10, [["a dog", "a cat"], ["a dog"]] * 10, [object()] * 5, [], [1.0], [np.nan] * 20]
 )
 def test_labels_that_are_no_numbers_pass(labels: Sequence[Any]) -> None:
     assert find_in_labels(labels) == []

@@ -1,0 +1,82 @@
+"""The value of white in images with 16 bits per value, since cameras may fill 10 or 12 of the bits only."""
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageFile
+
+from cml.data.image_fault import ImageFault
+
+WHITE = 65_535  # of 16 bits, where a file says nothing else
+_BITS, _GREATEST = 258, 281  # TIFF tags: the bits of a value, and the greatest one in use
+_WHITES = frozenset((1 << bits) - 1 for bits in range(9, 17))
+
+
+def read_white(image: Image.Image) -> int:
+    """Read which value is white in an image of one band with 16 bits.
+
+    A TIFF file may say that it uses fewer bits, by its tags BitsPerSample or MaxSampleValue. The latter counts only if
+    it is 1023, 4095 or the like: other values are the greatest one of the picture, which differ between pictures.
+
+    Args:
+        image: An opened image.
+
+    Returns:
+        The value of white, 65,535 where the file says nothing.
+    """
+    tags = getattr(image, "tag_v2", None)
+    if tags is None or not image.mode.startswith("I;16"):
+        return WHITE
+    bits, greatest = tags.get(_BITS, (16,)), tags.get(_GREATEST, WHITE)
+    if isinstance(bits, tuple) and len(bits) == 1 and 8 < bits[0] < 16:
+        return (1 << int(bits[0])) - 1
+    greatest = greatest[0] if isinstance(greatest, tuple) and greatest else greatest
+    return int(greatest) if greatest in _WHITES else WHITE
+
+
+def has_16_bits(image: Image.Image) -> bool:
+    """Tell whether an image file has 16 bits per value.
+
+    Args:
+        image: An opened image, not decoded yet.
+
+    Returns:
+        Whether it has.
+    """
+    return image.mode.startswith("I") or ";16" in _stored_form(image)
+
+
+def loses_bits(image: Image.Image) -> bool:
+    """Tell whether Pillow reads only the upper 8 of 16 bits, as it does in images of several bands.
+
+    Args:
+        image: An opened image, not decoded yet.
+
+    Returns:
+        Whether it does.
+    """
+    return ";16" in _stored_form(image) and not image.mode.startswith("I")
+
+
+def _stored_form(image: Image.Image) -> str:
+    """What Pillow calls the form of the values in an opened file, such as "RGB;16B"."""
+    arguments = image.tile[0][3] if isinstance(image, ImageFile.ImageFile) and image.tile else ""
+    first = arguments[0] if isinstance(arguments, tuple) and arguments else arguments
+    return first if isinstance(first, str) else ""
+
+
+def fill_depth(values: NDArray[np.integer], white: int) -> NDArray[np.uint16]:
+    """Scale values that use the lower bits alone to all 16 bits.
+
+    Args:
+        values: Values of any shape.
+        white: The greatest value that they may have, such as 1023.
+
+    Returns:
+        The values, of which white is 65,535.
+
+    Raises:
+        ImageFault: A value is greater.
+    """
+    if (greatest := int(values.max(initial=0))) > white:
+        raise ImageFault(f"should hold values up to {white}, but holds {greatest}")
+    return (values * (WHITE / white)).round().astype(np.uint16)

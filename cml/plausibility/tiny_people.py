@@ -1,0 +1,35 @@
+"""Tiny people: crops of a few pixels of a photograph, which are enlarged to the size of all crops."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from cml.plausibility.finding import Finding
+
+_SMALLEST = 24  # pixels of the photograph that are the side of a crop; a stored one has 288
+
+
+def find_tiny_people(items: Sequence[str], columns: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Find people whose crop has a side of less than 24 pixels in the photograph.
+
+    Args:
+        items: The N ids of people.
+        columns: The N further columns of metadata.jsonl, of which "crop" holds left, top and side, in pixels.
+
+    Yields:
+        One finding, if there are any.
+    """
+    sides = [row["crop"][2] if _is_crop(row.get("crop")) else None for row in columns]
+    tiny = [f"{item}: {side:g}" for item, side in zip(items, sides, strict=True) if side and side < _SMALLEST]
+    if tiny:
+        yield Finding(
+            "tiny-people",
+            f"the crops of {len(tiny)} of {len(items)} people have a side of less than {_SMALLEST} pixels",
+            "Leave out people of a few pixels, or check whether their joints are in pixels.",
+            len(tiny),
+            len(items),
+            tiny[:8],
+        )
+
+
+def _is_crop(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 3 and all(isinstance(part, int | float) for part in value)

@@ -1,0 +1,68 @@
+"""Images of 16 bits that use 10 or 12 of them, scaled to all 16 when a dataset is prepared."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from cml.data.deep_tiff import is_deep_tiff, read_deep_tiff
+from cml.data.encode_image import image_file_content
+from cml.data.image_fault import ImageFault
+from cml.data.open_image import open_image
+from cml.data.white_value import fill_depth, loses_bits
+from cml.errors import DataError, UserError
+
+
+def check_bits(bits: int | None) -> None:
+    """Check the number of bits that images use.
+
+    Args:
+        bits: The number; None for all.
+
+    Raises:
+        UserError: It is not between 8 and 16.
+    """
+    if bits is not None and not 8 <= bits <= 16:
+        raise UserError(f"The bits of images should be from 8 to 16. Got {bits} instead.")
+
+
+def scale_depth(photo: Path | bytes, bits: int) -> Path | bytes:
+    """Scale the values of an image that has 16 bits per value, but uses only some of them.
+
+    Args:
+        photo: The file or its content.
+        bits: The bits that are used, such as 10, whose greatest value, 1023, becomes 65,535.
+
+    Returns:
+        The content of the scaled image, a PNG file or, of several bands, a TIFF file; an image of another depth as it
+        was given.
+
+    Raises:
+        DataError: The image cannot be read, holds greater values, or is a PNG of several bands, of which only the upper
+            8 bits can be read.
+    """
+    white = (1 << bits) - 1
+    try:
+        if is_deep_tiff(photo):
+            values = read_deep_tiff(photo)
+            return photo if values.dtype != np.uint16 else _tiff_content(fill_depth(values, white))
+        with open_image(photo) as image:
+            if loses_bits(image):
+                raise ImageFault("has several bands of 16 bits, which a PNG cannot be scaled in; save it as TIFF")
+            if not image.mode.startswith("I"):
+                return photo
+            upright = fill_depth(np.asarray(ImageOps.exif_transpose(image)), white)
+        return image_file_content(Image.fromarray(upright), "PNG")
+    except ImageFault as fault:
+        name = f"The image {photo}" if isinstance(photo, Path) else "The image"
+        raise DataError(f"{name} {fault}.") from None
+
+
+def _tiff_content(values: np.ndarray) -> bytes:
+    import tifffile
+
+    content = io.BytesIO()
+    kind = "rgb" if values.shape[2] == 3 else "minisblack"
+    tifffile.imwrite(content, values, photometric=kind, planarconfig="contig")
+    return content.getvalue()
