@@ -44,6 +44,7 @@ TABLES = {
 PLAIN = {"95"}  # numbers that need no origin: the level of all intervals
 FUNCTIONS: dict[str, Any] = {"abs": abs, "len": len, "max": max, "min": min, "round": round, "sum": sum, "zip": zip}
 FUNCTIONS["table_cell"] = result_tables.table_cell
+FUNCTIONS["default_rank"] = lambda loss: result_tables.default_ranks()[loss]
 
 
 def pages() -> Iterator[Path]:

@@ -1,6 +1,6 @@
 """What log-ratio makes of equal labels and of label distances that hardly spread: zeros, floors and bounds of p.
 
-Run: python tests/benchmarks/equal_labels.py [--sets digits elpv ...] [--seeds 3] [--losses ...] [--json FILE]
+Run: python tests/benchmarks/equal_labels.py [--sets digits elpv ..] [--seeds 3] [--losses ..] [--start pca]
 
 The sets of the benchmark are those of ``cml bench``, with frozen features of its backbone; ``steering`` needs CML_TUB.
 Further sets: ``clusters-C``, C classes as drawn clusters of vectors, ``ages``, vectors drawn around a curve with ages
@@ -34,6 +34,7 @@ from cml.bench.scores import Ranks, score_queries
 from cml.bench.sets import compute_features, open_set
 from cml.bench.suite import LATEST, SETS, SUITES
 from cml.distances.precomputed import Precomputed
+from cml.losses import registry
 from cml.losses.label_distance_loss import LabelDistanceLoss
 from cml.retrieval.embedding_ranker import embedding_ranker
 from cml.training.config import TrainConfig
@@ -86,6 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rates", type=float, nargs="+", default=[1e-3])
     parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--start", default="random", choices=["random", "pca", "standardised"], help="of heads")
     parser.add_argument("--items", type=int, default=1600, help="training items of the further sets")
     parser.add_argument("--version", default=LATEST, help="of the suite")
     add_json_option(parser)
@@ -97,7 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         frozen = score(vectors, vectors.queries, vectors.gallery)
         figures[name] = {"frozen": [frozen]}
         print(f"  {'frozen':60} {frozen:.3f}")
-        scores = score_losses(vectors, options.losses, options.rates, options.seeds, options.steps)
+        sizes = options.rates, options.seeds, options.steps
+        scores = score_losses(vectors, options.losses, *sizes, start=options.start)
         first = np.array(next(iter(scores.values())))
         for loss, of_seeds in scores.items():
             if not np.all(np.isfinite(of_seeds)):
@@ -112,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def score_losses(
-    vectors: Vectors, losses: Sequence[str], rates: Sequence[float], seeds: int, steps: int
+    vectors: Vectors, losses: Sequence[str], rates: Sequence[float], seeds: int, steps: int, start: str = "random"
 ) -> dict[str, list[float]]:
     """Train heads by each loss and rate, and score them on the test items; a loss that fails scores NaN.
 
@@ -122,22 +125,32 @@ def score_losses(
         rates: Learning rates.
         seeds: The number of seeds.
         steps: Batches of one training.
+        start: Start of the head, as ``head_start`` takes it. Heads from a random start are trained at once.
 
     Returns:
         The score of each seed, by "loss, rate".
     """
     scores: dict[str, list[float]] = defaultdict(list)
     for seed in range(1, seeds + 1):
-        shared = replace(SUITES[LATEST].heads, seed=seed, steps=steps)
+        shared = replace(SUITES[LATEST].heads, seed=seed, steps=steps, head_start=start)
         configs = [replace(shared, loss=loss, learning_rate=rate) for rate in rates for loss in losses]
+        if start != "random":
+            for config in configs:
+                value = score_loss(vectors, registry.make(config.loss), config)
+                scores[name_row(config, rates)].append(value)
+            continue
         heads = train_heads(configs, vectors.train, vectors.train_distances)
         for config, head in zip(configs, heads, strict=True):
-            name = config.loss if len(rates) == 1 else f"{config.loss}, {config.learning_rate:g}"
-            if head.failed:
-                scores[name].append(float("nan"))
-                continue
-            scores[name].append(score(vectors, head.embed(vectors.queries), head.embed(vectors.gallery)))
+            value = float("nan")
+            if not head.failed:
+                value = score(vectors, head.embed(vectors.queries), head.embed(vectors.gallery))
+            scores[name_row(config, rates)].append(value)
     return scores
+
+
+def name_row(config: TrainConfig, rates: Sequence[float]) -> str:
+    """Name a row by its loss, and by its rate where there are several."""
+    return config.loss if len(rates) == 1 else f"{config.loss}, {config.learning_rate:g}"
 
 
 def head_config(name: str, steps: int) -> TrainConfig:
