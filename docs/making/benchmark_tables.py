@@ -1,7 +1,8 @@
-"""Tables of the pages Speed and Scale, from the records ``speed`` and ``scale``. Figures are rounded here.
+"""Tables of the pages Speed and Scale, from ``speed``, ``loss_times`` and ``scale``. Figures are rounded here.
 
-The record ``speed`` holds the figures of each script of tests/benchmarks that the table names, ``scale`` those of
-``scale.py``: sizes with the seconds that steps take. ``limits`` extrapolates these points.
+The record ``speed`` holds the figures of each script of tests/benchmarks that the table names, ``loss_times`` those of
+``losses.py``, and ``scale`` those of ``scale.py``: sizes with the seconds that steps take. ``limits`` extrapolates
+these points.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ Values = Mapping[str, Any]
 LIST_LENGTH = 100  # neighbours in a list of the table of limits, 4 bytes for an index and 4 for a distance
 DIMENSION = 128  # of the embeddings in the table of limits, 4 bytes a number
 MATRIX_BYTES = 4  # a label distance
-MOST_COST = 6  # times the log-ratio loss: the bar of losses.py; slower losses are named
 DATASETS = (4, 5, 6, 8)  # images in the table of limits: powers of ten
 
 
@@ -183,20 +183,6 @@ def _training_step(values: Values) -> str:
     )
 
 
-def _losses(values: Values) -> str:
-    figures = values["losses"]
-    costs = {name: entry["over_log_ratio"] for name, entry in figures["losses"].items()}
-    slow = [f"{name} ({significant(cost)} times)" for name, cost in costs.items() if cost > MOST_COST]
-    most = max(cost for cost in costs.values() if cost <= MOST_COST)
-    exceptions = f", except {' and '.join(slow)}" if slow else ""
-    contrast = figures["rank_n_contrast"]
-    return (
-        f"at B = {figures['items']:,}, every loss over label distances or vectors takes at most {significant(most)} "
-        f"times as long as log-ratio{exceptions}; Rank-N-Contrast is {significant(contrast['median'])} times as fast "
-        f"as a loop over positives"
-    )
-
-
 def _gradient_cache(values: Values) -> str:
     few, many = (side["images"] for side in values["gradient_cache_resnet34"]["sides"])
     ratios = []
@@ -283,7 +269,6 @@ SPEED: Mapping[str, Callable[[Values], str]] = {
     "distance_jobs": _distance_jobs,
     "average": _average,
     "training_step": _training_step,
-    "losses": _losses,
     "gradient_cache": _gradient_cache,
     "search": _search,
     "export": _export,
@@ -292,6 +277,13 @@ SPEED: Mapping[str, Callable[[Values], str]] = {
     "prepare": _prepare,
     "loader": _loader,
 }
+
+
+def loss_times() -> Cells:
+    """Make the table of the time of losses over that of log-ratio: header and rows, the fastest first."""
+    costs = read_record("loss_times").values["losses"]["losses"]
+    ordered = sorted(costs.items(), key=lambda entry: entry[1]["over_log_ratio"])
+    return [["loss", "times log-ratio"], *([name, significant(cost["over_log_ratio"])] for name, cost in ordered)]
 
 
 def scale() -> Cells:

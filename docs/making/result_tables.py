@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 from scipy.stats import rankdata
 
 from cml.bench.table import Board, read_board
-from cml.retrieval.comparison import APART, apart, interval_text
+from cml.retrieval.comparison import APART, apart, interval_text, over_seeds
 from cml.retrieval.metrics import describe
 from making import benchmark_tables
 from making.records import ROOT, Cells, Record, read_record
@@ -205,6 +206,7 @@ CHOSEN_ON = {
     "sum": "steering, people, scenes, and the sets of its parts",
 }
 SET_TITLES = {"cancer": "tumours", "pixels": "digits, pixels", "earth": "places"}
+ONE_VIEW = "augmentation"  # the row of views.py that others are compared with
 UNSEEN = ("cancer", "melting", "structure", "earth")  # no default was chosen on them; some were on other digits
 
 
@@ -231,7 +233,34 @@ def default_ranks() -> dict[str, float]:
     return dict(zip(losses, rankdata(scores, axis=1).mean(axis=0).tolist(), strict=True))
 
 
+def views() -> Cells:
+    """Make the table of views and projectors: means, and gains over one view, paired by seed."""
+    by_set = load("views").values["views"]["sets"]
+    titles = [title.partition(",")[0] for title in by_set]
+    rows = []
+    for row in next(iter(by_set.values())):
+        cells = []
+        for scores in by_set.values():
+            gain, low, high = over_seeds(np.subtract(scores[row], scores[ONE_VIEW]))
+            text = f" ({gain:+.3f} ± {(high - low) / 2:.3f})" if row != ONE_VIEW else ""
+            cells.append(f"{fmean(scores[row]):.3f}{text}")
+        rows.append([row, *cells])
+    return [["batches of 32 items", *titles], *rows]
+
+
+def hard_mining() -> Cells:
+    """Make the table of hard mining: the mean score of each kind of mining on each set."""
+    by_set = load("hard_mining").values["hard_mining"]
+    rows = next(iter(by_set.values()))
+    return [
+        ["pairs or anchors kept", *by_set],
+        *([row, *(f"{fmean(by_set[name][row]):.3f}" for name in by_set)] for row in rows),
+    ]
+
+
 TABLES: dict[str, Callable[[], Cells]] = {
+    "views": views,
+    "hard_mining": hard_mining,
     "defaults": defaults,
     "overview": overview,
     "losses": lambda: joined("loss", LOSSES),
@@ -242,6 +271,7 @@ TABLES: dict[str, Callable[[], Cells]] = {
     "benchmark_trials": lambda: trials("A-efficientnet-lite0"),
     "benchmark_network_trials": lambda: trials("B-small-cnn"),
     "speed": benchmark_tables.speed,
+    "loss_times": benchmark_tables.loss_times,
     "scale": benchmark_tables.scale,
     "limits": benchmark_tables.limits,
 }
