@@ -1,10 +1,12 @@
-"""Images whose labels are what people judged of them: pairs with a distance or similarity, or triplets."""
+"""Images or vectors whose labels are what people judged of them: pairs with a distance or similarity, or triplets."""
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from numpy.typing import NDArray
 from PIL import Image
 
 from cml.console.messages import say
@@ -16,6 +18,8 @@ from cml.data_prep.group_split import split_by_group
 from cml.data_prep.provenance import record_provenance
 from cml.data_prep.row_files import read_rows
 from cml.data_prep.shrink import Shrink
+from cml.data_prep.text_lines import read_lines
+from cml.data_prep.vector_rows import check_row, map_vectors, store_row
 from cml.errors import DataError, UserError
 
 _FEWEST = 8  # items of a split
@@ -23,18 +27,19 @@ _FEWEST = 8  # items of a split
 
 @dataclass(frozen=True)
 class Judgements(DatasetSource):
-    """Your own images and what people judged of them: how far apart two are, or which of two is nearer to a third.
+    """Your own items and what people judged of them: how far apart two are, or which of two is nearer to a third.
 
     Command: cml prepare judgements --images DIR --pairs pairs.csv --out DIR
 
-    Input: images in a folder, and a CSV file with a header or a JSONL file with one object per line, which names images
-    by their paths relative to the folder. --pairs has the columns item, other, and distance (at least 0) or similarity
-    (the largest stands for distance 0); optional weight (above 0). --triplets has the columns anchor, nearer, farther,
-    and optional count. Both may have a column rater. Few of all pairs or triplets need to be there, and the same may be
-    there several times, also with another answer.
+    Input: images in a folder, or vectors in a .npy file; and a CSV file with a header or a JSONL file with one object
+    per line, which names images by their paths relative to the folder, and vectors by the numbers of their rows, from
+    0, or by the lines of the file of --names. --pairs has the columns item, other, and distance (at least 0) or
+    similarity (the largest stands for distance 0); optional weight (above 0). --triplets has the columns anchor,
+    nearer, farther, and optional count. Both may have a column rater. Few of all pairs or triplets need to be there,
+    and the same may be there several times, also with another answer.
 
-    The split is by image: a test image is in no judgement that is trained on. A judgement of training and test images
-    is used by neither. Images without any judgement are left out.
+    The split is by item: a test item is in no judgement that is trained on. A judgement of training and test items is
+    used by neither. Items without any judgement are left out.
 
     Where pairs or triplets were judged several times, dataset.json holds how well an embedding can agree with them at
     most, and where raters are named, how well each agrees with the others.
@@ -42,8 +47,12 @@ class Judgements(DatasetSource):
     Licence: yours.
     """
 
-    images: Path
+    images: Path | None = None
     """Folder of the images."""
+    vectors: Path | None = None
+    """File .npy of vectors in place of images, (N, F) floats, a row for each item."""
+    names: Path | None = None
+    """Text file with a name for each row of the vectors, one per line."""
     pairs: Path | None = None
     """CSV or JSONL file of judged pairs."""
     triplets: Path | None = None
@@ -51,7 +60,7 @@ class Judgements(DatasetSource):
     split_seed: int = 0
     """Random seed of the split."""
     test_fraction: float = 0.3
-    """Fraction of images held out for testing. Each of them is a query among the others."""
+    """Fraction of items held out for testing. Each of them is a query among the others."""
     image_size: int | None = None
     """Shrink larger images so that their shorter side has this many pixels; by default files are copied unchanged."""
 
@@ -63,19 +72,23 @@ class Judgements(DatasetSource):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if (self.images is None) == (self.vectors is None):
+            got = "neither" if self.images is None else "both"
+            raise UserError(f"Give either 'images' (--images) or 'vectors' (--vectors). Got {got}.")
+        if self.names is not None and self.vectors is None:
+            raise UserError("The 'names' (--names) name rows of vectors. Images are named by their paths.")
         if (self.pairs is None) == (self.triplets is None):
             got = "neither" if self.pairs is None else "both; prepare a dataset of each"
             raise UserError(f"Give either 'pairs' (--pairs) or 'triplets' (--triplets). Got {got}.")
 
     def origin(self) -> dict[str, Any]:
         """See ``DatasetSource.origin``."""
-        return record_provenance(self, revision=1, files=[self._file], images=self.images)
+        files = [self._file, *(file for file in (self.vectors, self.names) if file is not None)]
+        return record_provenance(self, revision=1, files=files, images=[] if self.images is None else self.images)
 
     def content(self, skip_bad: bool) -> Content:
         """See ``DatasetSource.content``."""
-        suffixes = Image.registered_extensions()
-        files = sorted(path for path in self.images.rglob("*") if path.suffix.lower() in suffixes)
-        names = [path.relative_to(self.images).as_posix() for path in files]
+        names = self._find_images() if self._rows is None else self._name_rows(self._rows)
         faults: list[DataError] = []
         judged = self._read(names, faults if skip_bad else None)
         for remark in judged.remarks:
@@ -84,7 +97,7 @@ class Judgements(DatasetSource):
         parties = [tuple(names[item] for item in items) for items in judged.parties.tolist()]
         used = sorted({name for party in parties for name in party})
         if len(used) < 2 * _FEWEST:
-            raise DataError(f"{self._file} judges {len(used)} images; at least {2 * _FEWEST} are needed.")
+            raise DataError(f"{self._file} judges {len(used)} items; at least {2 * _FEWEST} are needed.")
         held = split_by_group({name: name for name in used}, self.test_fraction, seed=self.split_seed, salt="test")
         tested, total = sum(map(held.issuperset, parties)), len(parties)
         trained = sum(map(held.isdisjoint, parties))
@@ -93,7 +106,7 @@ class Judgements(DatasetSource):
         if not tested or not trained:
             part, change = ("test", "Raise") if trained else ("training", "Lower")
             raise DataError(
-                f"{self._file}: no {kind} are of {part} images alone. {change} test_fraction, or judge more."
+                f"{self._file}: no {kind} are of {part} items alone. {change} test_fraction, or judge more."
             )
         details = {
             "gallery": "queries",
@@ -101,20 +114,58 @@ class Judgements(DatasetSource):
             "judgements": {"kind": kind, "ceiling": judged.ceiling, "raters": judged.raters},
             "left_out": {"no judgement": len(names) - len(used)} if len(used) < len(names) else {},
         }
+        if self._rows is not None:
+            details["inputs"] = {"kind": "vectors", "size": self._rows.shape[1], "columns": []}
         _say_agreement(judged)
         numbers = {name: number for number, name in enumerate(names)}
-        items: list[Item | DataError] = [
-            Item(
-                name,
-                "query" if name in held else "train",
-                Shrink(self.image_size).picture(self.images / name),
-                judged[numbers[name]],
-                where=str(self._file),
-            )
+        items = [
+            self._make_item(name, "query" if name in held else "train", numbers[name], judged[numbers[name]])
             for name in used
         ]
-        source = f"a user's own images; label: judged {kind}"
-        return Content([*items, *faults], details, {"name": self.images.resolve().name, "source": source})
+        name = self._place.resolve().name.removesuffix(".npy")
+        source = f"a user's own {'images' if self._rows is None else 'vectors'}; label: judged {kind}"
+        return Content([*items, *faults], details, {"name": name, "source": source})
+
+    @property
+    def _place(self) -> Path:
+        place = self.images or self.vectors
+        assert place is not None  # one of them is given
+        return place
+
+    @functools.cached_property
+    def _rows(self) -> NDArray[Any] | None:
+        """The vectors; None if items are images."""
+        return None if self.vectors is None else map_vectors(self.vectors)
+
+    def _find_images(self) -> list[str]:
+        """The paths of the images."""
+        suffixes = Image.registered_extensions()
+        files = sorted(path for path in self._place.rglob("*") if path.suffix.lower() in suffixes)
+        return [path.relative_to(self._place).as_posix() for path in files]
+
+    def _name_rows(self, rows: NDArray[Any]) -> list[str]:
+        """The names of the vectors."""
+        if self.names is None:
+            return list(map(str, range(len(rows))))
+        lines = read_lines(self.names)
+        if len(lines) != len(rows):
+            raise DataError(f"{self.names} has {len(lines)} names, but {self.vectors} has {len(rows)} rows.")
+        first: dict[str, str] = {}
+        for where, line in lines:
+            if (name := line.strip()) in first:
+                raise DataError(f"{where}: the name {name!r} is also that of {first[name]}; names must differ.")
+            first[name] = where
+        return list(first)
+
+    def _make_item(self, name: str, role: str, number: int, label: Sequence[str]) -> Item | DataError:
+        """An item to write, or what is wrong with its vector."""
+        if self._rows is None:
+            return Item(name, role, Shrink(self.image_size).picture(self._place / name), label, where=str(self._file))
+        try:
+            vector = check_row(store_row(self._rows[number]), f"{self.vectors}, row {number}")
+        except DataError as error:
+            return error
+        return Item(name, role, None, label, where=str(self._file), vector=vector)
 
     @property
     def _file(self) -> Path:

@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 
 from cml.data.input_form import InputForm
 from cml.data.table_columns import match_columns
-from cml.data.vector_files import TYPES
 from cml.data_prep.hf_parquet import ParquetTable
 from cml.data_prep.labelled_rows import LabelledRows, Rows, read_feature
 from cml.data_prep.provenance import record_provenance
 from cml.data_prep.row_files import Row, cell
+from cml.data_prep.vector_rows import check_row, map_vectors, name_column, store_row
 from cml.errors import DataError, UserError
-from cml.storage.npy import map_array
 from cml.storage.safe_paths import file_inside
 
 
@@ -143,22 +142,14 @@ class Table(LabelledRows):
     def _mapped(self) -> NDArray[Any]:
         """The vectors of the .npy file."""
         assert self.vectors is not None
-        try:
-            rows = map_array(self.vectors)
-        except OSError as error:
-            raise DataError(f"{self.vectors} cannot be read ({error.strerror}).") from None
-        except ValueError as error:
-            raise DataError(f"{self.vectors} cannot be read: {error}.") from None
-        if rows.ndim != 2 or rows.dtype.kind not in "fiu" or not rows.shape[1]:
-            raise DataError(f"{self.vectors} should hold vectors, (N, F) floats. It holds {rows.shape}, {rows.dtype}.")
-        return rows
+        return map_vectors(self.vectors)
 
     def _read_npy(self) -> Iterator[Rows | DataError]:
         count = sum(1 for _ in self.read_table(self.described_columns[:1]))
         if count != len(self._mapped):
             raise DataError(f"{self.vectors} has {len(self._mapped)} rows, but {self.source} has {count}.")
         for position, row in enumerate(self._mapped):
-            yield self._checked(_as_stored(row), f"{self.vectors}, row {position}")
+            yield self._checked(store_row(row), f"{self.vectors}, row {position}")
 
     def _read_cells(self, row: Row, where: str) -> Rows:
         """The vector of a row of a CSV or JSONL file."""
@@ -170,7 +161,7 @@ class Table(LabelledRows):
             read_feature(value, column, where, allow_missing=self.allow_missing, written=self.written)
             for column, value in zip(columns, values, strict=True)
         ]
-        return self._checked(_as_stored(np.array(numbers, np.float64)), where)
+        return self._checked(store_row(np.array(numbers, np.float64)), where)
 
     def _read_parquet(self) -> Iterator[Rows | DataError]:
         position, width = 0, 0
@@ -179,7 +170,7 @@ class Table(LabelledRows):
             for number, row in enumerate(batch.to_pylist() if table is None else table):
                 where = f"{self.source}, row {position + number}"
                 try:
-                    vector = self._read_cells(row, where) if table is None else self._checked(_as_stored(row), where)
+                    vector = self._read_cells(row, where) if table is None else self._checked(store_row(row), where)
                     width = width or len(vector)
                     _check_length(vector, width, where)
                 except DataError as error:
@@ -190,25 +181,12 @@ class Table(LabelledRows):
 
     def _checked(self, vector: Rows, where: str) -> Rows:
         """A vector whose numbers are finite, or missing where that is allowed."""
-        allowed = np.isfinite(vector)
-        if self.allow_missing:
-            allowed |= np.isnan(vector)
-        if not allowed.all():
-            column = int(np.argmin(allowed))
-            names = self._columns if self.vectors is None else ()
-            name = names[column] if len(names) == len(vector) else f"column {column}"
-            if np.isnan(vector[column]):
-                read_feature(float(vector[column]), name, where, allow_missing=self.allow_missing)
-            mend = "mend it, or leave the column out"
-            raise DataError(f"{where}: {name} should be a finite float32. Got {vector[column]!s} instead; {mend}.")
-        return vector
-
-
-def _as_stored(row: NDArray[Any]) -> Rows:
-    if row.dtype.name in TYPES:
-        return np.asarray(row)
-    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, which is reported
-        return row.astype(np.float32)
+        names = self._columns if self.vectors is None else ()
+        missing = np.isnan(vector)
+        if missing.any() and not self.allow_missing:
+            name = name_column(int(np.argmax(missing)), vector, names)
+            read_feature(float("nan"), name, where, allow_missing=False)  # raises with the mends of a table
+        return check_row(vector, where, names, allow_missing=self.allow_missing)
 
 
 def _check_length(vector: Rows, width: int, where: str) -> None:

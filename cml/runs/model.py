@@ -28,6 +28,7 @@ from cml.processes.device import pick_device
 from cml.retrieval.calibration import LEVEL, Calibration, calibrate_embeddings
 from cml.retrieval.embeddings import evaluate_embeddings
 from cml.retrieval.evaluate_options import EvaluateOptions
+from cml.retrieval.farthest_first import choose_farthest
 from cml.retrieval.label_regression import fit_label_regression
 from cml.retrieval.neighbor_labels import predict_labels
 from cml.retrieval.results import Evaluation
@@ -397,6 +398,39 @@ class Model(EmbeddingModel):
             features = load_published(self).extract(known.inputs, bar="features")
         numbers = None if groups is None else number_groups(groups, len(known.labels))
         return audit_inputs(features, known.labels, self.label_distance, names=names, groups=numbers, seed=seed)
+
+    def propose(
+        self,
+        pool: Any,  # noqa: ANN401 - as cml.fit takes them
+        count: int,
+        *,
+        labelled: Any,  # noqa: ANN401
+    ) -> NDArray[np.int64]:
+        """Choose the items of a pool that are worth labelling next.
+
+        Each is the item whose embedding is farthest from those of all labelled and all chosen ones (farthest-first
+        traversal; Sener, Savarese: Active learning for convolutional neural networks, a core-set approach, ICLR 2018).
+        Fit again when they are labelled. What helped how much: ``tests/benchmarks/proposals.py``.
+
+        Args:
+            pool: N inputs without labels, of any kind that ``embed`` takes.
+            count: How many to choose, 1 to N.
+            labelled: The inputs that have labels, such as those of the training.
+
+        Returns:
+            (count,) positions in the pool, the first item to label first.
+
+        Raises:
+            UserError: ``count`` is out of range, or the model does not take such inputs.
+
+        Example:
+            >>> import numpy as np
+            >>> rows = np.random.default_rng(0).normal(size=(60, 3))
+            >>> model = cml.fit(rows, rows[:, 0], steps=2, sampler="random(batch_size=30)", quiet=True)
+            >>> model.propose([[0.0, 0.0, 0.0], [9.0, 0.0, 0.0]], 1, labelled=rows)
+            array([1])
+        """
+        return choose_farthest(self.embed(pool), self.embed(labelled), count).items
 
     @property
     def _training_items(self) -> NDArray[np.uint64]:

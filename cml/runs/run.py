@@ -32,6 +32,7 @@ from cml.runs.explore import BESIDE, EXPLORER, ExploreOptions, by_title, explore
 from cml.runs.explorer import Explorer
 from cml.runs.label_signals import find_label_signals
 from cml.runs.pair_similarity import PAIRS, with_pairs
+from cml.runs.proposal_list import ProposalList, propose_items
 from cml.runs.published_recall import published_recall_ks, published_recall_within
 from cml.runs.retrieved import write_retrieval_report
 from cml.runs.trained_run import Embeddings, TrainedRun
@@ -195,6 +196,25 @@ class Run(TrainedRun):
             UserError: There are no frozen features, fewer than 30 items, or labels that do not differ.
         """
         return audit_run(self, splits, seed)
+
+    def propose(self, pool: Path | str, count: int = 50) -> ProposalList:
+        """Choose the items of a pool that are worth labelling next: each is far from all that have a label.
+
+        All items of the dataset count as labelled. ``cml.Model.propose`` takes items that are in memory, and says how
+        they are chosen.
+
+        Args:
+            pool: Folder of images, or a prepared dataset of images or vectors, whose labels are not read.
+            count: How many items to choose.
+
+        Returns:
+            The list, the first item to label first.
+
+        Raises:
+            UserError: The pool holds fewer items, or others than the model takes.
+            DataError: An image cannot be read.
+        """
+        return propose_items(self, pool, count)
 
     def _advise(self, standing: Standing) -> list[str]:
         """The sentences of a verdict that say what would help an embedding that is not better than its references."""

@@ -10,7 +10,8 @@ from typing import Any
 from cml.console.messages import say
 from cml.errors import DataError, UserError, require_extra
 
-_FILES = ("config.json", "model.safetensors")  # of a model; no others are ever fetched
+_FILES = ("config.json", "model.safetensors")  # of a model
+_OPTIONAL = ("calibration.json",)  # no other files are ever fetched
 _WHY = {
     "RepositoryNotFoundError": "has no such repository, or it is private (log in: hf auth login)",
     "RevisionNotFoundError": "has no such branch, tag or commit of it",
@@ -43,8 +44,10 @@ def resolve_run(run: Path | str) -> Path:
     if not (re.fullmatch("[0-9a-f]{40}", revision) and all(isinstance(path, str) for path in paths)):
         with _explain_hub_errors(f"{text} cannot be fetched"):
             # one request: without a network, each request of a download is retried for half a minute
-            commit = hub.model_info(name, revision=revision or None, timeout=10).sha
-            paths = [hf_hub_download(name, file, revision=commit) for file in _FILES]
+            model = hub.model_info(name, revision=revision or None, timeout=10)
+            there = {file.rfilename for file in model.siblings or ()}
+            optional = tuple(file for file in _OPTIONAL if file in there)
+            paths = [hf_hub_download(name, file, revision=model.sha) for file in _FILES + optional]
     folder = Path(str(paths[0])).parent
     if folder.name != revision:
         say(f"{text} is at {folder.name}; hf:{name}@{folder.name} stays with it")

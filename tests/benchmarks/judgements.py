@@ -1,9 +1,10 @@
 """Heads learned from judged triplets and judged pairs of drawn heads, scored on new items.
 
     python tests/benchmarks/judgements.py [--parts triplets pairs] [--seeds 5] [--flips 0 0.1 0.2 0.3]
-        [--fractions 0.01 0.002] [--items 2000] [--features FILE.npz] [--cblearn PYTHON] [--json FILE]
+        [--fractions 0.01 0.002] [--items 2000] [--draw 0] [--features FILE.npz] [--cblearn PYTHON] [--json FILE]
 
 The items are drawn heads with their features by a frozen network; the judgements follow the angle between rotations.
+``--draw`` draws other heads and other judgements: the defaults of the losses were chosen on draw 0.
 
 - triplets: agreement with 20,000 triplets of new items, of heads trained on 10,000 triplets, of which a share is
   flipped. Beside them, where ``--cblearn`` names an interpreter that has cblearn 0.4.0: CKL and t-STE embeddings of the
@@ -63,6 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--flips", nargs="+", type=float, default=[0, 0.1, 0.2, 0.3])
     parser.add_argument("--fractions", nargs="+", type=float, default=[0.01, 0.002])
     parser.add_argument("--items", type=int, default=2000, help="training items; two fifths as many are new")
+    parser.add_argument("--draw", type=int, default=0, help="which heads and judgements are drawn")
     parser.add_argument("--triplets", type=int, default=10_000)
     parser.add_argument("--backbone", default="efficientnet-lite0")
     parser.add_argument("--features", type=Path, help="file to keep the features in")
@@ -71,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add_json_option(parser)
     given = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    train, new = read_items(given.items, given.backbone, given.features)
+    train, new = read_items(given.items, given.draw, given.backbone, given.features)
     figures: dict[str, Any] = {}
     if "triplets" in given.parts:
         figures["triplets"] = measure_triplets(train, new, given)
@@ -80,11 +82,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write_figures(given.json, figures)
 
 
-def read_items(items: int, backbone: str, file: Path | None) -> tuple[Items, Items]:
+def read_items(items: int, draw: int, backbone: str, file: Path | None) -> tuple[Items, Items]:
     """Draw heads and compute their features, or read them from a file."""
     if file is None or not file.exists():
         with tempfile.TemporaryDirectory() as folder:
-            dataset = cml.prepare("heads", Path(folder) / "heads", count=items * 7 // 5, train=items)
+            dataset = cml.prepare("heads", Path(folder) / "heads", count=items * 7 // 5, train=items, seed=draw)
             weights = "none" if backbone == "small-cnn" else "imagenet"
             model = EmbeddingModel(ModelConfig(backbone, weights, 8, False, (_SIZE, _SIZE))).eval()
             arrays = {}
@@ -107,14 +109,14 @@ def read_items(items: int, backbone: str, file: Path | None) -> tuple[Items, Ite
 
 def measure_triplets(train: Items, new: Items, given: argparse.Namespace) -> dict[str, dict[str, list[float]]]:
     """Agreement with triplets of new items: flip rate -> method -> seeds."""
-    asked = draw_triplets(new.distances, 2 * given.triplets, np.random.default_rng(0))
+    asked = draw_triplets(new.distances, 2 * given.triplets, np.random.default_rng(given.draw))
     unit = new.features / np.linalg.norm(new.features, axis=1, keepdims=True)
     print(f"triplets: frozen features, L2-normalised {agreement(unit, asked):.3f}", flush=True)
     figures: dict[str, dict[str, list[float]]] = {}
     for flip in given.flips:
         rows = figures[f"{flip:g}"] = {"cml": [], "seconds": []}
         for seed in range(given.seeds):
-            rng = np.random.default_rng([1, seed])
+            rng = np.random.default_rng([1, seed, given.draw])
             triplets = draw_triplets(train.distances, given.triplets, rng)
             flipped = rng.random(len(triplets)) < flip
             triplets[flipped] = triplets[flipped][:, [0, 2, 1]]
@@ -165,7 +167,7 @@ def measure_pairs(train: Items, new: Items, given: argparse.Namespace) -> dict[s
         rows = figures[f"{fraction:g}"] = {"all pairs": whole, "frozen": [frozen], "seconds": []}
         for seed in range(given.seeds):
             count = max(4, round(fraction * len(first)))
-            chosen = np.random.default_rng([2, seed]).choice(len(first), count, replace=False)
+            chosen = np.random.default_rng([2, seed, given.draw]).choice(len(first), count, replace=False)
             one, other = first[chosen], second[chosen]
             table = np.column_stack([one, other, train.distances[one, other]])
             for way, choice in ways.items():

@@ -90,6 +90,21 @@ def test_a_revision_is_pinned_and_said(hub: StandIn, runs: list[Path], capsys: p
     assert not capsys.readouterr().err
 
 
+def test_a_calibration_comes_along(hub: StandIn, runs: list[Path], tmp_path: Path) -> None:
+    model = cml.load(runs[0], device="cpu")
+    rng = np.random.default_rng(1)
+    with pytest.warns(UserWarning, match="The calibration has 40 items"):
+        calibration = model.calibrate(rng.integers(0, 256, (40, 36, 36, 3), np.uint8), rng.uniform(0, 1, 40))
+    saved = model.save(tmp_path / "calibrated")
+    hub.repositories["anna/ages"] = Repository()
+    hub.repositories["anna/ages"].commit(
+        {**files_of(saved), "calibration.json": (saved / "calibration.json").read_bytes()}
+    )
+    loaded = cml.load("hf:anna/ages", device="cpu").calibration
+    assert loaded is not None
+    assert loaded.lines() == calibration.lines()
+
+
 def test_nothing_but_config_and_weights_is_read(
     hub: StandIn, runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -28,6 +28,7 @@ TINY = {
     "tables": "--tables diabetes captions --methods columns ridge --seeds 1 --rows 60",
     "vectors": "--rows 300 --size 6 --queries 30 --steps 2 --batch 20 --mapped",
     "audit": "--sets diabetes --items 60 --seeds 1",
+    "proposals": "--sets diabetes --items 90 --seeds 1 --first 20 --more 5 --rounds 1 --steps 2",
     "average": "--backbones small-cnn --rounds 1 --images 4 --size 32",
     "backbones": "--backbones test_vit test_resnet --size 32 --items 4 --batch 2 --rounds 1",
     "bench_trials": "--set digits --method cosent --version 2026.1-quick --trials 2",

@@ -147,7 +147,7 @@ BAD_FILES = [
     ("item,other,distance\n00.png,00.png,1\n", r"pairs.csv:2 pairs '00.png' with itself; delete it"),
     ("item,other,distance\n00.png,01.png,far\n", r"pairs.csv:2 has the distance 'far', which should be a number"),
     ("item,other\n00.png,01.png\n", r"pairs.csv: The judged pairs have no column 'distance'"),
-    ("item,other,distance\n00.png,01.png,1\n", r"pairs.csv judges 2 images; at least 16 are needed"),
+    ("item,other,distance\n00.png,01.png,1\n", r"pairs.csv judges 2 items; at least 16 are needed"),
 ]
 
 
@@ -169,6 +169,63 @@ def test_bad_rows_are_skipped_and_a_dataset_is_of_one_kind(images: Path, tmp_pat
         cml.prepare("judgements", tmp_path / "none", images=images)
     with pytest.raises(UserError, match="Got both; prepare a dataset of each"):
         cml.prepare("judgements", tmp_path / "both", images=images, pairs=file, triplets=file)
+
+
+@pytest.mark.parametrize("are_named", [False, True])
+def test_judged_vectors_are_prepared_trained_and_evaluated(are_named: bool, tmp_path: Path) -> None:
+    np.save(tmp_path / "vectors.npy", VECTORS[:60])
+    names = [f"item {number}" if are_named else str(number) for number in range(60)]
+    (tmp_path / "names.txt").write_text("\n".join(names) + "\n")
+    table = pairs_of(60, 0.4)
+    rows = [f"{names[int(one)]},{names[int(other)]},{distance:.4f}" for one, other, distance in table]
+    (tmp_path / "pairs.csv").write_text("\n".join(["item,other,distance", *rows, ""]))
+    options = {"names": tmp_path / "names.txt"} if are_named else {}
+    dataset = cml.prepare(
+        "judgements", tmp_path / "data", vectors=tmp_path / "vectors.npy", pairs=tmp_path / "pairs.csv", **options
+    )
+    assert dataset.info.name == "vectors"
+    for role in ("train", "query"):
+        split = dataset.split(role)
+        chosen = [names.index(name) for name in split.item_ids]
+        assert split.vectors is not None
+        np.testing.assert_array_equal(split.vectors.read(np.arange(len(split))), VECTORS[chosen])
+    run = cml.train("value", dataset, tmp_path / "run", dimension=4, steps=100, quiet=True)
+    rows = run.evaluate().rows
+    assert rows["embedding"]["pair_spearman"].mean > rows["vectors"]["pair_spearman"].mean + 0.1
+    assert rows["oracle"]["pair_spearman"].mean == pytest.approx(1)
+
+
+def test_bad_vectors_and_names_are_one_line(images: Path, tmp_path: Path) -> None:
+    file = tmp_path / "vectors.npy"
+    np.save(file, VECTORS[:60])
+    (tmp_path / "pairs.csv").write_text(
+        "\n".join(["item,other,distance", *(f"{one:.0f},{other:.0f},{far}" for one, other, far in pairs_of(60, 0.4))])
+    )
+    pairs = {"pairs": tmp_path / "pairs.csv"}
+    with pytest.raises(UserError, match=r"Give either 'images' \(--images\) or 'vectors' \(--vectors\). Got neither"):
+        cml.prepare("judgements", tmp_path / "data", **pairs)
+    with pytest.raises(UserError, match="Got both"):
+        cml.prepare("judgements", tmp_path / "data", images=images, vectors=file, **pairs)
+    names = tmp_path / "names.txt"
+    names.write_text("a\nb\n")
+    with pytest.raises(UserError, match="Images are named by their paths"):
+        cml.prepare("judgements", tmp_path / "data", images=images, names=names, **pairs)
+    with pytest.raises(DataError, match=r"names.txt has 2 names, but .*vectors.npy has 60 rows"):
+        cml.prepare("judgements", tmp_path / "data", vectors=file, names=names, **pairs)
+    names.write_text("a\n" * 60)
+    with pytest.raises(DataError, match=r"names.txt:2: the name 'a' is also that of .*names.txt:1; names must differ"):
+        cml.prepare("judgements", tmp_path / "data", vectors=file, names=names, **pairs)
+    holed = VECTORS[:60].copy()
+    holed[7, 2] = np.nan
+    np.save(file, holed)
+    with pytest.raises(DataError, match=r"vectors.npy, row 7: column 2 should be a finite float32. Got nan instead"):
+        cml.prepare("judgements", tmp_path / "data", vectors=file, **pairs)
+    dataset = cml.prepare("judgements", tmp_path / "data", vectors=file, skip_bad=True, **pairs)
+    assert dataset.info.details["skipped"]["count"] == 1
+    assert "7" not in [*dataset.split("train").item_ids, *dataset.split("query").item_ids]
+    np.save(file, VECTORS[:60, 0])
+    with pytest.raises(DataError, match=r"vectors.npy should hold vectors, \(N, F\) floats. It holds \(60,\), float32"):
+        cml.prepare("judgements", tmp_path / "more", vectors=file, **pairs)
 
 
 @pytest.mark.timeout(240)

@@ -119,7 +119,8 @@ class _Handler(BaseHTTPRequestHandler):
         sha = repository.sha(revision or "main")
         if revision and sha is None:
             raise _Refused(404, "RevisionNotFound")
-        return {"id": name, "sha": sha, "private": repository.private}
+        siblings = [{"rfilename": path} for path in sorted(repository.commits.get(sha or "", {}))]
+        return {"id": name, "sha": sha, "private": repository.private, "siblings": siblings}
 
     def file(self, _: bytes, name: str, revision: str, path: str) -> object:
         repository = self.repository(name)

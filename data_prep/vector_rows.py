@@ -1,0 +1,94 @@
+"""The rows of a user's own ``.npy`` file of vectors."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.data.vector_files import TYPES
+from cml.errors import DataError
+from cml.storage.npy import map_array
+
+Rows = NDArray[np.floating]
+
+
+def map_vectors(path: Path) -> NDArray[Any]:
+    """Map a file of vectors into memory.
+
+    Args:
+        path: The ``.npy`` file.
+
+    Returns:
+        (N, F) numbers of the file's own type.
+
+    Raises:
+        DataError: The file cannot be read, or holds something else.
+    """
+    try:
+        rows = map_array(path)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}).") from None
+    except ValueError as error:
+        raise DataError(f"{path} cannot be read: {error}.") from None
+    if rows.ndim != 2 or rows.dtype.kind not in "fiu" or not rows.shape[1]:
+        raise DataError(f"{path} should hold vectors, (N, F) floats. It holds {rows.shape}, {rows.dtype}.")
+    return rows
+
+
+def store_row(row: NDArray[Any]) -> Rows:
+    """Convert a vector to the type that a prepared dataset stores.
+
+    Args:
+        row: (F,) numbers.
+
+    Returns:
+        (F,) float16 or float32; a number that float32 cannot hold is infinite.
+    """
+    if row.dtype.name in TYPES:
+        return np.asarray(row)
+    with np.errstate(over="ignore"):
+        return row.astype(np.float32)
+
+
+def check_row(vector: Rows, where: str, columns: Sequence[str] = (), *, allow_missing: bool = False) -> Rows:
+    """Check that the numbers of a vector are finite.
+
+    Args:
+        vector: (F,) floats.
+        where: The place of the row, for errors.
+        columns: The names of the numbers, if they have any.
+        allow_missing: Whether a number may be missing (NaN).
+
+    Returns:
+        The vector.
+
+    Raises:
+        DataError: A number is infinite, or missing.
+    """
+    allowed = np.isfinite(vector)
+    if allow_missing:
+        allowed |= np.isnan(vector)
+    if not allowed.all():
+        column = int(np.argmin(allowed))
+        name = name_column(column, vector, columns)
+        raise DataError(
+            f"{where}: {name} should be a finite float32. Got {vector[column]!s} instead; mend it, or leave the column "
+            "out."
+        )
+    return vector
+
+
+def name_column(column: int, vector: Rows, columns: Sequence[str]) -> str:
+    """Name a number of a vector for a message.
+
+    Args:
+        column: Which number, from 0.
+        vector: The vector.
+        columns: The names of its numbers, if they have any.
+
+    Returns:
+        The name, or its position.
+    """
+    return columns[column] if len(columns) == len(vector) else f"column {column}"
