@@ -17,7 +17,7 @@ class Farthest(NamedTuple):
 
     Attributes:
         items: (count,) positions in the pool, in the order in which they were chosen.
-        distances: (count,) the embedding distance of each to the nearest item that was known or chosen before it, which
+        distances: (count,) the distance of each to the nearest item that was known or chosen before it, which
             never increases.
     """
 
@@ -34,15 +34,15 @@ def choose_farthest(pool: Float32, known: Float32, count: int) -> Farthest:
     networks, a core-set approach, ICLR 2018.
 
     Args:
-        pool: (N, D) embeddings.
-        known: (M, D) embeddings of known items, at least one.
+        pool: (N, D) features or embeddings.
+        known: (M, D) those of known items, at least one.
         count: How many to choose, 1 to N.
 
     Returns:
         The choice; of equally far items the first.
 
     Raises:
-        UserError: ``count`` is out of range, nothing is known, or embeddings are of other dimensions or not finite.
+        UserError: ``count`` is out of range, nothing is known, or dimensions differ, or numbers are not finite.
     """
     if not 1 <= count <= len(pool):
         raise UserError(f"The 'count' must be from 1 to the {len(pool)} items of the pool. Got {count} instead.")

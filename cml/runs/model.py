@@ -385,17 +385,8 @@ class Model(EmbeddingModel):
         """
         from cml.runs.audit_inputs import audit_inputs
 
-        kind = self.config.inputs.kind
-        if kind not in ("images", "vectors"):
-            raise UserError(
-                f"An audit compares labels by features that know nothing of them, which {self.config.inputs} do not "
-                "have: compute vectors of the items by another network, and audit a model of these."
-            )
         known = self._recognize(inputs, labels, image, label)
-        if kind == "vectors":
-            features = self.standardize(known.inputs, bar="features")
-        else:
-            features = load_published(self).extract(known.inputs, bar="features")
+        features = self._published_features(known.inputs)
         numbers = None if groups is None else number_groups(groups, len(known.labels))
         return audit_inputs(features, known.labels, self.label_distance, names=names, groups=numbers, seed=seed)
 
@@ -408,12 +399,13 @@ class Model(EmbeddingModel):
     ) -> NDArray[np.int64]:
         """Choose the items of a pool that are worth labelling next.
 
-        Each is the item whose embedding is farthest from those of all labelled and all chosen ones (farthest-first
-        traversal; Sener, Savarese: Active learning for convolutional neural networks, a core-set approach, ICLR 2018).
-        Fit again when they are labelled. What helped how much: ``tests/benchmarks/proposals.py``.
+        Each is the item that is farthest from all labelled and all chosen ones (farthest-first traversal; Sener,
+        Savarese: Active learning for convolutional neural networks, a core-set approach, ICLR 2018). As in ``audit``,
+        items are compared by features that know nothing of the labels: in the trained embedding, the farthest items are
+        often those that it has not learned to place. ``tests/benchmarks/proposals.py`` measures both.
 
         Args:
-            pool: N inputs without labels, of any kind that ``embed`` takes.
+            pool: N images or vectors without labels, of any kind that ``cml.fit`` takes.
             count: How many to choose, 1 to N.
             labelled: The inputs that have labels, such as those of the training.
 
@@ -421,7 +413,7 @@ class Model(EmbeddingModel):
             (count,) positions in the pool, the first item to label first.
 
         Raises:
-            UserError: ``count`` is out of range, or the model does not take such inputs.
+            UserError: ``count`` is out of range, or the model does not take images or vectors, or not such.
 
         Example:
             >>> import numpy as np
@@ -430,7 +422,20 @@ class Model(EmbeddingModel):
             >>> model.propose([[0.0, 0.0, 0.0], [9.0, 0.0, 0.0]], 1, labelled=rows)
             array([1])
         """
-        return choose_farthest(self.embed(pool), self.embed(labelled), count).items
+        known = self._published_features(labelled)
+        return choose_farthest(self._published_features(pool), known, count).items
+
+    def _published_features(self, inputs: Any) -> NDArray[np.float32]:  # noqa: ANN401 - as ``cml.fit`` takes them
+        """Features (N, F) that know nothing of the labels: of the published backbone, or standardised vectors."""
+        kind = self.config.inputs.kind
+        if kind == "vectors":
+            return self.standardize(inputs, bar="features")
+        if kind == "images":
+            return load_published(self).extract(inputs, bar="features")
+        raise UserError(
+            f"Items are compared by features that know nothing of the labels, which {self.config.inputs} do not have: "
+            "compute vectors of the items by another network, and take a model of these."
+        )
 
     @property
     def _training_items(self) -> NDArray[np.uint64]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cml.data.vectors import Vectors
 from cml.export.image_list import ImageList
 from cml.reporting.visible_text import visible_text
 from cml.retrieval.farthest_first import choose_farthest
@@ -23,7 +24,7 @@ class ProposalList:
 
     Attributes:
         names: Their ids: paths below the folder, or ids of the dataset.
-        distances: The embedding distance of each to the nearest item that has a label or stands before it.
+        distances: The distance of each, by frozen features, to the nearest item that has a label or stands before it.
     """
 
     names: Sequence[str]
@@ -75,8 +76,7 @@ def propose_items(trained: TrainedRun, pool: Path | str, count: int) -> Proposal
     """
     listed = ImageList.open(pool)
     listed.check_kind(trained.model.config.inputs)
-    labelled = trained.embed_inputs(inputs_of(sample_items(trained, (), count=_EVERY)[0]))
-    inputs = listed.read_vectors(0, len(listed)) if listed.vectors else listed.paths
-    embeddings = trained.model.embed(inputs, bar="pool")
-    chosen = choose_farthest(embeddings, labelled, count)
+    labelled = trained.embed_inputs(inputs_of(sample_items(trained, (), count=_EVERY)[0]), frozen=True)
+    inputs = Vectors(listed.read_vectors(0, len(listed))) if listed.vectors else listed.paths
+    chosen = choose_farthest(trained.embed_inputs(inputs, frozen=True), labelled, count)
     return ProposalList([listed.item_ids[item] for item in chosen.items.tolist()], chosen.distances.tolist())

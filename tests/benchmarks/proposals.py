@@ -6,7 +6,7 @@ Two thirds of the items of a set are the pool, of which ``--first`` random ones 
 head is trained on the labelled items, and ``--more`` items of the pool are chosen and get their labels:
 
 - random;
-- proposed: farthest-first in the trained embedding, as ``model.propose`` chooses them; frozen: in the features;
+- proposed: farthest-first in the frozen features, as ``model.propose`` chooses them; trained: in the embedding;
 - disagreement: the items whose ten nearest labelled items have labels that differ most (median label distance).
 
 The figures are Spearman's rho between embedding and label distances over all pairs of the other third, and the mean
@@ -32,7 +32,7 @@ from cml.retrieval.search import nearest_embeddings
 
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
-WAYS = ("random", "proposed", "frozen", "disagreement")
+WAYS = ("random", "proposed", "trained", "disagreement")
 _NEAREST, _ASKED = 5, 10
 
 
@@ -106,12 +106,11 @@ def choose(
     """Which of the other items get a label next."""
     if way == "random":
         return rng.choice(rest, count, replace=False)
-    if way == "frozen":
-        known, others = model.standardize(items.features[labelled]), model.standardize(items.features[rest])
-        return rest[choose_farthest(others, known, count).items]
     if way == "proposed":
         return rest[model.propose(items.features[rest], count, labelled=items.features[labelled])]
     known, others = model.embed(items.features[labelled]), model.embed(items.features[rest])
+    if way == "trained":
+        return rest[choose_farthest(others, known, count).items]
     _, near = nearest_embeddings(others, known, min(_ASKED, len(labelled)))
     apart = items.distance.pairwise(items.labels[labelled], items.labels[labelled])
     upper = np.triu_indices(near.shape[1], 1)

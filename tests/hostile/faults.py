@@ -59,6 +59,9 @@ IMPORTED = [
     "cml.commands.index",
     "cml.commands.prepare",
     "cml.commands.search",
+    "cml.commands.audit",
+    "cml.commands.calibrate",
+    "cml.commands.propose",
     "cml.commands.train",
     "cml.data_prep.synthetic.people.people",
     "cml.data_prep.synthetic.rooms.rooms",
@@ -231,6 +234,36 @@ def cases(scratch: Path) -> dict[str, Case]:
         "search page": Case(
             lambda out: ["search", str(index), str(photos / "1.png"), "--html", str(out / "found.html"), "--k", "7"]
         ),
+    }
+
+
+def table_cases(scratch: Path) -> dict[str, Case]:
+    """The commands that write, on vectors and judgements; makes what they need."""
+    patients, run, judged = scratch / "diabetes", scratch / "table run", scratch / "judged"
+    pairs, vectors = scratch / "pairs.csv", scratch / "vectors.npy"
+
+    def made(*arguments: object) -> None:
+        assert forked([str(word) for word in arguments], scratch / "log")() == 0, (scratch / "log").read_text()
+
+    made("prepare", "diabetes", "--out", patients)
+    made("train", "value", "--data", patients, "--out", run, "--steps", "3", "--sampler", "random(batch_size=32)")
+    np.save(vectors, np.random.default_rng(0).normal(size=(80, 6)).astype(np.float32))
+    rows = [f"{one},{other},{other - one}" for one in range(80) for other in range(one + 1, 80, 3)]
+    pairs.write_text("\n".join(["item,other,distance", *rows, ""]))
+    judgements = ["prepare", "judgements", "--vectors", str(vectors), "--pairs", str(pairs), "--out"]
+    made(*judgements, judged)
+
+    def train(data: Path, *more: str) -> Callable[[Path], list[str]]:
+        return lambda out: ["train", "value", "--data", str(data), "--out", str(out), *more]
+
+    resumed: dict[str, Any] = {"again": ("--resume",), "begun": "config.json", "forms": {"last.pt": _checkpoint}}
+    return {
+        "audit": Case(lambda out: ["audit", str(out)], start=_copy(run)),
+        "calibrate": Case(lambda out: ["calibrate", str(out)], start=_copy(run)),
+        "propose": Case(lambda out: ["propose", str(run), str(patients), "--out", str(out / "next.csv")]),
+        "prepare judged": Case(lambda out: [*judgements, str(out)]),
+        "train judged": Case(train(judged, "--steps", "60"), **resumed),
+        "train tuned": Case(train(patients, "--tune", "--tune-losses", "log-ratio"), **resumed),
     }
 
 
@@ -484,7 +517,7 @@ def main_script() -> int:
     lost = kills = left = 0
     with tempfile.TemporaryDirectory() as folder:
         os.environ["CML_CACHE"] = f"{folder}/cache"
-        for name, case in cases(Path(folder)).items():
+        for name, case in {**cases(Path(folder)), **table_cases(Path(folder))}.items():
             if options.only and name not in options.only:
                 continue
             count = torment(name, case, Path(folder), kills=options.kills, rng=random.Random(f"{options.seed} {name}"))

@@ -72,7 +72,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lines.append(f"{number}.png,{number}")
     (folder / "labels.csv").write_text("\n".join(lines))
     dataset = cml.prepare("folder", folder / "data", images=folder / "images", labels=folder / "labels.csv")
-    options = {"backbone": "small-cnn", "weights": "none", "image_size": (24, 24), "steps": 2, "workers": 0}
+    options = {"backbone": "small-cnn", "weights": "none", "image_size": (64, 64), "steps": 2, "workers": 0}
     cml.train("value", dataset, folder / "run", sampler="random(batch_size=16)", quiet=True, **options)
     return folder / "run"
 
