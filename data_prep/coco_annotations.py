@@ -2,10 +2,10 @@
 
 import contextlib
 import io
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from cml.data_prep.unique_ids import check_unique
 from cml.errors import DataError
 from cml.storage.json_file import read_json
 
@@ -44,12 +44,11 @@ def load_coco(path: Path) -> Any:  # noqa: ANN401 - pycocotools has no types
         listed = [*coco.dataset["images"], *coco.dataset["annotations"], *coco.dataset.get("categories", [])]
         if not all(isinstance(entry, dict) for entry in listed):
             raise TypeError("images, annotations and categories should be objects")
-        counts = Counter(image.get("id") for image in coco.dataset["images"])
         with contextlib.redirect_stdout(io.StringIO()):  # it talks
             coco.createIndex()
     except Exception as error:  # on a broken file it raises whatever that leads it to
         raise DataError(f"{path} is not a complete COCO annotation file: {error!r}. Fetch it again.") from None
-    twice = next((number for number, count in counts.items() if count > 1), None)
-    if twice is not None:  # the index keeps the last of them, and its annotations would show another image
-        raise DataError(f"{path}: image {twice!r}: its id is listed twice.")
+    # of two, the index keeps the last one, and the annotations of the first would show another image
+    for kind in ("image", "annotation"):
+        check_unique((entry.get("id") for entry in coco.dataset[f"{kind}s"]), f"{path}: the {kind} id")
     return coco

@@ -125,13 +125,8 @@ def read_captions(path: Path, folder: Path, year: int) -> dict[int, Photo]:
             fault = f"is of COCO {other_year}" if other_year else "is none of COCO's names"
             raise DataError(f"{where}: its file_name {name!r} {fault}; this should be a file of COCO {year}.")
         photos[number] = Photo(str(number), folder / name, where)
-    seen: set[Any] = set()
     for annotation in annotations:
-        number = annotation.get("id")
-        where = f"{path}: annotation {number}"
-        if number in seen:
-            raise DataError(f"{where}: its id is listed twice.")
-        seen.add(number)
+        where = f"{path}: annotation {annotation.get('id')}"
         photo = photos.get(annotation.get("image_id"))
         if photo is None:
             raise DataError(f"{where}: no entry of images has its image_id {annotation.get('image_id')!r}.")

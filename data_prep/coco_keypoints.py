@@ -6,14 +6,12 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
-import numpy as np
-
 from cml.data.images import native_size
 from cml.data.prepared_writer import Item
 from cml.data_prep.coco_annotations import annotation_files, load_coco
 from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.hash_split import split_by_hash
-from cml.data_prep.joint_checks import check_joints_inside, read_finite
+from cml.data_prep.joint_checks import FLAGS, check_flags, check_joints_inside, read_finite
 from cml.data_prep.person_crop import FRAME, Box, Float64, box_around
 from cml.data_prep.person_items import person_item, pose_content
 from cml.data_prep.provenance import record_provenance
@@ -155,8 +153,7 @@ def read_joints(person: dict[str, Any], where: str) -> Float64:
     numbers = read_finite(person.get("keypoints"), (3 * len(JOINTS),), f"{where}: keypoints")
     joints = numbers.reshape(len(JOINTS), 3)
     flags = joints[:, 2]
-    if not np.isin(flags, (0, 1, 2)).all():
-        raise DataError(f"{where}: the third number of a joint should be 0, 1 or 2. Got {set(flags.tolist())} instead.")
+    check_flags(flags, FLAGS, f"{where}: the third number of a joint")
     joints[:, :2] += 0.5  # COCO counts pixels from 0 and means their middles
     joints[flags == 0] = 0
     flags[flags == 2] = 1

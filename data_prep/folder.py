@@ -2,7 +2,7 @@
 
 import functools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -183,7 +183,6 @@ class Folder(DatasetSource):
         images = [row for row in rows if isinstance(row, Labelled)]
         kind = KINDS[self.kind]
         columns = self._numbers.columns if self.kind in WITH_UNIT else self._columns
-        self._refuse_normalized(images)
         dealt = {"classes": self.kind == "classes", "grouped": self.group_column is not None}
         roles = assign_roles(images, self.test_fraction, self.query_fraction, seed=self.split_seed, **dealt)
         details: dict[str, Any] = {"label_columns": list(columns)}
@@ -222,13 +221,6 @@ class Folder(DatasetSource):
     def _numbers(self) -> NumberLabels:
         """How labels of numbers are read."""
         return choose_number_labels(self.kind, self._columns, self.label_distance, self.unit, self._written)
-
-    def _refuse_normalized(self, people: Sequence[Labelled]) -> None:
-        """Refuse joints that are given as shares of the image's sides, all of which would fall into one pixel."""
-        if self.kind == "keypoints" and people and all((person.label[:, :2] <= 1).all() for person in people):
-            rule = "joints should be in pixels, but all of them lie between 0 and 1"
-            mend = "they seem to be fractions of width and height: multiply x by the image's width and y by its height"
-            raise DataError(f"{self.labels}: {rule}; {mend}.")
 
     def _read(self) -> Iterator[Labelled | DataError]:
         """Every row checked, nothing decoded yet: most mistakes show before the first image is written."""

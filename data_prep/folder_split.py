@@ -115,23 +115,24 @@ def assign_roles(
     return roles | {name: "query" if name in queries else "gallery" for name in test}
 
 
-def deal_classes(classes: Iterable[str], test_fraction: float) -> set[str]:
+def deal_classes(classes: Iterable[str], test_fraction: float, *, trained: int = 2) -> set[str]:
     """Choose the classes that are for testing alone: those whose names have the lowest hashes.
 
     Args:
         classes: The class of each image.
-        test_fraction: Share of the classes to choose, at least one and all but two.
+        test_fraction: Share of the classes to choose, at least one.
+        trained: The fewest classes that are not chosen.
 
     Returns:
         The classes.
 
     Raises:
-        UserError: There are fewer than 3 classes.
+        UserError: There are fewer classes than these and one.
     """
     known = sorted(set(classes), key=lambda name: hashlib.sha256(name.encode()).digest())
-    if len(known) < 3:  # 2 to train on and 1 that is never seen
+    if len(known) <= trained:
         got = ", ".join(map(repr, sorted(known))) or "none"
         mend = "with fewer, name a split_column that says train, query and gallery"
         why = "as testing takes classes that were not trained on"
-        raise UserError(f"There should be at least 3 classes, {why}. Got {got}; {mend}.")
-    return set(known[: min(max(1, math.floor(test_fraction * len(known) + 0.5)), len(known) - 2)])
+        raise UserError(f"There should be at least {trained + 1} classes, {why}. Got {got}; {mend}.")
+    return set(known[: min(max(1, math.floor(test_fraction * len(known) + 0.5)), len(known) - trained)])

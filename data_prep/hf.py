@@ -10,9 +10,11 @@ from typing import Any, Literal
 from PIL import Image
 
 from cml.console.messages import say
+from cml.data.place_columns import describe_order, is_place_distance, order_place
 from cml.data.prepared_writer import BadItems, Item
 from cml.data_prep.dataset_source import Content, DatasetSource, InfoTexts
-from cml.data_prep.hash_split import hold_by_hash, split_by_hash
+from cml.data_prep.folder_split import deal_classes
+from cml.data_prep.hash_split import split_by_hash
 from cml.data_prep.hf_folder import Rows, open_folder
 from cml.data_prep.label_cells import READ
 from cml.data_prep.label_kinds import KINDS
@@ -81,6 +83,11 @@ class HuggingFace(DatasetSource):
             raise UserError(f"A unit and a label_distance belong to numbers; leave them out for {self.kind}.")
 
     @functools.cached_property
+    def _columns(self) -> tuple[str, ...]:
+        """The label columns in the order of the label: those of places by their names."""
+        return order_place(self.label_columns) if is_place_distance(self.label_distance) else self.label_columns
+
+    @functools.cached_property
     def _opened(self) -> tuple[str, str]:
         """What the library opens: a folder and no revision, or a name on the hub and a commit."""
         if Path(self.dataset).is_dir():
@@ -107,6 +114,8 @@ class HuggingFace(DatasetSource):
         place = name if revision else Path(name).resolve()
         roles = {part: "query" if part == held else "train" if held else "" for part in tables}
         kind_name = self.kind or self._find_kind(tables[train])
+        if self._columns != self.label_columns:
+            say(f"hf:{self.dataset}: {describe_order(self._columns)}")
         held_out = self._hold_classes(tables[train], place) if kind_name == "classes" and held is None else None
         items = (
             item
@@ -122,7 +131,7 @@ class HuggingFace(DatasetSource):
             "source": f"hf:{name}@{revision}" if revision else "a local folder read by datasets",
         }
         compared = {"label_distance": self.label_distance} if self.label_distance else {}
-        return Content(items, {"gallery": "queries", "label_columns": list(self.label_columns), **compared}, texts)
+        return Content(items, {"gallery": "queries", "label_columns": list(self._columns), **compared}, texts)
 
     def _hub_parts(self, name: str, revision: str) -> dict[str, Rows]:
         """The parts of a dataset on the hub, as streams."""
@@ -155,20 +164,23 @@ class HuggingFace(DatasetSource):
         say(f"hf:{self.dataset}: {self.label_columns[0]!r} is a column of classes; for their numbers, --kind numbers.")
         return "classes"
 
-    def _hold_classes(self, rows: Rows, place: Path | str) -> frozenset[str] | None:
+    def _hold_classes(self, rows: Rows, place: Path | str) -> set[str] | None:
         """The classes of a dataset of one part that are held out; None where a stream does not say what there is."""
         column = self.label_columns[0]
         names = rows.class_names.get(column)
         if isinstance(place, Path):  # a class that is declared may have no items
-            present = {row.get(column) for row in rows.read((column,)) if not isinstance(row, DataError)}
+            values = (row.get(column) for row in rows.read((column,)) if not isinstance(row, DataError))
+            present = {value for value in values if isinstance(value, int | str)}  # others are bad items
             if names is None:
                 names = sorted({str(value).strip() for value in present})
             else:
                 names = [name for number, name in enumerate(names) if number in present]
-        return hold_by_hash(names, self.test_fraction) if names is not None and len(names) > 1 else None
+        if names is None or len(names) < 2:
+            return None
+        return deal_classes(names, self.test_fraction, trained=min(2, len(names) - 1))
 
     def _items(
-        self, part: str, rows: Rows, kind: _Kind, role: str, held_out: frozenset[str] | None, place: Path | str
+        self, part: str, rows: Rows, kind: _Kind, role: str, held_out: set[str] | None, place: Path | str
     ) -> Iterator[Item | DataError]:
         """The items of a part; where it has no role as a whole, each has its own."""
         first = self.label_columns[0]
@@ -178,7 +190,7 @@ class HuggingFace(DatasetSource):
             columns = {column: row[column] for column in self.label_columns if column in row}
             if class_names is not None and isinstance(row.get(first), int):
                 columns = {first: _class_name(row[first], class_names, f"{where}: {first}")}
-            label: Any = READ[kind](columns, self.label_columns, where)
+            label: Any = READ[kind](columns, self._columns, where)
             name = f"{part}-{where.rpartition(':')[2]:0>7}"
             own = role
             if not own and held_out is not None:

@@ -1,4 +1,4 @@
-"""Checks of annotated joints: finite numbers, and places inside the photograph."""
+"""The rules of annotated joints, for all sources of people: flags, marks of missing ones, and places in pixels."""
 
 import reprlib
 from collections.abc import Sequence
@@ -9,6 +9,61 @@ from numpy.typing import NDArray
 from cml.data.images import Size
 from cml.data_prep.person_crop import Float64
 from cml.errors import DataError
+
+FLAGS = (0, 1, 2)  # of a joint: hidden, or not labelled; labelled, but hidden; visible
+UNSEEN = ((0, 0), (-1, -1))  # where annotation tools put joints that they did not see
+_CORNER = 0.5, 1.5  # pixels beside the image and in it; sources count pixels from 0 or 1, at their edges or middles
+_FEWEST = 3  # joints; two may well be in one pixel
+
+
+def is_unseen(places: Float64) -> NDArray[np.bool_]:
+    """Tell which joints lie where annotation tools put those that they did not see, exactly at (0, 0) or (-1, -1).
+
+    Args:
+        places: (..., 2) x and y as the file has them.
+
+    Returns:
+        (...) whether each does.
+    """
+    unseen: NDArray[np.bool_] = np.any([(places == mark).all(axis=-1) for mark in UNSEEN], axis=0)
+    return unseen
+
+
+def check_flags(flags: Float64, known: Sequence[int], where: str, *, names: Sequence[str] = (), mend: str = "") -> None:
+    """Check the numbers that say whether joints are visible.
+
+    Args:
+        flags: A number for each joint.
+        known: The numbers that there may be.
+        where: The person's place in the annotations, for errors, and which number it is.
+        names: The names of the joints, to follow it, if they should.
+        mend: What to do, to follow the error.
+
+    Raises:
+        DataError: A flag is another number.
+    """
+    wrong = np.flatnonzero(~np.isin(flags, known))
+    if len(wrong):
+        subject = f"{where} {names[wrong[0]]}" if names else where
+        listed = f"{', '.join(map(str, known[:-1]))} or {known[-1]}"
+        raise DataError(f"{subject} should be {listed}. Got {flags[wrong[0]]:g} instead{f'; {mend}' if mend else ''}.")
+
+
+def check_in_pixels(joints: Float64, where: str) -> None:
+    """Check that the visible joints do not all lie in the first pixel, as shares of the image's sides would.
+
+    Args:
+        joints: Joints in pixels: x, y, and 1 if visible, (J, 3).
+        where: The person's place in the annotations, for errors.
+
+    Raises:
+        DataError: They do.
+    """
+    places = joints[joints[:, 2] > 0, :2]
+    if len(places) >= _FEWEST and ((places >= -_CORNER[0]) & (places <= _CORNER[1])).all() and np.ptp(places) <= 1:
+        rule = "joints should be in pixels, but all of them lie between 0 and 1"
+        mend = "they seem to be fractions of width and height: multiply x by the image's width and y by its height"
+        raise DataError(f"{where}: {rule}; {mend}.")
 
 
 def outside_photo(joints: Float64, photo: Size) -> NDArray[np.bool_]:
@@ -30,7 +85,7 @@ def outside_photo(joints: Float64, photo: Size) -> NDArray[np.bool_]:
 
 
 def check_joints_inside(joints: Float64, names: Sequence[str], photo: Size, where: str) -> None:
-    """Check that all visible joints lie in a photograph.
+    """Check that all visible joints lie in a photograph as it is seen, turned upright, and not all in one pixel.
 
     Args:
         joints: Joints in pixels: x, y, and 1 if visible, (J, 3).
@@ -39,13 +94,17 @@ def check_joints_inside(joints: Float64, names: Sequence[str], photo: Size, wher
         where: The person's place in the annotations, for errors.
 
     Raises:
-        DataError: A visible joint lies outside the photograph.
+        DataError: A visible joint lies outside the photograph, or all lie in its first pixel.
     """
+    check_in_pixels(joints, where)
     beyond = np.flatnonzero(outside_photo(joints, photo))
     if len(beyond):
         x, y, _ = joints[beyond[0]]
         size = f"{photo[1]} x {photo[0]}"
-        raise DataError(f"{where}: {names[beyond[0]]} at ({x:.1f}, {y:.1f}) lies outside the image of {size} pixels.")
+        raise DataError(
+            f"{where}: {names[beyond[0]]} at ({x:.1f}, {y:.1f}) lies outside the image of {size} pixels, "
+            "turned upright."
+        )
 
 
 def read_finite(value: object, shape: tuple[int, ...], subject: str) -> Float64:

@@ -1,8 +1,8 @@
 """Karpathy's split of the COCO photographs, which captioning papers use."""
 
-from collections import Counter
 from pathlib import Path
 
+from cml.data_prep.unique_ids import check_unique
 from cml.errors import DataError
 from cml.storage.json_file import read_json
 
@@ -18,8 +18,5 @@ def read_karpathy(path: Path, held: str = "test") -> dict[int, str]:
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         form = "with a cocoid and a split (train, restval, val, test) for each image"
         raise DataError(f"{path} should be Karpathy's dataset_coco.json, {form}: {error!r}.") from None
-    roles = dict(pairs)
-    if len(roles) < len(pairs):
-        twice = next(number for number, count in Counter(number for number, _ in pairs).items() if count > 1)
-        raise DataError(f"{path}: the cocoid {twice} is listed twice.")
-    return roles
+    check_unique((number for number, _ in pairs), f"{path}: the cocoid")
+    return dict(pairs)

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from cml.data_prep.joint_checks import FLAGS, UNSEEN, check_flags
 from cml.data_prep.number_format import PLAIN, NumberFormat
 from cml.data_prep.person_crop import Float64
 from cml.data_prep.row_files import Row, cell, number
 from cml.errors import DataError
 from cml.storage.safe_paths import file_inside
 
-_UNSEEN = ((0, 0), (-1, -1))  # where annotation tools put joints that they did not see
 MIN_JOINTS = 3  # visible ones, of a person; poses that share fewer are not compared
 
 
@@ -58,6 +58,9 @@ def read_box(row: Row, columns: Sequence[str], size: tuple[int, int], where: str
     """
     name, ends = read_class(row, columns[:1], where), size[::-1] * 2
     corners = [number(cell(row, column, where), column, where, written=written) for column in columns[1:]]
+    if max(corners) <= 1 and min(corners) >= 0 and any(corner % 1 for corner in corners):
+        mend = "they seem to be fractions: multiply x by the image's width and y by its height"
+        raise DataError(f"{where}: corners should be in pixels, but all of them lie between 0 and 1; {mend}.")
     for corner, column, end in zip(corners, columns[1:], ends, strict=True):
         if not 0 <= corner <= end:
             raise DataError(f"{where}: {column} should be in the image, 0 to {end} pixels. Got {corner:g} instead.")
@@ -173,11 +176,11 @@ def _read_joint(
     if joint[0] is None and joint[1] is None:
         return hidden
     x, y, *rest = (number(part, column, where, own=False) for part in joint)
-    if rest and min_confidence is None and rest[0] not in (0, 1, 2):
-        rule = "the third number of a joint should be 0 (hidden), 1 or 2 (visible)"
+    if rest and min_confidence is None and rest[0] not in FLAGS:
         mend = "for confidences give the lowest one of a visible joint, as in --min-confidence 0.3"
-        raise DataError(f"{where}: {rule}. Got {rest[0]:g} instead; {mend}.")
-    if not rest and (x, y) in _UNSEEN:
+        mend = f"0 means hidden, 1 and 2 visible; {mend}"
+        check_flags(np.array(rest), FLAGS, f"{where}: the third number of a joint", mend=mend)
+    if not rest and (x, y) in UNSEEN:
         if note is not None:
             note(f"joints at exactly ({x:g}, {y:g}) are taken as hidden; give a visible one the third number 1.")
         return hidden

@@ -25,6 +25,7 @@ from cml.data_prep.number_format import PLAIN, Decimal, NumberFormat, Thousands
 from cml.data_prep.number_labels import NumberLabels, choose_number_labels
 from cml.data_prep.row_files import MissingColumn, Row, cell, number, read_rows, say_once
 from cml.data_prep.shrink import Shrink
+from cml.data_prep.unique_ids import note_unique
 from cml.errors import DataError, UserError
 
 Rows = NDArray[np.floating]
@@ -217,9 +218,7 @@ class LabelledRows(DatasetSource):
                 item = self._read_row(position, row, where, printed)
                 if (fault := form.fault(item.label)) is not None:
                     raise DataError(f"{where}: the label {fault}.")
-                first = seen.setdefault(item.item_id, where)
-                if first != where:
-                    raise DataError(f"{where}: the id {item.item_id!r} is already in {first}; ids must be unique.")
+                note_unique(seen, item.item_id, where, f"the id {item.item_id!r}", "ids must be unique")
                 yield item
             except DataError as error:
                 if isinstance(error, MissingColumn) and self.source.suffix.lower() != ".jsonl":

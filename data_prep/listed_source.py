@@ -12,6 +12,7 @@ from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.provenance import record_provenance
 from cml.data_prep.row_errors import read_each
 from cml.data_prep.shrink import Shrink
+from cml.data_prep.unique_ids import note_unique
 from cml.errors import DataError
 from cml.storage.safe_paths import file_inside
 
@@ -68,9 +69,7 @@ class ListedSource(DatasetSource):
 
     def _item(self, folder: Path, line: Listed, seen: dict[str, str]) -> Item:
         path = file_inside(folder, line.name, line.where)
-        first = seen.setdefault(str(path), line.where)
-        if first is not line.where:
-            raise DataError(f"{line.where}: {line.name!r} is already in {first}; an image has one line.")
+        note_unique(seen, str(path), line.where, repr(line.name), "an image has one line")
         return Item(line.name, line.role, self._picture(path, line), line.label, extra=line.extra, where=line.where)
 
     def _picture(self, path: Path, line: Listed) -> Picture:

@@ -12,7 +12,7 @@ from cml.data.images import native_size
 from cml.data.prepared_writer import Item
 from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.hash_split import split_by_hash
-from cml.data_prep.joint_checks import outside_photo
+from cml.data_prep.joint_checks import check_flags, check_in_pixels, outside_photo
 from cml.data_prep.mat_file import read_variable
 from cml.data_prep.person_crop import FRAME, Float64, person_box
 from cml.data_prep.person_items import person_item
@@ -72,6 +72,7 @@ class Lspet(DatasetSource):
         for number, joints in enumerate(people, start=1):
             try:
                 photo = self._find_photo(photos, number, joints)
+                check_in_pixels(joints, f"{self.source / 'joints.mat'}: person {number}")
                 beyond = outside_photo(joints, native_size(photo))
             except DataError as error:
                 items.append(error)
@@ -91,10 +92,9 @@ class Lspet(DatasetSource):
         where = f"{self.source / 'joints.mat'}: person {number}"
         if number not in photos:
             raise DataError(f"{where}: the photograph {self.source / 'images' / f'im{number:05d}.jpg'} is missing.")
+        flags = joints[:, 2] if self.third_number == "visible" else 1 - joints[:, 2]
+        check_flags(flags, (0, 1), f"{where}: the third number of", names=JOINTS)
         for name, (x, y, flag) in zip(JOINTS, joints, strict=True):
-            if flag not in (0, 1):
-                number_read = flag if self.third_number == "visible" else 1 - flag
-                raise DataError(f"{where}: the third number of {name} should be 0 or 1. Got {number_read:g} instead.")
             if flag and not (math.isfinite(x) and math.isfinite(y)):
                 raise DataError(f"{where}: {name} is visible but its place is not finite.")
         return photos[number]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cml.data_prep.joint_checks import read_finite
+from cml.data_prep.joint_checks import check_flags, is_unseen, read_finite
 from cml.data_prep.mat_file import read_variable
 from cml.data_prep.person_crop import Float64
 from cml.errors import DataError
@@ -70,6 +70,8 @@ def _mat_joints(rect: object, where: str) -> Float64:
         joint, place = int(number), _place(point)
         if place is None or not np.isfinite(place).all():
             raise DataError(f"{where}: {JOINTS[joint]} has no finite place.")
+        if (place + 0.5 == -1).all():  # as the .json writes a missing joint
+            continue
         if joints[joint, 2]:
             raise DataError(f"{where}: {JOINTS[joint]} is there twice.")
         visible = getattr(point, "is_visible", "")  # '0', '1', 0, 1, or empty as it is for heads
@@ -129,9 +131,8 @@ def _json_person(entry: dict[str, Any], name: str, number: int, where: str) -> P
     if "joints" in entry:  # the file of the test images has none
         places = read_finite(entry["joints"], (len(JOINTS), 2), f"{where}: joints")
         flags = read_finite(entry.get("joints_vis"), (len(JOINTS),), f"{where}: joints_vis")
-        if not np.isin(flags, (0, 1)).all():
-            raise DataError(f"{where}: joints_vis should be 0 or 1. Got {entry['joints_vis']} instead.")
-        placed = ~((places == -1).all(axis=1) | ((flags == 0) & (places <= 0).all(axis=1)))
+        check_flags(flags, (0, 1), f"{where}: joints_vis")
+        placed = ~(is_unseen(places) | ((flags == 0) & (places <= 0).all(axis=1)))  # pixels are counted from 1
         joints[placed] = np.column_stack([places[placed] - 0.5, np.ones(placed.sum())])
     scale = entry.get("scale")
     if isinstance(scale, bool) or not isinstance(scale, int | float):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cml.data.place_columns import describe_order, is_place_distance, order_place
 from cml.data_prep.label_cells import read_numbers
 from cml.data_prep.label_kinds import KINDS, KindName, distance_of
 from cml.data_prep.number_format import NumberFormat
@@ -16,8 +17,6 @@ from cml.errors import DataError, UserError
 RADIANS = "radians"
 _NAMES_OF_RADIANS = ("radians", "radian", "rad")
 _IN_RADIANS = re.compile(r".*[^a-z](rad|rads|radians?)[\])]?", re.IGNORECASE)  # angle_rad, yaw [rad]
-_LATITUDES = frozenset({"lat", "latitude"})
-_LONGITUDES = frozenset({"lon", "lng", "long", "longitude"})
 _RANGES = (("latitude", -90, 90), ("longitude", -180, 360))  # degrees
 _OFF = 2e-3  # how far a rotation's rows may be from unit length and square
 
@@ -70,9 +69,9 @@ def choose_number_labels(
 ) -> NumberLabels:
     """Decide how labels of numbers are read, by the names of their columns and the unit.
 
-    Columns that are called latitude and longitude are taken for what they are called. Radians, which the unit or the
-    ending of a column's name states, are compared with a period of 2 pi (angles) or stored as degrees (rotations,
-    places and headings).
+    Columns of places that are called latitude and longitude are taken for what they are called. Radians, which the unit
+    or the ending of a column's name states, are compared with a period of 2 pi (angles) or stored as degrees
+    (rotations, places and headings).
 
     Args:
         kind: The kind of label.
@@ -88,8 +87,9 @@ def choose_number_labels(
         UserError: The names of the columns contradict the kind or the unit, or the kind has another unit.
     """
     columns, notes = tuple(columns), []
-    if kind == "place" and not distance and (ordered := _order_place(columns)) != columns:
-        notes.append(f"The label is {', '.join(ordered)}, in this order: the columns are taken by their names.")
+    is_place = is_place_distance(distance) if distance else kind == "place"
+    if is_place and (ordered := order_place(columns)) != columns:
+        notes.append(describe_order(ordered))
         columns = ordered
     named = [column for column in columns if _IN_RADIANS.fullmatch(column)]
     is_angular = kind in ("angle", "rotation", "place") and not distance
@@ -114,17 +114,6 @@ def choose_number_labels(
         period = f"circular(period={2 * math.pi!r})"
         return NumberLabels(kind, columns, period, RADIANS, False, written, tuple(notes))
     return NumberLabels(kind, columns, distance, KINDS[kind].unit, True, written, tuple(notes))
-
-
-def _order_place(columns: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns with latitude before longitude, where their names say which is which."""
-    first, second = (re.sub(r"[^a-z].*", "", column.lower()) for column in (*columns, "", "")[:2])
-    if first in _LONGITUDES and second in _LATITUDES:
-        return (columns[1], columns[0], *columns[2:])
-    if first in _LONGITUDES or second in _LATITUDES:
-        rule = "The label of a place is latitude, longitude"
-        raise UserError(f"{rule}: name the columns in this order. Got {', '.join(columns)}.")
-    return columns
 
 
 def _check_kind(kind: KindName, label: float | list[float], columns: Sequence[str], where: str) -> None:

@@ -10,6 +10,8 @@ _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+")
 _POINT_GROUPS = re.compile(r"[+-]?\d{1,3}(\.\d{3}){2,}|[+-]?\d{1,3}(\.\d{3})+,\d+")
 _PERCENT = re.compile(r"[+-]?[\d.,]+\s*%")
 _DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T].*)?|\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?")
+_OTHER_GROUPS = re.compile(r"[+-]?\d{1,3}([ '])\d{3}(\1\d{3})*(\.\d+)?")
+_ID = re.compile(r"(?=.*[^\W\d_])(?=.*\d)[\w-]+")
 _WITH_UNIT = re.compile(r"([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([^\W\d_°]+[²³]?|°[CF]?|[$€£])")
 
 
@@ -50,4 +52,8 @@ def suggest_mend(value: object, *, own: bool = True) -> str:
     if (parts := _WITH_UNIT.fullmatch(text)) is not None:
         unit = f', and give the unit by --unit "{parts[2]}"' if own else ""
         return f"write the number alone, {parts[1]}{unit}"
+    if own and (match := _OTHER_GROUPS.fullmatch(text)) is not None:
+        return f'for such a mark between thousands give --thousands "{match[1]}"'
+    if own and _ID.fullmatch(text):
+        return "an id is no number: name another column by --label-columns, or take --kind classes"
     return "for texts take --kind captions or --kind classes" if own else "mend it"

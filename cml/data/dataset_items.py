@@ -103,6 +103,26 @@ def is_dataset(source: Any) -> bool:  # noqa: ANN401 - anything
     return hasattr(source, "__getitem__") or hasattr(source, "__iter__")
 
 
+def refuse_parts(source: Any) -> None:  # noqa: ANN401 - anything
+    """Refuse what holds data sets in place of items, and data sets that are read as a stream.
+
+    Args:
+        source: Inputs or labels of any kind.
+
+    Raises:
+        UserError: It is a Hugging Face data set of several parts (DatasetDict), or a stream (IterableDataset).
+    """
+    name = type(source).__name__
+    if isinstance(source, Mapping) and source and all(has_columns(part) for part in source.values()):
+        parts = ", ".join(map(str, source))
+        raise UserError(f"The {name} holds the parts {parts}: give one of them, as in data[{next(iter(source))!r}].")
+    if has_columns(source) and not hasattr(source, "__len__"):
+        raise UserError(
+            f"The {name} is read as a stream, but batches are drawn from all items: load it without streaming=True, or "
+            "read a part of it by datasets.Dataset.from_list(list(stream.take(10_000)))."
+        )
+
+
 def is_transformed(frame: Any) -> bool:  # noqa: ANN401 - a frame of any library
     """Whether a frame is a Hugging Face data set with a transform or a format of tensors, which only items show."""
     form = getattr(frame, "format", None)

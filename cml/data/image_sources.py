@@ -18,6 +18,7 @@ from cml.data.dataset_items import DatasetItems, is_dataset, labelled_items
 from cml.data.images import UInt8
 from cml.data.lazy_items import Lazy
 from cml.data.table_columns import column_names, has_columns
+from cml.data.tensor_array import tensor_array
 from cml.errors import UserError, did_you_mean
 
 OneImage = Path | bytes | Image.Image | UInt8
@@ -144,7 +145,7 @@ def as_array(value: Any) -> np.ndarray[Any, Any] | None:  # noqa: ANN401 - anyth
     if isinstance(value, np.ndarray):
         return value
     if hasattr(value, "detach") and hasattr(value, "numpy"):  # a tensor, on any device
-        return np.asarray(value.detach().cpu().numpy())
+        return tensor_array(value)
     return None
 
 

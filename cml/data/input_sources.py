@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from cml.data.dataset_items import DatasetItems, frame_items, is_dataset, labelled_items, unlabelled_items
+from cml.data.dataset_items import DatasetItems, frame_items, is_dataset, labelled_items, refuse_parts, unlabelled_items
 from cml.data.image_sources import (
     ImageSource,
     as_array,
@@ -84,6 +84,8 @@ def recognize_inputs(
     Raises:
         UserError: inputs or labels are of another kind, or their numbers differ.
     """
+    refuse_parts(inputs)
+    refuse_parts(labels)
     if isinstance(inputs, Vectors | Tensors) and collate is None:
         kind = inputs.form.kind
     if collate is not None or kind == "items":
@@ -148,6 +150,7 @@ def open_inputs(
     Raises:
         UserError: They are of another kind or shape.
     """
+    refuse_parts(source)
     if isinstance(source, Images | Vectors | Tensors | Items):
         inputs: Inputs = source
     elif form.kind == "items":

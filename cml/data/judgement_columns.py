@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.data.tensor_array import tensor_array
 from cml.errors import DataError, UserError
 from cml.storage.unicode_forms import look_up
 
@@ -190,7 +191,7 @@ def describe_unjudged(numbers: Mapping[Any, int], judged: Iterable[int]) -> list
 
 def _as_list(column: Any) -> list[Any]:  # noqa: ANN401 - a column of any frame
     if hasattr(column, "detach"):
-        column = column.detach().cpu()
+        column = tensor_array(column)
     values: list[Any] = column.tolist() if hasattr(column, "tolist") else list(column)
     return values
 

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cml.data.tensor_array import tensor_array
+
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...))
 
 
@@ -66,7 +68,7 @@ class _Reader:
         elif isinstance(value, np.ndarray | np.generic):
             self._add_array(np.asarray(value))
         elif hasattr(value, "detach") and hasattr(value, "numpy"):  # a tensor
-            self._add_array(value.detach().cpu().numpy())
+            self._add_array(tensor_array(value))
         elif isinstance(value, PurePath):
             self._add_text(str(value))
         elif id(value) in self._seen:

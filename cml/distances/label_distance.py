@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.data.tensor_array import tensor_array
 from cml.distances.blas_threads import one_blas_thread
 from cml.distances.content_hash import content_digest
 from cml.distances.known_pairs import KnownPairs, KnownTriplets
@@ -311,7 +312,7 @@ def _checked_encode(encode: Callable[..., Labels]) -> Callable[..., Labels]:
         if len(labels) == 0:
             raise UserError("There are no labels to encode.")
         tensor = hasattr(labels, "detach") and not self.keeps_tensors
-        return encode(self, labels.detach().cpu().numpy() if tensor else labels)
+        return encode(self, tensor_array(labels) if tensor else labels)
 
     return encode_once
 

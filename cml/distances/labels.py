@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.data.tensor_array import tensor_array
 from cml.distances.content_hash import content_digest
 from cml.errors import DataError
 
@@ -80,7 +81,7 @@ class Labels:
 
     def __getitem__(self, rows: Any) -> Self:  # noqa: ANN401 - what NumPy takes
         if hasattr(rows, "detach"):  # NumPy would take a tensor of one item number for that number
-            rows = rows.detach().cpu().numpy()
+            rows = tensor_array(rows)
         return type(self)({name: array[rows] for name, array in self.arrays.items()})
 
     def fingerprint(self) -> str:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.data.tensor_array import tensor_array
 from cml.distances.known_pairs import KnownPairs
 from cml.distances.label_distance import Float32, LabelDistance, Progress
 from cml.distances.labels import LabelError, Labels, short
@@ -263,7 +264,7 @@ def check_matrix(values: Any) -> Float32:  # noqa: ANN401 - checked here
         UserError: It is no square matrix of numbers, or a number is NaN or negative.
     """
     try:
-        matrix = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+        matrix = tensor_array(values) if hasattr(values, "detach") else np.asarray(values)
     except (ValueError, TypeError):  # rows of different lengths
         matrix = np.empty(0, object)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size or matrix.dtype.kind not in "fiu":

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.data.tensor_array import tensor_array
 from cml.distances.known_pairs import KnownPairs
 from cml.distances.labels import short
 from cml.distances.nearest import Neighbors
@@ -373,7 +374,7 @@ def expand_runs(starts: Int64, counts: Int64) -> tuple[Int64, Int64]:
 def _as_vector(values: Any, key: str, name: str) -> NDArray[Any]:  # noqa: ANN401 - checked here
     """An array (T,) of whole numbers, or for "distance" of numbers."""
     try:
-        vector = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+        vector = tensor_array(values) if hasattr(values, "detach") else np.asarray(values)
     except (ValueError, TypeError, OverflowError):  # rows of different lengths, whole numbers of any size
         vector = np.empty((0, 0), object)
     kinds, form = ("iuf", "numbers") if key == "distance" else ("iu", "whole numbers, the items from 0")

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from cml.data.prepared import PreparedDataset, Split
+from cml.plausibility.corner_joints import find_corner_joints
 from cml.plausibility.depth import find_shallow_depth
 from cml.plausibility.finding import Finding, Rule
 from cml.plausibility.label_rules import find_in_labels
@@ -46,8 +47,9 @@ def find_in_dataset(
     }
     if masks:
         rules["stray-ids"] = lambda: find_stray_ids(masks, ids, ignore_id)
-    if dataset.info.task == "pose":
+    if dataset.info.task == "pose" and (size := details.get("image_size")):
         rows = [row for role in roles for row in dataset.read_further(role)]
+        rules["sentinels"] = lambda: find_corner_joints(items, labels, rows, float(size[0]))
         rules["tiny-people"] = lambda: find_tiny_people(items, rows)
     findings = [finding for rule, find in rules.items() if rule not in skip for finding in find()]
     is_grouped = any(finding.rule == "thousands" for finding in findings)  # such numbers lie far apart

@@ -9,6 +9,7 @@ from cml.data.item_digests import digest_items
 from cml.plausibility.finding import Finding
 from cml.plausibility.thumbnails import LEAST_CONTRAST, Thumbnail
 
+_SHARE_OF_FRAMES = 0.1  # of the items of a role
 _SHARE = 0.05  # of all items; fewer of them have the same caption twice in sound data, too
 
 
@@ -39,7 +40,8 @@ def find_repeated_images(
 ) -> Iterator[Finding]:
     """Find images of one role that are listed several times under different names, with equal or other labels.
 
-    Files whose thumbnails are equal are compared by their digests. Images of almost one colour are left out.
+    Files whose thumbnails are equal are compared by their digests. Images of almost one colour are left out, and so are
+    neighbours in the list, if they are less than 10 % of it: a film may have the same frame twice.
 
     Args:
         images: The N images of one role, by their ids.
@@ -59,12 +61,15 @@ def find_repeated_images(
     for place, digest in zip(candidates, digest_items([paths[place] for place in candidates]).tolist(), strict=True):
         if digest:
             same[digest].append(place)
+    groups = [places for places in same.values() if len(places) > 1]
+    neighbors = [places for places in groups if places[-1] - places[0] == len(places) - 1]
+    if sum(map(len, neighbors)) < _SHARE_OF_FRAMES * len(ids):
+        groups = [places for places in groups if places not in neighbors]
     agreeing: list[list[int]] = []
     contradicting: list[list[int]] = []
-    for places in same.values():
-        if len(places) > 1:
-            plain = [_as_plain(labels[place]) for place in places]
-            (agreeing if all(label == plain[0] for label in plain) else contradicting).append(places)
+    for places in groups:
+        plain = [_as_plain(labels[place]) for place in places]
+        (agreeing if all(label == plain[0] for label in plain) else contradicting).append(places)
     for found, which, mend in (
         (agreeing, "the same label", "Keep one of each: others count twice."),
         (contradicting, "contradicting labels", "Keep the right one of each."),

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from cml.plausibility.crops import read_crops
 from cml.plausibility.finding import Finding
 
 _SMALLEST = 24  # pixels of the photograph that are the side of a crop; a stored one has 288
@@ -18,8 +19,9 @@ def find_tiny_people(items: Sequence[str], columns: Sequence[Mapping[str, Any]])
     Yields:
         One finding, if there are any.
     """
-    sides = [row["crop"][2] if _is_crop(row.get("crop")) else None for row in columns]
-    tiny = [f"{item}: {side:g}" for item, side in zip(items, sides, strict=True) if side and side < _SMALLEST]
+    crops = read_crops(columns)
+    sides = [] if crops is None else crops[:, 2].tolist()
+    tiny = [f"{item}: {side:g}" for item, side in zip(items, sides, strict=False) if side < _SMALLEST]
     if tiny:
         yield Finding(
             "tiny-people",
@@ -29,7 +31,3 @@ def find_tiny_people(items: Sequence[str], columns: Sequence[Mapping[str, Any]])
             len(items),
             tiny[:8],
         )
-
-
-def _is_crop(value: object) -> bool:
-    return isinstance(value, list) and len(value) == 3 and all(isinstance(part, int | float) for part in value)

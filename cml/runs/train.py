@@ -20,6 +20,7 @@ from cml.data.inputs import Inputs
 from cml.data.items import Collate
 from cml.data.pair_judgements import PairJudgements
 from cml.data.prepared import PreparedDataset
+from cml.data.table_columns import has_columns
 from cml.data.triplet_judgements import TripletJudgements
 from cml.data.vectors import Vectors
 from cml.distances import LabelDistance, LabelError
@@ -42,6 +43,7 @@ from cml.runs.interrupted import keep_interrupted
 from cml.runs.item_weights import read_weights
 from cml.runs.label_recipe import recipe_for_labels
 from cml.runs.model import Model
+from cml.runs.stated_labels import holds_classes, read_label_frame
 from cml.runs.validation_items import recognize_validation, refuse_with_validation
 from cml.task import Task
 from cml.trackers import Tracker
@@ -100,11 +102,12 @@ def fit(
             of (x, label) or of mappings with named fields, a list of such items, a Hugging Face ``Dataset`` or a data
             frame. Labels of a data set are read once; its inputs anew at each use, so that random augmentation in it,
             which ``seed`` seeds, is drawn anew.
-        labels: N labels of the kind that the label distance takes; numbers or vectors by default. Or what people judged
-            of the inputs, ``cml.PairJudgements`` or ``cml.TripletJudgements``, which brings its label distance along.
+        labels: N labels of the kind that the label distance takes; numbers or vectors by default, also as a data frame
+            of one column or several. Or what people judged of the inputs, ``cml.PairJudgements`` or
+            ``cml.TripletJudgements``, which brings its label distance along.
         config: All options of training; None for the defaults.
         label_distance: How far apart two labels are: a text as on the command line, a ``LabelDistance``, a function of
-            two labels, or an (N, N) matrix.
+            two labels, or an (N, N) matrix. By default ``euclidean``, and ``classes`` for a column that is ClassLabel.
         loss: A text as on the command line, a loss of ``cml.losses``, or a torch module of your own that takes
             embeddings (B, D) and label distances (A, B), whose first A items are the anchors. If its attribute
             ``normalize`` is true, the trained model L2-normalises its embeddings; otherwise it does not.
@@ -165,6 +168,10 @@ def fit(
         label_distance = labels.label_distance if label_distance is None else label_distance
         for remark in () if quiet else labels.remarks:
             say(remark)
+    if label_distance is None and config is None and holds_classes(inputs, label):
+        label_distance = "classes"
+        if not quiet:
+            say(f"{label!r} is a column of classes; for their numbers, label_distance='euclidean'.")
     parts = {"label_distance": label_distance, "loss": loss, "backbone": backbone}
     # a part is a text, which is an option of the run, or an object, of which the run keeps a name
     texts = {name: part for name, part in parts.items() if isinstance(part, str)}
@@ -179,6 +186,9 @@ def fit(
     distance = distances.as_label_distance(config.label_distance if label_distance is None else label_distance)
     if labels is None and isinstance(distance, Precomputed):  # its labels are the numbers of its rows
         labels = range(len(inputs))
+    columns: tuple[str, ...] = () if label is None else (label,)
+    if has_columns(labels):
+        labels, columns = read_label_frame(labels, distance.name, quiet=quiet)
     if config.features and not config.freeze_backbone:
         raise UserError(
             "cml.fit takes a store as its inputs: cml.fit(store, labels). Leave 'features' out of 'config'."
@@ -216,7 +226,7 @@ def fit(
     except LabelError as error:
         advice = "Mend the label, or choose another distance by label_distance=.."
         raise UserError(f"The 'labels' do not fit the label distance {distance.name!r}: {error} {advice}") from None
-    findings = find_in_labels(raw, distance=str(Choice(distance.name, distance.settings())))
+    findings = find_in_labels(raw, columns=columns, distance=str(Choice(distance.name, distance.settings())))
     if (words := count_words(distance, raw)) is not None:
         findings += find_unknown_words(words)
     for finding in findings:

@@ -222,8 +222,8 @@ def texts_as_ids(content: Content) -> None:
     ("edit", "message"),
     [
         (drop_captions, r"captions_val2017.json: image 205: has no caption; every image needs one at least\."),
-        (repeat_image, r"captions_val2017.json: image 200: its id is listed twice\."),
-        (repeat_annotation, r"captions_val2017.json: annotation 2191: its id is listed twice\."),
+        (repeat_image, r"captions_val2017.json: the image id 200 is listed twice\."),
+        (repeat_annotation, r"captions_val2017.json: the annotation id 2191 is listed twice\."),
         (orphan, r"captions_val2017.json: annotation 9: no entry of images has its image_id 777\."),
         (blank, r"captions_val2017.json: annotation 2191: the caption should be a text, but is '  \\n'\."),
         (number, r"captions_val2017.json: annotation 2191: the caption should be a text, but is 7\."),

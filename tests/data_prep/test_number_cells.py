@@ -244,7 +244,7 @@ def test_a_joint_at_the_corner_that_is_marked_visible_is_kept(photos: Path, tmp_
 def test_confidences_need_a_threshold(photos: Path, tmp_path: Path) -> None:
     joints = [person(missing=[50, 60, 0.03], third=0.9, seed=n) for n in range(COUNT)]
     people = write_people(tmp_path, joints)
-    with pytest.raises(DataError, match=r"0 \(hidden\), 1 or 2 \(visible\). Got 0.9 instead; .* --min-confidence 0.3"):
+    with pytest.raises(DataError, match=r"0, 1 or 2\. Got 0\.9 instead; 0 means hidden.* --min-confidence 0\.3"):
         Folder(photos, people, kind="keypoints").prepare(tmp_path / "set")
     stored = np.asarray(
         labels_of(Folder(photos, people, kind="keypoints", min_confidence=0.3).prepare(tmp_path / "set"))

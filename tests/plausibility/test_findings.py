@@ -134,6 +134,16 @@ def test_matching_thumbnails_is_exact(seed: int, count: int, known_count: int, f
         assert near[row, found[row]]
 
 
+def test_matching_2000_thumbnails_is_exact() -> None:
+    rng = np.random.default_rng(0)
+    known = np.repeat(rng.integers(90, 120, (2000, 1)), 256, axis=1) + rng.integers(-6, 7, (2000, 256))
+    asked = known[rng.permutation(2000)] + rng.integers(-3, 5, (2000, 1))  # some are 4 levels off
+    near = np.array([(np.abs(known - row).max(axis=1) <= 3).any() for row in asked])
+    found = match_thumbnails(asked.astype(np.uint8), known.astype(np.uint8))
+    assert 0 < near.sum() < 2000
+    np.testing.assert_array_equal(found >= 0, near)
+
+
 def photo(seed: int, size: int = 64) -> Image.Image:
     small = np.random.default_rng(seed).integers(0, 256, (8, 8, 3), np.uint8)
     return Image.fromarray(small).resize((size, size), Image.Resampling.BICUBIC)

@@ -77,6 +77,13 @@ def test_an_image_that_is_listed_several_times_is_named(
     assert findings_of(dataset, capsys, "--skip", "repeated-labels") == []
 
 
+def test_a_frame_of_a_film_may_be_there_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pictures = [draw(seed, 16) for seed in range(60)]
+    pictures[12] = pictures[11]
+    rows = [{"value": n, "split": "train" if n < 40 else "test"} for n in range(60)]
+    assert findings_of(prepare(tmp_path, pictures, rows, split_column="split"), capsys) == []
+
+
 def captions(number: int, doubled: bool) -> dict[str, Any]:
     texts = [f"a photo of {number} cats", f"{number} cats", "some cats on a mat"]
     return {"rows": [{"caption": text} for text in (*texts, *texts[: 2 * doubled])]}

@@ -41,6 +41,7 @@ TINY = {
     "sparse_distances": "--items 300 --triples 5000 --k 3 --queries 20",
     "sentences": "--images 30 --pairs 400 --seeds 0",
     "changed_methods": "--sets digits --methods log-ratio-paper --version 2026.1-quick --backbone small-cnn",
+    "check": "--items 250",
     "class_losses": "--items 128 --rounds 1",
     "data_path": "--busiest",
     "defaults": "--sets curve cancer --losses log-ratio cosent --seeds 1 --steps 2 --items 80",

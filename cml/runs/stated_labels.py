@@ -1,0 +1,48 @@
+"""What a data frame says of its labels: that they are classes, and what its columns are called."""
+
+from typing import Any
+
+from cml.console.messages import say
+from cml.data.dataset_items import refuse_parts
+from cml.data.image_sources import as_list
+from cml.data.place_columns import describe_order, is_place_distance, order_place
+from cml.data.table_columns import column_names, read_numbers
+
+
+def holds_classes(frame: Any, label: str | None) -> bool:  # noqa: ANN401 - inputs of any kind
+    """Tell whether a Hugging Face data set says that a column holds the numbers of classes (ClassLabel).
+
+    Args:
+        frame: Inputs of any kind.
+        label: The column of labels, if they are in the inputs.
+
+    Returns:
+        Whether it does.
+    """
+    features = getattr(frame, "features", None)
+    return isinstance(features, dict) and type(features.get(label)).__name__ == "ClassLabel"
+
+
+def read_label_frame(frame: Any, label_distance: str, *, quiet: bool = False) -> tuple[Any, tuple[str, ...]]:  # noqa: ANN401
+    """Read the labels of a data frame with a row for each item.
+
+    Args:
+        frame: A data frame of any library.
+        label_distance: Name of the label distance. For places, the columns are put in the order latitude, longitude.
+        quiet: Whether to say nothing of that.
+
+    Returns:
+        The labels, a list of one column or (N, K) numbers of several, and the names of the columns in their order.
+
+    Raises:
+        UserError: Of several columns one holds no numbers, or the names contradict the order of a place.
+    """
+    refuse_parts(frame)
+    columns = tuple(column_names(frame))
+    if len(columns) == 1:
+        return as_list(frame[columns[0]]), columns
+    if is_place_distance(label_distance) and (ordered := order_place(columns)) != columns:
+        columns = ordered
+        if not quiet:
+            say(describe_order(columns))
+    return read_numbers(frame, columns)[0], columns
