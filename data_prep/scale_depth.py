@@ -4,10 +4,11 @@ import io
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image
 
 from cml.data.deep_tiff import is_deep_tiff, read_deep_tiff
 from cml.data.encode_image import image_file_content
+from cml.data.exif_orientation import turn_upright
 from cml.data.image_fault import ImageFault
 from cml.data.open_image import open_image
 from cml.data.white_value import fill_depth, loses_bits
@@ -52,7 +53,7 @@ def scale_depth(photo: Path | bytes, bits: int) -> Path | bytes:
                 raise ImageFault("has several bands of 16 bits, which a PNG cannot be scaled in; save it as TIFF")
             if not image.mode.startswith("I"):
                 return photo
-            upright = fill_depth(np.asarray(ImageOps.exif_transpose(image)), white)
+            upright = fill_depth(np.asarray(turn_upright(image)), white)
         return image_file_content(Image.fromarray(upright), "PNG")
     except ImageFault as fault:
         name = f"The image {photo}" if isinstance(photo, Path) else "The image"

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image
 
+from cml.data.exif_orientation import turn_upright
 from cml.data.image_fault import ImageFault
 from cml.data.white_value import WHITE, fill_depth, read_white
 from cml.errors import UserError
@@ -51,7 +52,7 @@ def band_values(image: Image.Image) -> Bands:
         ImageFault: It has more than 16 bits per band, or values above the white that its file states.
     """
     white = read_white(image)
-    image = ImageOps.exif_transpose(image)
+    image = turn_upright(image)
     if image.mode == "1":
         image = image.convert("L")
     elif image.mode in ("P", "PA"):  # numbers of colours

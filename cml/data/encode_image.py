@@ -5,9 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from PIL import Image, ImageOps
+from PIL import Image
 
 from cml.data.deep_tiff import is_deep_tiff, read_deep_tiff
+from cml.data.exif_orientation import turn_upright
 from cml.data.image_fault import ImageFault
 from cml.data.open_image import open_image
 from cml.data.rgb import as_rgb
@@ -72,7 +73,7 @@ def encode(picture: Picture, quality: int | None = 92) -> Encoded:
                 return Encoded(picture, _KEPT[image.format])
             if image.format == "TIFF" and (image.mode.startswith("I;16") or len(image.getbands()) not in (1, 3)):
                 return Encoded(picture, ".tif")
-            return _encode_pixels(ImageOps.exif_transpose(image), quality)
+            return _encode_pixels(turn_upright(image), quality)
     except ImageFault as fault:
         raise DataError(f"{name} {fault}.") from None
 

@@ -1,4 +1,4 @@
-"""The EXIF orientation of photographs, which says how the camera was held."""
+"""The EXIF orientation of photographs, which says how the camera was held: read and applied here alone."""
 
 from PIL import Image, ImageOps
 
@@ -17,8 +17,7 @@ def read_orientation(image: Image.Image) -> int:
         image: An opened image.
 
     Returns:
-        1 to 8; 1, upright, where the tag is missing or holds anything else, which ``ImageOps.exif_transpose`` leaves as
-        it is, too.
+        1 to 8; 1, upright, where the tag is missing or holds anything else.
     """
     value = image.getexif().get(_ORIENTATION, _UPRIGHT)
     is_known = isinstance(value, int) and _UPRIGHT <= value <= _LAST
@@ -49,6 +48,18 @@ def is_upright(image: Image.Image) -> bool:
     return read_orientation(image) == _UPRIGHT
 
 
+def turn_upright(image: Image.Image) -> Image.Image:
+    """Turn an image upright by its EXIF orientation.
+
+    Args:
+        image: An opened image.
+
+    Returns:
+        The image, turned if its orientation is 2 to 8.
+    """
+    return image if is_upright(image) else ImageOps.exif_transpose(image)
+
+
 def upright_rgb(image: Image.Image) -> Image.Image:
     """Decode an image to RGB and turn it upright by its EXIF orientation.
 
@@ -64,4 +75,4 @@ def upright_rgb(image: Image.Image) -> Image.Image:
     if is_upright(image) and image.mode == "RGB" and not image.has_transparency_data:
         image.load()
         return image  # the usual case: no copy
-    return as_rgb(ImageOps.exif_transpose(image), read_white(image))
+    return as_rgb(turn_upright(image), read_white(image))

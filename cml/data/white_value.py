@@ -75,8 +75,9 @@ def fill_depth(values: NDArray[np.integer], white: int) -> NDArray[np.uint16]:
         The values, of which white is 65,535.
 
     Raises:
-        ImageFault: A value is greater.
+        ImageFault: A value is greater, or negative.
     """
-    if (greatest := int(values.max(initial=0))) > white:
-        raise ImageFault(f"should hold values up to {white}, but holds {greatest}")
+    for value in (int(values.max(initial=0)), int(values.min(initial=0))):
+        if not 0 <= value <= white:
+            raise ImageFault(f"should hold values up to {white}, but holds {value}")
     return (values * (WHITE / white)).round().astype(np.uint16)

@@ -192,3 +192,22 @@ def test_depth_photographs_and_dark_pictures_raise_nothing(tmp_path: Path, capsy
         Image.fromarray((RAMP * 14).astype(np.uint8)).rotate(9 * int(path.stem)).save(path)
     assert main(["prepare", *prepare]) == 0
     assert check(tmp_path / "night", capsys) == []
+
+
+@pytest.mark.parametrize("size", [None, 16])
+def test_the_hub_s_images_of_few_bits_are_scaled_too(tmp_path: Path, size: int | None) -> None:
+    datasets = pytest.importorskip("datasets")
+    (tmp_path / "data").mkdir()
+    contents = []
+    for number in range(12):
+        content = io.BytesIO()
+        Image.fromarray(ramp(4095 - 7 * number, number)).save(content, "PNG")
+        contents.append({"bytes": content.getvalue(), "path": None})
+    features = datasets.Features({"image": datasets.Image(), "label": datasets.Value("float32")})
+    rows = {"image": contents, "label": [float(number) for number in range(12)]}
+    datasets.Dataset.from_dict(rows, features=features).to_parquet(tmp_path / "data" / "train.parquet")
+    options: dict[str, Any] = {"dataset": str(tmp_path / "data"), "bits": 12, "image_size": size}
+    dataset = cml.prepare("hf", tmp_path / "set", **options)
+    pictures = [read_image(path) for path in dataset.split("train").paths]
+    assert all(picture.max() > 230 for picture in pictures)
+    assert pictures[0].shape[0] == (size or 32)
