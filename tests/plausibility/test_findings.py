@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import warnings
@@ -193,6 +194,14 @@ def test_different_photographs_are_no_duplicates(tmp_path: Path, capsys: pytest.
     assert check(prepare_photos(tmp_path, [photo(seed) for seed in range(20)], SPLITS), capsys) == []
 
 
+def test_one_photograph_under_all_names_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (finding,) = check(
+        prepare_photos(tmp_path, [photo(0)] * 15 + [photo(seed) for seed in range(1, 6)], SPLITS), capsys
+    )
+    assert (finding["rule"], finding["count"]) == ("same-images", 15)
+    assert "look exactly the same" in finding["what"]
+
+
 @pytest.mark.parametrize("shared", [20, 11])
 def test_images_that_are_all_the_same_are_named(
     tmp_path: Path, shared: int, capsys: pytest.CaptureFixture[str]
@@ -224,16 +233,45 @@ def antialiased(number: int) -> NDArray[np.uint8]:
     return np.asarray(large)
 
 
-def test_masks_whose_edges_are_blended_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (finding,) = check(masks_dataset(tmp_path, antialiased), capsys)
+def scaled(number: int) -> NDArray[np.uint8]:
+    large = np.kron(halves(number, 200), np.ones((3, 3), np.uint8))[: 3 * 64, : 3 * 64 - 2 * number]
+    return np.asarray(Image.fromarray(large).rotate(20, fillcolor=1).resize((64, 64), Image.Resampling.LANCZOS))
+
+
+def compressed(number: int) -> NDArray[np.uint8]:
+    content = io.BytesIO()
+    Image.fromarray(halves(number, 180)).rotate(15 + number, fillcolor=1).save(content, "JPEG", quality=70)
+    return np.asarray(Image.open(content))
+
+
+@pytest.mark.parametrize("draw", [antialiased, scaled, compressed])
+def test_masks_whose_edges_are_blended_are_named(
+    tmp_path: Path, draw: Callable[[int], NDArray[np.uint8]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (finding,) = check(masks_dataset(tmp_path, draw), capsys)
     assert finding["rule"] == "stray-ids"
     assert "antialiased" in finding["mend"]
 
 
-def test_255_among_small_ids_is_asked_about(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (finding,) = check(masks_dataset(tmp_path / "a", lambda number: halves(number, 255)), capsys)
+def bordered(number: int) -> NDArray[np.uint8]:
+    mask = halves(number)
+    mask[:, 9 + number] = 255
+    return mask
+
+
+def many_classes(number: int) -> NDArray[np.uint8]:
+    mask = np.tile(np.arange(64, dtype=np.uint8) // 8 + number, (64, 1))
+    mask[:5] = 255
+    return mask
+
+
+@pytest.mark.parametrize("draw", [lambda number: halves(number, 255), bordered, many_classes])
+def test_255_among_small_ids_is_asked_about(
+    tmp_path: Path, draw: Callable[[int], NDArray[np.uint8]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (finding,) = check(masks_dataset(tmp_path / "a", draw), capsys)
     assert "--ignore-id 255" in finding["mend"]
-    mended = masks_dataset(tmp_path / "b", lambda number: halves(number, 255), ignore_id=255)
+    mended = masks_dataset(tmp_path / "b", draw, ignore_id=255)
     assert check(mended, capsys) == []
 
 
@@ -274,10 +312,14 @@ def test_points_that_may_separate_thousands_are_asked_about(tmp_path: Path, caps
         )
         return path
 
-    suspicious = Folder(images, write(numbers)).prepare(tmp_path / "a")
-    (finding,) = check(suspicious, capsys)
-    assert finding["rule"] == "thousands"
-    assert finding["examples"][:2] == ["500", "1.037"]
+    for name, cells in {
+        "prices": numbers,
+        "negative": ["-500", *(f"-{number}" for number in numbers[1:])],
+        "areas": ["90", "75", *(f"{n * 13 % 400 + 1}.{n * 37 % 1000:03d}" for n in range(10))],
+    }.items():
+        (finding,) = check(Folder(images, write(cells)).prepare(tmp_path / name), capsys)
+        assert finding["rule"] == "thousands"
+        assert finding["examples"][:2] == [cells[0], next(cell for cell in cells if "." in cell)]
     assert check(Folder(images, write(numbers), decimal=",", thousands=".").prepare(tmp_path / "b"), capsys) == []
     assert check(Folder(images, write(numbers, ",")).prepare(tmp_path / "c"), capsys) == []
     assert check(Folder(images, write([*numbers[:-1], "0.5"])).prepare(tmp_path / "d"), capsys) == []
