@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from cml.retrieval.metrics.metric import largest_k
 from cml.retrieval.random_row import RANDOM, random_ranker
 from cml.retrieval.ranker import Ranker
 from cml.retrieval.results import Evaluation
-from cml.retrieval.verdict import with_verdict
+from cml.retrieval.verdict import Standing, with_verdict
 
 if TYPE_CHECKING:
     from cml.processes.ranks import Ranks
@@ -42,6 +42,7 @@ def evaluate_embeddings(
     label_distance: Any = "euclidean",  # noqa: ANN401 - as ``cml.distances.as_label_distance`` takes it
     options: EvaluateOptions | None = None,
     others: Mapping[str, tuple[Any, Any]] | None = None,
+    advise: Callable[[Standing], Sequence[str]] | None = None,
 ) -> Evaluation:
     """How well embeddings find embeddings with near labels, beside chance and the best possible ranking.
 
@@ -55,6 +56,7 @@ def evaluate_embeddings(
         label_distance: A text, a ``LabelDistance``, a function of two labels or a matrix, as ``cml.fit`` takes it.
         options: What is measured, and how; the defaults when not given.
         others: Further embeddings of the same items, a row each: name to those of the queries and of the gallery.
+        advise: Gives further sentences of the verdict, see ``cml.retrieval.verdict.with_verdict``.
 
     Returns:
         The rows "embedding", those of ``others``, "random" and "oracle", each metric with its 95 % interval over
@@ -93,7 +95,7 @@ def evaluate_embeddings(
     if itself:
         rows = {EMBEDDING: query, **{name: both[0] for name, both in (others or {}).items()}}
         evaluation = with_judgements(evaluation, distance, query_labels, rows, seed=options.seed)
-    return with_verdict(evaluation, EMBEDDING)
+    return with_verdict(evaluation, EMBEDDING, advise=advise)
 
 
 def evaluate_by_label_kind(

@@ -1,7 +1,6 @@
 """Regression of labels on features, whose prediction is an embedding: the baseline that needs no metric learning."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,8 @@ MDS_DIMENSION = 32
 _MOST_ROWS = 20_000  # that a regression is fitted to
 _PREDICTED = 1 << 14  # items at a time
 _MOST_SCALED = 2_000  # items whose label distances to each other are scaled
+_LEAST_SQUARE = 1e-12  # of a squared length, relative to the largest: below is rounding
+_LEAST_FREE = 1e-12  # of what an item's own label leaves of its prediction
 
 
 def fit_ridge(features: Floats, targets: Floats) -> Embed:
@@ -28,7 +29,11 @@ def fit_ridge(features: Floats, targets: Floats) -> Embed:
     Returns:
         A function from features (M, F), also ones that are computed as they are read, to predictions (M, V).
     """
-    ridge = _fit_pipeline(features, targets)
+    from sklearn.linear_model import RidgeCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    ridge = make_pipeline(StandardScaler(), RidgeCV(alphas=ALPHAS)).fit(features, targets)
 
     def embed(some: Floats | ComputedRows) -> Float32:
         starts = range(0, len(some), _PREDICTED)
@@ -39,7 +44,10 @@ def fit_ridge(features: Floats, targets: Floats) -> Embed:
 
 
 def fit_ridge_weights(features: Floats, targets: Floats) -> tuple[Float64, Float64]:
-    """Fit the regression of ``fit_ridge``, and give it as the linear map that it is.
+    """Fit the regression of ``fit_ridge`` in float64, and give it as the linear map that it is.
+
+    One decomposition serves all strengths (Golub, Heath and Wahba, Technometrics 21, 1979, equation 2.2), which is what
+    makes this faster than ``fit_ridge`` where features are many.
 
     Args:
         features: (N, F).
@@ -48,17 +56,38 @@ def fit_ridge_weights(features: Floats, targets: Floats) -> tuple[Float64, Float
     Returns:
         The weight (V, F) and the bias (V,): predictions are features @ weight.T + bias.
     """
-    scaler, ridge = (step for _, step in _fit_pipeline(features, targets).steps)
-    weight = np.asarray(ridge.coef_, np.float64).reshape(-1, features.shape[1]) / scaler.scale_
-    return weight, np.ravel(ridge.intercept_) - weight @ scaler.mean_
-
-
-def _fit_pipeline(features: Floats, targets: Floats) -> Any:  # noqa: ANN401 - of scikit-learn
-    from sklearn.linear_model import RidgeCV
-    from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    return make_pipeline(StandardScaler(), RidgeCV(alphas=ALPHAS)).fit(features, targets)
+    scaler = StandardScaler()
+    rows = scaler.fit_transform(np.asarray(features, np.float64))
+    mean = targets.mean(axis=0, dtype=np.float64)
+    centred = targets - mean
+    left, lengths, right = _decompose(rows)
+    coordinates = left.T @ centred  # (R, V)
+
+    def leave_one_out(strength: float) -> float:
+        kept = lengths**2 / (lengths**2 + strength)  # (R,)
+        free = 1 - 1 / len(rows) - np.square(left) @ kept  # (N,): 1 less the leverages
+        errors = (centred - left @ (kept[:, None] * coordinates)) / np.maximum(free, _LEAST_FREE)[:, None]
+        return float(np.square(errors).mean())
+
+    strength = min(ALPHAS, key=leave_one_out)
+    weight = (right @ ((lengths / (lengths**2 + strength))[:, None] * coordinates)).T / scaler.scale_
+    return weight, mean - weight @ scaler.mean_
+
+
+def _decompose(rows: Float64) -> tuple[Float64, Float64, Float64]:
+    """Decompose rows (N, F) into singular vectors and lengths, by the smaller of their two Gram matrices.
+
+    Returns:
+        The left vectors (N, R), the lengths (R,) and the right vectors (F, R), without those of almost no length.
+    """
+    is_tall = len(rows) > rows.shape[1]
+    values, vectors = np.linalg.eigh(rows.T @ rows if is_tall else rows @ rows.T)
+    is_used = values > _LEAST_SQUARE * values[-1]
+    lengths, vectors = np.sqrt(values[is_used]), vectors[:, is_used]
+    others: Float64 = (rows if is_tall else rows.T) @ vectors / lengths
+    return (others, lengths, vectors) if is_tall else (vectors, lengths, others)
 
 
 def scale_labels(distances: Float32, dimension: int = MDS_DIMENSION) -> Float64:

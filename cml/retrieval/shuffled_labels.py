@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cml.data.computed_rows import ComputedRows
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.retrieval.array_types import Float64, Floats
@@ -36,7 +37,22 @@ class LabelSignal:
         return self.share <= _CHANCE
 
 
-def find_label_signal(features: Floats, labels: Labels, distance: LabelDistance, *, seed: int = 0) -> LabelSignal:
+@dataclass(frozen=True)
+class LabelSignals:
+    """What training items tell about their labels.
+
+    Attributes:
+        features: The features of the frozen network, or the vectors.
+        pixels: Images of 8 x 8 pixels; None of vectors, and where a feature store takes the place of images.
+    """
+
+    features: LabelSignal
+    pixels: LabelSignal | None
+
+
+def find_label_signal(
+    features: Floats | ComputedRows, labels: Labels, distance: LabelDistance, *, seed: int = 0
+) -> LabelSignal:
     """Test whether features tell anything about labels.
 
     A ridge regression of the labels, or of their classical MDS, predicts each fifth of the items from the others. Its
@@ -44,7 +60,7 @@ def find_label_signal(features: Floats, labels: Labels, distance: LabelDistance,
     both.
 
     Args:
-        features: (N, F).
+        features: (N, F), of which 300 items at most are looked at.
         labels: N encoded labels.
         distance: The label distance that encoded them.
         seed: Random seed.

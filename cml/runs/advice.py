@@ -12,9 +12,8 @@ from typing import Any
 from cml import plugins
 from cml.models.backbone import count_channels, takes_vectors
 from cml.retrieval.random_row import RANDOM
-from cml.retrieval.shuffled_labels import LabelSignal
+from cml.retrieval.shuffled_labels import LabelSignal, LabelSignals
 from cml.retrieval.verdict import Standing
-from cml.runs.label_signals import LabelSignals
 from cml.training.config import TrainConfig
 from cml.training.tune_run import DECIDED
 
@@ -138,6 +137,20 @@ def render_command(
         else:
             words += [f"--{flag}", *(map(str, value) if isinstance(value, tuple) else [str(value)])]
     return f"{shlex.join(words)}{plugins.flags()}"
+
+
+def render_call(config: TrainConfig, options: Mapping[str, Any]) -> str:
+    """Write the call that trains on the same inputs and labels with some options changed.
+
+    Args:
+        config: The options of a model.
+        options: The changes.
+
+    Returns:
+        The call of ``cml.fit`` in Python.
+    """
+    changed = [f"{name}={value!r}" for name, value in options.items() if getattr(config, name) != value]
+    return f"cml.fit({', '.join(['inputs', 'labels', *changed])})"
 
 
 def _small_network(config: TrainConfig) -> dict[str, Any]:

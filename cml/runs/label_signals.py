@@ -1,6 +1,5 @@
 """Whether the features and the pixels of a run's training items tell anything about their labels."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -8,23 +7,10 @@ import numpy as np
 from cml.data.images import Images
 from cml.data.vectors import Vectors
 from cml.distances.dataset_labels import encode
-from cml.retrieval.shuffled_labels import ITEMS, LabelSignal, find_label_signal
+from cml.retrieval.shuffled_labels import ITEMS, LabelSignal, LabelSignals, find_label_signal
 from cml.runs.trained_run import TrainedRun
 
 _SIDE = 8  # pixels
-
-
-@dataclass(frozen=True)
-class LabelSignals:
-    """What the training items of a run tell about their labels.
-
-    Attributes:
-        features: The features of the frozen network, or the vectors.
-        pixels: Images of 8 x 8 pixels; None of vectors, and where a feature store takes the place of images.
-    """
-
-    features: LabelSignal
-    pixels: LabelSignal | None
 
 
 def find_label_signals(run: TrainedRun) -> LabelSignals:

@@ -33,6 +33,9 @@ from cml.retrieval.label_regression import fit_label_regression
 from cml.retrieval.neighbor_labels import predict_labels
 from cml.retrieval.results import Evaluation
 from cml.retrieval.search import nearest_embeddings
+from cml.retrieval.shuffled_labels import LabelSignals, find_label_signal
+from cml.retrieval.verdict import Standing
+from cml.runs.advice import advise, render_call
 from cml.runs.audit_list import AuditList
 from cml.runs.explorer import Explorer
 from cml.storage.atomic import atomic_folder
@@ -174,7 +177,8 @@ class Model(EmbeddingModel):
             The rows "embedding", "random" and "oracle", each metric with its 95 % interval over queries. Of a model of
             vectors also "vectors", the standardised vectors themselves, and, until it is saved and loaded, "ridge" or
             "ridge on label MDS": the prediction of a ridge regression of the training labels, see
-            ``cml.retrieval.label_regression``.
+            ``cml.retrieval.label_regression``; where the embedding is not better than each of these, the verdict says
+            what would help.
 
         Raises:
             UserError: inputs and labels that do not fit each other, the model or the label distance.
@@ -192,6 +196,7 @@ class Model(EmbeddingModel):
             label_distance=self.label_distance,
             options=options,
             others=others,
+            advise=self._advise,
         )
 
     def predict(
@@ -523,6 +528,19 @@ class Model(EmbeddingModel):
             predicted = predict(vectors[0])
             rows[name] = predicted, predicted if gallery is None else predict(vectors[1])
         return rows
+
+    def _advise(self, standing: Standing) -> list[str]:
+        """The sentences of a verdict that say what would help a model of vectors that still has its training items."""
+        if all(standing.is_better.values()) or self._references is None or self.config.inputs.kind != "vectors":
+            return []
+        labels = self.label_distance.encode(self._references.labels)
+        training = self.standardize_in_parts(self._references.inputs)
+        signals = LabelSignals(find_label_signal(training, labels, self.label_distance), None)
+        config = self.run_config.train
+        advice = advise(config, len(labels), standing, signals, config)
+        if advice.options is None:
+            return [*advice.sentences]
+        return [*advice.sentences, f"Next: {render_call(config, advice.options)}"]
 
     def __getstate__(self) -> dict[str, Any]:
         # a data set of one's own may not pickle; the folder may not be where the pickle is read

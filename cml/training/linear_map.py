@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 Float32 = NDArray[np.float32]
 
+_FITTED = 5000  # items that an average is fitted to
+
 
 @dataclass(frozen=True, eq=False)
 class LinearMap:
@@ -78,12 +80,16 @@ def average_maps(maps: Sequence[LinearMap], features: Float32, dimension: int) -
 
     Args:
         maps: The embeddings.
-        features: (N, F) training features, which unit and components are fitted to.
+        features: (N, F) training features, of which 5,000 at most decide on unit and components.
         dimension: D at most; fewer where the embeddings have fewer together.
 
     Returns:
         The average, with the mean of the training items at the origin.
     """
+    from scipy.linalg import eigh
+
+    if len(features) > _FITTED:
+        features = features[np.random.default_rng(0).choice(len(features), _FITTED, replace=False)]
     embedded = [part.embed(features).astype(np.float64) for part in maps]
     spreads = [rows.var(axis=0).sum() for rows in embedded]  # half of the mean squared distance
     scales = np.concatenate(
@@ -91,6 +97,7 @@ def average_maps(maps: Sequence[LinearMap], features: Float32, dimension: int) -
     )
     joined = np.concatenate(embedded, axis=1) * scales
     mean = joined.mean(axis=0)
-    _, axes = np.linalg.eigh((joined - mean).T @ (joined - mean))
-    kept = axes[:, ::-1][:, :dimension].T  # (D, E)
+    size, dimension = joined.shape[1], min(dimension, joined.shape[1])
+    _, axes = eigh((joined - mean).T @ (joined - mean), subset_by_index=(size - dimension, size - 1))
+    kept = axes[:, ::-1].T  # (D, E)
     return JoinedMaps(tuple(maps), (kept * scales).astype(np.float32), (-kept @ mean).astype(np.float32))

@@ -20,9 +20,10 @@ from cml.errors import UserError
 from cml.training.linear_map import JoinedMaps, LinearMap, average_maps
 from cml.training.tune_candidates import FROZEN, fit_candidates, frozen_maps
 from cml.training.tune_fits import fit_once
+from cml.training.tune_gain import LEAST_GAIN, Gain, measure_gain
 from cml.training.tune_heads import LOSSES, RATES, check_tuned_losses
-from cml.training.tune_score import FirstItemsScore
-from cml.training.tune_splits import HELD_OUT, SPLITS, Split, make_splits
+from cml.training.tune_score import FirstItemsScore, mean_score
+from cml.training.tune_splits import SPLITS, Split, make_splits
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
@@ -30,7 +31,6 @@ Int64 = NDArray[np.int64]
 
 FEWEST_ITEMS = 30
 AVERAGED = 3  # candidates
-LEAST_GAIN = 1.5  # in standard errors
 _MOST_SCORED = 1000  # held-out items of a split
 _PROBED = 500  # items among which label distances have to differ
 
@@ -61,7 +61,6 @@ class Tuning:
         tried: Names of the candidates that did best, and that the frozen features were compared with.
         scores: The mean score of each candidate over the splits; of a head at its best step.
         score: That of what was tried.
-        frozen_scores: Those of the frozen features on each split.
         gain: By how much it is better than the frozen features.
         error: The standard error of the gain, which takes into account that splits share items.
         splits: How the splits were made: "groups", "blocks" or "random".
@@ -75,7 +74,6 @@ class Tuning:
     tried: tuple[str, ...]
     scores: Mapping[str, float]
     score: float
-    frozen_scores: tuple[float, ...]
     gain: float
     error: float
     splits: str
@@ -99,12 +97,16 @@ class Tuning:
             "blocks": "blocks of the order of the items, for neighbours in it are alike",
             "random": "items at random",
         }[self.splits]
-        name = self.tried[0] if len(self.tried) == 1 else f"the average of {'; '.join(self.tried)}"
-        enough = f"{LEAST_GAIN} times its standard error of {self.error:.3f}"
-        if self.keeps_features:
-            verdict = f"It does not exceed {enough}, so the features are kept as they are."
+        scores = [f"tune: score {self.scores[self.frozen]:.3f}: {self.frozen}."]
+        if self.tried == (self.frozen,):
+            verdict = "nothing scores higher than these features, which are kept as they are."
         else:
-            verdict = f"It exceeds {enough}, so the model is not the features alone."
+            best = self.tried[0] if len(self.tried) == 1 else f"the average of {'; '.join(self.tried)}"
+            scores.insert(0, f"tune: score {self.score:.3f}: {best}.")
+            enough = f"{LEAST_GAIN} times its standard error of {self.error:.3f}"
+            verdict = f"the gain is {self.gain:+.3f}. It exceeds {enough}, so the model is not the features alone."
+            if self.keeps_features:
+                verdict = f"the gain is {self.gain:+.3f}. It does not exceed {enough}, so the features are kept."
         control = []
         if self.control is not None:
             kept = "kept" if self.control.keeps_features else "replaced"
@@ -114,27 +116,12 @@ class Tuning:
             ]
         return [
             f"tune: {SPLITS} splits held out {how}. A score of 1 ranks the nearest labels first; 0 is chance.",
-            f"tune: score {self.score:.3f}: {name}.",
-            f"tune: score {self.scores[self.frozen]:.3f}: {self.frozen}.",
-            f"tune: the gain is {self.gain:+.3f}. {verdict}",
+            *scores,
+            f"tune: {verdict}",
             *control,
             *(f"tune: score {score:.3f}: {network}." for network, score in self.networks.items()),
             *(f"tune: left out for lack of time: {network}." for network in self.left_out),
         ]
-
-
-def corrected_error(gains: Float64) -> float:
-    """The standard error of a mean over splits of the same items.
-
-    Args:
-        gains: (m,), one for each split, which holds out a fifth of the items.
-
-    Returns:
-        sd sqrt(1/m + n_held/n_trained) (Nadeau and Bengio, Machine Learning 52, 2003): the training items of the splits
-        are mostly the same, so that their mean varies more than that of m independent ones.
-    """
-    ratio = HELD_OUT / (1 - HELD_OUT)
-    return float(np.std(gains, ddof=1) * np.sqrt(1 / len(gains) + ratio))
 
 
 def tune(
@@ -205,18 +192,17 @@ def tune(
         shuffled = None
         if control:
             order = np.random.default_rng([seed, SPLITS]).permutation(len(labels))
-            gains = choose(labels[order], "shuffled-").gains
-            shuffled = ShuffledControl(float(gains.mean()), corrected_error(gains), not is_clear(gains))
-        kept = choice.tried if is_clear(choice.gains) else (choice.frozen,)
+            gain = choose(labels[order], "shuffled-").gain
+            shuffled = ShuffledControl(gain.mean, gain.error, not gain.is_clear)
+        kept = choice.tried if choice.gain.is_clear else (choice.frozen,)
         tuning = Tuning(
             chosen=kept,
             frozen=choice.frozen,
             tried=choice.tried,
             scores=choice.best,
-            score=float(choice.found.mean()),
-            frozen_scores=tuple((choice.found - choice.gains).tolist()),
-            gain=float(choice.gains.mean()),
-            error=corrected_error(choice.gains),
+            score=choice.score,
+            gain=choice.gain.mean,
+            error=choice.gain.error,
             splits=how,
             control=shuffled,
         )
@@ -229,13 +215,13 @@ def tune(
 
 
 class _Choice(NamedTuple):
-    """What does best on the splits: see the attributes of ``Tuning``; scores and gains are those of each split."""
+    """What does best on the splits: see the attributes of ``Tuning``."""
 
     frozen: str
     tried: tuple[str, ...]
     best: dict[str, float]
-    found: Float64  # (SPLITS,)
-    gains: Float64  # (SPLITS,)
+    score: float
+    gain: Gain
 
 
 def _choose(
@@ -247,28 +233,23 @@ def _choose(
 ) -> _Choice:
     """Compare the candidates that were fitted on each split."""
     names = [name for name in fitted[0] if all(name in candidates for candidates in fitted)]
-    values = {  # (SPLITS,) each
-        name: np.array(
-            [score(of[name].embed(features[items])) for of, (items, score) in zip(fitted, scores, strict=True)]
-        )
+    values = {  # of each held-out item, split by split
+        name: [
+            score.of_items(of[name].embed(features[items])) for of, (items, score) in zip(fitted, scores, strict=True)
+        ]
         for name in names
     }
-    best = best_steps({name: float(value.mean()) for name, value in values.items()})
+    best = best_steps({name: mean_score(value) for name, value in values.items()})
     frozen = max(FROZEN, key=best.__getitem__)
     tried = tuple(sorted(best, key=best.__getitem__, reverse=True)[:AVERAGED])
-    averages = [
+    average_scores = [
         _score_average([of[name] for name in tried], features, split, scored, dimension)
         for of, split, scored in zip(fitted, splits, scores, strict=True)
     ]
-    found, alone = np.array(averages), values[tried[0]]
-    if is_clear(alone - found):
-        tried, found = tried[:1], alone
-    return _Choice(frozen, tried, best, found, found - values[frozen])
-
-
-def is_clear(gains: Float64) -> bool:
-    """Whether gains over splits exceed 1.5 times their standard error."""
-    return bool(gains.mean() > LEAST_GAIN * corrected_error(gains))
+    tried_scores, alone = average_scores, values[tried[0]]
+    if measure_gain(alone, average_scores).is_clear:
+        tried, tried_scores = tried[:1], alone
+    return _Choice(frozen, tried, best, mean_score(tried_scores), measure_gain(tried_scores, values[frozen]))
 
 
 def best_steps(scores: Mapping[str, float]) -> dict[str, float]:
@@ -290,9 +271,9 @@ def best_steps(scores: Mapping[str, float]) -> dict[str, float]:
 
 def _score_average(
     maps: Sequence[LinearMap], features: Float32, split: Split, scored: tuple[Int64, FirstItemsScore], dimension: int
-) -> float:
+) -> Float64:
     items, score = scored
-    return score(average_maps(maps, features[split[0]], dimension).embed(features[items]))
+    return score.of_items(average_maps(maps, features[split[0]], dimension).embed(features[items]))
 
 
 def make_score(held_out: Int64, labels: Labels, distance: LabelDistance, how: str) -> tuple[Int64, FirstItemsScore]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cml.data.image_sources import ImageSource
 from cml.data.images import Images
@@ -20,7 +21,10 @@ from cml.training.loop import StoppedRun, Trained, train
 from cml.training.training_data import TrainingData
 from cml.training.tune import make_score
 from cml.training.tune_fits import TUNE_FITS
+from cml.training.tune_score import mean_score
 from cml.training.tune_splits import SPLITS, Split
+
+Float64 = NDArray[np.float64]
 
 STEPS, FEWEST_STEPS = 300, 30
 _SCORES = "networks.json"  # in the folder of fits
@@ -35,19 +39,19 @@ class NetworkScores:
     """Whole networks that were tried.
 
     Attributes:
-        scores: Name to the score on each split.
+        scores: Name to the scores of the held-out items of each split.
         steps: Name to the number of steps.
         left_out: Names of those for which the time was too short.
     """
 
-    scores: dict[str, list[float]]
+    scores: dict[str, list[Float64]]
     steps: dict[str, int]
     left_out: tuple[str, ...]
 
     @property
     def best(self) -> str:
         """The name of the network with the best mean score."""
-        return max(self.scores, key=lambda name: float(np.mean(self.scores[name])))
+        return max(self.scores, key=lambda name: mean_score(self.scores[name]))
 
 
 def network_candidates(config: TrainConfig, channels: int) -> dict[str, TrainConfig]:
@@ -109,7 +113,7 @@ def score_networks(
     """
     path = None if folder is None else folder / TUNE_FITS / _SCORES
     kept = read_json(path, "the scores of networks") if path is not None and path.exists() else {}
-    scores: dict[str, list[float]] = {name: entry["scores"] for name, entry in kept.items()}
+    scores = {name: [np.array(split) for split in entry["scores"]] for name, entry in kept.items()}
     steps: dict[str, int] = {name: entry["steps"] for name, entry in kept.items()}
     left_out: list[str] = []
     scorers = [make_score(held_out, data.labels, data.distance, how) for _, held_out in splits]
@@ -132,14 +136,15 @@ def score_networks(
             model = fit_network(some, replace(config, steps=count), deadline=deadline).model
             if time.monotonic() >= deadline:
                 break
-            found.append(score(model.embed(images.subset(items))))
+            found.append(score.of_items(model.embed(images.subset(items))))
         if len(found) < len(splits):
             left_out.append(name)
             continue
         scores[name], steps[name] = found, count
         if path is not None:
             path.parent.mkdir(exist_ok=True)
-            write_json(path, {key: {"scores": scores[key], "steps": steps[key]} for key in scores})
+            lists = {key: [split.tolist() for split in splits_of] for key, splits_of in scores.items()}
+            write_json(path, {key: {"scores": lists[key], "steps": steps[key]} for key in scores})
     return NetworkScores(scores, steps, tuple(left_out))
 
 

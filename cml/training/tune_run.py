@@ -27,10 +27,13 @@ from cml.training.loop import Trained, model_config
 from cml.training.run_config import RunConfig
 from cml.training.run_randomness import RunRandomness
 from cml.training.training_data import TrainingData
-from cml.training.tune import Tuning, corrected_error, is_clear, tune
+from cml.training.tune import Tuning, make_score, tune
+from cml.training.tune_candidates import frozen_maps
 from cml.training.tune_fits import TUNE_FITS
+from cml.training.tune_gain import measure_gain
 from cml.training.tune_heads import STOPS
 from cml.training.tune_networks import as_images, fit_network, network_candidates, score_networks
+from cml.training.tune_score import mean_score
 from cml.training.tune_splits import SPLITS, make_splits
 
 TUNE_BLOCKS = (SPLITS + 1) * max(STOPS)  # of label distances that all heads take together
@@ -161,20 +164,23 @@ def _tune_networks(
     splits, how = make_splits(features, data.groups, seed=config.seed)
     candidates = network_candidates(config, data.inputs.form.channels)
     tried = score_networks(source, data, splits, how, candidates, deadline=deadline, folder=out)
-    means = {name: float(np.mean(scores)) for name, scores in tried.scores.items()}
+    means = {name: mean_score(scores) for name, scores in tried.scores.items()}
     tuning = replace(tuning, networks=means, left_out=tried.left_out)
     if not means:
         return tuning, None
-    gains = np.array(tried.scores[tried.best]) - np.array(tuning.frozen_scores)
+    frozen = []
+    for others, held_out in splits:
+        items, score = make_score(held_out, data.labels, data.distance, how)
+        frozen.append(score.of_items(frozen_maps(features[others])[tuning.frozen].embed(features[items])))
+    gain = measure_gain(tried.scores[tried.best], frozen)
     rival = tuning.scores[tuning.frozen] if tuning.keeps_features else tuning.score
-    if not is_clear(gains) or means[tried.best] <= rival:
+    if not gain.is_clear or means[tried.best] <= rival:
         return tuning, None
     name = tried.best
     candidate = replace(candidates[name], steps=tried.steps[name])
     whole = TrainingData(as_images(source, candidate, data), data.labels, data.distance)
     trained = fit_network(whole, candidate)
-    gain, error = float(gains.mean()), corrected_error(gains)
-    tuning = replace(tuning, chosen=(name,), tried=(name,), score=means[name], gain=gain, error=error)
+    tuning = replace(tuning, chosen=(name,), tried=(name,), score=means[name], gain=gain.mean, error=gain.error)
     candidate = replace(candidate, tune=True, tune_minutes=config.tune_minutes)
     return tuning, (candidate, trained.loss, trained.model)
 

@@ -1,5 +1,7 @@
 """The score that chooses a head: how near the labels of the items are that an embedding finds first."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -41,8 +43,18 @@ class FirstItemsScore:
 
     def __call__(self, embeddings: Float32) -> float:
         """Score the embeddings (N, D) of the items by their Euclidean distances."""
-        scores = 2 * (embeddings @ embeddings.T) - np.einsum("nd,nd->n", embeddings, embeddings)
-        np.fill_diagonal(scores, -np.inf)
-        found = np.argpartition(-scores, self.neighbors - 1, axis=1)[:, : self.neighbors]
-        mean = np.take_along_axis(self._distances, found, axis=1).mean()
-        return float(1 - (mean - self._best) / (self._chance - self._best))
+        return float(self.of_items(embeddings).mean())
+
+    def of_items(self, embeddings: Float32) -> Float64:
+        """The score of each item (N,) for embeddings (N, D); the score of the embeddings is their mean."""
+        nearness = 2 * (embeddings @ embeddings.T) - np.einsum("nd,nd->n", embeddings, embeddings)
+        np.fill_diagonal(nearness, -np.inf)
+        first = np.argpartition(-nearness, self.neighbors - 1, axis=1)[:, : self.neighbors]
+        means = np.take_along_axis(self._distances, first, axis=1).mean(axis=1)
+        scores: Float64 = 1 - (means - self._best) / (self._chance - self._best)
+        return scores
+
+
+def mean_score(scores: Sequence[Float64]) -> float:
+    """The mean over splits of the mean score of the items of a split."""
+    return float(np.mean([split.mean() for split in scores]))

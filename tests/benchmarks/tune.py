@@ -1,6 +1,7 @@
 """What ``tune`` chooses, beside every single choice: on tables, drawn vectors, digits and features of frozen networks.
 
-    python tests/benchmarks/tune.py [--sets diabetes wine ..] [--seeds 5] [--items 1000] [--json FILE]
+    python tests/benchmarks/tune.py [--sets diabetes wine ..] [--seeds 5] [--items 1000] [--shuffle] [--json FILE]
+    [--fits FOLDER]
 
 Each seed holds out 30 % of the items, one block of their order if neighbours in it are alike, as in films; tune sees
 the others alone. A figure is the score of the held-out items, each of which looks for the ten nearest among the others:
@@ -34,6 +35,7 @@ from figures_file import add_json_option, write_figures  # beside this file
 from numpy.typing import NDArray
 from sklearn.datasets import load_diabetes, load_digits, load_wine
 
+from cml import distances
 from cml.bench.sets import compute_features, open_set
 from cml.bench.suite import LATEST, SETS, SUITES
 from cml.distances import as_label_distance
@@ -42,8 +44,9 @@ from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.training.tune import best_steps, tune
 from cml.training.tune_candidates import fit_candidates, frozen_maps
+from cml.training.tune_fits import fit_once
 from cml.training.tune_score import FirstItemsScore
-from cml.training.tune_splits import MUCH, share_of_near_neighbors
+from cml.training.tune_splits import MUCH, SPLITS, share_of_near_neighbors
 from cml.word_vectors.sentence_model import PACKAGED, sentence_vectors
 
 _HELD_OUT = 0.3
@@ -63,9 +66,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--sets", nargs="+", default=[*DRAWN, "people", "heads", "rooms", "digits"])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--items", type=int, default=1000, help="of a set, at most")
+    parser.add_argument("--shuffle", action="store_true", help="the labels, anew for each seed")
     parser.add_argument("--dimension", type=int, default=128)
     parser.add_argument("--backbone", default="efficientnet-lite0")
     parser.add_argument("--version", default=LATEST)
+    parser.add_argument("--fits", type=Path, help="folder that keeps fits, so that the same command continues")
     add_json_option(parser)
     given = parser.parse_args(arguments)
     torch.set_num_threads(1)
@@ -76,7 +81,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         except UserError as error:
             print(f"{name:12} {error}", flush=True)
             continue
-        rows = [measure(take(whole, given.items), given.dimension, seed) for seed in range(given.seeds)]
+        some = take(whole, given.items)
+        rows = []
+        for seed in range(given.seeds):
+            items = shuffle_labels(some, seed) if given.shuffle else some
+            rows.append(measure(items, given.dimension, seed, _fits_of(given, name, seed)))
         names = [key for key in rows[0] if all(key in row for row in rows)]
         figures[name] = {key: [row[key] for row in rows] for key in names}
         print(name, flush=True)
@@ -85,13 +94,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write_figures(given.json, figures)
 
 
-def measure(items: Items, dimension: int, seed: int) -> dict[str, float]:
+def _fits_of(given: argparse.Namespace, name: str, seed: int) -> Path | None:
+    """The folder of the fits of one set and seed, as large as asked for."""
+    shuffled = "-shuffled" if given.shuffle else ""
+    return given.fits and given.fits / f"{name}{shuffled}-{given.items}-{given.dimension}-{seed}"
+
+
+def measure(items: Items, dimension: int, seed: int, fits: Path | None = None) -> dict[str, float]:
     """Tune on a part of the items, and score every choice on the others.
 
     Args:
         items: N items.
         dimension: D of embeddings, at most.
         seed: Of the split and of tuning.
+        fits: Folder that keeps fits; None for none.
 
     Returns:
         Scores by name; how often the features are kept, the gain in standard errors, and the process time in seconds.
@@ -99,10 +115,14 @@ def measure(items: Items, dimension: int, seed: int) -> dict[str, float]:
     held_out, trained = hold_out(items.features, seed)
     some = items.features[trained], items.labels[trained], items.distance
     score = FirstItemsScore(items.distance.pairwise(items.labels[held_out], items.labels[held_out]))
+    if fits:
+        fits.mkdir(parents=True, exist_ok=True)
     before = time.process_time()
-    embedding, tuning = tune(*some, dimension, seed=seed)
+    embedding, tuning = tune(*some, dimension, seed=seed, folder=fits)
     seconds = time.process_time() - before
-    candidates = {**frozen_maps(some[0]), **fit_candidates(*some, dimension, seed=1000 + seed)}
+    # the last fit of tune, which it does not make where it keeps the features
+    fitted = fit_once(fits, "all", lambda: fit_candidates(*some, dimension, seed=seed + SPLITS))
+    candidates = {**frozen_maps(some[0]), **fitted}
     single = {name: score(candidates[name].embed(items.features[held_out])) for name in tuning.scores}
     of_heads = {name.rpartition(", ")[0]: value for name, value in single.items() if name.endswith(" steps")}
     others = {name: value for name, value in single.items() if not name.endswith(" steps")}
@@ -138,6 +158,12 @@ def hold_out(features: NDArray[np.float32], seed: int) -> tuple[NDArray[np.int64
 def take(items: Items, most: int) -> Items:
     """The first items."""
     return Items(items.features[:most], items.labels[np.arange(min(most, len(items.features)))], items.distance)
+
+
+def shuffle_labels(items: Items, seed: int) -> Items:
+    """Labels that have nothing to do with the items."""
+    order = np.random.default_rng([seed, 1]).permutation(len(items.features))
+    return items._replace(labels=items.labels[order])
 
 
 def encode(features: Any, labels: Any, distance: str = "euclidean") -> Items:  # noqa: ANN401 - arrays
@@ -197,7 +223,7 @@ def read_captions() -> Items:
     images = list(texts.values())[:1000]
     vectors = sentence_vectors(PACKAGED, [caption for image in images for caption in image])
     parts = np.split(vectors, np.cumsum([len(image) for image in images])[:-1])
-    fitted = as_label_distance("captions").fit(images)
+    fitted = distances.get("captions", vectors="glove-6b-50d").fit(images)
     return Items(np.stack([part.mean(axis=0) for part in parts]), fitted.encode(images), fitted)
 
 

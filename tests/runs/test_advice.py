@@ -16,10 +16,9 @@ import cml
 from cml.cli import main
 from cml.distances import as_label_distance
 from cml.models.embedding import EmbeddingModel, ModelConfig
-from cml.retrieval.shuffled_labels import LabelSignal, find_label_signal
+from cml.retrieval.shuffled_labels import LabelSignal, LabelSignals, find_label_signal
 from cml.retrieval.verdict import Standing
 from cml.runs.advice import advise, render_command
-from cml.runs.label_signals import LabelSignals
 from cml.training import tune_heads
 from cml.training.config import TrainConfig
 
@@ -191,3 +190,22 @@ def test_the_recipe_of_the_readme_on_120_photographs(
         after, verdict, _ = read_advice(tmp_path / "run-small-cnn")
         assert after < 0.7 * before
         assert verdict.startswith("Verdict: better than frozen efficientnet-lite0")
+
+
+@pytest.mark.parametrize("has_signal", [True, False])
+def test_a_model_of_vectors_names_the_call_that_helps(has_signal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tune_heads, "STOPS", (5, 15))
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(160, 20))
+    labels = rows[:, 0] if has_signal else rng.normal(size=160)
+    options: dict[str, Any] = {"steps": 1, "sampler": "random(batch_size=40)", "quiet": True}
+    verdict = cml.fit(rows[:100], labels[:100], **options).evaluate(rows[100:], labels[100:]).verdict
+    if not has_signal:
+        assert "Nothing can be learned from these 100 items, as far as can be seen." in verdict
+        assert "Next: " not in verdict
+        return
+    assert verdict.endswith("Choose the head on held-out items. Next: cml.fit(inputs, labels, tune=True)")
+    tuned = cml.fit(rows[:100], labels[:100], tune=True, quiet=True)
+    again = tuned.evaluate(rows[100:], labels[100:]).verdict
+    assert "better than vectors (" in again.lower()
+    assert "tune=True" not in again

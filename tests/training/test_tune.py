@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,8 +26,9 @@ from cml.models.joined_head import JoinedHead
 from cml.training import tune as tune_module
 from cml.training import tune_heads
 from cml.training.linear_map import LinearMap, average_maps
-from cml.training.tune import Tuning, best_steps, corrected_error, is_clear, tune
+from cml.training.tune import Tuning, best_steps, tune
 from cml.training.tune_candidates import FROZEN, fit_label_ridge
+from cml.training.tune_gain import Gain, measure_gain
 from cml.training.tune_heads import fit_rotation
 from cml.training.tune_score import FirstItemsScore
 from cml.training.tune_splits import make_splits, share_of_near_neighbors
@@ -45,14 +50,23 @@ def hidden_label(count: int = 120, seed: int = 0) -> tuple[Rows, list[float]]:
     return rows.astype(np.float32), labels.tolist()
 
 
-def test_corrected_error_is_that_of_nadeau_and_bengio() -> None:
-    gains = np.array([0.02, 0.05, 0.01, 0.06])
-    mean = sum(gains) / 4
-    variance = sum((gain - mean) ** 2 for gain in gains) / 3
-    assert corrected_error(gains) == pytest.approx((variance * (1 / 4 + 0.2 / 0.8)) ** 0.5)
-    assert is_clear(gains)
-    assert not is_clear(np.array([0.02, -0.03, 0.01, 0.06]))
-    assert not is_clear(np.zeros(4))
+def test_error_of_a_gain_is_that_of_splits_and_of_items_corrected_for_shared_items() -> None:
+    rng = np.random.default_rng(0)
+    ours = [rng.normal(0.3, 0.2, count) for count in (20, 25, 20, 22)]
+    others = [rng.normal(0.1, 0.2, len(split)) for split in ours]
+    means, of_items = [], 0.0
+    for one, other in zip(ours, others, strict=True):
+        gains = [float(a - b) for a, b in zip(one, other, strict=True)]
+        means.append(sum(gains) / len(gains))
+        of_items += sum((gain - means[-1]) ** 2 for gain in gains) / (len(gains) - 1) / len(gains) / 4
+    between = sum((mean - sum(means) / 4) ** 2 for mean in means) / 3
+    gain = measure_gain(ours, others)
+    assert gain.mean == pytest.approx(sum(means) / 4)
+    assert gain.error == pytest.approx(((between + of_items) / 2 * (1 / 4 + 0.2 / 0.8)) ** 0.5)
+    assert gain.is_clear
+    assert not measure_gain(others, ours).is_clear
+    assert not measure_gain(ours, ours).is_clear
+    assert not Gain(0.029, 0.02).is_clear
 
 
 def test_average_adds_squared_distances_of_equal_mean() -> None:
@@ -107,6 +121,9 @@ def test_score_counts_the_labels_of_the_first_items() -> None:
     wanted = 1 - (np.mean(found) - np.mean(best)) / (np.mean(chance) - np.mean(best))
     score = FirstItemsScore(apart)
     assert score(rows) == pytest.approx(wanted, abs=1e-5)
+    assert score.of_items(rows)[0] == pytest.approx(
+        1 - (np.mean(found[:10]) - np.mean(best)) / (np.mean(chance) - np.mean(best)), abs=1e-5
+    )
     assert score(labels[:, None].astype(np.float32)) == pytest.approx(1)
 
 
@@ -245,6 +262,43 @@ def test_what_cannot_be_tuned_is_one_line(case: str, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+# the task, items, labels and vectors of a table, and what tuning says of it
+REFUSED_TABLES = {
+    "few": (
+        "value",
+        25,
+        lambda n: n,
+        lambda n: n % 7,
+        "at least 30 items to choose by. Got 25 instead. They tell only",
+    ),
+    "equal labels": ("value", 40, lambda n: 1, lambda n: n % 7, "labels that differ. All labels are equal"),
+    "one class": ("classes", 40, lambda n: "a", lambda n: n % 7, "All 40 items are of the class 'a'"),
+    "equal distances": ("classes", 40, lambda n: f"c{n}", lambda n: n % 7, "All are 1, of 40 items looked at"),
+    "constant vectors": ("value", 40, lambda n: n, lambda n: 5, "the features of all items are equal"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::cml.plausibility.finding.ImplausibleData")  # equal labels
+@pytest.mark.parametrize("case", REFUSED_TABLES)
+def test_train_command_says_in_one_line_what_cannot_be_tuned(
+    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task, count, label, number, said = REFUSED_TABLES[case]
+    lines = [f"{'train' if n < count else 'test'},{label(n)},{number(n)},{2 * number(n)}" for n in range(count + 5)]
+    (tmp_path / "table.csv").write_text("\n".join(["split,label,a,b", *lines]) + "\n")
+    columns = ["--features", "a", "b", "--label-columns", "label", "--split-column", "split"]
+    kind = ["--kind", "classes"] if task == "classes" else []
+    prepared = ["prepare", "table", "--source", str(tmp_path / "table.csv"), "--out", str(tmp_path / "data")]
+    assert main([*prepared, *columns, *kind]) == 0
+    capsys.readouterr()
+    run = tmp_path / "run"
+    assert main(["train", task, "--data", str(tmp_path / "data"), "--out", str(run), "--tune"]) == 2
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert said in errors[0]
+    assert not run.exists()
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("short")
 def test_train_command_tunes_a_frozen_backbone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -252,7 +306,10 @@ def test_train_command_tunes_a_frozen_backbone(tmp_path: Path, capsys: pytest.Ca
     network = ["--backbone", "small-cnn", "--weights", "none", "--image-size", "32", "32", "--freeze-backbone"]
     main(["train", "pose", "--data", str(tmp_path / "data"), "--out", str(tmp_path / "run"), "--tune", *network])
     said = capsys.readouterr()
-    assert len(re.findall(r"^tune: ", said.err, re.MULTILINE)) == 4
+    lines = re.findall(r"^tune: (.+)", said.err, re.MULTILINE)
+    assert lines[0].startswith("4 splits held out items at random.")
+    assert all(line.startswith("score ") for line in lines[1:-1])
+    assert lines[-1].startswith(("the gain is", "nothing scores higher than these features"))
     assert "next: cml evaluate" in said.out + said.err
     saved = {path.name for path in (tmp_path / "run").iterdir()}
     assert {"config.json", "model.safetensors", "tuning.json"} <= saved
@@ -263,6 +320,27 @@ def test_train_command_tunes_a_frozen_backbone(tmp_path: Path, capsys: pytest.Ca
         shown = (tmp_path / "run" / page).read_text("utf-8")
         assert "tuned" in shown
         assert "log-ratio" not in shown
+
+
+def test_lines_say_what_was_chosen_and_how_sure_that_is() -> None:
+    scores = {"ridge": 0.5, "frozen features": 0.4}
+    common: dict[str, Any] = {"frozen": "frozen features", "scores": scores, "splits": "random"}
+    better = Tuning(chosen=("ridge",), tried=("ridge",), score=0.5, gain=0.1, error=0.02, **common)
+    assert better.lines()[1:] == [
+        "tune: score 0.500: ridge.",
+        "tune: score 0.400: frozen features.",
+        "tune: the gain is +0.100. It exceeds 1.5 times its standard error of 0.020, so the model is not the features "
+        "alone.",
+    ]
+    kept = Tuning(chosen=("frozen features",), tried=("ridge",), score=0.5, gain=0.1, error=0.08, **common)
+    assert kept.lines()[-1] == (
+        "tune: the gain is +0.100. It does not exceed 1.5 times its standard error of 0.080, so the features are kept."
+    )
+    alone = Tuning(chosen=("frozen features",), tried=("frozen features",), score=0.4, gain=0.0, error=0.0, **common)
+    assert alone.lines()[1:] == [
+        "tune: score 0.400: frozen features.",
+        "tune: nothing scores higher than these features, which are kept as they are.",
+    ]
 
 
 def test_options_of_tune_need_it() -> None:
@@ -317,6 +395,48 @@ def test_an_interrupted_run_continues_with_its_finished_fits(tmp_path: Path, mon
     assert not (run / "tune").exists()
     with pytest.raises(UserError, match="is finished: there is nothing to resume"):
         cml.fit(rows, labels, out=run, resume=True, **options)
+
+
+KILLED = """
+import os, signal, sys
+import numpy as np
+import cml
+from cml.training import tune, tune_heads
+tune_heads.STOPS = (5, 10)
+calls, fit = [], tune.fit_candidates
+def fit_or_die(*arguments, **named):
+    calls.append(named["seed"])
+    if len(calls) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return fit(*arguments, **named)
+if sys.argv[2] == "killed":
+    tune.fit_candidates = fit_or_die
+rng = np.random.default_rng(0)
+rows = rng.normal(size=(100, 20)) * np.linspace(0.3, 3, 20)
+cml.fit(rows, rows[:, 0] * 3 + rows[:, 1], tune=True, dimension=8, out=sys.argv[1], resume=True, quiet=True)
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_run_is_resumed_to_the_same_bytes(tmp_path: Path) -> None:
+    def run(folder: str, how: str) -> int:
+        command = [sys.executable, "-c", KILLED, str(tmp_path / folder), how]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        return subprocess.run(command, check=False, timeout=120, env=environment).returncode
+
+    assert run("whole", "uninterrupted") == 0
+    assert run("cut", "killed") == -signal.SIGKILL
+    assert sorted(path.name for path in (tmp_path / "cut" / "tune").iterdir()) == [
+        "split-0.safetensors",
+        "split-1.safetensors",
+    ]
+    assert run("cut", "resumed") == 0
+    whole, cut = (
+        {path.name: path.read_bytes() for path in (tmp_path / folder).rglob("*") if path.is_file()}
+        for folder in ("whole", "cut")
+    )
+    assert whole == cut
+    assert "log-ratio" in whole["tuning.json"].decode()
 
 
 def test_parts_of_a_head_are_bounded_together() -> None:
