@@ -206,6 +206,7 @@ CHOSEN_ON = {
     "sum": "steering, people, scenes, and the sets of its parts",
 }
 SET_TITLES = {"cancer": "tumours", "pixels": "digits, pixels", "earth": "places"}
+FORMER = "log-ratio(zero_factor=1.0, largest_exponent=1000)"
 ONE_VIEW = "augmentation"  # the row of views.py that others are compared with
 UNSEEN = ("cancer", "melting", "structure", "earth")  # no default was chosen on them; some were on other digits
 
@@ -233,6 +234,17 @@ def default_ranks() -> dict[str, float]:
     return dict(zip(losses, rankdata(scores, axis=1).mean(axis=0).tolist(), strict=True))
 
 
+def equal_labels() -> Cells:
+    """Make the table of log-ratio on equal labels, beside its form in the suite 2026.1: header and rows."""
+    by_set = load("equal_labels").values["equal_labels"]["sets"]
+    header = ["dataset", "frozen features", "log-ratio of 2026.1", "log-ratio", "log-ratio(weights=uniform)"]
+    rows = []
+    for name, scores in by_set.items():
+        cells = [f"{fmean(scores[row]):.3f}" if row in scores else "fails" for row in ("frozen", FORMER, *header[3:])]
+        rows.append([name, *cells])
+    return [header, *rows]
+
+
 def views() -> Cells:
     """Make the table of views and projectors: means, and gains over one view, paired by seed."""
     by_set = load("views").values["views"]["sets"]
@@ -248,19 +260,26 @@ def views() -> Cells:
     return [["batches of 32 items", *titles], *rows]
 
 
-def hard_mining() -> Cells:
-    """Make the table of hard mining: the mean score of each kind of mining on each set."""
-    by_set = load("hard_mining").values["hard_mining"]
-    rows = next(iter(by_set.values()))
-    return [
-        ["pairs or anchors kept", *by_set],
-        *([row, *(f"{fmean(by_set[name][row]):.3f}" for name in by_set)] for row in rows),
-    ]
+def means_by_set(corner: str, name: str) -> Cells:
+    """Make a table of mean scores over seeds: a row for each choice, a column for each set.
+
+    Args:
+        corner: The title of the first column.
+        name: The record, of the script of the same name.
+
+    Returns:
+        Header and rows.
+    """
+    by_set = load(name).values[name]
+    rows = [[row, *(f"{fmean(by_set[key][row]):.3f}" for key in by_set)] for row in next(iter(by_set.values()))]
+    return [[corner, *by_set], *rows]
 
 
 TABLES: dict[str, Callable[[], Cells]] = {
+    "equal_labels": equal_labels,
     "views": views,
-    "hard_mining": hard_mining,
+    "hard_mining": lambda: means_by_set("pairs or anchors kept", "hard_mining"),
+    "cosent_scale": lambda: means_by_set("scale", "cosent_scale"),
     "defaults": defaults,
     "overview": overview,
     "losses": lambda: joined("loss", LOSSES),
