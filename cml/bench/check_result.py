@@ -388,10 +388,11 @@ def _check_options(result: Result, how: Method | None, rules: Suite, data: Bench
         named_earlier = replace(how, loss=how.earlier or how.loss)
         earlier_loss = trained_options(result, named_earlier, rules, data, chosen).loss
     expected = as_json(asdict(config))
+    earlier = {"loss": earlier_loss, "label_distance": data.earlier_label_distance}
     saved = with_current_names(result.config, expected)
     for name, value in expected.items():
         written = saved.get(name, value)  # an option that came later is not in it
-        if written != value and not (name == "loss" and written == earlier_loss):
+        if written not in (value, earlier.get(name, value)):
             yield f"it was trained with {name} {written}, where the suite gives {value}"
     letter = _letter(result)
     folder = track_folder(letter, saved["backbone"])

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from cml import data_prep, distances, tasks
-from cml.bench.suite import NO_BACKBONE, SETS, SPLITS, SUITES, SetSpec, Suite, look_up
+from cml.bench.suite import NO_BACKBONE, SETS, SPLITS, SUITES, SetSpec, Suite, look_up, with_settings_of
 from cml.data.dataset_info import FOLDERS, INFO, METADATA
 from cml.data.input_form import Missing
 from cml.data.prepared import PreparedDataset
@@ -55,6 +55,7 @@ class BenchSet:
     spec: SetSpec
     distance: LabelDistance
     label_distance: str  # as a text
+    earlier_label_distance: str  # the same in results of before its defaults changed, if they did
     report: tuple[float, str]  # what label distances are multiplied with to be reported, and their unit then
     train: Part
     validation: Part  # each item is searched among all others
@@ -162,7 +163,8 @@ def deal_items(name: str, spec: SetSpec, suite: Suite, dataset: PreparedDataset,
         The set with its parts.
     """
     task = tasks.get(dataset.info.task)
-    text = task.label_distance(task.recipe, dataset.info)
+    earlier = task.label_distance(task.recipe, dataset.info)
+    text = with_settings_of(suite.version, earlier)
     distance = distances.as_label_distance(text).fit(dataset.split("train").labels)
     ids, groups = dataset.split("train").item_ids, _groups(dataset, "train", spec)
     order = _by_hash(ids, groups if spec.whole else None)
@@ -194,7 +196,7 @@ def deal_items(name: str, spec: SetSpec, suite: Suite, dataset: PreparedDataset,
     report = task.report(distance.unit.replace("label units", dataset.info.label_unit or "label units"), dataset.info)
     train, validation, *test = parts.values()
     where = digest.hexdigest(), dataset.fingerprint, cache, dataset.folder
-    return BenchSet(name, spec, distance, text, report, train, validation, *where, (test[0], test[1]))
+    return BenchSet(name, spec, distance, text, earlier, report, train, validation, *where, (test[0], test[1]))
 
 
 def _standardization(dataset: PreparedDataset, training: list[int]) -> Callable[[Vectors], Float32]:

@@ -216,6 +216,8 @@ CHANGED: Mapping[str, Mapping[str, Method]] = {
         "sum": Method("sum", {}),
     }
 }
+# by version: settings that label distances have in it unless they are given, since defaults have changed
+LABEL_SETTINGS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {"2026.1": {"captions": {"stop_words": "english"}}}
 QUICK = ("log-ratio", "binary-nearest", "rank-n-contrast", "rkd-distance", "soft-target", "cosent")
 
 
@@ -274,6 +276,21 @@ def method(name: str, version: str = LATEST) -> Method | None:
     for dimension in parse_search_space(ranges):
         losses.get(with_settings(TrainConfig(loss=name), {dimension.name: dimension.ends[0]}).loss)
     return Method(name, ranges, loss.labels == "vectors")
+
+
+def with_settings_of(version: str, label_distance: str) -> str:
+    """Give a label distance the settings that it has in a version of the suite.
+
+    Args:
+        version: Such as "2026.1" or "2026.1-quick".
+        label_distance: The label distance, as on the command line.
+
+    Returns:
+        The label distance, in which settings that were given stay.
+    """
+    choice = Choice.parse(label_distance)
+    settings = LABEL_SETTINGS.get(version.partition("-")[0], {}).get(choice.name, {})
+    return str(Choice(choice.name, {**choice.settings, **settings, **choice.settings})) if settings else label_distance
 
 
 def track_folder(track: str, backbone: str) -> str:

@@ -41,6 +41,7 @@ from cml.registry import Choice
 from cml.runs.dataset_findings import count_words
 from cml.runs.interrupted import keep_interrupted
 from cml.runs.item_weights import read_weights
+from cml.runs.kept_label_distance import kept_label_distance
 from cml.runs.label_recipe import recipe_for_labels
 from cml.runs.model import Model
 from cml.runs.stated_labels import holds_classes, read_label_frame
@@ -183,7 +184,9 @@ def fit(
         texts["loss"] = type(loss).__name__
     own, chosen = take_functions(options, augment)
     config = with_options(TrainConfig() if config is None else config, {**chosen, **texts})
-    distance = distances.as_label_distance(config.label_distance if label_distance is None else label_distance)
+    if label_distance is None or isinstance(label_distance, str):
+        label_distance = kept_label_distance(config.label_distance, "", out, resume=resume) or config.label_distance
+    distance = distances.as_label_distance(label_distance)
     if labels is None and isinstance(distance, Precomputed):  # its labels are the numbers of its rows
         labels = range(len(inputs))
     columns: tuple[str, ...] = () if label is None else (label,)
@@ -423,7 +426,8 @@ def train_task(
         inputs = inputs.with_missing(config.missing)
     mirror = task.mirror if config.flip == "image" else None
     check_tune_options(config, recipe_for_inputs(task.recipe, dataset.info.inputs))
-    distance = distances.registry.make(task.label_distance(config, dataset.info)).fit(items.labels)
+    kept = kept_label_distance(config.label_distance, task.name, out, resume=resume)
+    distance = distances.registry.make(kept or task.label_distance(config, dataset.info)).fit(items.labels)
     labels = encode(distance, dataset, "train", None if mirror is None else lambda label: mirror(label, dataset.info))
     trained, _ = train_run(
         inputs,

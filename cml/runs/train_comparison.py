@@ -10,6 +10,7 @@ from cml.console.resume_hint import resume_hint
 from cml.data.prepared import PreparedDataset
 from cml.errors import UserError
 from cml.option_types import convert_options
+from cml.registry import Choice
 from cml.reporting.visible_text import visible_text
 from cml.retrieval.comparison import CUT, Comparison
 from cml.retrieval.embeddings import EMBEDDING, cut_row
@@ -27,6 +28,7 @@ from cml.storage.safe_paths import check_no_link
 from cml.task import Task
 from cml.trackers import Tracker
 from cml.training.config import TrainConfig
+from cml.training.run_config import RunConfig
 from cml.training.tracking import with_tracker
 
 
@@ -96,7 +98,10 @@ def run_comparison(
         got = f"Got {dimension} and {sizes[1:] or 'none'} instead."
         raise UserError(f"What is cut is the embedding of 'dimension', at smaller 'dimensions'. {got}")
     runs = plan_runs(rows, out, options.seeds, sizes, reserved=task.variants)
-    check_labels(task, dataset, [run.options for run in runs if not is_finished(run, dataset)])
+    unfinished = [run for run in runs if not is_finished(run, dataset)]
+    check_labels(task, dataset, [run.options for run in unfinished])
+    if unfinished:
+        check_label_distance(task, dataset, runs, out)
 
     shown_rows = sheet_variants([row.name for row in rows])
     results = _Results(sizes, options, {size: {row.name: [] for row in rows} for size in sizes})
@@ -143,6 +148,31 @@ def check_labels(task: Task, dataset: PreparedDataset, runs: Iterable[TrainConfi
             raise UserError(
                 f"The loss {options.loss!r} is over {kind}, which the label distance {distance.name!r} does not give. "
                 "Leave it out, or take it through a rule, as in binary(loss=triplet, rule=nearest, k=5)."
+            )
+
+
+def check_label_distance(task: Task, dataset: PreparedDataset, runs: Sequence[PlannedRun], out: Path) -> None:
+    """Check that runs of an earlier version, whose label distance had other defaults, are not compared with new ones.
+
+    Args:
+        task: The task of the dataset.
+        dataset: The dataset to train on.
+        runs: All runs of the comparison, which have one label distance.
+        out: Folder of the comparison.
+
+    Raises:
+        UserError: The folder holds a run with another label distance than new runs get.
+    """
+    there = [run for run in runs if (run.folder / "config.json").exists()]
+    if not there:
+        return
+    distance = distances.get(task.label_distance(there[0].options, dataset.info)).fit(dataset.split("train").labels)
+    now = str(Choice(distance.name, distance.settings()))
+    for run in there:
+        if (then := RunConfig.load(run.folder).label_distance) != now:
+            raise UserError(
+                f"{run.folder} was trained with the label distance {then}, but new runs get {now}: they cannot be "
+                f"compared. Choose another folder than {out}."
             )
 
 

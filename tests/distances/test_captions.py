@@ -130,7 +130,8 @@ def test_function_words_keep_numbers_and_states_apart(stop: str, is_apart: bool)
     assert between[0, 4] == 0
 
 
-@pytest.mark.parametrize(
+# captions that differ in a word of content: number, state, negation, place, thing
+APART = pytest.mark.parametrize(
     ("one", "other"),
     [
         ("a red fire truck", "a red truck"),
@@ -140,12 +141,38 @@ def test_function_words_keep_numbers_and_states_apart(stop: str, is_apart: bool)
         ("a computer and a lamp", "a lamp"),
         ("a bird above the water", "a bird below the water"),
         ("the front of a train", "the back of a train"),
+        ("seven horses", "eight horses"),
+        ("a parked car", "no parked car"),
+        ("a boat beside the pier", "a boat off the pier"),
+        ("a dog and another dog", "a dog"),
+        ("a can on a shelf", "a shelf"),
+        ("a still lake", "a lake"),
+        ("someone riding a bike", "a bike that is ridden"),
+        ("a cat jumps into the box", "a cat jumps over the box"),
+        ("the top shelf", "the bottom shelf"),
+        ("several people", "few people"),
     ],
 )
-def test_captions_that_differ_in_a_content_word_are_apart_without_function_words(one: str, other: str) -> None:
-    distance = Captions("glove-6b-50d", stop_words="function")
+
+
+@APART
+def test_captions_that_differ_in_a_content_word_are_apart_by_default(one: str, other: str) -> None:
+    distance = Captions("glove-6b-50d")
     labels = distance.encode([[one], [other]])
     assert distance.pairwise(labels, labels)[0, 1] > 0.1
+
+
+def test_the_default_list_is_of_grammar_alone() -> None:
+    assert Captions("glove-6b-50d").settings()["stop_words"] == "function"
+    words = cml.distances.captions.tokens.stop_words("function")
+    grammar = "a an the this his her it is are was being has does and or while of for to with about very also could"
+    assert set(grammar.split()) <= words
+    numbers = "one two three ten no not n't without neither nor none both all many few several another more same"
+    places = "under over behind beside near into onto upon through above below up down off out top side front inside"
+    things = "can us mine someone something fire computer bill full empty still done alone"
+    assert not set(f"{numbers} {places} {things}".split()) & words
+    labels = Captions("glove-6b-50d").encode([["There is a dog, which is on the grass."], ["dog grass"]])
+    assert Captions("glove-6b-50d").pairwise(labels, labels)[0, 1] == 0
 
 
 @pytest.mark.parametrize("backend", ["numba", "pot"])
@@ -331,8 +358,8 @@ def test_dropped_captions_and_words(grid: str) -> None:
             r"need word vectors\. Take vectors='glove-6b-50d' .*pip install 'continuous-metric-learning\[glove\]'",
         ),
         ({"vectors": "nowhere.txt"}, r"'nowhere\.txt' cannot be read: No such file"),
-        ({"stop_words": "german"}, r"'stop_words' must be none, english, function or a list of words\. Got 'german'"),
-        ({"stop_words": [1]}, r"'stop_words' must be none, english, function or a list"),
+        ({"stop_words": "german"}, r"'stop_words' must be none, function, english or a list of words\. Got 'german'"),
+        ({"stop_words": [1]}, r"'stop_words' must be none, function, english or a list"),
         ({"backend": "gpu"}, r"'backend' must be numba or pot\. Got 'gpu'"),
         ({"empty_caption": "keep"}, r"'empty_caption' must be error or drop"),
         ({"vectors_sha256": "0" * 64}, r"are not those that these settings were saved with"),

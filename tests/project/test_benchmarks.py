@@ -23,7 +23,7 @@ BENCHMARKS = {path.stem: path for path in FOLDER.glob("*.py") if "\ndef main(" i
 TINY = {
     "accelerator": "--backbones small-cnn --size 32 --batch 4 --steps 1 --warm 1 --device cpu --no-compile",
     "feature_store": "--rows 3000 --size 4 --steps 2 --batch 20",
-    "caption_stop_words": "--images 20 --parts 1 --vectors glove-6b-50d",
+    "caption_stop_words": "--images 20 --parts 1 --queries 4 --seeds 0 --lists english function",
     "equal_labels": "--sets clusters-4 --losses log-ratio cosent --seeds 1 --steps 2 --items 80",
     "tables": "--tables diabetes captions --methods columns ridge --seeds 1 --rows 60",
     "vectors": "--rows 300 --size 6 --queries 30 --steps 2 --batch 20 --mapped",

@@ -37,9 +37,9 @@ class Captions(LabelDistance):
             scenes), or the path of a GloVe text, a word2vec text or binary, or a .npy with its words in a .txt of the
             same name.
         lower: Lower-case the captions. Right for vectors of lower-cased text, as GloVe's 6B.
-        stop_words: Words to leave out: ``english`` (gensim's list of 337, as the inventors of the distance do for
-            theirs), ``function`` (words of grammar alone), ``none``, or a list of words. ``english`` leaves out numbers
-            and words of place and state, so that two dogs are at distance 0 from three dogs.
+        stop_words: Words to leave out: ``function`` (English words of grammar alone), ``english`` (gensim's list of
+            337, much like the one that the inventors of the distance take), ``none``, or a list of words. ``english``
+            also leaves out numbers and words of place and state, so that two dogs are at distance 0 from three dogs.
         normalize: Bring vectors to unit length, as gensim does; distances are then from 0 to 2 per caption. The
             inventors take the vectors as they are.
         out_of_vocabulary: What to do with a word that the vectors do not know: ``drop`` it or call it an ``error``.
@@ -64,7 +64,7 @@ class Captions(LabelDistance):
 
     vectors: str = ""
     lower: bool = True
-    stop_words: str | tuple[str, ...] = "english"
+    stop_words: str | tuple[str, ...] = "function"
     normalize: bool = True
     out_of_vocabulary: Literal["drop", "error"] = "drop"
     empty_caption: Literal["error", "drop"] = "error"
@@ -86,9 +86,9 @@ class Captions(LabelDistance):
         words: Any = "none" if self.stop_words is None else self.stop_words  # a bare none on the command line
         if isinstance(words, list | tuple) and all(isinstance(word, str) for word in words):
             words = tuple(words)
-        elif words not in ("none", "english", "function"):
+        elif words not in ("none", "function", "english"):
             raise UserError(
-                f"The 'stop_words' must be none, english, function or a list of words. Got {words!r} instead."
+                f"The 'stop_words' must be none, function, english or a list of words. Got {words!r} instead."
             )
         object.__setattr__(self, "stop_words", words)
         super().__post_init__()

@@ -58,7 +58,7 @@ def stop_words(setting: str | tuple[str, ...]) -> frozenset[str]:
     """Return the words to leave out.
 
     Args:
-        setting: ``none``, ``english`` (gensim's list of 337 words), ``function`` (``FUNCTION_WORDS``), or the words
+        setting: ``none``, ``function`` (``FUNCTION_WORDS``), ``english`` (gensim's list of 337 words), or the words
             themselves.
 
     Returns:
