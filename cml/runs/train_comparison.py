@@ -101,7 +101,7 @@ def run_comparison(
     unfinished = [run for run in runs if not is_finished(run, dataset)]
     check_labels(task, dataset, [run.options for run in unfinished])
     if unfinished:
-        check_label_distance(task, dataset, runs, out)
+        check_label_distances(task, dataset, runs, out)
 
     shown_rows = sheet_variants([row.name for row in rows])
     results = _Results(sizes, options, {size: {row.name: [] for row in rows} for size in sizes})
@@ -151,25 +151,28 @@ def check_labels(task: Task, dataset: PreparedDataset, runs: Iterable[TrainConfi
             )
 
 
-def check_label_distance(task: Task, dataset: PreparedDataset, runs: Sequence[PlannedRun], out: Path) -> None:
+def check_label_distances(task: Task, dataset: PreparedDataset, runs: Sequence[PlannedRun], out: Path) -> None:
     """Check that runs of an earlier version, whose label distance had other defaults, are not compared with new ones.
 
     Args:
         task: The task of the dataset.
         dataset: The dataset to train on.
-        runs: All runs of the comparison, which have one label distance.
+        runs: All runs of the comparison.
         out: Folder of the comparison.
 
     Raises:
-        UserError: The folder holds a run with another label distance than new runs get.
+        UserError: The folder holds a run with another label distance than a new run with its options gets.
     """
-    there = [run for run in runs if (run.folder / "config.json").exists()]
-    if not there:
-        return
-    distance = distances.get(task.label_distance(there[0].options, dataset.info)).fit(dataset.split("train").labels)
-    now = str(Choice(distance.name, distance.settings()))
-    for run in there:
-        if (then := RunConfig.load(run.folder).label_distance) != now:
+    known: dict[str, str] = {}
+    for run in runs:
+        if not (run.folder / "config.json").exists():
+            continue
+        text = task.label_distance(run.options, dataset.info)
+        if text not in known:
+            distance = distances.get(text).fit(dataset.split("train").labels)
+            known[text] = str(Choice(distance.name, distance.settings()))
+        then, now = RunConfig.load(run.folder).label_distance, known[text]
+        if then != now:
             raise UserError(
                 f"{run.folder} was trained with the label distance {then}, but new runs get {now}: they cannot be "
                 f"compared. Choose another folder than {out}."
