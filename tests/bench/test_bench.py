@@ -15,6 +15,7 @@ import numpy as np
 import page_examples
 import pytest
 
+import cml
 from cml import losses, plugins
 from cml.bench import check_result as checking
 from cml.bench import computing, rerun, result, sets, suite, table, track
@@ -641,6 +642,32 @@ def test_results_of_earlier_versions_pass_the_check(results: Path, capsys: pytes
     assert main(["bench", "check", str(path)]) == 0
     path.write_text(json.dumps({**saved, "intervals": "none"}), "utf-8")
     assert main(["bench", "check", str(path)]) == 2
+
+
+def test_a_version_keeps_the_stop_words_that_captions_had(tmp_path: Path) -> None:
+    earlier = "captions(vectors='scene-words', empty_caption='drop')"
+    for version in ("2026.1", "2026.1-quick"):
+        kept = suite.with_settings_of(version, earlier)
+        assert kept == "captions(vectors='scene-words', empty_caption='drop', stop_words='english')"
+        assert suite.with_settings_of(version, "captions(vectors='v.txt', stop_words='none')").endswith("'none')")
+        assert suite.with_settings_of(version, "circular(period=360)") == "circular(period=360)"
+    assert suite.with_settings_of("2026.2", earlier) == earlier
+    scenes = cml.prepare("scenes", tmp_path / "scenes", count=90, size=32)
+    quick = replace(suite.SUITES["2026.1-quick"], train=30, validation=6, queries=5, gallery=10)
+    data = sets.deal_items("scenes", suite.SETS["scenes"], quick, scenes, tmp_path)
+    assert (data.earlier_label_distance, data.label_distance) == (earlier, kept)
+    assert data.distance.settings()["stop_words"] == "english"
+
+
+def test_results_of_before_a_setting_was_named_pass_the_check(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, data = at(results, "cosent"), sets.open_set(SET, "tiny")
+    named = replace(data, label_distance="classes(setting=1)", earlier_label_distance=data.label_distance)
+    monkeypatch.setattr(checking, "open_set", lambda *_: named)
+    check_result(path)
+    other = replace(named, earlier_label_distance="classes(setting=2)")
+    monkeypatch.setattr(checking, "open_set", lambda *_: other)
+    with pytest.raises(DataError, match="label_distance classes, where the suite gives"):
+        check_result(path)
 
 
 def test_methods_are_marked_as_best_however_many_there_are() -> None:
