@@ -25,8 +25,8 @@ class Check(CommandOptions):
 
     data: Dataset
     skip: tuple[Rule, ...] = ()
-    """Rules on suspicious data to skip: constant-labels, sentinels, outliers, radians, thousands, repeated-labels,
-    lone-queries, tiny-people, stray-ids, depth, same-images, near-duplicates, unknown-words."""
+    """Rules on suspicious data to skip: constant-labels, sentinels, outliers, radians, swapped-places, thousands,
+    repeated-labels, lone-queries, tiny-people, stray-ids, depth, same-images, near-duplicates, unknown-words."""
     json: bool = False
     """Print the problems and findings as JSON."""
 

@@ -9,6 +9,7 @@ Rule = Literal[
     "sentinels",
     "outliers",
     "radians",
+    "swapped-places",
     "thousands",
     "repeated-labels",
     "lone-queries",

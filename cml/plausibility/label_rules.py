@@ -9,12 +9,14 @@ from cml.plausibility.label_numbers import LabelNumbers, as_label_numbers
 from cml.plausibility.outliers import find_outliers
 from cml.plausibility.radians import find_radians
 from cml.plausibility.sentinels import find_sentinels
+from cml.plausibility.swapped_places import find_swapped_places
 
 LABEL_RULES: Mapping[Rule, Callable[[LabelNumbers], Iterator[Finding]]] = {
     "constant-labels": find_constant_labels,
     "sentinels": find_sentinels,
     "outliers": find_outliers,
     "radians": find_radians,
+    "swapped-places": find_swapped_places,
 }
 
 

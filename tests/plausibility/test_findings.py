@@ -37,6 +37,7 @@ def ages(count: int = 60) -> list[float]:
     return np.random.default_rng(0).integers(16, 80, count).astype(float).tolist()
 
 
+CITY: list[list[float]] = np.random.default_rng(0).normal([48.137, 11.575], [0.04, 0.06], (60, 2)).tolist()
 SUSPICIOUS: list[tuple[str, Any, str]] = [
     ("constant-labels", [7] * 12, ""),
     ("constant-labels", [[1.5, 2.5]] * 9, ""),
@@ -51,6 +52,13 @@ SUSPICIOUS: list[tuple[str, Any, str]] = [
     ("sentinels", [*np.random.default_rng(0).uniform(0, 360, 40), -999, -999], "circular"),
     ("sentinels", [*np.random.default_rng(0).uniform([40, -9], [60, 30], (40, 2)), [0, 0], [0, 0]], "haversine"),
     ("sentinels", [*np.random.default_rng(0).uniform([-60, -9], [60, 30], (40, 2)), [0, 0], [0, 0]], "haversine"),
+    ("swapped-places", [*CITY[:40], CITY[40][::-1]], "haversine"),
+    ("swapped-places", [*CITY[:20], *[place[::-1] for place in CITY[20:26]]], "haversine(unit=km)"),
+    (
+        "swapped-places",
+        [[*place[::-1], 90.0] if n == 3 else [*place, 5.0 * n] for n, place in enumerate(CITY)],
+        "place",
+    ),
     ("outliers", [*ages(12), 2014], ""),
     ("outliers", [*ages(), -41], ""),
     ("outliers", [*ages(200), -31], ""),
@@ -92,6 +100,15 @@ def test_clean_labels_raise_nothing(name: str) -> None:
     rng = np.random.default_rng(1)
     alarms = [find_in_labels(CLEAN[name](rng, count)) for count in (12, 50, 300, 3000) for _ in range(20)]
     assert [str(finding) for findings in alarms for finding in findings] == []
+
+
+@pytest.mark.parametrize("degrees", [(48.1, 11.6, 0.05), (-33.9, 151.2, 0.3), (20, 0, 60), (45, 40, 5), (0, 0, 0.2)])
+def test_sound_places_raise_nothing(degrees: tuple[float, float, float]) -> None:
+    latitude, longitude, spread = degrees
+    for seed in range(10):
+        places = np.random.default_rng(seed).normal([latitude, longitude], [spread / 2, spread], (300, 2))
+        places[:, 0] = places[:, 0].clip(-90, 90)
+        assert rules_of(places, "haversine") == []
 
 
 def test_angles_in_degrees_are_no_radians() -> None:

@@ -1,0 +1,62 @@
+"""Swapped places: a few places whose latitude and longitude contradict the order of all others."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.data.place_columns import is_place_distance
+from cml.plausibility.finding import Finding
+from cml.plausibility.label_numbers import LabelNumbers
+
+_FEWEST = 8  # items
+_FENCE = 1.5  # interquartile ranges beyond the quartiles, Tukey's fence
+_LEAST = 0.1  # degrees beyond the quartiles, where all places are closer together
+
+
+def find_swapped_places(labels: LabelNumbers) -> Iterator[Finding]:
+    """Find places that lie away from the others, but among them once latitude and longitude are swapped.
+
+    Nothing is said where latitudes and longitudes of most places overlap, as those of the whole earth do.
+
+    Args:
+        labels: The labels.
+
+    Yields:
+        One finding, if there are any.
+    """
+    places = np.flatnonzero(are_swapped(labels))
+    if len(places):
+        yield Finding(
+            "swapped-places",
+            f"latitude and longitude of {len(places)} of {len(labels.values)} places are the other way round than "
+            "those of the others",
+            "Swap them in these items.",
+            len(places),
+            len(labels.values),
+            [labels.items[place] for place in places[:8].tolist()],
+        )
+
+
+def are_swapped(labels: LabelNumbers) -> NDArray[np.bool_]:
+    """Tell which labels are places with latitude and longitude the other way round than the others.
+
+    Args:
+        labels: The labels, of any label distance.
+
+    Returns:
+        (N,) whether each is.
+    """
+    nowhere = np.zeros(len(labels.values), bool)
+    if not is_place_distance(labels.distance) or len(labels.values) < _FEWEST:
+        return nowhere
+    low, high = np.quantile(labels.values[:, :2], (0.25, 0.75), axis=0)
+    reach = np.maximum(_FENCE * (high - low), _LEAST)
+    low, high = low - reach, high + reach  # of latitude and of longitude
+    if low[0] <= high[1] and low[1] <= high[0]:
+        return nowhere
+    given, swapped = labels.values[:, :2], labels.values[:, 1::-1]
+    is_away = ((given < low) | (given > high)).all(axis=1)
+    is_among = ((swapped >= low) & (swapped <= high)).all(axis=1)
+    found: NDArray[np.bool_] = is_away & is_among
+    return found
