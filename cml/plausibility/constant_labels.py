@@ -4,22 +4,27 @@ import reprlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from cml.plausibility.finding import Finding
 from cml.plausibility.label_numbers import LabelNumbers
 
 _MEND = "Nothing can be learned from them: name another column of labels."
 
 
-def find_constant_texts(labels: Sequence[Any]) -> Iterator[Finding]:
-    """Find texts, lists of texts and other labels of JSON that are all equal.
+def find_equal_labels(labels: Sequence[Any]) -> Iterator[Finding]:
+    """Find labels that are no numbers, such as texts, lists of texts and poses, and all equal.
 
     Args:
-        labels: N labels that are no numbers; arrays and objects pass.
+        labels: N labels that are neither numbers nor short vectors, as a list or as an array of poses or long vectors;
+            objects pass.
 
     Yields:
         One finding, if they are.
     """
     count = len(labels)
+    if isinstance(labels, np.ndarray) and count > 1 and (labels == labels[0]).all():
+        yield Finding("constant-labels", f"all {count} labels are equal", _MEND, count, count)
     if count < 2 or not isinstance(labels[0], str | list | dict):
         return
     if all(type(label) is type(labels[0]) and label == labels[0] for label in labels):

@@ -1,8 +1,12 @@
 """All rules, on a prepared dataset: its labels, masks, images and split."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from cml.data.columns import Numbers
 from cml.data.prepared import PreparedDataset, Split
 from cml.plausibility.corner_joints import find_corner_joints
 from cml.plausibility.depth import find_shallow_depth
@@ -34,11 +38,11 @@ def find_in_dataset(
     roles = ("train", "query") if dataset.info.queries_are_gallery else ("train", "query", "gallery")
     splits = [dataset.split(role) for role in roles]
     items = [item for split in splits for item in split.item_ids]
-    labels = [label for split in splits for label in split.labels]
+    labels = _join_labels(splits)
     columns = details.get("label_columns") or [dataset.info.label_column]
     distance = str(details.get("label_distance", ""))
     others = len(dataset.split("gallery")) - dataset.info.queries_are_gallery
-    masks = [label for label in labels if isinstance(label, Path)]
+    masks = [] if isinstance(labels, np.ndarray) else [label for label in labels if isinstance(label, Path)]
     ids, ignore_id = details.get("ids") or {}, details.get("ignore_id")
     rules: dict[Rule, Callable[[], Iterable[Finding]]] = {
         "thousands": lambda: find_thousands(details, len(items)),
@@ -60,6 +64,15 @@ def find_in_dataset(
     return findings
 
 
+def _join_labels(splits: Sequence[Split]) -> Any:  # noqa: ANN401 - an array or a list
+    """The labels of roles: an array, if they are numbers of one shape; else a list."""
+    if all(isinstance(split.labels, Numbers) for split in splits):
+        arrays = [np.asarray(split.labels) for split in splits]
+        if len({array.shape[1:] for array in arrays}) == 1:
+            return np.concatenate(arrays)
+    return [label for split in splits for label in split.labels]
+
+
 def _find_in_images(splits: list[Split], thumbnails: Thumbnails, skip: Collection[str]) -> list[Finding]:
     """What is suspicious about images; what one rule explains, others do not repeat."""
     findings = [] if "depth" in skip else list(find_shallow_depth(thumbnails.brightest))
@@ -68,13 +81,13 @@ def _find_in_images(splits: list[Split], thumbnails: Thumbnails, skip: Collectio
     if any(finding.rule == "same-images" for finding in findings):
         return findings
     if "repeated-labels" not in skip:
-        findings += find_repeated_images(_paths(splits[:1]), splits[0].labels, thumbnails.of)
+        findings += find_repeated_images(_paths(splits[:1]), splits[0].labels, thumbnails.contrasted)
         tested = [label for split in splits[1:] for label in split.labels]
-        findings += find_repeated_images(_paths(splits[1:]), tested, thumbnails.of)
+        findings += find_repeated_images(_paths(splits[1:]), tested, thumbnails.contrasted)
     if "near-duplicates" not in skip:
         from cml.plausibility.near_duplicates import find_near_duplicates  # it imports numba
 
-        findings += find_near_duplicates(_paths(splits[:1]), _paths(splits[1:]), thumbnails.of)
+        findings += find_near_duplicates(_paths(splits[:1]), _paths(splits[1:]), thumbnails.contrasted)
     return findings
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from cml.plausibility.constant_labels import find_constant_labels, find_constant_texts
+from cml.plausibility.constant_labels import find_constant_labels, find_equal_labels
 from cml.plausibility.finding import Finding, Rule
 from cml.plausibility.label_numbers import LabelNumbers, as_label_numbers
 from cml.plausibility.outliers import find_outliers
@@ -47,5 +47,5 @@ def find_in_labels(
     """
     numbers = as_label_numbers(labels, items=items, columns=columns, distance=distance)
     if numbers is None:
-        return [] if "constant-labels" in skip else list(find_constant_texts(labels))
+        return [] if "constant-labels" in skip else list(find_equal_labels(labels))
     return [finding for rule, find in LABEL_RULES.items() if rule not in skip for finding in find(numbers)]

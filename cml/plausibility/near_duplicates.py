@@ -8,7 +8,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from cml.plausibility.finding import Finding
-from cml.plausibility.thumbnails import LEAST_CONTRAST, Thumbnail
+from cml.plausibility.thumbnails import Thumbnail
 
 FARTHEST = 3  # levels of grey that a pixel of two thumbnails of one image may differ by, after JPEG and scaling
 
@@ -18,13 +18,13 @@ def find_near_duplicates(
 ) -> list[Finding]:
     """Find test images that also are training images.
 
-    Two images are near-duplicates if no pixel of their thumbnails differs by more than 3 of 255 levels. Images of
-    almost one colour are left out. A frame of a film is usually farther from the next.
+    Two images are near-duplicates if no pixel of their thumbnails differs by more than 3 of 255 levels. A frame of a
+    film is usually farther from the next.
 
     Args:
         train: The training images, by their ids.
         test: The queries and the gallery, by their ids.
-        thumbnails: The thumbnails of the images.
+        thumbnails: The thumbnails of the images; those without one, such as images of almost one colour, are left out.
 
     Returns:
         One finding, or none.
@@ -96,7 +96,7 @@ def _match(
 
 
 def _stack(images: Mapping[str, Path], thumbnails: Mapping[Path, Thumbnail]) -> tuple[Sequence[str], NDArray[np.uint8]]:
-    """The ids and thumbnails, (N, P), of the images that are more than one colour."""
-    ids = [item for item, path in images.items() if path in thumbnails and thumbnails[path].std() >= LEAST_CONTRAST]
+    """The ids and thumbnails, (N, P), of the images that have one."""
+    ids = [item for item, path in images.items() if path in thumbnails]
     pixels = [thumbnails[images[item]].reshape(-1) for item in ids]
     return ids, np.stack(pixels) if pixels else np.empty((0, 1), np.uint8)

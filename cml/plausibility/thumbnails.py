@@ -1,5 +1,6 @@
 """Small grey copies of a dataset's images, by which images are compared with each other."""
 
+import functools
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +10,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 SIDE = 16  # pixels
-LEAST_CONTRAST = 4.0  # standard deviation of a thumbnail's levels; below, an image is almost one colour
+_LEAST_CONTRAST = 4.0  # standard deviation of a thumbnail's levels; below, an image is almost one colour
+_BLOCK = 4096  # thumbnails at a time
 Thumbnail = NDArray[np.uint8]  # (SIDE, SIDE)
 
 
@@ -18,6 +20,7 @@ class Thumbnails:
 
     Attributes:
         of: The thumbnail of each image, (16, 16), by its path.
+        contrasted: Those of images that are more than almost one colour.
         brightest: The greatest level of each image, 0 to 255, by its path.
     """
 
@@ -30,6 +33,17 @@ class Thumbnails:
     def of(self) -> Mapping[Path, Thumbnail]:
         """The thumbnail of each image by its path."""
         return self._taken
+
+    @functools.cached_property
+    def contrasted(self) -> Mapping[Path, Thumbnail]:
+        """Those of images that are more than almost one colour; asked for when all are collected."""
+        paths, taken = list(self._taken), list(self._taken.values())
+        kept: dict[Path, Thumbnail] = {}
+        for start in range(0, len(paths), _BLOCK):
+            levels = np.stack(taken[start : start + _BLOCK]).astype(np.float32)
+            for row in np.flatnonzero(levels.std(axis=(1, 2)) >= _LEAST_CONTRAST).tolist():
+                kept[paths[start + row]] = taken[start + row]
+        return kept
 
     @property
     def brightest(self) -> Mapping[Path, int]:

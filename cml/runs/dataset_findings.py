@@ -1,7 +1,7 @@
 """What is suspicious about a prepared dataset, by its values and by the label distance that its task takes."""
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from cml import tasks
 from cml.data.prepared import PreparedDataset
@@ -13,6 +13,9 @@ from cml.plausibility.thumbnails import Thumbnails
 from cml.plausibility.unknown_words import find_unknown_words
 from cml.task import label_distance_of
 from cml.word_vectors.counted_words import CountedWords
+
+if TYPE_CHECKING:
+    from cml.distances.captions.distance import Captions
 
 
 def find_suspicious(
@@ -43,6 +46,8 @@ def _count_words(dataset: PreparedDataset) -> CountedWords | None:
         distance = label_distance_of(task.name, task.label_distance(task.recipe, dataset.info))
     except UserError:  # an extra is not installed
         return None
+    if not _is_of_captions(distance):
+        return None
     roles = ("train", "query") if dataset.info.queries_are_gallery else ("train", "query", "gallery")
     return count_words(distance, [label for role in roles for label in dataset.split(role).labels])
 
@@ -57,6 +62,11 @@ def count_words(distance: LabelDistance, labels: Sequence[Any]) -> CountedWords 
     Returns:
         The counts; None where the label distance has no word vectors.
     """
+    return distance.count_words(labels) if _is_of_captions(distance) else None
+
+
+def _is_of_captions(distance: LabelDistance) -> "TypeGuard[Captions]":
+    """Whether a label distance has word vectors."""
     from cml.distances.captions.distance import Captions  # it imports numba
 
-    return distance.count_words(labels) if isinstance(distance, Captions) else None
+    return isinstance(distance, Captions)
