@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cml.plausibility.finding import Finding
 from cml.plausibility.label_numbers import LabelNumbers
@@ -12,7 +13,7 @@ from cml.plausibility.label_numbers import LabelNumbers
 _MEND = "Nothing can be learned from them: name another column of labels."
 
 
-def find_equal_labels(labels: Sequence[Any]) -> Iterator[Finding]:
+def find_equal_labels(labels: Sequence[Any] | NDArray[Any]) -> Iterator[Finding]:
     """Find labels that are no numbers, such as texts, lists of texts and poses, and all equal.
 
     Args:
@@ -23,13 +24,16 @@ def find_equal_labels(labels: Sequence[Any]) -> Iterator[Finding]:
         One finding, if they are.
     """
     count = len(labels)
-    if isinstance(labels, np.ndarray) and count > 1 and (labels == labels[0]).all():
-        yield Finding("constant-labels", f"all {count} labels are equal", _MEND, count, count)
-    if count < 2 or not isinstance(labels[0], str | list | dict):
+    if count < 2:
         return
-    if all(type(label) is type(labels[0]) and label == labels[0] for label in labels):
-        what = f"all {count} labels are equal, {reprlib.repr(labels[0])}"
-        yield Finding("constant-labels", what, _MEND, count, count)
+    first = labels[0]
+    if isinstance(labels, np.ndarray):
+        are_equal, first = bool((labels == first).all()), first.tolist()
+    else:
+        is_plain = isinstance(first, str | list | dict)  # others may compare by elements
+        are_equal = is_plain and all(type(label) is type(first) and label == first for label in labels)
+    if are_equal:
+        yield Finding("constant-labels", f"all {count} labels are equal, {reprlib.repr(first)}", _MEND, count, count)
 
 
 def find_constant_labels(labels: LabelNumbers) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cml.data.item_digests import digest_items
 from cml.plausibility.finding import Finding
@@ -15,7 +16,7 @@ _SHARE_OF_FRAMES = 0.1  # of the items of a role
 _SHARE = 0.05  # of all items; fewer of them have the same caption twice in sound data, too
 
 
-def find_repeated_texts(items: Sequence[str], labels: Sequence[Any]) -> Iterator[Finding]:
+def find_repeated_texts(items: Sequence[str], labels: Sequence[Any] | NDArray[Any]) -> Iterator[Finding]:
     """Find labels of several texts, such as captions and boxes, in which one occurs twice, for 5 % of the items.
 
     Args:

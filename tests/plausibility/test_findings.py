@@ -44,6 +44,8 @@ SUSPICIOUS: list[tuple[str, Any, str]] = [
     ("constant-labels", [[n, 0.0, n * n] for n in range(20)], ""),
     ("constant-labels", ["a photo"] * 12, ""),
     ("constant-labels", [["a photo", "a picture"]] * 12, ""),
+    ("constant-labels", np.ones((12, 5, 3)), ""),
+    ("constant-labels", np.ones((12, 40)).tolist(), ""),
     ("sentinels", [*ages(), -1, -1, -1], ""),
     ("sentinels", [*ages(), -999, -999], ""),
     ("sentinels", [*ages(), 0, 0, 0], ""),
