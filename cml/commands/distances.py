@@ -1,4 +1,4 @@
-"""``cml distances DATASET``: label distances as a matrix or as neighbour lists, checks of them, what they are like."""
+"""``cml distances DATASET``: label distances as a matrix or as neighbour lists, exact or within a budget; a summary."""
 
 import contextlib
 from collections.abc import Sequence
@@ -13,6 +13,8 @@ from cml.command_line.shared_options import AsJson, Dataset
 from cml.console.resume_hint import resume_hint
 from cml.errors import UserError
 
+_NEIGHBORS = 10  # in a list, where a budget is given alone
+
 
 @dataclass(frozen=True)
 class Distances(CommandOptions):
@@ -23,6 +25,13 @@ class Distances(CommandOptions):
     """Write this many exact nearest neighbours of each item to ids.npy and distances.npy. Training uses them."""
     matrix: bool = False
     """Write all distances to matrix.npy."""
+    budget: str = ""
+    """For a label distance that is too slow for all pairs: find nearest neighbours and learn an embedding from few
+    calls of it. A share of all pairs (1%), a number of calls (200000), or a time for everything (90s, 30min, 2h). Goes
+    with --neighbors K, 10 by default."""
+    vectors: Path | None = None
+    """Vectors that --budget starts from: a .npy file with a row for each item, or a feature store (cml features); by
+    default those of the dataset."""
     summary: bool = False
     """Summarise the distances: zeros, ties, infinities, scale, quantiles, and a histogram."""
     verify: bool = False
@@ -44,20 +53,24 @@ class Distances(CommandOptions):
     out: Path | None = None
     """Folder for the result; by default one in the cache, $CML_CACHE or ~/.cache/cml."""
     seed: int = 0
-    """Random seed of the summary's sample."""
+    """Random seed of the summary's sample and of --budget."""
     json: AsJson = False
 
 
 def run(arguments: Sequence[str]) -> None:
     """Do what the options say and print where the result is."""
     options = parse(Distances, arguments, prog="cml distances")
-    chosen = [options.neighbors is not None, options.matrix, options.summary]
-    if sum(chosen) != 1:
-        raise UserError("Choose one of --neighbors K, --matrix and --summary (cml distances --help).")
+    lists = options.neighbors is not None or bool(options.budget)
+    if sum([lists, options.matrix, options.summary]) != 1:
+        raise UserError("Choose one of --neighbors K, --matrix, --budget and --summary (cml distances --help).")
+    if options.vectors is not None and not options.budget:
+        raise UserError("--vectors goes with --budget; without a budget, no vectors are needed.")
+    if options.verify and options.budget:
+        raise UserError("--verify goes with --matrix or exact --neighbors K; a budget leaves most pairs unknown.")
     if options.verify and options.summary:
         raise UserError("--verify goes with --matrix or --neighbors K; a summary is always recomputed.")
     with contextlib.nullcontext() if options.summary or options.verify else resume_hint():
-        (_summary if options.summary else _job)(options)
+        (_summary if options.summary else _approximation if options.budget else _job)(options)
 
 
 def _job(options: Distances) -> None:
@@ -83,6 +96,27 @@ def _job(options: Distances) -> None:
     name, value = work.option
     line = f"{result.path}: {work.kind} of {opened.counted}; {name} {value}, in {opened.unit}; {done}"
     show(about | job, line, f"the items of its rows: {folder / 'items.json'}", as_json=options.json)
+
+
+def _approximation(options: Distances) -> None:
+    from cml.runs.approximation.budget import Budget
+    from cml.runs.distances import DatasetDistances
+
+    Budget.parse(options.budget)  # a wrong one is refused before anything is read
+    opened = DatasetDistances.open(options.data, options.label_distance, options.role)
+    result = opened.approximate(
+        options.budget,
+        _NEIGHBORS if options.neighbors is None else options.neighbors,
+        vectors=options.vectors,
+        out=options.out,
+        seed=options.seed,
+        threads=options.threads,
+        scheduler=options.scheduler,
+    )
+    lines = [f"of {opened.counted}; in {opened.unit}", *result.spent.lines()]
+    if result.folder is not None:
+        lines.append(f"neighbour lists, known distances, embeddings and model: {result.folder}")
+    show({"folder": str(result.folder), "unit": opened.unit, **result.to_dict()}, *lines, as_json=options.json)
 
 
 def _summary(options: Distances) -> None:

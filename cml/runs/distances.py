@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cml import tasks
 from cml.console.messages import say
@@ -16,8 +17,13 @@ from cml.distances.jobs.summary import Summary, summarize
 from cml.distances.jobs.work import MatrixWork, Work
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
-from cml.errors import UserError
+from cml.errors import DataError, UserError
+from cml.feature_store.dataset_inputs import with_features
+from cml.feature_store.store import FeatureStore
 from cml.reporting.curves import write_histogram
+from cml.runs.approximation.approximate import approximate
+from cml.runs.approximation.result import Approximation
+from cml.storage.npy import map_array
 from cml.task import label_distance_of
 
 ROLES = {
@@ -144,6 +150,67 @@ class DatasetDistances:
         result = run.run_job(work, folder, options, about=about, item_ids=self.item_ids)
         stored_lists.note(folder, work)
         return result
+
+    def approximate(
+        self,
+        budget: str,
+        k: int,
+        *,
+        vectors: Path | None = None,
+        out: Path | None = None,
+        seed: int = 0,
+        threads: int = 2,
+        scheduler: str = "",
+    ) -> Approximation:
+        """Find neighbours and learn an embedding from few calls; see ``cml.distances.approximate``.
+
+        Args:
+            budget: "1%" of all pairs, "200000" calls, or a time: "90s", "30min", "2h".
+            k: Neighbours in a list.
+            vectors: The vectors to start from: a .npy file with a row for each item, or a feature store; None for those
+                of the dataset.
+            out: Folder that keeps all answers and gets the result; None for one in the cache.
+            seed: Random seed.
+            threads: Strips of pairs computed at the same time.
+            scheduler: Address of a Dask scheduler, tcp://host:port; "" for none.
+
+        Returns:
+            The approximation.
+
+        Raises:
+            UserError: There are no vectors or they do not fit, or as of ``cml.distances.approximate``.
+        """
+        return approximate(
+            self.distance,
+            self.labels,
+            self._read_vectors(vectors),
+            budget,
+            k=k,
+            out=out,
+            seed=seed,
+            threads=threads,
+            scheduler=scheduler,
+            item_ids=self.item_ids,
+        )
+
+    def _read_vectors(self, path: Path | None) -> NDArray[np.float32]:
+        """Read the vectors (N, F) of the items."""
+        dataset = self.dataset
+        if path is not None and not path.is_dir():
+            try:
+                return np.asarray(map_array(path), np.float32)
+            except (OSError, ValueError) as error:
+                raise DataError(f"{path} cannot be read as a .npy file of vectors: {error}.") from None
+        if path is not None:
+            dataset = with_features(dataset, FeatureStore.open(path))
+        parts = [dataset.split(name).vectors for name in ROLES[self.role] if name in dataset.info.roles]
+        rows = [part.read(np.arange(len(part))) for part in parts if part is not None]
+        if not rows:
+            raise UserError(
+                "A budget needs vectors of the items to start from, which this dataset does not have: name a .npy file "
+                "with a row for each item, or a feature store (cml features), with --vectors."
+            )
+        return np.concatenate(rows)
 
     def summary(self, out: Path | None = None, *, seed: int = 0) -> tuple[Summary, Path]:
         """Summarise the distances, and draw their histogram.

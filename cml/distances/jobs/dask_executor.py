@@ -4,13 +4,14 @@ This process alone writes and records strips: a worker that dies costs only thos
 another kind may round another way, in the last bit of about one float32 in 10 million; all else is the same.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cml import distances
 from cml.distances.blas_threads import one_blas_thread
 from cml.distances.jobs.folder import FORMAT
-from cml.distances.jobs.work import Arrays, MatrixWork, NeighborsWork, Strip, Work
+from cml.distances.jobs.work import Arrays, MatrixWork, NeighborsWork, PairsWork, Strip, Work
 from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.processes.dask_client import JobWorkers, carried_job
@@ -78,7 +79,7 @@ def _recipe(work: Work) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "kind": work.kind,
-        "option": work.option[1],
+        "option": getattr(work, dataclasses.fields(work)[-1].name),
         "name": name,
         "settings": settings,
         "fingerprint": again.fingerprint(),
@@ -99,8 +100,10 @@ def _build_work(recipe: Mapping[str, Any]) -> Work:
             f"A worker of the cluster makes another label distance of {recipe['name']!r} and the same settings: the "
             "files or the code that they name differ there."
         )
-    kind = MatrixWork if recipe["kind"] == MatrixWork.kind else NeighborsWork
-    return kind(distance, Labels(recipe["arrays"]), recipe["option"])
+    kinds: dict[str, type[MatrixWork | NeighborsWork | PairsWork]] = {
+        kind.kind: kind for kind in (MatrixWork, NeighborsWork, PairsWork)
+    }
+    return kinds[recipe["kind"]](distance, Labels(recipe["arrays"]), recipe["option"])
 
 
 def _compute(token: str, start: int, stop: int) -> Arrays:

@@ -40,7 +40,7 @@ class JobFolder:
         self._output, self._files = output, dict[str, RowFile]()
         starts: Any = output.records[0].get("strips") if output.records else None
         known: list[int] = starts if _is_cut(starts) else []
-        self.strips = [Strip(*ends) for ends in itertools.pairwise([*known, len(work.labels)])]
+        self.strips = [Strip(*ends) for ends in itertools.pairwise([*known, work.rows])]
 
     def begin(self, strips: Sequence[Strip]) -> None:
         """Record how the rows are cut. Strips that were stored before are discarded.
@@ -60,7 +60,7 @@ class JobFolder:
             self.begin(self.strips)
         with contextlib.ExitStack() as stack:
             for name, form in self.work.forms.items():
-                file = RowFile(self._output.work / name, len(self.work.labels), form)
+                file = RowFile(self._output.work / name, self.work.rows, form)
                 self._files[name] = stack.enter_context(file)
             yield
 
@@ -228,4 +228,4 @@ def _about(work: Work) -> dict[str, Any]:
 
 
 def _is_sound(folder: Path, work: Work) -> bool:
-    return all(find_start(folder / name, len(work.labels), form) is not None for name, form in work.forms.items())
+    return all(find_start(folder / name, work.rows, form) is not None for name, form in work.forms.items())

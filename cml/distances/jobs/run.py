@@ -144,7 +144,7 @@ def run_job(
                 job.begin(cut(work, strip_pairs))
             pairs = _compute(job, options, rate)
             job.finish(about or {}, item_ids)
-    path = out / "matrix.npy" if isinstance(work, MatrixWork) else out
+    path = out / next(iter(work.forms)) if len(work.forms) == 1 else out
     return JobResult(out, path, pairs, time.perf_counter() - start_time)
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import hashlib
 import itertools
 import threading
 from abc import ABC, abstractmethod
@@ -31,7 +32,7 @@ class Strip(NamedTuple):
 
 
 class Form(NamedTuple):
-    """An array of the result, with one row per item."""
+    """An array of the result, with a row for each of the work's rows."""
 
     columns: int
     dtype: np.dtype[Any]
@@ -44,7 +45,7 @@ class Work(ABC):
     Attributes:
         distance: The label distance.
         labels: N encoded labels.
-        kind: "matrix" or "neighbors".
+        kind: "matrix", "neighbors" or "pairs".
     """
 
     distance: LabelDistance
@@ -61,6 +62,11 @@ class Work(ABC):
     @abstractmethod
     def forms(self) -> Mapping[str, Form]:
         """File name to form of the arrays that the result consists of."""
+
+    @property
+    def rows(self) -> int:
+        """Rows of the result: one an item, unless a kind of work says otherwise."""
+        return len(self.labels)
 
     @property
     def mirrored(self) -> bool:
@@ -89,29 +95,29 @@ class Work(ABC):
 
     @functools.cached_property
     def row_pairs(self) -> NDArray[np.int64]:
-        """The pairs of labels that each row takes, (N,)."""
+        """The pairs of labels that each row takes, (rows,)."""
         n = len(self.labels)
         return np.arange(n, 0, -1) if self.mirrored else np.full(n, n)
 
     @property
     def row_sizes(self) -> NDArray[np.int64]:
-        """By what rows are cut into strips of one size, (N,): the pairs that each takes."""
+        """By what rows are cut into strips of one size, (rows,): the pairs that each takes."""
         return self.row_pairs
 
     @functools.cached_property
     def _pairs_until(self) -> NDArray[np.int64]:
-        """The pairs of labels that all rows before each take, (N + 1,)."""
+        """The pairs of labels that all rows before each take, (rows + 1,)."""
         return np.concatenate([[0], np.cumsum(self.row_pairs)])
 
     @property
     def all_pairs(self) -> int:
         """Pairs of labels that all strips take."""
-        return self.pairs(Strip(0, len(self.labels)))
+        return self.pairs(Strip(0, self.rows))
 
     @property
     def size(self) -> int:
         """Bytes on disk."""
-        return len(self.labels) * sum(form.columns * form.dtype.itemsize for form in self.forms.values())
+        return self.rows * sum(form.columns * form.dtype.itemsize for form in self.forms.values())
 
 
 @dataclass(frozen=True)
@@ -183,6 +189,65 @@ class MatrixWork(Work):
         return stored
 
 
+@dataclass(frozen=True, eq=False)
+class PairsWork(Work):
+    """The distances of listed pairs: ``distances.npy`` (P, 1), a row for each pair.
+
+    Attributes:
+        listed: (P, 2) positions of the two labels of each pair; fast if pairs of one first label follow each other.
+    """
+
+    listed: NDArray[np.int64]
+    kind: ClassVar[str] = "pairs"
+
+    @property
+    def option(self) -> tuple[str, Any]:
+        """A digest of the pairs."""
+        return "listed", hashlib.sha256(np.ascontiguousarray(self.listed, np.int64).data).hexdigest()
+
+    @property
+    def rows(self) -> int:
+        """P."""
+        return len(self.listed)
+
+    @property
+    def forms(self) -> Mapping[str, Form]:
+        """The distances."""
+        return {"distances.npy": Form(1, np.dtype(np.float32))}
+
+    @functools.cached_property
+    def row_pairs(self) -> NDArray[np.int64]:
+        """One for each row."""
+        return np.ones(self.rows, np.int64)
+
+    def compute(self, strip: Strip) -> Arrays:
+        """Compute the distances of a strip's pairs.
+
+        Args:
+            strip: The strip.
+
+        Returns:
+            ``distances.npy`` to (rows, 1).
+
+        Raises:
+            UserError: A distance is NaN or negative.
+        """
+        first, second = self.listed[slice(*strip)].T
+        starts = [*np.flatnonzero(np.diff(first, prepend=-1)).tolist(), len(first)]
+        distances = np.empty(len(first), np.float32)
+        for start, stop in itertools.pairwise(starts):
+            anchor = self.labels[first[start : start + 1]]
+            distances[start:stop] = self.distance.pairwise(anchor, self.labels[second[start:stop]])[0]
+        wrong = ~(distances >= 0)  # NaN too
+        if wrong.any():
+            pair = int(np.argmax(wrong))
+            raise UserError(
+                f"The label distance {self.distance.name!r} of the items {first[pair]} and {second[pair]} is "
+                f"{distances[pair]:g}; it should be a number >= 0, or infinity."
+            )
+        return {"distances.npy": distances[:, None]}
+
+
 @dataclass(frozen=True)
 class NeighborsWork(Work):
     """Exact nearest-neighbour lists: ``ids.npy`` (N, k) int32 and ``distances.npy`` (N, k) float32.
@@ -249,7 +314,7 @@ def cut(work: Work, pairs: int) -> list[Strip]:
     Returns:
         The strips, in order.
     """
-    n = len(work.labels)
+    n = work.rows
     until = np.cumsum(work.row_sizes)  # pairs up to and with each row
     count = max(1, -(-int(until[-1]) // max(1, pairs)))
     ends = np.searchsorted(until, until[-1] * np.arange(1, count + 1) / count - 0.5) + 1

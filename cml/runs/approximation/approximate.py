@@ -1,0 +1,307 @@
+"""``cml.distances.approximate``: neighbour lists and an embedding from few calls of a slow label distance.
+
+Half a per cent of all pairs is asked for at random. Then rounds follow: a linear map of the user's vectors is learned
+from all answers so far, and the nearest pairs of its embedding are asked for. Each round is a distance job whose strips
+are kept, so that an interrupted call continues where it stopped. Not for: label distances that are fast enough for all
+pairs, whose lists ``LabelDistance.neighbors`` and ``cml.distances.jobs`` compute exactly.
+"""
+
+import contextlib
+import functools
+import hashlib
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.console.messages import say
+from cml.data.input_form import InputForm
+from cml.distances import LabelDistance, Labels, SparseDistances, as_label_distance
+from cml.distances.blas_threads import one_blas_thread
+from cml.distances.jobs.job_options import JobOptions
+from cml.distances.nearest import check_k
+from cml.distances.pair_function import PairFunction
+from cml.distances.sparse_distances import LabelRows
+from cml.errors import UserError
+from cml.models.embedding import EmbeddingModel, ModelConfig
+from cml.registry import Choice
+from cml.runs.approximation.asked_pairs import draw_pairs, is_in, nearest_unasked, pairs_of_keys
+from cml.runs.approximation.asking import Answers, Interview
+from cml.runs.approximation.budget import Budget
+from cml.runs.approximation.recall import RecallEstimate, estimate_recall
+from cml.runs.approximation.result import (
+    DISTANCES,
+    EMBEDDINGS,
+    IDS,
+    ITEMS,
+    KNOWN,
+    MANIFEST,
+    MODEL,
+    PARTS,
+    Approximation,
+    Spent,
+)
+from cml.runs.approximation.start_vectors import StartVectors, check_vectors, choose_start
+from cml.runs.model import Model
+from cml.storage.atomic import atomic_file
+from cml.storage.cache_folder import cache_folder
+from cml.storage.json_file import write_json
+from cml.storage.resumable_output import ResumableOutput, resumable_output
+from cml.training.config import TrainConfig
+from cml.training.linear_map import LinearMap
+from cml.training.pair_map import KnownLists, learn_map
+from cml.training.run_config import RunConfig
+
+Float32 = NDArray[np.float32]
+Int64 = NDArray[np.int64]
+FORMAT = 1  # raise it when the same options ask for other pairs than before
+RANDOM_SHARE = 0.005  # of all pairs: the far distances keep their ranks
+_MOST_RANDOM = 0.5  # of the budget
+ROUNDS = 4
+_MAP_SHARE = 0.08  # of a budget of time, that a map is learned for at most
+_AHEAD = 1.5  # times as many pairs are planned as there seems to be time for
+
+
+def approximate(
+    distance: Any,  # noqa: ANN401 - as ``as_label_distance`` takes it
+    labels: Any,  # noqa: ANN401 - N labels of any form
+    vectors: Any,  # noqa: ANN401 - checked here
+    budget: str | int | Budget,
+    *,
+    k: int = 10,
+    out: Path | str | None = None,
+    seed: int = 0,
+    threads: int = 2,
+    scheduler: str = "",
+    item_ids: Sequence[str] = (),
+    quiet: bool = False,
+) -> Approximation:
+    """Find the nearest neighbours by a slow label distance, and learn an embedding that follows it, from few calls.
+
+    Args:
+        distance: The label distance: a function of two labels, a ``LabelDistance``, or a text as on the command line.
+            It must be symmetric, which is checked on three pairs.
+        labels: N labels.
+        vectors: (N, F) vectors to start from, an array or a tensor, such as frozen features or simple statistics of
+            the labels. The better they follow the label distance, the fewer calls are needed; what is learned is kept
+            only where it is better than they are.
+        budget: ``"1%"`` of all pairs, ``"200000"`` calls (or that number), or a time for everything together:
+            ``"90s"``, ``"30min"``, ``"2h"``. A budget of all pairs and more asks for all of them.
+        k: Neighbours in a list, 1 to N - 1.
+        out: Folder that keeps all answers: the same call continues an interrupted one there. None for one in the cache;
+            for a function that is not registered, for nothing to be kept.
+        seed: Random seed.
+        threads: Strips of pairs computed at the same time.
+        scheduler: Address of a Dask scheduler, ``tcp://host:port``, whose workers compute; "" for this process.
+        item_ids: Ids of the N items, stored beside the result.
+        quiet: True for no messages and no progress bar.
+
+    Returns:
+        The lists, all known distances, the embedding and an estimate of the recall of the lists.
+
+    Raises:
+        UserError: The budget is 0 or no budget, vectors and labels do not fit, the label distance fails, is negative,
+            NaN or not symmetric, or ``out`` holds something else. Answers so far are kept.
+
+    Example:
+        >>> import numpy as np
+        >>> rows = np.random.default_rng(0).normal(size=(60, 3))
+        >>> def slow(a, b):
+        ...     return float(abs(a - b).sum())
+        >>> approximation = approximate(slow, list(rows), rows, budget="40%", k=3, quiet=True)
+        >>> approximation.neighbors.ids.shape, approximation.spent.calls
+        ((60, 3), 708)
+    """
+    allowed = Budget.parse(budget)
+    chosen = _as_symmetric(as_label_distance(distance))
+    chosen = chosen if isinstance(labels, Labels) else chosen.fit(labels)
+    encoded = chosen.encode(labels)
+    items = len(encoded)
+    check_k(k, items)
+    rows = check_vectors(vectors, items)
+    options = JobOptions(threads=threads, scheduler=scheduler, bar_after=None if quiet else 1.0)
+    terms = {
+        "format": FORMAT,
+        "labels_fingerprint": encoded.fingerprint(),
+        "distance_fingerprint": chosen.fingerprint(),
+        "vectors": hashlib.sha256(rows.tobytes()).hexdigest(),
+        "budget": {name: value for name, value in asdict(allowed).items() if value is not None},
+        "k": k,
+        "seed": seed,
+    }
+    about = {"label_distance": str(Choice(chosen.name, chosen.settings()))}
+    with contextlib.ExitStack() as stack:
+        kept = chosen.is_stored if out is None else True
+        if out is not None:
+            folder = Path(out)
+        elif kept:
+            folder = cache_folder() / "distances" / "approximate" / _digest(terms)
+        else:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "approximation"
+        output = stack.enter_context(resumable_output(folder, terms, PARTS, MANIFEST, about=about))
+        if output.manifest is None:
+            with one_blas_thread():
+                work = _Approximating(chosen, encoded, rows, allowed, k, seed, output, options, quiet=quiet)
+                work.write(item_ids, about)
+        result = Approximation.open(folder)
+        return result if kept else replace(result, folder=None)
+
+
+def _as_symmetric(distance: LabelDistance) -> LabelDistance:
+    """A function as one that is the same both ways, which a few pairs will show."""
+    return replace(distance, symmetric=True) if isinstance(distance, PairFunction) else distance
+
+
+def _digest(terms: dict[str, Any]) -> str:
+    return hashlib.sha256(repr(sorted(terms.items())).encode()).hexdigest()[:32]
+
+
+class _Approximating:
+    """An approximation under way."""
+
+    def __init__(
+        self,
+        distance: LabelDistance,
+        labels: Labels,
+        vectors: Float32,
+        budget: Budget,
+        k: int,
+        seed: int,
+        output: ResumableOutput,
+        options: JobOptions,
+        *,
+        quiet: bool,
+    ) -> None:
+        self._distance, self._labels, self._vectors, self._budget = distance, labels, vectors, budget
+        self._k, self._seed, self._output, self._quiet = k, seed, output, quiet
+        self._items = len(labels)
+        self._pairs = self._items * (self._items - 1) // 2
+        self._interview = Interview(distance, labels, output, budget.seconds, options)
+        self._known = Answers(np.empty(0, np.int64), np.empty(0, np.float32))
+        self._hidden = np.empty(0, np.int64)  # keys of random pairs that the maps may not know yet, ascending
+
+    def write(self, item_ids: Sequence[str], about: dict[str, Any]) -> None:
+        """Ask, learn, and write the result."""
+        calls = self._budget.calls_of(self._items)
+        if calls >= self._pairs and self._budget.seconds is None:
+            self._say(f"A budget of {self._budget} pays for all {self._pairs:,} pairs: all are computed.")
+            self._ask("all", lambda: np.sort(draw_pairs(self._items, self._pairs, np.random.default_rng(0))))
+            start, checks = self._choose_start(), Answers(np.empty(0, np.int64), np.empty(0, np.float32))
+        else:
+            start, checks = self._ask_in_rounds(calls)
+        known = self._collect(self._known)
+        lists = known.nearest(LabelRows(np.arange(self._items)), 0, self._items, self._k)
+        learned = self._learn(start, self._known)
+        recall: RecallEstimate | None = RecallEstimate(1.0, 1.0, 1.0, 0)
+        if len(self._known.keys) < self._pairs:
+            is_chosen = ~is_in(checks.keys, self._hidden)
+            share = 2 * len(checks.keys) / self._pairs
+            pairs = pairs_of_keys(checks.keys, self._items)
+            recall = estimate_recall(lists, pairs, checks.distances, is_chosen, drawn_share=share)
+        spent = Spent(self._items, self._k, self._interview.calls, self._pairs, recall)
+        for name, array in ((IDS, lists.ids), (DISTANCES, lists.distances), (EMBEDDINGS, start.embed(learned))):
+            with atomic_file(self._output.work / name) as temporary, temporary.open("wb") as file:
+                np.save(file, array)
+        known.save(self._output.work / KNOWN)
+        if not (self._output.work / MODEL).exists():
+            _as_model(start.join(learned), self._distance, self._labels, self._seed).save(self._output.work / MODEL)
+        if item_ids:
+            write_json(self._output.work / ITEMS, list(item_ids))
+        self._output.finish({**about, "unit": self._distance.unit, "spent": asdict(spent)})
+
+    def _ask_in_rounds(self, calls: int) -> tuple[StartVectors, Answers]:
+        """Ask for random pairs, then for the nearest in embeddings; returns the start, and the pairs to check by."""
+        rng = np.random.default_rng(self._seed)
+        count = min(max(1, round(RANDOM_SHARE * self._pairs)), max(1, int(_MOST_RANDOM * calls)))
+        random = draw_pairs(self._items, count, rng)
+        self._interview.check(pairs_of_keys(random, self._items), calls)
+        self._ask("random", lambda: random, lambda: _MOST_RANDOM / 2 * (self._budget.seconds or np.inf))
+        if not np.isfinite(self._known.distances).any():
+            raise UserError(
+                f"All {len(self._known.keys):,} random pairs are at an infinite label distance, so that none can be "
+                "compared: nothing can be learned from them. The label distance should be finite for most pairs."
+            )
+        start, drawn = self._choose_start(), self._known
+        checks = Answers(drawn.keys[::2], drawn.distances[::2])
+        self._hidden = np.sort(checks.keys)
+        for left in range(ROUNDS, 0, -1):  # rounds
+            wanted = (calls - self._interview.calls) // left
+            if self._budget.seconds is not None:
+                affordable = self._seconds_left / left / max(self._interview.call_seconds, 1e-9)
+                wanted = min(wanted, 1 + int(_AHEAD * affordable))
+            self._ask(
+                f"round {ROUNDS - left + 1}",
+                functools.partial(self._plan, start, wanted),
+                functools.partial(self._end_of_round, left),
+            )
+        return start, checks
+
+    @property
+    def _seconds_left(self) -> float:
+        """Of a budget of time; infinite of another."""
+        return max(0.0, (self._budget.seconds or np.inf) - self._interview.spent)
+
+    def _end_of_round(self, left: int) -> float:
+        """When a round has to end, of which as many are left: each later one learns a map, and so does the result."""
+        interview = self._interview
+        return interview.spent + max(0.0, self._seconds_left - left * interview.plan_seconds) / left
+
+    def _choose_start(self) -> StartVectors:
+        return choose_start(self._vectors, pairs_of_keys(self._known.keys, self._items), self._known.distances)
+
+    def _plan(self, start: StartVectors, count: int) -> Int64:
+        """Choose the nearest pairs of an embedding that is learned from the answers so far, the hidden ones left out.
+
+        Hidden pairs are chosen as if they were not known, beyond the ``count``.
+        """
+        is_seen = ~is_in(self._known.keys, self._hidden)
+        seen = Answers(self._known.keys[is_seen], self._known.distances[is_seen])
+        embeddings = start.embed(self._learn(start, seen))
+        keys = nearest_unasked(embeddings, np.sort(seen.keys), count + len(self._hidden))
+        return keys[np.cumsum(~is_in(keys, self._hidden)) <= count]
+
+    def _ask(self, name: str, plan: Callable[[], Int64], until: Callable[[], float] = lambda: np.inf) -> None:
+        """Ask for the pairs of a plan, and keep the answers; what it chose is hidden no more."""
+        answers, chosen = self._interview.ask(name, plan, np.sort(self._known.keys), until)
+        keys = np.concatenate([self._known.keys, answers.keys])
+        self._known = Answers(keys, np.concatenate([self._known.distances, answers.distances]))
+        self._hidden = self._hidden[~is_in(self._hidden, np.sort(chosen))]
+
+    def _collect(self, answers: Answers) -> SparseDistances:
+        first, second = pairs_of_keys(answers.keys, self._items).T
+        return SparseDistances.from_triples(
+            first, second, answers.distances, items=self._items, name="the answers so far"
+        )
+
+    def _learn(self, start: StartVectors, answers: Answers) -> Float32:
+        """Learn a map of the start; the identity where nothing is known."""
+        if not np.isfinite(answers.distances).any():
+            return np.eye(1, dtype=np.float32)
+        lists = KnownLists(start.rows, self._collect(answers), start.normalize)
+        seconds = min(_MAP_SHARE * (self._budget.seconds or np.inf), self._seconds_left)
+        return learn_map(lists, seconds=seconds, seed=self._seed)
+
+    def _say(self, text: str) -> None:
+        if not self._quiet:
+            say(text)
+
+
+def _as_model(linear: LinearMap, distance: LabelDistance, labels: Labels, seed: int) -> Model:
+    """A model of vectors that maps them linearly."""
+    dimension, features = linear.weight.shape
+    form = InputForm("vectors", (features,))
+    config = ModelConfig("none", "none", dimension, linear.normalize, (1, 1), inputs=form)
+    network = EmbeddingModel(config)
+    state = network.state_dict()
+    import torch
+
+    state["head.weight"], state["head.bias"] = torch.from_numpy(linear.weight), torch.from_numpy(linear.bias)
+    network.load_state_dict(state)
+    choice = str(Choice(distance.name, distance.settings()))
+    train = TrainConfig(backbone="none", weights="none", dimension=dimension, loss="soft-target", seed=seed)
+    run = RunConfig("", "", labels.fingerprint(), train, config, choice)
+    return Model(network, run, distance)

@@ -1,0 +1,74 @@
+"""Which pairs of items to ask a slow label distance for: random ones, and the nearest in an embedding."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.retrieval.search import nearest_others
+
+Float32 = NDArray[np.float32]
+Int64 = NDArray[np.int64]
+_SPARE = 16  # neighbours beyond those that are wanted, in place of those that were asked for
+
+
+def pair_keys(pairs: Int64, items: int) -> Int64:
+    """Number pairs (P, 2) of N items, whichever item comes first: (P,)."""
+    keys: Int64 = pairs.min(axis=1) * items + pairs.max(axis=1)
+    return keys
+
+
+def pairs_of_keys(keys: Int64, items: int) -> Int64:
+    """The pairs (P, 2) of ``pair_keys``, the lower item first."""
+    return np.stack(np.divmod(keys, items), axis=1)
+
+
+def draw_pairs(items: int, count: int, rng: np.random.Generator) -> Int64:
+    """Draw different pairs of items, each with the same probability.
+
+    Args:
+        items: N.
+        count: P, at most N (N - 1) / 2.
+        rng: The random numbers.
+
+    Returns:
+        (P,) keys of pairs, in random order.
+    """
+    numbers = rng.choice(items * (items - 1) // 2, count, replace=False)
+    # pair number q has the higher item b, before which b (b - 1) / 2 pairs are numbered
+    higher = ((1 + np.sqrt(1 + 8 * numbers.astype(np.float64))) / 2).astype(np.int64)
+    higher -= higher * (higher - 1) // 2 > numbers
+    higher += higher * (higher + 1) // 2 <= numbers
+    lower = numbers - higher * (higher - 1) // 2
+    return pair_keys(np.stack([lower, higher], axis=1), items)
+
+
+def nearest_unasked(embeddings: Float32, asked: Int64, count: int) -> Int64:
+    """Find the nearest pairs of an embedding that were not asked for: first each item's nearest, then the next ones.
+
+    Args:
+        embeddings: (N, D) embeddings.
+        asked: Keys of the pairs that were asked for, ascending.
+        count: P, how many pairs are wanted.
+
+    Returns:
+        (P,) keys of pairs, fewer where there are fewer.
+    """
+    items = len(embeddings)
+    wanted = -(-2 * count // items) + 1  # two items may have each other as their next
+    depth = min(items - 1, wanted + 2 * len(asked) // items + _SPARE)
+    _, neighbors = nearest_others(embeddings, np.arange(items), depth)
+    keys = pair_keys(np.stack([np.repeat(np.arange(items), depth), neighbors.ravel()], axis=1), items)
+    is_new = ~is_in(keys, asked).reshape(items, depth)
+    ranks = np.cumsum(is_new, axis=1).ravel()  # among the new ones of an item, from 1
+    places = np.flatnonzero(is_new.ravel())
+    places = places[np.argsort(ranks[places], kind="stable")]
+    _, first = np.unique(keys[places], return_index=True)
+    return keys[places[np.sort(first)[:count]]]
+
+
+def is_in(keys: Int64, ascending: Int64) -> NDArray[np.bool_]:
+    """Whether each key is among ascending ones."""
+    if not len(ascending):
+        return np.zeros(len(keys), np.bool_)
+    places = np.minimum(np.searchsorted(ascending, keys), len(ascending) - 1)
+    found: NDArray[np.bool_] = ascending[places] == keys
+    return found

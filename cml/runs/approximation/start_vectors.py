@@ -1,0 +1,124 @@
+"""The vectors that an approximation starts from, in the form whose distances follow the label distances best."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import spearmanr
+
+from cml.errors import UserError
+from cml.training.linear_map import LinearMap
+from cml.training.pair_map import apply_map, normalize_rows
+
+Float32 = NDArray[np.float32]
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class StartVectors:
+    """Vectors before anything is learned.
+
+    Attributes:
+        rows: (N, F) vectors, rotated so that the directions of largest spread come first.
+        weight: (F, F) of the linear map from the user's vectors.
+        bias: (F,).
+        normalize: Whether they are compared after L2 normalisation.
+    """
+
+    rows: Float32
+    weight: Float32
+    bias: Float32
+    normalize: bool
+
+    def embed(self, learned: Float32 | None = None) -> Float32:
+        """Embed the items: (N, F), by a map of the first columns that was learned, or none."""
+        return apply_map(self.rows, _identity() if learned is None else learned, normalize=self.normalize)
+
+    def join(self, learned: Float32) -> LinearMap:
+        """Join a map of the first columns to the map from the user's vectors."""
+        size = len(learned)
+        weight, bias = self.weight.copy(), self.bias.copy()
+        weight[:size], bias[:size] = learned @ weight[:size], learned @ bias[:size]
+        return LinearMap(weight, bias, self.normalize)
+
+
+def _identity() -> Float32:
+    return np.eye(1, dtype=np.float32)
+
+
+def choose_start(vectors: Float32, pairs: Int64, distances: Float32) -> StartVectors:
+    """Choose the form of vectors whose distances have the highest rank correlation with some label distances.
+
+    The forms are: as they are, centred and L2-normalised, L2-normalised, and the first two with columns of unit spread.
+
+    Args:
+        vectors: (N, F).
+        pairs: (P, 2) items.
+        distances: (P,) their label distances; infinite ones are left out.
+
+    Returns:
+        The vectors in that form.
+    """
+    mean, spread = vectors.mean(axis=0), vectors.std(axis=0)
+    inverse = np.where(spread > 0, 1 / np.where(spread > 0, spread, 1), 0).astype(np.float32)
+    same, nothing = np.ones_like(inverse), np.zeros_like(mean)
+    forms = [(same, nothing, False), (same, mean, True), (same, nothing, True)]
+    forms += [(inverse, mean, False), (inverse, mean, True)]
+    known = np.isfinite(distances)
+    first, second = pairs[known].T
+    scores = []
+    for factor, shift, normalize in forms:
+        rows = (vectors - shift) * factor
+        rows = normalize_rows(rows) if normalize else rows
+        apart = np.square(rows[first] - rows[second]).sum(axis=1)
+        is_flat = len(apart) < 2 or np.ptp(apart) == 0 or np.ptp(distances[known]) == 0
+        scores.append(-1.0 if is_flat else float(spearmanr(apart, distances[known])[0]))
+    factor, shift, normalize = forms[int(np.argmax(scores))]
+    return _rotate(vectors, factor, shift, normalize=normalize)
+
+
+def _rotate(vectors: Float32, factor: Float32, shift: Float32, *, normalize: bool) -> StartVectors:
+    """Scale vectors and rotate them to the axes of their spread."""
+    rows = (vectors - shift) * factor
+    compared = normalize_rows(rows) if normalize else rows
+    centred = (compared - compared.mean(axis=0)).astype(np.float64)
+    _, axes = np.linalg.eigh(centred.T @ centred)
+    turn = axes[:, ::-1].T  # (F, F)
+    size = 1.0 if normalize else float(np.sqrt(len(rows) / (np.square(centred).sum() or 1)))
+    weight = (size * turn * factor).astype(np.float32)
+    bias = (-size * turn @ (factor * shift)).astype(np.float32)
+    # L2-normalised already where they are compared so: lengths carry nothing
+    return StartVectors((size * compared @ turn.T).astype(np.float32), weight, bias, normalize)
+
+
+def check_vectors(vectors: Any, items: int) -> Float32:  # noqa: ANN401 - checked here
+    """Check the vectors that a user gives.
+
+    Args:
+        vectors: (N, F) numbers, an array or a tensor.
+        items: N.
+
+    Returns:
+        (N, F) float32.
+
+    Raises:
+        UserError: They are no array of that many rows, hold NaN or infinity, or are all equal.
+    """
+    try:
+        rows = np.asarray(vectors.detach().cpu() if hasattr(vectors, "detach") else vectors)
+    except (ValueError, TypeError):
+        rows = np.empty(0, object)
+    if rows.ndim != 2 or not rows.size or rows.dtype.kind not in "fiub":
+        got = f"{rows.dtype} of shape {rows.shape}" if rows.size else type(vectors).__name__
+        raise UserError(f"'vectors' should be an array (N, F) of numbers, a row for each item. Got {got} instead.")
+    if len(rows) != items:
+        raise UserError(f"There are {items:,} labels, but {len(rows):,} vectors: give a row for each item.")
+    with np.errstate(over="ignore"):
+        rows = np.ascontiguousarray(rows, np.float32)
+    if not np.isfinite(rows).all():
+        row, column = np.argwhere(~np.isfinite(rows))[0]
+        raise UserError(f"The vectors hold {rows[row, column]:g} at row {row}, column {column}; fill it in first.")
+    if (rows == rows[0]).all():
+        raise UserError("All vectors are equal, so that none is nearest to another; give vectors that differ.")
+    return rows

@@ -1,0 +1,326 @@
+"""Neighbour lists and an embedding from few calls of a slow label distance."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cml
+from cml.cli import main
+from cml.distances import Neighbors, SparseDistances, approximate, pair_function
+from cml.errors import UserError
+from cml.runs.approximation.asked_pairs import draw_pairs, nearest_unasked, pair_keys, pairs_of_keys
+from cml.runs.approximation.budget import Budget
+from cml.runs.approximation.recall import estimate_recall
+from cml.runs.approximation.result import Approximation
+from cml.runs.approximation.start_vectors import choose_start
+from cml.training.pair_map import KnownLists, apply_map, learn_map
+
+ITEMS = 120
+PAIRS = ITEMS * (ITEMS - 1) // 2
+RNG = np.random.default_rng(0)
+HIDDEN = RNG.normal(size=(ITEMS, 3))
+VECTORS = np.concatenate([HIDDEN @ RNG.normal(size=(3, 5)), RNG.normal(size=(ITEMS, 5))], axis=1).astype(np.float32)
+TRUTH = np.abs(HIDDEN[:, None] - HIDDEN).sum(axis=2)
+
+
+def logged(log: Path, fails_after: int = 10**9, wrong: float | None = None) -> Callable[[Any, Any], float]:
+    """A distance that notes each call in a file, which is no part of its fingerprint."""
+    where, limit = str(log), str(log) + ".limit"
+    Path(limit).write_text(str(fails_after))
+
+    def slow(a: tuple[float, ...], b: tuple[float, ...]) -> float:
+        with open(where, "a") as file:
+            file.write(".")
+        if Path(where).stat().st_size > int(Path(limit).read_text()):
+            if wrong is None:
+                raise RuntimeError("the service does not answer")
+            return wrong
+        return float(sum(abs(x - y) for x, y in zip(a, b, strict=True)))
+
+    return slow
+
+
+def labels() -> list[tuple[float, ...]]:
+    return [tuple(row) for row in HIDDEN.tolist()]
+
+
+def calls_of(log: Path) -> int:
+    return log.stat().st_size
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_lists_hold_true_distances_within_the_budget(tmp_path: Path) -> None:
+    found = approximate(logged(tmp_path / "log"), labels(), VECTORS, "30%", k=5, out=tmp_path / "out", quiet=True)
+    allowed = int(0.3 * PAIRS)
+    assert found.spent.calls == allowed
+    assert 0.95 * allowed <= calls_of(tmp_path / "log") <= allowed + 1  # and one for a label and itself
+    rows = np.arange(ITEMS)[:, None]
+    np.testing.assert_allclose(found.neighbors.distances, TRUTH[rows, found.neighbors.ids], rtol=1e-5)
+    order = np.argsort(TRUTH + np.diag(np.full(ITEMS, np.inf)), axis=1)[:, :5]
+    recall = np.mean([np.isin(order[row], found.neighbors.ids[row]).mean() for row in range(ITEMS)])
+    assert recall > 0.85
+    assert found.embeddings.shape == VECTORS.shape
+    np.testing.assert_allclose(found.model.embed(VECTORS), found.embeddings, rtol=1e-3, atol=1e-4)
+    again = Approximation.open(tmp_path / "out")
+    np.testing.assert_array_equal(again.neighbors.ids, found.neighbors.ids)
+    listed = cml.distances.get("precomputed", path=str(tmp_path / "out"))
+    rows_of = listed.encode(range(ITEMS))
+    block = listed.pairwise(rows_of[:1], rows_of)
+    np.testing.assert_array_equal(block[0, found.neighbors.ids[0]], found.neighbors.distances[0])
+
+
+def test_known_distances_train_a_model() -> None:
+    found = approximate(lambda a, b: abs(a - b), HIDDEN[:, 0].tolist(), VECTORS, 1500, k=3, quiet=True)
+    assert found.folder is None
+    model = cml.fit(
+        VECTORS, range(ITEMS), label_distance=found.label_distance, steps=3, sampler="pairs(batch_size=32)", quiet=True
+    )
+    assert model.embed(VECTORS).shape[0] == ITEMS
+
+
+@pytest.mark.parametrize("fails_after", [5, 40, 700])
+def test_a_function_that_fails_loses_nothing_and_is_resumed_to_the_same_bytes(tmp_path: Path, fails_after: int) -> None:
+    whole, log = tmp_path / "whole", tmp_path / "log"
+    approximate(logged(log), labels(), VECTORS, "20%", k=5, out=whole, quiet=True)
+    total = calls_of(log)
+    log.unlink()
+    pair_function._in_use.clear()  # the values that this process knows
+    slow = logged(log, fails_after)
+    out = tmp_path / "out"
+    with pytest.raises(UserError, match=r"failed for .* \(RuntimeError: the service does not answer\)"):
+        approximate(slow, labels(), VECTORS, "20%", k=5, out=out, threads=1, quiet=True)
+    Path(f"{log}.limit").write_text(str(10**9))
+    approximate(slow, labels(), VECTORS, "20%", k=5, out=out, quiet=True)
+    assert contents(out) == contents(whole)
+    if fails_after == 700:  # the rounds before are not asked again
+        assert calls_of(log) < total + 0.6 * total
+
+
+def test_a_finished_one_is_read(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    slow = logged(log)
+    first = approximate(slow, labels(), VECTORS, 1000, out=tmp_path / "out", quiet=True)
+    count = calls_of(log)
+    again = approximate(slow, labels(), VECTORS, 1000, out=tmp_path / "out", quiet=True)
+    assert calls_of(log) == count + 1
+    np.testing.assert_array_equal(again.neighbors.ids, first.neighbors.ids)
+    with pytest.raises(UserError, match="different settings"):
+        approximate(slow, labels(), VECTORS, 1001, out=tmp_path / "out", quiet=True)
+
+
+def test_a_budget_of_all_pairs_is_exact(tmp_path: Path) -> None:
+    found = approximate(logged(tmp_path / "log"), labels(), VECTORS, 10**9, k=4, out=tmp_path / "out")
+    assert found.spent.calls == PAIRS
+    assert found.recall == 1
+    order = np.argsort(TRUTH + np.diag(np.full(ITEMS, np.inf)), axis=1)[:, :4]
+    np.testing.assert_array_equal(np.sort(found.neighbors.ids, axis=1), np.sort(order, axis=1))
+    assert "all pairs were asked for" in found.spent.lines()[1]
+
+
+def test_a_budget_in_seconds_is_obeyed(tmp_path: Path) -> None:
+    def sleep(a: float, b: float) -> float:
+        time.sleep(0.004)
+        return abs(a - b)
+
+    ratios = []
+    for attempt in range(3):  # on a loaded machine a process may stand still for a while
+        began = time.monotonic()
+        found = approximate(
+            sleep, HIDDEN[:, 0].tolist(), VECTORS, "6s", k=3, out=tmp_path / f"out-{attempt}", quiet=True
+        )
+        ratios.append((time.monotonic() - began) / 6)
+        assert found.spent.calls > 100
+        if abs(ratios[-1] - 1) <= 0.05:
+            break
+    assert min(abs(ratio - 1) for ratio in ratios) <= 0.05, ratios
+
+
+def test_budgets() -> None:
+    assert Budget.parse("1%") == Budget(share=0.01)
+    assert Budget.parse("0.5 %").calls_of(1000) == 2497
+    assert Budget.parse(5000) == Budget.parse("5000") == Budget(calls=5000)
+    assert Budget.parse("1.5h").seconds == 5400
+    assert Budget.parse("90s").calls_of(10) == 45
+    assert Budget.parse("200%").calls_of(10) == 45
+    for wrong in ("0", "0%", "0s", 0):
+        with pytest.raises(UserError, match="The budget is 0"):
+            Budget.parse(wrong)
+    for wrong in ("1.5", "-3", "many", "3 days", "", True, 2.5, None):
+        with pytest.raises(UserError, match="budget should be a number of calls"):
+            Budget.parse(wrong)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [(np.nan, "gave nan for"), (-1.0, "gave -1.0 for"), (None, "failed for .*the service does not answer")],
+)
+def test_wrong_values_are_one_line(tmp_path: Path, value: float | None, message: str) -> None:
+    slow = logged(tmp_path / "log", 100, value)
+    with pytest.raises(UserError, match=message) as caught:
+        approximate(slow, labels(), VECTORS, "20%", out=tmp_path / "out", quiet=True)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_distance_that_is_not_symmetric_is_refused_with_both_values(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"not symmetric: it is ([\d.]+) from item (\d+) to (\d+), but ") as caught:
+        approximate(lambda a, b: max(0.0, a - b) + abs(a - b), HIDDEN[:, 0].tolist(), VECTORS, "20%", quiet=True)
+    first, second = map(float, re.findall(r"(?:is|but) ([\d.]+)", str(caught.value)))
+    assert max(first, second) == pytest.approx(2 * min(first, second), rel=1e-4)
+
+
+def test_a_call_longer_than_the_budget_says_so() -> None:
+    def slow(a: float, b: float) -> float:
+        if a != b:
+            time.sleep(0.5)
+        return abs(a - b)
+
+    with pytest.raises(UserError, match=r"budget of 0.2 s is shorter than one call .* took 0\.[5-9]"):
+        approximate(slow, HIDDEN[:, 0].tolist(), VECTORS, "0.2s", quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("vectors", "message"),
+    [
+        (VECTORS[:-1], "120 labels, but 119 vectors"),
+        (np.ones((ITEMS, 3)), "All vectors are equal"),
+        (np.where(np.arange(ITEMS)[:, None] == 7, np.nan, VECTORS), "hold nan at row 7, column 0"),
+        (VECTORS[:, 0], r"should be an array \(N, F\)"),
+        (["a"] * ITEMS, r"should be an array \(N, F\)"),
+    ],
+)
+def test_wrong_vectors_are_refused_before_a_call(tmp_path: Path, vectors: Any, message: str) -> None:  # noqa: ANN401 - of wrong kinds
+    log = tmp_path / "log"
+    with pytest.raises(UserError, match=message):
+        approximate(logged(log), labels(), vectors, "20%", quiet=True)
+    assert calls_of(log) == 1
+
+
+@pytest.mark.parametrize("items", [2, 3, 5, 12])
+@pytest.mark.parametrize("budget", [1, 2, "50%", "90%"])
+def test_few_items_and_few_calls(items: int, budget: str | int) -> None:
+    rows = HIDDEN[:items]
+    found = approximate(lambda a, b: abs(a - b), rows[:, 0].tolist(), rows, budget, k=1, quiet=True)
+    assert 0 < found.spent.calls <= Budget.parse(budget).calls_of(items)
+    assert found.neighbors.ids.shape == (items, 1)
+
+
+def test_constant_distances_and_infinite_ones() -> None:
+    equal = approximate(lambda a, b: float(a != b), list(range(40)), VECTORS[:40], "30%", k=2, quiet=True)
+    np.testing.assert_array_equal(equal.neighbors.distances, 1)
+    with pytest.raises(UserError, match="random pairs are at an infinite label distance"):
+        approximate(lambda a, b: 0.0 if a == b else np.inf, list(range(40)), VECTORS[:40], "30%", k=2, quiet=True)
+
+
+def test_drawn_pairs_are_different_and_complete() -> None:
+    for items in (2, 3, 7, 50):
+        every = items * (items - 1) // 2
+        keys = draw_pairs(items, every, np.random.default_rng(0))
+        wanted = {(a, b) for a, b in itertools.combinations(range(items), 2)}
+        assert {tuple(pair) for pair in pairs_of_keys(keys, items).tolist()} == wanted
+        assert len(keys) == every
+    assert len(np.unique(draw_pairs(100_000, 5000, np.random.default_rng(1)))) == 5000
+
+
+def test_nearest_unasked_equals_a_slow_loop() -> None:
+    rows = np.random.default_rng(3).normal(size=(30, 4)).astype(np.float32)
+    apart = np.linalg.norm(rows[:, None] - rows, axis=2)
+    asked = np.sort(draw_pairs(30, 100, np.random.default_rng(0)))
+    queues = [
+        [j for j in np.argsort(apart[i]).tolist() if j != i and min(i, j) * 30 + max(i, j) not in asked.tolist()]
+        for i in range(30)
+    ]
+    wanted: list[int] = []
+    for rank in range(29):
+        for i, queue in enumerate(queues):
+            if rank < len(queue):
+                key = min(i, queue[rank]) * 30 + max(i, queue[rank])
+                wanted += [key] if key not in wanted else []
+    assert nearest_unasked(rows, asked, 120).tolist() == wanted[:120]
+    assert pair_keys(np.array([[5, 2], [2, 5]]), 30).tolist() == [65, 65]
+
+
+def test_a_map_follows_the_labels_and_is_never_worse_than_the_identity() -> None:
+    keys = draw_pairs(ITEMS, 2000, np.random.default_rng(0))
+    first, second = pairs_of_keys(keys, ITEMS).T
+    known = SparseDistances.from_triples(first, second, TRUTH[first, second], items=ITEMS)
+    start = choose_start(VECTORS, np.stack([first, second], axis=1), TRUTH[first, second].astype(np.float32))
+    learned = learn_map(KnownLists(start.rows, known, start.normalize))
+
+    def recall(rows: np.ndarray) -> float:
+        apart = np.linalg.norm(rows[:, None] - rows, axis=2) + np.diag(np.full(ITEMS, np.inf))
+        truth = np.argsort(TRUTH + np.diag(np.full(ITEMS, np.inf)), axis=1)[:, :5]
+        near = np.argsort(apart, axis=1)[:, :10]
+        return float(np.mean([np.isin(truth[row], near[row]).mean() for row in range(ITEMS)]))
+
+    assert recall(start.embed(learned)) > recall(start.embed()) + 0.05
+    noise = SparseDistances.from_triples(first, second, np.random.default_rng(1).uniform(1, 2, len(first)), items=ITEMS)
+    unlearned = learn_map(KnownLists(start.rows, noise, start.normalize))
+    assert abs(unlearned - np.eye(len(unlearned))).max() < 0.2
+    np.testing.assert_allclose(start.join(learned).embed(VECTORS), start.embed(learned), rtol=1e-3, atol=1e-4)
+    np.testing.assert_array_equal(apply_map(start.rows, np.eye(2, dtype=np.float32), normalize=False), start.rows)
+
+
+@pytest.mark.parametrize("share", [0.4, 0.7, 0.95])
+def test_the_estimate_of_recall_is_right_on_average(share: float) -> None:
+    """Each true neighbour is asked for with one probability, and so is each other pair, near ones more often."""
+    items, k = 400, 10
+    rng = np.random.default_rng(5)
+    points = rng.normal(size=(items, 4))
+    truth = np.linalg.norm(points[:, None] - points, axis=2)
+    order = np.argsort(truth + np.diag(np.full(items, np.inf)), axis=1)
+    values, recalls = [], []
+    for _ in range(5):
+        asked = rng.random((items, items)) < share
+        asked = np.triu(asked, 1) | np.triu(asked, 1).T
+        kept = np.where(asked, truth, np.inf)
+        ids = np.argsort(kept, axis=1)[:, :k].astype(np.int32)
+        lists = Neighbors(ids, np.take_along_axis(kept, ids, axis=1).astype(np.float32))
+        pairs = pairs_of_keys(draw_pairs(items, 20_000, rng), items)
+        distances = truth[pairs[:, 0], pairs[:, 1]].astype(np.float32)
+        estimate = estimate_recall(lists, pairs, distances, asked[pairs[:, 0], pairs[:, 1]], drawn_share=0)
+        assert estimate is not None
+        assert estimate.low <= estimate.value <= estimate.high
+        values.append(estimate.value)
+        recalls.append(np.mean([np.isin(order[row, :k], ids[row]).mean() for row in range(items)]))
+    assert np.mean(values) == pytest.approx(np.mean(recalls), abs=0.05)
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cml.prepare("series", tmp_path / "data", count=150)
+    out = tmp_path / "out"
+    main(["distances", str(tmp_path / "data"), "--budget", "30%", "--neighbors", "5", "--out", str(out), "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert told["calls"] <= 0.3 * told["pairs"]
+    assert (out / "items.json").exists()
+    found = Approximation.open(out)
+    assert found.neighbors.ids.shape == (told["items"], 5)
+    np.save(tmp_path / "rows.npy", np.random.default_rng(0).normal(size=(told["items"], 3)))
+    command = ["distances", str(tmp_path / "data"), "--budget", "2%", "--vectors", str(tmp_path / "rows.npy")]
+    main([*command, "--out", str(tmp_path / "other")])
+    assert "calls of the label distance" in capsys.readouterr().out
+    exact = ["distances", str(tmp_path / "data"), "--neighbors", "3", "--vectors", str(tmp_path / "rows.npy")]
+    for wrong, message in (
+        ([*command, "--matrix"], "Choose one of"),
+        ([*command, "--verify"], "a budget leaves most pairs unknown"),
+        ([*command, "--summary"], "Choose one of"),
+        (exact, "--vectors goes with --budget"),
+    ):
+        assert main(wrong) == 1
+        assert message in capsys.readouterr().err
