@@ -61,6 +61,8 @@ Int64 = NDArray[np.int64]
 FORMAT = 1  # raise it when the same options ask for other pairs than before
 RANDOM_SHARE = 0.005  # of all pairs: the far distances keep their ranks
 _MOST_RANDOM = 0.5  # of the budget
+_CHECKS = 100  # neighbours among random pairs that the estimate of recall is to rest on ...
+_MOST_CHECKS = 1 / 6  # ... if that takes no more of the budget
 ROUNDS = 4
 _MAP_SHARE = 0.08  # of a budget of time, that a map is learned for at most
 _AHEAD = 1.5  # times as many pairs are planned as there seems to be time for
@@ -216,7 +218,8 @@ class _Approximating:
     def _ask_in_rounds(self, calls: int) -> tuple[StartVectors, Answers]:
         """Ask for random pairs, then for the nearest in embeddings; returns the start, and the pairs to check by."""
         rng = np.random.default_rng(self._seed)
-        count = min(max(1, round(RANDOM_SHARE * self._pairs)), max(1, int(_MOST_RANDOM * calls)))
+        enough = min(_CHECKS * self._items // self._k, int(_MOST_CHECKS * calls))
+        count = max(1, enough, min(round(RANDOM_SHARE * self._pairs), int(_MOST_RANDOM * calls)))
         random = draw_pairs(self._items, count, rng)
         self._interview.check(pairs_of_keys(random, self._items), calls)
         self._ask("random", lambda: random, lambda: _MOST_RANDOM / 2 * (self._budget.seconds or np.inf))
