@@ -47,6 +47,7 @@ TINY = {
     "defaults": "--sets curve cancer --losses log-ratio cosent --seeds 1 --steps 2 --items 80",
     "cosent_scale": "--sets curve --scales 2 --multiples 1 --seeds 1 --steps 2 --items 80",
     "dense_triplet": "--items 8 16 --repeat 1",
+    "distance_budget": "--items 60 --sets captions function tracks --budgets 20% --no-descent",
     "distance_jobs": "--sizes 120 150 --kinds neighbors",
     "evaluation": "--queries 5 --gallery 120 --dimension 4 --repeats 1",
     "explorer": "--items 40 --seconds 0.3",
@@ -87,6 +88,7 @@ REAL = {
     "captions_neighbors": "coco_captions",
     "caption_stop_words": "coco_captions",
     "sentences": "coco_captions",
+    "distance_budget": "coco_captions",
 }
 REAL |= {"distance_jobs": "mpii_poses", "neighbors": "mpii_poses"}
 

@@ -65,6 +65,7 @@ _CHECKS = 100  # neighbours among random pairs that the estimate of recall is to
 _MOST_CHECKS = 1 / 6  # ... if that takes no more of the budget
 ROUNDS = 4
 _MAP_SHARE = 0.08  # of a budget of time, that a map is learned for at most
+_WRITING_SECONDS, _MOST_WRITING = 0.6, 0.1  # for the result, but no larger share of a budget of time
 _AHEAD = 1.5  # times as many pairs are planned as there seems to be time for
 
 
@@ -246,7 +247,10 @@ class _Approximating:
     @property
     def _seconds_left(self) -> float:
         """Of a budget of time; infinite of another."""
-        return max(0.0, (self._budget.seconds or np.inf) - self._interview.spent)
+        if self._budget.seconds is None:
+            return np.inf
+        writing = min(_WRITING_SECONDS, _MOST_WRITING * self._budget.seconds)
+        return max(0.0, self._budget.seconds - writing - self._interview.spent)
 
     def _end_of_round(self, left: int) -> float:
         """When a round has to end, of which as many are left: each later one learns a map, and so does the result."""
