@@ -51,9 +51,12 @@ def find_in_dataset(
     }
     if masks:
         rules["stray-ids"] = lambda: find_stray_ids(masks, ids, ignore_id)
-    if dataset.info.task == "pose" and (size := details.get("image_size")):
+    if dataset.info.task == "pose":
         rows = [row for role in roles for row in dataset.read_further(role)]
-        rules["sentinels"] = lambda: find_corner_joints(items, labels, rows, float(size[0]))
+        size = details.get("image_size")
+        if isinstance(size, list) and size and isinstance(size[0], int | float) and size[0] > 0:
+            side = float(size[0])
+            rules["sentinels"] = lambda: find_corner_joints(items, labels, rows, side)
         rules["tiny-people"] = lambda: find_tiny_people(items, rows)
     findings = [finding for rule, find in rules.items() if rule not in skip for finding in find()]
     is_grouped = any(finding.rule == "thousands" for finding in findings)  # such numbers lie far apart

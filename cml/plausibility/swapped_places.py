@@ -47,16 +47,21 @@ def are_swapped(labels: LabelNumbers) -> NDArray[np.bool_]:
     Returns:
         (N,) whether each is.
     """
-    nowhere = np.zeros(len(labels.values), bool)
     if not is_place_distance(labels.distance) or len(labels.values) < _FEWEST:
-        return nowhere
-    low, high = np.quantile(labels.values[:, :2], (0.25, 0.75), axis=0)
-    reach = np.maximum(_FENCE * (high - low), _LEAST)
-    low, high = low - reach, high + reach  # of latitude and of longitude
-    if low[0] <= high[1] and low[1] <= high[0]:
-        return nowhere
-    given, swapped = labels.values[:, :2], labels.values[:, 1::-1]
-    is_away = ((given < low) | (given > high)).all(axis=1)
+        return np.zeros(len(labels.values), bool)
+    places = labels.values[:, :2]
+    low, high = _fences(places)
+    if low[0] <= high[1] and low[1] <= high[0]:  # a latitude may be a longitude
+        return np.zeros(len(places), bool)
+    is_away = ((places < low) | (places > high)).all(axis=1)
+    swapped = places[:, ::-1]
     is_among = ((swapped >= low) & (swapped <= high)).all(axis=1)
-    found: NDArray[np.bool_] = is_away & is_among
-    return found
+    are_both: NDArray[np.bool_] = is_away & is_among
+    return are_both
+
+
+def _fences(places: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The least and the greatest usual value, (2,) each, of latitudes and longitudes."""
+    low, high = np.quantile(places, (0.25, 0.75), axis=0)
+    reach = np.maximum(_FENCE * (high - low), _LEAST)
+    return low - reach, high + reach
