@@ -78,8 +78,8 @@ def run(arguments: Sequence[str]) -> None:
         rules = {finding.rule for finding in findings}
         ties = "" if "constant-labels" in rules else describe_ties(options.data)
         verdict = size_verdict(len(dataset.split("query")), gallery, advice)
-        if "lone-queries" in rules:
-            verdict = advice
+        if "lone-queries" in rules:  # which says that nothing can be measured
+            verdict = f"Verdict: {advice}" if advice else ""
     suspicious = [shorten_message(f"Suspicious: {finding}") for finding in findings]
     result = {
         "folder": str(options.data),
