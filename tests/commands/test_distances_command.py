@@ -154,7 +154,7 @@ def test_command_summarizes(people: Path, cache: Path, tmp_path: Path, capsys: p
 def test_users_mistakes_are_one_line(
     people: Path, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "Choose one of --neighbors K, --matrix and --summary" in printed(capsys, people, code=2)
+    assert "Choose one of --neighbors K, --matrix, --budget and --summary" in printed(capsys, people, code=2)
     assert "Choose one of" in printed(capsys, people, "--matrix", "--summary", code=2)
     assert "--verify goes with" in printed(capsys, people, "--summary", "--verify", code=2)
     assert "Got k=500" in printed(capsys, people, "--neighbors", 500, code=2)
