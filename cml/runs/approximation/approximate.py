@@ -60,7 +60,7 @@ Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
 FORMAT = 1  # raise it when the same options ask for other pairs than before
 RANDOM_SHARE = 0.005  # of all pairs: the far distances keep their ranks
-_MOST_RANDOM = 0.5  # of the budget
+_MOST_RANDOM = 0.25  # of the budget: of a small one, the nearest pairs need the larger part
 _CHECKS = 100  # neighbours among random pairs that the estimate of recall is to rest on ...
 _MOST_CHECKS = 1 / 6  # ... if that takes no more of the budget
 ROUNDS = 4
@@ -223,7 +223,7 @@ class _Approximating:
         count = max(1, enough, min(round(RANDOM_SHARE * self._pairs), int(_MOST_RANDOM * calls)))
         random = draw_pairs(self._items, count, rng)
         self._interview.check(pairs_of_keys(random, self._items), calls)
-        self._ask("random", lambda: random, lambda: _MOST_RANDOM / 2 * (self._budget.seconds or np.inf))
+        self._ask("random", lambda: random, lambda: _MOST_RANDOM * (self._budget.seconds or np.inf))
         if not np.isfinite(self._known.distances).any():
             raise UserError(
                 f"All {len(self._known.keys):,} random pairs are at an infinite label distance, so that none can be "

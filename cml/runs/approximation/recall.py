@@ -3,6 +3,9 @@
 A random pair that belongs into a list is as likely to be any of the true neighbours. Half of the random pairs are kept
 from the maps that choose what to ask for, until these maps choose them too: the share of them that is chosen is the
 share of all neighbours that is. No further call of the label distance is needed.
+
+The estimate is cautious. What belongs into a list is judged by the mean recall of all lists, so that too much seems to
+belong into those that are less complete than others.
 """
 
 from dataclasses import dataclass

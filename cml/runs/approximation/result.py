@@ -49,7 +49,7 @@ class Spent:
             return [*lines, f"recall@{self.k} of the lists: 1, all pairs were asked for"]
         value, low, high = (f"{part:.3f}" for part in (self.recall.value, self.recall.low, self.recall.high))
         basis = f"95 %: {low} to {high}, from {self.recall.neighbors} random neighbours"
-        return [*lines, f"recall@{self.k} of the lists: about {value} ({basis})"]
+        return [*lines, f"recall@{self.k} of the lists: cautiously estimated at {value} ({basis})"]
 
 
 @dataclass(frozen=True, eq=False)
