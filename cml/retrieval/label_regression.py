@@ -65,13 +65,13 @@ def fit_ridge_weights(features: Floats, targets: Floats) -> tuple[Float64, Float
     left, lengths, right = _decompose(rows)
     coordinates = left.T @ centred  # (R, V)
 
-    def leave_one_out(strength: float) -> float:
+    def measure_error(strength: float) -> float:  # of items that are left out, one at a time
         kept = lengths**2 / (lengths**2 + strength)  # (R,)
         free = 1 - 1 / len(rows) - np.square(left) @ kept  # (N,): 1 less the leverages
         errors = (centred - left @ (kept[:, None] * coordinates)) / np.maximum(free, _LEAST_FREE)[:, None]
         return float(np.square(errors).mean())
 
-    strength = min(ALPHAS, key=leave_one_out)
+    strength = min(ALPHAS, key=measure_error)
     weight = (right @ ((lengths / (lengths**2 + strength))[:, None] * coordinates)).T / scaler.scale_
     return weight, mean - weight @ scaler.mean_
 

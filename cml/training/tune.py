@@ -235,7 +235,8 @@ def _choose(
     names = [name for name in fitted[0] if all(name in candidates for candidates in fitted)]
     values = {  # of each held-out item, split by split
         name: [
-            score.of_items(of[name].embed(features[items])) for of, (items, score) in zip(fitted, scores, strict=True)
+            score.score_items(of[name].embed(features[items]))
+            for of, (items, score) in zip(fitted, scores, strict=True)
         ]
         for name in names
     }
@@ -273,7 +274,7 @@ def _score_average(
     maps: Sequence[LinearMap], features: Float32, split: Split, scored: tuple[Int64, FirstItemsScore], dimension: int
 ) -> Float64:
     items, score = scored
-    return score.of_items(average_maps(maps, features[split[0]], dimension).embed(features[items]))
+    return score.score_items(average_maps(maps, features[split[0]], dimension).embed(features[items]))
 
 
 def make_score(held_out: Int64, labels: Labels, distance: LabelDistance, how: str) -> tuple[Int64, FirstItemsScore]:

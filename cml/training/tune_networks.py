@@ -136,7 +136,7 @@ def score_networks(
             model = fit_network(some, replace(config, steps=count), deadline=deadline).model
             if time.monotonic() >= deadline:
                 break
-            found.append(score.of_items(model.embed(images.subset(items))))
+            found.append(score.score_items(model.embed(images.subset(items))))
         if len(found) < len(splits):
             left_out.append(name)
             continue

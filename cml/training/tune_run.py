@@ -171,7 +171,7 @@ def _tune_networks(
     frozen = []
     for others, held_out in splits:
         items, score = make_score(held_out, data.labels, data.distance, how)
-        frozen.append(score.of_items(frozen_maps(features[others])[tuning.frozen].embed(features[items])))
+        frozen.append(score.score_items(frozen_maps(features[others])[tuning.frozen].embed(features[items])))
     gain = measure_gain(tried.scores[tried.best], frozen)
     rival = tuning.scores[tuning.frozen] if tuning.keeps_features else tuning.score
     if not gain.is_clear or means[tried.best] <= rival:

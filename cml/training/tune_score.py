@@ -43,9 +43,9 @@ class FirstItemsScore:
 
     def __call__(self, embeddings: Float32) -> float:
         """Score the embeddings (N, D) of the items by their Euclidean distances."""
-        return float(self.of_items(embeddings).mean())
+        return float(self.score_items(embeddings).mean())
 
-    def of_items(self, embeddings: Float32) -> Float64:
+    def score_items(self, embeddings: Float32) -> Float64:
         """The score of each item (N,) for embeddings (N, D); the score of the embeddings is their mean."""
         nearness = 2 * (embeddings @ embeddings.T) - np.einsum("nd,nd->n", embeddings, embeddings)
         np.fill_diagonal(nearness, -np.inf)

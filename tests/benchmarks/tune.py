@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rows = []
         for seed in range(given.seeds):
             items = shuffle_labels(some, seed) if given.shuffle else some
-            rows.append(measure(items, given.dimension, seed, _fits_of(given, name, seed)))
+            rows.append(measure(items, given.dimension, seed, locate_fits(given, name, seed)))
         names = [key for key in rows[0] if all(key in row for row in rows)]
         figures[name] = {key: [row[key] for row in rows] for key in names}
         print(name, flush=True)
@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write_figures(given.json, figures)
 
 
-def _fits_of(given: argparse.Namespace, name: str, seed: int) -> Path | None:
+def locate_fits(given: argparse.Namespace, name: str, seed: int) -> Path | None:
     """The folder of the fits of one set and seed, as large as asked for."""
     shuffled = "-shuffled" if given.shuffle else ""
     return given.fits and given.fits / f"{name}{shuffled}-{given.items}-{given.dimension}-{seed}"

@@ -121,7 +121,7 @@ def test_score_counts_the_labels_of_the_first_items() -> None:
     wanted = 1 - (np.mean(found) - np.mean(best)) / (np.mean(chance) - np.mean(best))
     score = FirstItemsScore(apart)
     assert score(rows) == pytest.approx(wanted, abs=1e-5)
-    assert score.of_items(rows)[0] == pytest.approx(
+    assert score.score_items(rows)[0] == pytest.approx(
         1 - (np.mean(found[:10]) - np.mean(best)) / (np.mean(chance) - np.mean(best)), abs=1e-5
     )
     assert score(labels[:, None].astype(np.float32)) == pytest.approx(1)
