@@ -8,7 +8,7 @@ The items are drawn heads with their features by a frozen network; the judgement
 
 - triplets: agreement with 20,000 triplets of new items, of heads trained on 10,000 triplets, of which a share is
   flipped. Beside them, where ``--cblearn`` names an interpreter that has cblearn 0.4.0: CKL and t-STE embeddings of the
-  training items in 8 dimensions, and a ridge regression of these on the features.
+  training items in as many dimensions, and a ridge regression of these on the features.
 - pairs: Spearman's rho over all pairs of new items, of heads trained on a fraction of all pairs: as lists, as batches
   grown along known pairs, and as random batches of 64 in which the other pairs are masked; beside all pairs known. The
   gain is that over the frozen features, as a share of the gain with all pairs known.
@@ -39,12 +39,13 @@ from cml.models.embedding import EmbeddingModel, ModelConfig
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
 _SIZE = 96  # pixels
+_DIMENSION = 8  # of embeddings from triplets, cml's and others'
 _OTHERS = """
 import sys, warnings, numpy
 warnings.filterwarnings("ignore")
 from cblearn import embedding
 triplets = numpy.load(sys.argv[1])
-method = getattr(embedding, sys.argv[3])(n_components=8, random_state=int(sys.argv[4]))
+method = getattr(embedding, sys.argv[3])(n_components=int(sys.argv[5]), random_state=int(sys.argv[4]))
 numpy.save(sys.argv[2], method.fit_transform(triplets))
 """
 
@@ -122,7 +123,7 @@ def measure_triplets(train: Items, new: Items, given: argparse.Namespace) -> dic
             triplets[flipped] = triplets[flipped][:, [0, 2, 1]]
             start = time.process_time()
             judged = cml.TripletJudgements(triplets, items=len(train.features))
-            model = cml.fit(train.features, judged, dimension=16, seed=seed, quiet=True)
+            model = cml.fit(train.features, judged, dimension=_DIMENSION, seed=seed, quiet=True)
             rows["seconds"].append(time.process_time() - start)
             rows["cml"].append(agreement(model.embed(new.features), asked))
             for method in given.methods if given.cblearn else ():
@@ -206,7 +207,9 @@ def embed_by_cblearn(python: str, method: str, triplets: Int64, seed: int) -> ND
     with tempfile.TemporaryDirectory() as folder:
         files = [str(Path(folder) / name) for name in ("triplets.npy", "embedding.npy")]
         np.save(files[0], triplets)
-        subprocess.run([python, "-c", _OTHERS, *files, method, str(seed)], check=True, cwd=folder, timeout=600)
+        subprocess.run(
+            [python, "-c", _OTHERS, *files, method, str(seed), str(_DIMENSION)], check=True, cwd=folder, timeout=600
+        )
         embedding: NDArray[np.float64] = np.load(files[1])
     return embedding
 
