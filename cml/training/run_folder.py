@@ -20,6 +20,7 @@ from cml.storage.exclusive_lock import exclusive_lock
 from cml.storage.json_file import read_json, write_json
 from cml.storage.provenance import as_json, difference
 from cml.storage.safe_paths import check_no_link
+from cml.storage.saved_options import record
 from cml.training.checkpoint import CHECKPOINT
 from cml.training.config import TrainConfig
 from cml.training.metrics_log import METRICS
@@ -129,6 +130,25 @@ def save_tuning(run: Path, tuning: Tuning) -> None:
     write_json(run / TUNING, {**asdict(tuning), "lines": tuning.lines()})
 
 
+def load_tuning(run: Path) -> Tuning:
+    """Read what tuning chose.
+
+    Args:
+        run: The run folder.
+
+    Returns:
+        What was chosen.
+
+    Raises:
+        DataError: tuning.json is missing or damaged.
+    """
+    path, subject = run / TUNING, "what 'tune' chose"
+    content = read_json(path, subject)
+    if isinstance(content, dict):
+        content.pop("lines", None)  # the same in words
+    return record(content, Tuning, str(path), subject, "Tune again, in another folder.")
+
+
 def finish(run: Path | None, model: EmbeddingModel, loss: nn.Module, metrics: Sequence[Mapping[str, Any]]) -> None:
     """Finish a run: write the curve, the trained parameters of the loss, if it has any, and the model.
 
@@ -188,5 +208,6 @@ def _begin_run(run: Path, config: RunConfig, *, resume: bool) -> None:
 
 
 def _comparable(config: RunConfig) -> dict[str, Any]:
-    # the folder of the dataset is not compared, since it may have moved
-    return {"task": config.task, "label_distance": config.label_distance, **asdict(config.model)}
+    # the folder of the dataset is not compared, since it may have moved; the model of a tuned run is what was chosen
+    model = {} if config.train.tune else asdict(config.model)
+    return {"task": config.task, "label_distance": config.label_distance, **model}

@@ -47,7 +47,7 @@ from cml.training.saved_model import MODEL
 from cml.training.start_method import refuse_in_starting_worker
 from cml.training.training_data import Int64, TrainingData, count_trained_items
 from cml.training.training_items import save_training_items
-from cml.training.tune_run import TUNE_BLOCKS, tune_run
+from cml.training.tune_run import TUNE_BLOCKS, open_tuned, tune_run
 
 VALIDATIONS = 10  # of a run with items of the user's own to validate on, where nothing is said
 
@@ -136,8 +136,6 @@ def train_run(
     own.check(config)
     if config.tune and weights is not None:
         raise UserError("'tune' chooses heads by all items alike: leave out 'sample_weight'.")
-    if config.tune and resume and out is not None and (out / MODEL).exists():
-        raise UserError(f"{out} is finished: there is nothing to resume. Choose another folder to tune again.")
     check_head_start(config)
     weighted = count if weights is None else int((weights > 0).sum())
     trained_items = weighted if config.tune or validation is not None else count_trained_items(config, weighted)
@@ -157,6 +155,10 @@ def train_run(
         if out is not None and ranks.first:
             stack.enter_context(open_run_folder(out, run, resume=resume))
         ranks.barrier()
+        if config.tune and resume and out is not None and (out / MODEL).exists():
+            tuned = open_tuned(out, ranks)
+            _keep_digests(inputs, out, ranks)
+            return tuned
         if own.augment is None or not OwnAugmentation(own.augment).takes_labels:  # whose labels are in no matrix
             distance, labels = through_matrix(
                 distance,

@@ -26,6 +26,7 @@ from cml.training.linear_map import Float32, JoinedMaps, LinearMap
 from cml.training.loop import Trained, model_config
 from cml.training.run_config import RunConfig
 from cml.training.run_randomness import RunRandomness
+from cml.training.saved_model import load_model
 from cml.training.training_data import TrainingData
 from cml.training.tune import Tuning, make_score, tune
 from cml.training.tune_candidates import frozen_maps
@@ -145,6 +146,26 @@ def tune_run(
     if out is not None:
         delete(out / TUNE_FITS)
     return Trained(model, loss, [], tuning), run
+
+
+def open_tuned(out: Path, ranks: Ranks) -> tuple[Trained, RunConfig]:
+    """Open a finished run with ``tune``, and delete what a process left that was killed at its very end.
+
+    Args:
+        out: The run folder.
+        ranks: This process.
+
+    Returns:
+        As ``tune_run``; the loss has the settings of the run, but no trained parameters.
+
+    Raises:
+        DataError: A file of the run is damaged.
+    """
+    run = RunConfig.load(out)
+    model = load_model(out, run.model, ranks.device).eval()
+    tuning = run_folder.load_tuning(out)
+    delete(out / TUNE_FITS)
+    return Trained(model, losses.registry.make(run.train.loss), [], tuning), run
 
 
 def _tune_networks(

@@ -393,8 +393,14 @@ def test_an_interrupted_run_continues_with_its_finished_fits(tmp_path: Path, mon
     assert calls == [0, 1, 2, 1, 2, 3, 4]  # split 0 was kept
     np.testing.assert_array_equal(resumed.embed(rows), whole.embed(rows))
     assert not (run / "tune").exists()
-    with pytest.raises(UserError, match="is finished: there is nothing to resume"):
-        cml.fit(rows, labels, out=run, resume=True, **options)
+    (run / "tune").mkdir()  # as if the process had been killed before it deleted the fits
+    (run / "training_items.npy").unlink()
+    again = cml.fit(rows, labels, out=run, resume=True, **options)
+    assert calls == [0, 1, 2, 1, 2, 3, 4]  # nothing was fitted anew
+    np.testing.assert_array_equal(again.embed(rows), whole.embed(rows))
+    assert again.tuning == resumed.tuning
+    assert not (run / "tune").exists()
+    assert (run / "training_items.npy").exists()
 
 
 KILLED = """
