@@ -149,7 +149,7 @@ class Table(LabelledRows):
         if count != len(self._mapped):
             raise DataError(f"{self.vectors} has {len(self._mapped)} rows, but {self.source} has {count}.")
         for position, row in enumerate(self._mapped):
-            yield self._checked(store_row(row), f"{self.vectors}, row {position}")
+            yield self._check(store_row(row), f"{self.vectors}, row {position}")
 
     def _read_cells(self, row: Row, where: str) -> Rows:
         """The vector of a row of a CSV or JSONL file."""
@@ -161,7 +161,7 @@ class Table(LabelledRows):
             read_feature(value, column, where, allow_missing=self.allow_missing, written=self.written)
             for column, value in zip(columns, values, strict=True)
         ]
-        return self._checked(store_row(np.array(numbers, np.float64)), where)
+        return self._check(store_row(np.array(numbers, np.float64)), where)
 
     def _read_parquet(self) -> Iterator[Rows | DataError]:
         position, width = 0, 0
@@ -170,7 +170,7 @@ class Table(LabelledRows):
             for number, row in enumerate(batch.to_pylist() if table is None else table):
                 where = f"{self.source}, row {position + number}"
                 try:
-                    vector = self._read_cells(row, where) if table is None else self._checked(store_row(row), where)
+                    vector = self._read_cells(row, where) if table is None else self._check(store_row(row), where)
                     width = width or len(vector)
                     _check_length(vector, width, where)
                 except DataError as error:
@@ -179,7 +179,7 @@ class Table(LabelledRows):
                     yield vector
             position += batch.num_rows
 
-    def _checked(self, vector: Rows, where: str) -> Rows:
+    def _check(self, vector: Rows, where: str) -> Rows:
         """A vector whose numbers are finite, or missing where that is allowed."""
         names = self._columns if self.vectors is None else ()
         missing = np.isnan(vector)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from cml.plausibility.finding import Finding
 from cml.plausibility.label_numbers import LabelNumbers
 from cml.plausibility.sentinels import find_markers
-from cml.plausibility.swapped_places import are_swapped
+from cml.plausibility.swapped_places import mark_swapped
 
 _FEWEST = 10  # items; of fewer, nobody can say what is far away
 _MANY = 100  # items; of fewer, chance throws some farther
@@ -34,7 +34,7 @@ def find_outliers(labels: LabelNumbers) -> Iterator[Finding]:
     """
     if labels.distance.startswith(("circular", "rotation", "classes")) or len(labels.values) < _FEWEST:
         return
-    kept = np.flatnonzero(~are_swapped(labels))  # the others have a finding of their own
+    kept = np.flatnonzero(~mark_swapped(labels))  # the others have a finding of their own
     for column, name in enumerate(labels.columns):
         values = labels.values[:, column]
         places = kept[_are_outliers(values[kept])]

@@ -25,7 +25,7 @@ def find_swapped_places(labels: LabelNumbers) -> Iterator[Finding]:
     Yields:
         One finding, if there are any.
     """
-    places = np.flatnonzero(are_swapped(labels))
+    places = np.flatnonzero(mark_swapped(labels))
     if len(places):
         yield Finding(
             "swapped-places",
@@ -38,7 +38,7 @@ def find_swapped_places(labels: LabelNumbers) -> Iterator[Finding]:
         )
 
 
-def are_swapped(labels: LabelNumbers) -> NDArray[np.bool_]:
+def mark_swapped(labels: LabelNumbers) -> NDArray[np.bool_]:
     """Tell which labels are places with latitude and longitude the other way round than the others.
 
     Args:
@@ -56,8 +56,8 @@ def are_swapped(labels: LabelNumbers) -> NDArray[np.bool_]:
     is_away = ((places < low) | (places > high)).all(axis=1)
     swapped = places[:, ::-1]
     is_among = ((swapped >= low) & (swapped <= high)).all(axis=1)
-    are_both: NDArray[np.bool_] = is_away & is_among
-    return are_both
+    is_swapped: NDArray[np.bool_] = np.logical_and(is_away, is_among)
+    return is_swapped
 
 
 def _fences(places: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

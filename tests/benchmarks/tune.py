@@ -1,7 +1,7 @@
 """What ``tune`` chooses, beside every single choice: on tables, drawn vectors, digits and features of frozen networks.
 
-    python tests/benchmarks/tune.py [--sets diabetes wine ..] [--seeds 5] [--items 1000] [--shuffle] [--json FILE]
-    [--fits FOLDER]
+    python tests/benchmarks/tune.py [--sets diabetes wine ..] [--seeds 5] [--first-seed 0] [--items 1000] [--shuffle]
+    [--json FILE] [--fits FOLDER]
 
 Each seed holds out 30 % of the items, one block of their order if neighbours in it are alike, as in films; tune sees
 the others alone. A figure is the score of the held-out items, each of which looks for the ten nearest among the others:
@@ -65,6 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sets", nargs="+", default=[*DRAWN, "people", "heads", "rooms", "digits"])
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--items", type=int, default=1000, help="of a set, at most")
     parser.add_argument("--shuffle", action="store_true", help="the labels, anew for each seed")
     parser.add_argument("--dimension", type=int, default=128)
@@ -83,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             continue
         some = take(whole, given.items)
         rows = []
-        for seed in range(given.seeds):
+        for seed in range(given.first_seed, given.first_seed + given.seeds):
             items = shuffle_labels(some, seed) if given.shuffle else some
             rows.append(measure(items, given.dimension, seed, locate_fits(given, name, seed)))
         names = [key for key in rows[0] if all(key in row for row in rows)]

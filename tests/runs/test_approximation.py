@@ -18,7 +18,7 @@ import cml
 from cml.cli import main
 from cml.distances import Neighbors, SparseDistances, approximate, pair_function
 from cml.errors import UserError
-from cml.runs.approximation.asked_pairs import draw_pairs, nearest_unasked, pair_keys, pairs_of_keys
+from cml.runs.approximation.asked_pairs import choose_nearest, draw_pairs, pair_keys, pairs_of_keys
 from cml.runs.approximation.budget import Budget
 from cml.runs.approximation.recall import estimate_recall
 from cml.runs.approximation.result import Approximation
@@ -238,7 +238,7 @@ def test_drawn_pairs_are_different_and_complete() -> None:
     assert len(np.unique(draw_pairs(100_000, 5000, np.random.default_rng(1)))) == 5000
 
 
-def test_nearest_unasked_equals_a_slow_loop() -> None:
+def test_choose_nearest_equals_a_slow_loop() -> None:
     rows = np.random.default_rng(3).normal(size=(30, 4)).astype(np.float32)
     apart = np.linalg.norm(rows[:, None] - rows, axis=2)
     asked = np.sort(draw_pairs(30, 100, np.random.default_rng(0)))
@@ -252,7 +252,7 @@ def test_nearest_unasked_equals_a_slow_loop() -> None:
             if rank < len(queue):
                 key = min(i, queue[rank]) * 30 + max(i, queue[rank])
                 wanted += [key] if key not in wanted else []
-    assert nearest_unasked(rows, asked, 120).tolist() == wanted[:120]
+    assert choose_nearest(rows, asked, 120).tolist() == wanted[:120]
     assert pair_keys(np.array([[5, 2], [2, 5]]), 30).tolist() == [65, 65]
 
 

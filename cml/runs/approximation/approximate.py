@@ -29,7 +29,7 @@ from cml.distances.sparse_distances import LabelRows
 from cml.errors import UserError
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.registry import Choice
-from cml.runs.approximation.asked_pairs import draw_pairs, is_in, nearest_unasked, pairs_of_keys
+from cml.runs.approximation.asked_pairs import choose_nearest, draw_pairs, is_in, pairs_of_keys
 from cml.runs.approximation.asking import Answers, Interview
 from cml.runs.approximation.budget import Budget
 from cml.runs.approximation.recall import RecallEstimate, estimate_recall
@@ -232,7 +232,7 @@ class _Approximating:
         start, drawn = self._choose_start(), self._known
         checks = Answers(drawn.keys[::2], drawn.distances[::2])
         self._hidden = np.sort(checks.keys)
-        for left in range(ROUNDS, 0, -1):  # rounds
+        for left in range(ROUNDS, 0, -1):
             wanted = (calls - self._interview.calls) // left
             if self._budget.seconds is not None:
                 affordable = self._seconds_left / left / max(self._interview.call_seconds, 1e-9)
@@ -268,7 +268,7 @@ class _Approximating:
         is_seen = ~is_in(self._known.keys, self._hidden)
         seen = Answers(self._known.keys[is_seen], self._known.distances[is_seen])
         embeddings = start.embed(self._learn(start, seen))
-        keys = nearest_unasked(embeddings, np.sort(seen.keys), count + len(self._hidden))
+        keys = choose_nearest(embeddings, np.sort(seen.keys), count + len(self._hidden))
         return keys[np.cumsum(~is_in(keys, self._hidden)) <= count]
 
     def _ask(self, name: str, plan: Callable[[], Int64], until: Callable[[], float] = lambda: np.inf) -> None:

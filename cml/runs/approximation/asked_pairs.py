@@ -41,7 +41,7 @@ def draw_pairs(items: int, count: int, rng: np.random.Generator) -> Int64:
     return pair_keys(np.stack([lower, higher], axis=1), items)
 
 
-def nearest_unasked(embeddings: Float32, asked: Int64, count: int) -> Int64:
+def choose_nearest(embeddings: Float32, asked: Int64, count: int) -> Int64:
     """Find the nearest pairs of an embedding that were not asked for: first each item's nearest, then the next ones.
 
     Args:
