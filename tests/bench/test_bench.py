@@ -653,7 +653,7 @@ def test_a_version_keeps_the_stop_words_that_captions_had(tmp_path: Path) -> Non
         assert suite.with_settings_of(version, "circular(period=360)") == "circular(period=360)"
     assert suite.with_settings_of("2026.2", earlier) == earlier
     scenes = cml.prepare("scenes", tmp_path / "scenes", count=90, size=32)
-    quick = replace(suite.SUITES["2026.1-quick"], train=30, validation=6, queries=5, gallery=10)
+    quick = replace(PUBLISHED["2026.1-quick"], train=30, validation=6, queries=5, gallery=10)
     data = sets.deal_items("scenes", suite.SETS["scenes"], quick, scenes, tmp_path)
     assert (data.earlier_label_distance, data.label_distance) == (earlier, kept)
     assert data.distance.settings()["stop_words"] == "english"

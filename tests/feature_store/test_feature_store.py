@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import math
 import multiprocessing
 import os
 import random
@@ -199,9 +200,11 @@ def write_when_started(started: Event, rows: np.ndarray, out: Path) -> None:
 
 def test_killed_at_ten_random_moments_it_is_the_uninterrupted_store(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).normal(size=(430, 5)).astype(np.float32)
-    begun = time.monotonic()
-    write_slowly(rows, tmp_path / "whole")
-    seconds = time.monotonic() - begun
+    seconds = math.inf
+    for name in ("whole", "again", "once more"):  # a machine that is busy at one moment would take too long
+        begun = time.monotonic()
+        write_slowly(rows, tmp_path / name)
+        seconds = min(seconds, time.monotonic() - begun)
     processes = multiprocessing.get_context("forkserver")  # of a process without threads, that has imported already
     processes.set_forkserver_preload(["cml.feature_store.write_store", "pytest"])
     rng, late = random.Random(0), 0

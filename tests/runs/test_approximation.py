@@ -18,7 +18,7 @@ import cml
 from cml.cli import main
 from cml.distances import Neighbors, SparseDistances, approximate, pair_function
 from cml.errors import UserError
-from cml.runs.approximation.asked_pairs import choose_nearest, draw_pairs, pair_keys, pairs_of_keys
+from cml.runs.approximation.asked_pairs import choose_nearest, choose_of_neighbors, draw_pairs, pair_keys, pairs_of_keys
 from cml.runs.approximation.budget import Budget
 from cml.runs.approximation.recall import estimate_recall
 from cml.runs.approximation.result import Approximation
@@ -236,6 +236,28 @@ def test_drawn_pairs_are_different_and_complete() -> None:
         assert {tuple(pair) for pair in pairs_of_keys(keys, items).tolist()} == wanted
         assert len(keys) == every
     assert len(np.unique(draw_pairs(100_000, 5000, np.random.default_rng(1)))) == 5000
+
+
+def test_neighbors_of_neighbors_equal_a_slow_loop() -> None:
+    rng = np.random.default_rng(5)
+    apart = rng.uniform(size=(20, 20)).round(1)
+    apart += apart.T
+    ids = np.argsort(apart + 9 * np.eye(20), axis=1)[:, :3]
+    ids[4, 1:] = -1  # a list that is too short
+    distances = np.where(ids < 0, np.inf, np.take_along_axis(apart, ids, axis=1)).astype(np.float32)
+    asked = np.sort(draw_pairs(20, 60, rng))
+    ways: dict[int, list[float]] = {}
+    for start in range(20):
+        for middle, near in zip(ids[start].tolist(), distances[start].tolist(), strict=True):
+            for end, far in zip(ids[middle].tolist(), distances[middle].tolist(), strict=True) if middle >= 0 else ():
+                key = min(start, end) * 20 + max(start, end)
+                if end >= 0 and end != start and key not in asked.tolist():
+                    ways.setdefault(key, []).append(float(np.float32(near) + np.float32(far)))
+    wanted = sorted(ways, key=lambda key: (-len(ways[key]), min(ways[key]), key))
+    found = choose_of_neighbors(Neighbors(ids, distances), asked, 400)
+    assert len(found) > 10
+    assert found.tolist() == wanted
+    assert choose_of_neighbors(Neighbors(ids, distances), asked, 5).tolist() == wanted[:5]
 
 
 def test_choose_nearest_equals_a_slow_loop() -> None:

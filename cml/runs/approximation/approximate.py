@@ -1,9 +1,10 @@
 """``cml.distances.approximate``: neighbour lists and an embedding from few calls of a slow label distance.
 
 Half a per cent of all pairs is asked for at random. Then rounds follow: a linear map of the user's vectors is learned
-from all answers so far, and the nearest pairs of its embedding are asked for. Each round is a distance job whose strips
-are kept, so that an interrupted call continues where it stopped. Not for: label distances that are fast enough for all
-pairs, whose lists ``LabelDistance.neighbors`` and ``cml.distances.jobs`` compute exactly.
+from all answers so far, and the nearest pairs of its embedding are asked for; from the third round on, half of the
+pairs are neighbours of neighbours by the answers. Each round is a distance job whose strips are kept, so that an
+interrupted call continues where it stopped. Not for: label distances that are fast enough for all pairs, whose lists
+``LabelDistance.neighbors`` and ``cml.distances.jobs`` compute exactly.
 """
 
 import contextlib
@@ -29,7 +30,7 @@ from cml.distances.sparse_distances import LabelRows
 from cml.errors import UserError
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.registry import Choice
-from cml.runs.approximation.asked_pairs import choose_nearest, draw_pairs, is_in, pairs_of_keys
+from cml.runs.approximation.asked_pairs import choose_nearest, choose_of_neighbors, draw_pairs, is_in, pairs_of_keys
 from cml.runs.approximation.asking import Answers, Interview
 from cml.runs.approximation.budget import Budget
 from cml.runs.approximation.recall import RecallEstimate, estimate_recall
@@ -60,10 +61,12 @@ Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
 FORMAT = 1  # raise it when the same options ask for other pairs than before
 RANDOM_SHARE = 0.005  # of all pairs: the far distances keep their ranks
-_MOST_RANDOM = 0.25  # of the budget: of a small one, the nearest pairs need the larger part
+_MOST_RANDOM = 0.1  # of the budget: of a small one, the nearest pairs need the larger part
 _CHECKS = 100  # neighbours among random pairs that the estimate of recall is to rest on ...
-_MOST_CHECKS = 1 / 6  # ... if that takes no more of the budget
-ROUNDS = 4
+_MOST_CHECKS = 0.1  # ... if that takes no more of the budget
+ROUNDS = 6
+_FIRST_OF_NEIGHBORS = 3  # the round from which on lists are good enough for neighbours of neighbours
+_OF_NEIGHBORS = 0.5  # of the pairs of such a round
 _MAP_SHARE = 0.08  # of a budget of time, that a map is learned for at most
 _WRITING_SECONDS, _MOST_WRITING = 0.6, 0.1  # for the result, but no larger share of a budget of time
 _AHEAD = 1.5  # times as many pairs are planned as there seems to be time for
@@ -232,14 +235,15 @@ class _Approximating:
         start, drawn = self._choose_start(), self._known
         checks = Answers(drawn.keys[::2], drawn.distances[::2])
         self._hidden = np.sort(checks.keys)
-        for left in range(ROUNDS, 0, -1):
+        for number in range(1, ROUNDS + 1):
+            left = ROUNDS - number + 1
             wanted = (calls - self._interview.calls) // left
             if self._budget.seconds is not None:
                 affordable = self._seconds_left / left / max(self._interview.call_seconds, 1e-9)
                 wanted = min(wanted, 1 + int(_AHEAD * affordable))
             self._ask(
-                f"round {ROUNDS - left + 1}",
-                functools.partial(self._plan, start, wanted),
+                f"round {number}",
+                functools.partial(self._plan, start, wanted, _OF_NEIGHBORS * (number >= _FIRST_OF_NEIGHBORS)),
                 functools.partial(self._end_of_round, left),
             )
         return start, checks
@@ -260,15 +264,28 @@ class _Approximating:
     def _choose_start(self) -> StartVectors:
         return choose_start(self._vectors, pairs_of_keys(self._known.keys, self._items), self._known.distances)
 
-    def _plan(self, start: StartVectors, count: int) -> Int64:
-        """Choose the nearest pairs of an embedding that is learned from the answers so far, the hidden ones left out.
+    def _plan(self, start: StartVectors, count: int, of_neighbors: float) -> Int64:
+        """Choose pairs by the answers so far: a share of neighbours of neighbours, and the nearest of an embedding.
 
         Hidden pairs are chosen as if they were not known, beyond the ``count``.
         """
         is_seen = ~is_in(self._known.keys, self._hidden)
         seen = Answers(self._known.keys[is_seen], self._known.distances[is_seen])
+        further = np.empty(0, np.int64)
+        some = int(of_neighbors * count)
+        if some and len(seen.keys):
+            lists = self._collect(seen).nearest(LabelRows(np.arange(self._items)), 0, self._items, self._k)
+            further = self._limit(choose_of_neighbors(lists, np.sort(seen.keys), some + len(self._hidden)), some)
+        others = count - int((~is_in(further, self._hidden)).sum())
+        asked = np.sort(np.concatenate([seen.keys, further]))
         embeddings = start.embed(self._learn(start, seen))
-        keys = choose_nearest(embeddings, np.sort(seen.keys), count + len(self._hidden))
+        nearest = self._limit(choose_nearest(embeddings, asked, others + len(self._hidden)), others)
+        # by turns, for time may end a round early
+        turns = np.concatenate([np.arange(len(further)), np.arange(len(nearest))])
+        return np.concatenate([further, nearest])[np.argsort(turns, kind="stable")]
+
+    def _limit(self, keys: Int64, count: int) -> Int64:
+        """The first pairs, of which ``count`` are not hidden."""
         return keys[np.cumsum(~is_in(keys, self._hidden)) <= count]
 
     def _ask(self, name: str, plan: Callable[[], Int64], until: Callable[[], float] = lambda: np.inf) -> None:

@@ -1,8 +1,9 @@
-"""Which pairs of items to ask a slow label distance for: random ones, and the nearest in an embedding."""
+"""Which pairs of items to ask a slow label distance for: random ones, nearest ones, neighbours of neighbours."""
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.distances.nearest import Neighbors
 from cml.retrieval.search import nearest_others
 
 Float32 = NDArray[np.float32]
@@ -63,6 +64,35 @@ def choose_nearest(embeddings: Float32, asked: Int64, count: int) -> Int64:
     places = places[np.argsort(ranks[places], kind="stable")]
     _, first = np.unique(keys[places], return_index=True)
     return keys[places[np.sort(first)[:count]]]
+
+
+def choose_of_neighbors(lists: Neighbors, asked: Int64, count: int) -> Int64:
+    """Find pairs that were not asked for, of which one item is a neighbour of a neighbour of the other.
+
+    A neighbour of a neighbour is likely to be a neighbour itself (Dong, Moses, Li: Efficient k-nearest neighbor graph
+    construction for generic similarity measures, WWW 2011).
+
+    Args:
+        lists: The nearest of each of N items among the pairs that were asked for.
+        asked: Keys of the pairs that were asked for, ascending.
+        count: P, how many pairs are wanted.
+
+    Returns:
+        (P,) keys of pairs, fewer where there are fewer: first those that most items lie between, then those whose
+        shortest way over another item is shortest.
+    """
+    items = len(lists.ids)
+    middles = lists.ids.clip(min=0)  # of a list that is too short
+    ends = lists.ids[middles]  # (N, k, k)
+    lengths = lists.distances[:, :, None] + lists.distances[middles]
+    starts = np.broadcast_to(np.arange(items)[:, None, None], ends.shape)
+    is_way = (lists.ids >= 0)[:, :, None] & (ends >= 0) & (ends != starts) & np.isfinite(lengths)
+    keys = pair_keys(np.stack([starts[is_way], ends[is_way]], axis=1), items)
+    is_new = ~is_in(keys, asked)
+    found, places, ways = np.unique(keys[is_new], return_inverse=True, return_counts=True)
+    shortest = np.full(len(found), np.inf, np.float32)
+    np.minimum.at(shortest, places, lengths[is_way][is_new])
+    return found[np.lexsort((shortest, -ways))][:count]
 
 
 def is_in(keys: Int64, ascending: Int64) -> NDArray[np.bool_]:

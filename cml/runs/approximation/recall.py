@@ -55,14 +55,21 @@ def estimate_recall(
     """
     known = np.isfinite(distances)
     pairs, distances, is_chosen = pairs[known], distances[known], is_chosen[known]
-    share, total = 1.0, 0
+
+    def count(share: float) -> tuple[int, int]:
+        belongs = distances <= _distances_at(lists, share)[pairs.T]  # (2, P): into the list of either item
+        return int(belongs.sum()), int(belongs[:, is_chosen].sum())
+
+    # the last items of lists are farther than the last true neighbours: too much belongs, and the share is too low
+    total, chosen = count(1.0)
+    if not total:
+        return None
+    lowest = share = chosen / total
     for _ in range(_ITERATIONS):
-        farthest = _distances_at(lists, share)  # (N,)
-        belongs = distances <= farthest[pairs.T]  # (2, P): into the list of either item
-        total, chosen = int(belongs.sum()), int(belongs[:, is_chosen].sum())
-        if not total:
-            return None
-        share = chosen / total
+        nearer, found = count(share)
+        if not nearer or found / nearer < lowest:  # too few to tell by
+            break
+        total, share = nearer, found / nearer
     width = 1 + _Z**2 / total
     centre = (share + _Z**2 / (2 * total)) / width
     half = _Z * np.sqrt(share * (1 - share) / total + _Z**2 / (4 * total**2)) / width
