@@ -230,7 +230,7 @@ def cases(scratch: Path) -> dict[str, Case]:
         "export onnx": Case(lambda out: ["export", "onnx", str(run), "--out", str(out)], refuses=True),
         "export hub": Case(lambda out: ["export", "hub", str(run), "--out", str(out)], refuses=True),
         "evaluate": on_run("evaluate"),
-        "gallery": on_run("gallery", "--queries", "4"),
+        "report": on_run("report", "--queries", "4"),
         "search page": Case(
             lambda out: ["search", str(index), str(photos / "1.png"), "--html", str(out / "found.html"), "--k", "7"]
         ),
