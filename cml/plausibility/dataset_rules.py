@@ -24,7 +24,7 @@ from cml.plausibility.tiny_people import find_tiny_people
 def find_in_dataset(
     dataset: PreparedDataset, thumbnails: Thumbnails | None = None, *, skip: Collection[str] = ()
 ) -> list[Finding]:
-    """Find what is suspicious about a prepared dataset.
+    """Find what is suspicious about the values of a prepared dataset, without a label distance.
 
     Args:
         dataset: The dataset.

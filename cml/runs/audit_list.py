@@ -11,7 +11,7 @@ import numpy as np
 from cml.errors import DataError
 from cml.reporting.visible_text import visible_text
 from cml.retrieval.text_table import align_columns
-from cml.storage.atomic import atomic_file
+from cml.storage.csv_file import write_csv
 from cml.storage.regular_file import open_regular
 from cml.training.audit import Audit
 
@@ -91,10 +91,7 @@ class AuditList:
         Returns:
             The file.
         """
-        path = Path(path)
-        with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows([_COLUMNS, *self.rows()])
-        return path
+        return write_csv(path, _COLUMNS, self.rows())
 
 
 def read_scores(path: Path) -> dict[tuple[str, str], float]:

@@ -8,8 +8,6 @@ from cml.runs.explore_inputs import describe_label
 from cml.runs.trained_run import TrainedRun
 from cml.training.audit import audit_labels
 
-_EVERY = 1 << 60  # items: a list leaves none out
-
 
 def audit_run(trained: TrainedRun, splits: Sequence[str] = (), seed: int = 0) -> AuditList:
     """Audit the labels of a run's dataset; see ``cml.Run.audit``.
@@ -25,7 +23,7 @@ def audit_run(trained: TrainedRun, splits: Sequence[str] = (), seed: int = 0) ->
     Raises:
         UserError: There are no frozen features, fewer than 30 items, or labels that do not differ.
     """
-    drawings, labels = sample_items(trained, splits, count=_EVERY)
+    drawings, labels = sample_items(trained, splits)
     features = trained.embed_inputs(inputs_of(drawings), frozen=True)
     factor, unit = trained.report
     audit = audit_labels(features, labels, trained.distance, factor=factor, unit=unit, seed=seed)

@@ -109,13 +109,15 @@ def _audit_scores(trained: TrainedRun, pictures: Sequence[Drawn]) -> NDArray[np.
     return np.array([scores.get(key, np.nan) for key in keys])
 
 
-def sample_items(trained: TrainedRun, splits: Sequence[str], count: int, seed: int = 0) -> tuple[list[Drawn], Labels]:
+def sample_items(
+    trained: TrainedRun, splits: Sequence[str], count: int | None = None, seed: int = 0
+) -> tuple[list[Drawn], Labels]:
     """Choose items of a run's dataset, a random subset if there are too many.
 
     Args:
         trained: The run.
         splits: Which items: train, query, gallery; all if there are none.
-        count: Maximum number of items.
+        count: Maximum number of items; None for all.
         seed: Random seed of the subset.
 
     Returns:
@@ -124,7 +126,7 @@ def sample_items(trained: TrainedRun, splits: Sequence[str], count: int, seed: i
     opened = [trained.dataset.split(name) for name in (splits or trained.dataset.info.roles)]
     items = [(split, item) for split in opened for item in range(len(split))]
     rows = np.arange(len(items))
-    if len(rows) > count:
+    if count is not None and len(rows) > count:
         rows = np.sort(np.random.default_rng(seed).choice(rows, count, replace=False))
         say(f"{count:,} of {len(items):,} items, a random subset")
     labels = encode(trained.distance, trained.dataset, [split.role for split in opened])[rows]

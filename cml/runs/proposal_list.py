@@ -1,6 +1,5 @@
 """The items that a run proposes to label next, with their names."""
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +11,9 @@ from cml.retrieval.farthest_first import choose_farthest
 from cml.retrieval.text_table import align_columns
 from cml.runs.explore import inputs_of, sample_items
 from cml.runs.trained_run import TrainedRun
-from cml.storage.atomic import atomic_file
+from cml.storage.csv_file import write_csv
 
 _COLUMNS = ("rank", "item_id", "distance")
-_EVERY = 1 << 60  # items: none is left out
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,10 +51,7 @@ class ProposalList:
         Returns:
             The file.
         """
-        path = Path(path)
-        with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows([_COLUMNS, *self.rows()])
-        return path
+        return write_csv(path, _COLUMNS, self.rows())
 
 
 def propose_items(trained: TrainedRun, pool: Path | str, count: int) -> ProposalList:
@@ -76,7 +71,7 @@ def propose_items(trained: TrainedRun, pool: Path | str, count: int) -> Proposal
     """
     listed = ImageList.open(pool)
     listed.check_kind(trained.model.config.inputs)
-    labelled = trained.embed_inputs(inputs_of(sample_items(trained, (), count=_EVERY)[0]), frozen=True)
+    labelled = trained.embed_inputs(inputs_of(sample_items(trained, ())[0]), frozen=True)
     inputs = Vectors(listed.read_vectors(0, len(listed))) if listed.vectors else listed.paths
     chosen = choose_farthest(trained.embed_inputs(inputs, frozen=True), labelled, count)
     return ProposalList([listed.item_ids[item] for item in chosen.items.tolist()], chosen.distances.tolist())
