@@ -10,6 +10,7 @@ from typing import Any
 from cml.task import Task
 from cml.tasks import caption, classes, layout, pose
 from cml.tasks.baselines import published_log_ratio
+from cml.tasks.published_figures import BATCH_RECALL, OURS, RECALL_KS, PublishedFigures, published_figures
 from cml.training.config import TrainConfig
 
 
@@ -22,12 +23,16 @@ class PublishedRow:
         changes: Training options that differ from the experiment's.
         figures: Measure to published figure.
         source: Where the figures were published.
+        quoted: Why cml does not train it, as a sentence; "" if it does.
+        is_frozen: Whether it is the features of the pretrained network without any training.
     """
 
     name: str
-    changes: Mapping[str, Any]
+    changes: Mapping[str, Any] = field(default_factory=dict)
     figures: Mapping[str, float] = field(default_factory=dict)
     source: str = ""
+    quoted: str = ""
+    is_frozen: bool = False
 
 
 @dataclass(frozen=True)
@@ -42,10 +47,11 @@ class Experiment:
         sizes: Number of training images, and of queries and gallery together; 0 where the paper's is not known.
         config: Training options.
         rows: The methods.
-        measures: Metrics that are shown of a row without published figures.
+        measures: Metrics that are shown.
         get: Where the data can be obtained.
         prepare: The command that prepares it.
         notes: Where this differs from the paper, and why.
+        drawn: The data source that draws a small dataset of the same kind.
     """
 
     paper: str
@@ -59,11 +65,23 @@ class Experiment:
     get: str
     prepare: str
     notes: tuple[str, ...]
+    drawn: str
+
+    def row(self, name: str) -> PublishedRow | None:
+        """Find a method by its name; None if there is none of that name."""
+        return next((row for row in self.rows if row.name == name), None)
 
 
 _CURVES = "The paper shows curves over K and over the dimension; no number of them is known here."
 _CHOSEN = "Optimiser, lists and dimension are those of the pose experiment, whose code is public; the steps are chosen."
+_THRESHOLD = (
+    "The threshold of the thresholded triplets is not known here: the 20 % quantile of the label distances, on random "
+    "lists."
+)
+_NAIVE = "Naive lists are chosen as an anchor and 149 others drawn at random, of which none has to be near."
+_UNREADABLE = "The published figures of captioners are not readable. cml compare captioning trains such captioners."
 _POSES = 12_366  # training images of the pose experiment; each is the anchor of a list once an epoch
+_NAIVE_LISTS = "dense(nearest=0)"
 
 
 def _lists(task: Task, dataset: str, sizes: tuple[int, int], get: str, prepare: str, *notes: str) -> Experiment:
@@ -72,6 +90,17 @@ def _lists(task: Task, dataset: str, sizes: tuple[int, int], get: str, prepare: 
     exponent = 2.0 if people else 1.0  # the published loss squares distances of joints, and the task's are not squared
     loss = published_log_ratio(exponent)
     binary = {"loss": "binary-triplet(rule=nearest, k=5, margin=0.2)", "sampler": "binary(positives=5, pool=30)"}
+    threshold = {"loss": "binary-triplet(rule=threshold, quantile=0.2, margin=0.2)", "sampler": _NAIVE_LISTS}
+    quoted = []
+    if people:
+        quoted = [PublishedRow("thin-slicing", quoted="Another paper's method, whose formula is not known here.")]
+    if captions:
+        quoted = [
+            PublishedRow(f"captioner {model}, {features} {training}", quoted=_UNREADABLE)
+            for model in ("SCST attention", "top-down")
+            for features in ("Img", "Cap")
+            for training in ("XE", "RL")
+        ]
     return Experiment(
         "Deep Metric Learning Beyond Binary Supervision, Kim, Seo, Laptev, Cho, Kwak, CVPR 2019",
         "Log-ratio on dense lists is ahead of triplets on all three data sets, most of all at low dimensions.",
@@ -94,14 +123,36 @@ def _lists(task: Task, dataset: str, sizes: tuple[int, int], get: str, prepare: 
         ),
         (
             PublishedRow("log-ratio, dense lists", {"loss": loss}),
+            PublishedRow("log-ratio, naive lists", {"loss": loss, "sampler": _NAIVE_LISTS}),
             PublishedRow("triplet, dense lists", {"loss": "dense-triplet(margin=0.03)"}),
             PublishedRow("triplet, binary lists", binary),
+            PublishedRow("triplet, thresholded", threshold),
+            PublishedRow("ImageNet features", is_frozen=True),
+            *quoted,
         ),
         ("label_distance@1", "label_distance@10", "ndcg@100"),
         get,
         prepare,
-        (_CURVES, *(() if people else (_CHOSEN,)), *notes),
+        (_CURVES, _THRESHOLD, _NAIVE, *(() if people else (_CHOSEN,)), *notes),
+        task.sample,
     )
+
+
+_IN_SHOP = "http://mmlab.ie.cuhk.edu.hk/projects/DeepFashion.html: In-shop Clothes Retrieval, by agreement"
+_PAPER = "the tables of the paper"
+_POOL = "(pooling=mean-max)"
+_NETWORKS = {
+    "BN-Inception": "bn-inception",
+    "GoogleNet": "googlenet",
+    "ResNet-50": "resnet50",
+    "ResNet-101": "resnet101",
+}
+_AUTHORS_CODE: Mapping[str, Mapping[str, float]] = {  # of ResNet-50
+    "cub": {"recall@1": 0.699, "recall@2": 0.796, "recall@4": 0.866, "recall@8": 0.914},
+    "cars": {"recall@1": 0.877, "recall@2": 0.927, "recall@4": 0.955, "recall@8": 0.973},
+}
+_ANOTHERS = "Figures of other papers, whose settings are not known here."
+_STORED = 256  # pixels of the shorter side of a stored image, of which the network sees 224
 
 
 def _epochs(images: int, batch: int, head: int, every: int) -> dict[str, Any]:
@@ -111,40 +162,77 @@ def _epochs(images: int, batch: int, head: int, every: int) -> dict[str, Any]:
     return {"sampler": f"random(batch_size={batch})", **steps}
 
 
-_IN_SHOP = "http://mmlab.ie.cuhk.edu.hk/projects/DeepFashion.html: In-shop Clothes Retrieval, by agreement"
-_FIGURES: Mapping[str, tuple[Mapping[int, float], Mapping[int, float]]] = {  # K to Recall@K: BN-Inception, ResNet-50
-    "cub": ({1: 0.684, 2: 0.792, 4: 0.868}, {1: 0.699, 2: 0.796, 4: 0.866, 8: 0.914}),
-    "cars": ({1: 0.861, 2: 0.917, 4: 0.950}, {1: 0.877, 2: 0.927, 4: 0.955, 8: 0.973}),
-    "sop": ({1: 0.791, 10: 0.908, 100: 0.962}, {}),
-    "in-shop": ({1: 0.915, 10: 0.981, 20: 0.988}, {}),
-}
+def _table_row(published: PublishedFigures, resnet: Mapping[str, Any]) -> PublishedRow:
+    """A row of the paper's tables; ``resnet`` are the options of the deeper networks."""
+    size = "" if published.side == 224 else f", {published.side} px"
+    parts = [published.method, published.network, f"{published.dimension}-d"]
+    name = ", ".join(part for part in parts if part) + size
+    if published.method != OURS:
+        return PublishedRow(name, {}, published.recall, _PAPER, quoted=_ANOTHERS)
+    changes: dict[str, Any] = {"backbone": _NETWORKS[published.network] + _POOL, "dimension": published.dimension}
+    if published.side != 224:
+        changes["image_size"] = (published.side, published.side)
+    if published.network.startswith("ResNet"):
+        changes |= resnet
+    return PublishedRow(name, changes, published.recall, _PAPER)
 
 
 def _classes(dataset: str, sizes: tuple[int, int], every: int, source: str, get: str) -> Experiment:
     """An experiment of Proxy-Anchor; figures of ResNet-50, if there are any, came with the authors' code."""
-    published, own = ({f"recall@{k}": share for k, share in recall.items()} for recall in _FIGURES[dataset])
-    bn, chosen = _epochs(sizes[0], 180, 1, every), _epochs(sizes[0], 120, 5, every // 2)
-    small = {"decay": 0.5, "batch_norm": "fixed", **chosen}
-    large = {"learning_rate": 6e-4, "decay": 0.25, "batch_norm": "batch", **bn}
-    second = PublishedRow("ResNet-50", {}, own, "README of the authors' code" if own else "")
+    is_small = dataset in _AUTHORS_CODE
+    common = {"learning_rate": 1e-4, "decay": 0.5, "batch_norm": "fixed"}
+    if not is_small:
+        common = {"learning_rate": 6e-4, "decay": 0.25, "batch_norm": "batch"}
+    resnet = _epochs(sizes[0], 120, 5, every // 2)
+    rows = [_table_row(published, resnet) for published in published_figures(dataset)]
+    main = f"{OURS}, BN-Inception, 512-d"
+    if is_small:
+        figures = _AUTHORS_CODE[dataset]
+        changes = {"backbone": f"resnet50{_POOL}", **resnet}
+        rows.append(PublishedRow(f"{OURS}, ResNet-50, authors' code", changes, figures, "README of the authors' code"))
+    rows += [
+        PublishedRow(
+            f"{main}, batches of {batch}",
+            _epochs(sizes[0], batch, 1, every),
+            {"recall@1": recall},
+            "the paper's study of batch sizes",
+        )
+        for batch, recall in BATCH_RECALL[dataset].items()
+    ]
     return Experiment(
         "Proxy Anchor Loss for Deep Metric Learning, Kim, Kim, Cho, Kwak, CVPR 2020",
         "A standard network with this loss is state of the art on four data sets, and converges most quickly.",
         "classes",
         dataset,
         sizes,
-        replace(classes.RECIPE, warmup=0, schedule="step", **small if own else large),
-        (PublishedRow("BN-Inception", {"backbone": "bn-inception", **bn}, published, "the paper"), second),
-        tuple(published),
+        replace(
+            classes.RECIPE,
+            backbone=f"bn-inception{_POOL}",
+            warmup=0,
+            schedule="step",
+            crop=224 / _STORED,
+            scale_jitter=0.0,
+            shift_jitter=0.0,
+            random_crop="area",
+            clip_gradient_value=10.0,
+            **common,
+            **_epochs(sizes[0], 180, 1, every),
+        ),
+        tuple(rows),
+        tuple(f"recall@{k}" for k in RECALL_KS[dataset]),
         get,
         f"cml prepare {dataset.replace('-', '_')} --source {source} --out DATA",
         (
             "The published figures are those of the best epoch on the test images; cml's are of the last step.",
-            "Images are jittered as in the task's recipe, not cropped at random sizes and shapes.",
-            "Pooling is the backbone's own, the mean of the last map; the authors add its maximum.",
-            "Gradients are not clipped value by value at 10.",
-            *(() if own else ("ResNet-50 has the settings of BN-Inception; no figure of it was published.",)),
+            "Epochs, rates and batches are those of the authors' code. It trains 60 epochs, where the paper states 40 "
+            "for CUB and Cars.",
+            "Crops are of random areas and shapes, as in the authors' code. The paper states random crops.",
+            "The network sees seven eighths of the stored side at every size. Images of 324 and 448 px need data "
+            "prepared with --image-size none.",
+            "GoogleNet has the settings of BN-Inception, and ResNet-101 those of ResNet-50: the paper states none.",
+            "GoogleNet is torchvision's, whose weights may differ from those of the paper.",
         ),
+        "things",
     )
 
 

@@ -21,6 +21,12 @@ class Reproduce(CommandOptions):
     """Folder for the runs and the table. What is finished there stays; the same command goes on."""
     data: Path | None = None
     """Folder of the prepared dataset. Without it nothing is trained: published figures, commands and a forecast."""
+    small: bool = False
+    """Run every row end to end on a few drawn images, for two steps from random weights, to see that it works."""
+    rows: tuple[str, ...] = ()
+    """Names of the rows to run, each in quotes; by default all that can be run."""
+    bn_inception: Path | None = None
+    """File of the published weights of BN-Inception, bn_inception-52deb4733.pth, which is not downloaded."""
     seeds: int = 1
     """Runs a method; intervals need at least 2."""
     dimensions: tuple[int, ...] = ()
@@ -31,7 +37,7 @@ class Reproduce(CommandOptions):
 
 def run(arguments: Sequence[str]) -> None:
     """Train what can be trained here, and print the table."""
-    from cml.runs.reproduce import REPRODUCTION, reproduce
+    from cml.runs.reproduce import REPRODUCTION, ReproduceOptions, reproduce
     from cml.tasks.papers import PAPERS
 
     titles = {name: next(iter(some.values())).paper for name, some in PAPERS.items()}
@@ -42,14 +48,14 @@ def run(arguments: Sequence[str]) -> None:
     about = f"{experiment.paper}: {name}. {experiment.prepare}. An option that you set holds for all methods."
     default = Reproduce(experiment.config, Path("runs") / paper / name)
     options = parse(Reproduce, rest, prog=prog, description=about, default=default)
-    reproduction = reproduce(
-        experiment, options.training, options.data, options.out, seeds=options.seeds, dimensions=options.dimensions
-    )
+    how = ReproduceOptions(options.seeds, options.dimensions, options.rows, options.bn_inception, options.small)
+    out = options.out / "small" if options.small else options.out
+    reproduction = reproduce(experiment, options.training, options.data, out, how)
     if options.json:
         print_json(asdict(reproduction))
         return
     print(reproduction.markdown() if options.markdown else reproduction)
-    if options.data is None:
+    if options.data is None and not options.small:
         print(f"data:  {experiment.get}\nfirst: {experiment.prepare}\nnext:  {prog} --data DATA")
     else:
-        print(f"In {options.out}: {REPRODUCTION}.json, {REPRODUCTION}.md and the runs")
+        print(f"In {out}: {REPRODUCTION}.json, {REPRODUCTION}.md and the runs")

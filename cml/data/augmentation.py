@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from cml.data.images import Pixels, Size
+from cml.data.random_crop import RandomCrop, cut_crops, draw_crops
 
 _AT_ONCE = 1 << 20  # bytes of float pixels: those of a whole batch exceed the CPU's cache and fragment the heap
 
@@ -22,12 +23,15 @@ class Jitter:
         scale: The greatest change of the box's side, as a fraction of the stored side.
         shift: The greatest move of the box's centre on each axis, as a fraction of the stored side.
         brightness: The greatest change of brightness and of contrast.
+        random_crop: Whether boxes lie at random places or are of random areas, see ``draw_crops``; not with ``scale``
+            or ``shift``.
     """
 
     crop: float = 1.0
     scale: float = 0.0
     shift: float = 0.0
     brightness: float = 0.0
+    random_crop: RandomCrop = "none"
 
 
 def stored_size(image_size: Size, crop: float) -> Size:
@@ -84,6 +88,9 @@ def jitter_boxes(
     count = len(images)
     drawn_for = count if total is None else total
     moves, shades = bool(jitter.scale or jitter.shift), bool(jitter.brightness)
+    crops = None
+    if jitter.random_crop != "none":
+        crops = draw_crops(jitter.random_crop, drawn_for, images.shape[1:3], image_size, rng)[part]
     if moves:
         # an affine grid on the whole stored image: box side s and centre (x, y) in units of half the image's side
         theta = torch.zeros(count, 2, 3)
@@ -93,7 +100,7 @@ def jitter_boxes(
     if shades:
         drawn = 1 + rng.uniform(-jitter.brightness, jitter.brightness, (2, drawn_for, 1, 1, 1))[:, part]
         contrast, brightness = torch.from_numpy(drawn).float()
-    if not (moves or shades):
+    if not (moves or shades or crops is not None):
         return center_box(images, image_size)
     channels = images.shape[3]
     is_whole = images.dtype == np.uint8
@@ -106,6 +113,8 @@ def jitter_boxes(
             grid = functional.affine_grid(theta[now], [len(pixels), channels, *image_size], align_corners=False)
             box = functional.grid_sample(pixels, grid, padding_mode="border", align_corners=False)
             box = box.round_() if is_whole else box
+        elif crops is not None:
+            box = cut_crops(images[now], crops[now], image_size).float()
         else:
             box = center_box(images[now], image_size).float()
         if shades:

@@ -23,7 +23,7 @@ from cml.data.bands import count_bands
 from cml.data.input_form import InputForm
 from cml.errors import UserError, did_you_mean
 from cml.models.backbone_checks import check_features, describe_batch, embed_batch, embed_blank
-from cml.models.backbone_weights import WEIGHTS_FILE, load_weights_file
+from cml.models.backbone_weights import WEIGHTS_FILES, load_weights_file
 from cml.models.feature_map import last_feature_map
 from cml.processes.out_of_memory import is_out_of_memory
 from cml.registry import Choice, Registry
@@ -66,6 +66,7 @@ registry: Registry[nn.Module | Backbone] = Registry(
         "efficientnet-lite0": "cml.models.backbones.efficientnet_lite:lite0",
         "efficientnet-lite1": "cml.models.backbones.efficientnet_lite:lite1",
         "efficientnet-lite2": "cml.models.backbones.efficientnet_lite:lite2",
+        "bn-inception": "cml.models.backbones.bn_inception:bn_inception",
         "timm": "cml.models.backbones.timm:timm_model",
         "torchvision": "cml.models.backbones.torchvision:classifier",
     },
@@ -87,7 +88,7 @@ def get(
         name: A registered name, ``timm/MODEL``, or the name of a torchvision classifier (``resnet34``).
         weights: ``imagenet`` for the backbone's default published weights (whatever they were trained on), ``none`` for
             random ones, the name of published weights (torchvision's ``IMAGENET1K_V2``, a tag of timm), or the path of
-            a .safetensors file.
+            a .safetensors or .pth file.
         image_size: (height, width) in pixels of its images, for networks of a fixed size.
         pretrained: Load the weights; False if others follow.
         form: The form of its inputs; by default images.
@@ -106,11 +107,11 @@ def get(
     """
     choice, known = _entry(name)
     _check_kind(name, known, form or InputForm())
-    is_file = weights.endswith(WEIGHTS_FILE)
+    is_file = weights.endswith(WEIGHTS_FILES)
     load = pretrained and not is_file
     if load and "weights" not in known and weights != "none":
         raise UserError(
-            f"The backbone {name!r} has no published weights: set weights to 'none' or a {WEIGHTS_FILE} file."
+            f"The backbone {name!r} has no published weights: set weights to 'none' or a {WEIGHTS_FILES[0]} file."
         )
     initial = weights if load or ("pretrained" in known and not is_file) else "none"
     offered: dict[str, Any] = {"weights": initial, "pretrained": load, "image_size": image_size}

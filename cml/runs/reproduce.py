@@ -1,166 +1,268 @@
 """A published experiment run again: its methods trained as published, their figures beside the published ones."""
 
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
-import torch
-
-from cml import models, sampling, tasks
-from cml.console.durations import format_duration
+from cml import data_prep, models, tasks
 from cml.data.prepared import PreparedDataset
-from cml.errors import UserError
-from cml.models.embedding import EmbeddingModel, ModelConfig
+from cml.errors import UserError, did_you_mean, install_hint
+from cml.models.backbones import bn_inception
 from cml.processes.device import pick_device
-from cml.retrieval import text_table
-from cml.retrieval.comparison import Interval, Rows, interval_text
-from cml.retrieval.metrics import describe
-from cml.runs.rows import Row, with_changes
+from cml.registry import Choice
+from cml.retrieval.comparison import Rows
+from cml.runs.prepare import prepare_source
+from cml.runs.reproduction import LEFT_OUT, QUOTED, Figure, Reproduction
+from cml.runs.rows import Row, quoted_list, with_changes
 from cml.runs.train_comparison import CompareOptions, run_comparison
+from cml.runs.training_forecast import CARD, forecast_hours
 from cml.storage.atomic import atomic_file
+from cml.storage.downloads import names_of_a_run
 from cml.storage.json_file import write_json
 from cml.tasks.papers import Experiment, PublishedRow
 from cml.training.config import TrainConfig
 
 REPRODUCTION = "reproduction"
-_CARD = 1000  # images a second, of the forecast for a graphics card
-_NO_DATA = "the data is missing"
-_NO_CARD = "there is no graphics card: --device cpu trains nevertheless, --steps N a piece of it"
+_NEED_DATA = {"data": "The dataset has to be prepared first: --data DIR."}
+_NEED_CARD = {"card": "The whole training needs a graphics card: --device cpu trains nevertheless, --steps N a piece."}
+_NEED_WEIGHTS = {
+    "weights": f"BN-Inception's weights are not downloaded: --bn-inception FILE, from {bn_inception.SOURCE}."
+}
+_BN_INCEPTION = "bn-inception"
+_FROZEN = "imagenet-features"  # folder of the run that has the features of the pretrained network beside it
+_PACKAGED = "efficientnet-lite0"  # whose weights are installed with cml
+# the features of a network, through a run of one step, beside which they are measured
+_WITHOUT_TRAINING: Mapping[str, Any] = {
+    "freeze_backbone": True,
+    "flip": "none",
+    "random_crop": "none",
+    "loss": "log-ratio",
+    "sampler": "random(batch_size=8)",
+    "steps": 1,
+    "head_first": 0,
+}
+_SMALL_ITEMS = {"count": 96, "train": 64, "size": 64}
+_SMALL_STEPS = 2
+_SMALLER = 3.5  # times smaller sides of --small, rounded to multiples of 32 pixels: 64 in place of 224
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A figure of a method.
+class ReproduceOptions:
+    """How much of an experiment is run.
 
     Attributes:
-        method: Name of the method.
-        measure: Name of the metric.
-        published: The published figure; None if there is none.
-        ours: Ours, with its interval; None if the method was not run.
-        difference: Ours less the published one; None where only a part of the experiment was run.
+        seeds: Runs per method, with seeds 0, 1, and so on.
+        dimensions: Further dimensions of the embedding to train every method at.
+        rows: Names of the methods to run; all that can be if empty.
+        bn_inception: The file of the published weights of BN-Inception.
+        small: Run every method end to end on a few drawn images, for two steps, with random weights.
     """
 
-    method: str
-    measure: str
-    published: float | None
-    ours: Interval | None
-    difference: float | None
-
-
-@dataclass(frozen=True)
-class Reproduction:
-    """The result of an experiment.
-
-    Attributes:
-        figures: Its figures beside the published ones.
-        not_run: Method to the reason why it was not run.
-        piece: In what this is not the whole published experiment, a clause each.
-        hours: Method that was not run to the hours of its whole training on this device, estimated from a few images.
-        notes: Sentences that say what the figures are.
-    """
-
-    figures: Sequence[Figure]
-    not_run: Mapping[str, str]
-    piece: Sequence[str]
-    hours: Mapping[str, float]
-    notes: Sequence[str]
-
-    def grid(self) -> list[list[str]]:
-        """Header and rows as text."""
-        lines = [["method", "measure", "published", "ours", "difference"]]
-        for figure in self.figures:
-            published = "" if figure.published is None else f"{figure.published:.3f}"
-            ours = "not run" if figure.ours is None else interval_text(figure.ours, describe(figure.measure))
-            difference = "" if figure.difference is None else f"{figure.difference:+.3f}"
-            lines.append([figure.method, figure.measure, published, ours, difference])
-        return lines
-
-    def markdown(self) -> str:
-        """Table and notes as Markdown."""
-        return "\n".join([text_table.markdown(self.grid()), "", *(f"- {line}" for line in self.notes), ""])
-
-    def __str__(self) -> str:
-        return "\n".join([text_table.align_columns(self.grid()), *self.notes])
+    seeds: int = 1
+    dimensions: Sequence[int] = ()
+    rows: Sequence[str] = ()
+    bn_inception: Path | None = None
+    small: bool = False
 
 
 def reproduce(
-    experiment: Experiment,
-    config: TrainConfig,
-    data: Path | None,
-    out: Path,
-    *,
-    seeds: int = 1,
-    dimensions: Sequence[int] = (),
+    experiment: Experiment, config: TrainConfig, data: Path | None, out: Path, options: ReproduceOptions | None = None
 ) -> Reproduction:
-    """Train what can be trained here, and write ``reproduction.json`` and ``.md`` beside the runs, if there is data.
+    """Train what can be trained here, and write ``reproduction.json`` and ``.md`` beside the runs, if anything is run.
 
     The whole experiment needs a graphics card.
 
     Args:
         experiment: The experiment.
         config: Its options, some of which may be changed; a changed option holds for all methods.
-        data: Folder of the prepared dataset; None trains nothing.
+        data: Folder of the prepared dataset; None trains nothing, unless ``options.small``, which draws its own.
         out: Folder for the runs and the result.
-        seeds: Runs per method, with seeds 0, 1, and so on.
-        dimensions: Further dimensions of the embedding to train every method at.
+        options: How much is run; by default every method, with one seed.
 
     Returns:
         The figures, what was not run, and a forecast of the time that it takes.
 
     Raises:
-        UserError: ``data`` holds another dataset.
+        UserError: ``data`` holds another dataset, or ``options`` name a method that does not exist or is quoted.
     """
+    options = options or ReproduceOptions()
+    check_rows(experiment, options.rows)
+    if options.small and data is not None:
+        raise UserError(f"'small' draws its own data: leave out 'small' or data={data}.")
     device = pick_device(config.device).type
-    changed, rows = experiment.config.difference(config), experiment.rows
-    variants = {row.name: {key: row.changes[key] for key in row.changes if key not in changed} for row in rows}
-    missing = {name: _missing_backbone(with_changes(config, changes).backbone) for name, changes in variants.items()}
-    reason = ""
-    if data is None:
-        reason = _NO_DATA
-    elif not changed and device == "cpu" and config.device == "auto":
-        reason = _NO_CARD
-    not_run = {name: fault or reason for name, fault in missing.items() if fault or reason}
+    changed = experiment.config.difference(config)
+    in_full = replace(options, small=False)
+    whole = {row.name: _row_config(experiment.config, row, {}, in_full) for row in experiment.rows}
+    chosen = {row.name: _row_config(config, row, changed, options) for row in experiment.rows}
+    lacks_card = not options.small and not changed and device == "cpu" and config.device == "auto"
+    not_run: dict[str, Mapping[str, str]] = {}
+    for row in experiment.rows:
+        if row.quoted:
+            needs = {QUOTED: row.quoted}
+        elif options.rows and row.name not in options.rows:
+            needs = {LEFT_OUT: "--rows does not name them."}
+        else:
+            needs = _missing_parts(chosen[row.name], options)
+            needs |= _NEED_DATA if data is None and not options.small else {}
+            needs |= _NEED_CARD if lacks_card else {}
+        if needs:
+            not_run[row.name] = needs
+
     piece = [f"{name} is {ours}, not {own}" for name, (own, ours) in changed.items()]
-    measured: Rows = {}
-    if data is not None:
+    measured: dict[str, Mapping[str, Any]] = {}
+    dataset = None
+    if options.small:
+        dataset = _draw(experiment, out)
+        drawn = f"{sum(dataset.info.counts.values())} drawn images ({experiment.drawn})"
+        piece.insert(0, f"--small takes {_SMALL_STEPS} steps from random weights on {drawn}")
+    elif data is not None:
         dataset = PreparedDataset.open(data)
         if dataset.info.name != experiment.dataset:
             raise UserError(f"{data} holds {dataset.info.name!r}, not {experiment.dataset!r}: {experiment.prepare}.")
         piece += _fewer(experiment, dataset)
-        if chosen := {name: changes for name, changes in variants.items() if name not in not_run}:
-            methods = [Row(name, with_changes(config, changes)) for name, changes in chosen.items()]
-            how = CompareOptions(seeds, dimensions=dimensions)
-            task = tasks.get(experiment.task)
-            compared = run_comparison(task, dataset, methods, out, how, dimension=config.dimension)
-            measured = compared.comparison.rows()
-    waiting = {
-        row.name: with_changes(experiment.config, row.changes) for row in experiment.rows if not missing[row.name]
-    }
-    hours, forecasts = _forecast(waiting if reason else {}, device, seeds)
-    notes = [f"{experiment.paper}.", f"Claim: {experiment.claim}"]
-    notes += [f"Published figures of {row.name}: {row.source}." for row in experiment.rows if row.source]
-    notes += [f"{name} was not run: {fault}." for name, fault in not_run.items()]
-    if piece:
-        notes.append(f"This is a piece, which says nothing of the published figures: {'; '.join(piece)}.")
-    figures: list[Figure] = []
-    for row in experiment.rows:
-        figures += _figures(row, experiment, measured, whole=not piece)
-    result = Reproduction(figures, not_run, piece, hours, [*notes, *forecasts, *experiment.notes])
-    if data is not None:
+    if dataset is not None:
+        rows = [row for row in experiment.rows if row.name not in not_run]
+        with names_of_a_run(allow_download=not options.small):
+            measured = _train_rows(experiment, rows, chosen, dataset, out, options, dimension=config.dimension)
+        absent = {"weights": "The pretrained weights could not be loaded."}
+        not_run |= {row.name: absent for row in rows if row.name not in measured}
+
+    hours, card_hours = {}, {}
+    if options.small or any("data" in needs or "card" in needs for needs in not_run.values()):
+        trainings = {row.name: whole[row.name] for row in experiment.rows if not row.quoted and not row.is_frozen}
+        can = {name: training for name, training in trainings.items() if not _missing_network(training.backbone)}
+        hours, card_hours = forecast_hours(can, device, options.seeds)
+    result = Reproduction(
+        methods=[row.name for row in experiment.rows],
+        figures=[one for row in experiment.rows for one in _figures(row, experiment, measured, whole=not piece)],
+        not_run=not_run,
+        piece=piece,
+        hours=hours,
+        card_hours=card_hours,
+        notes=_notes(experiment, piece, device if hours else "", small=options.small),
+    )
+    if dataset is not None:
         write_json(out / f"{REPRODUCTION}.json", asdict(result))
         with atomic_file(out / f"{REPRODUCTION}.md") as temporary:
             temporary.write_text(result.markdown(), "utf-8")
     return result
 
 
-def _missing_backbone(backbone: str) -> str:
-    """Why a network cannot be had, or ""."""
+def check_rows(experiment: Experiment, names: Sequence[str]) -> None:
+    """Check names of methods that are to be run.
+
+    Args:
+        experiment: The experiment.
+        names: The names.
+
+    Raises:
+        UserError: A method does not exist, or cml does not train it.
+    """
+    known = [row.name for row in experiment.rows if not row.quoted]
+    for name in names:
+        row = experiment.row(name)
+        if row is None:
+            raise UserError(f"Unknown row {name!r}.{did_you_mean(name, known)} Known: {quoted_list(known)}.")
+        if row.quoted:
+            raise UserError(f"The row {name!r} is not trained by cml, leave it out of 'rows'. {row.quoted}")
+
+
+def _row_config(
+    config: TrainConfig, row: PublishedRow, changed: Mapping[str, Any], options: ReproduceOptions
+) -> TrainConfig:
+    """The options of a method; options that the user changed hold for all methods."""
+    made = with_changes(config, {key: row.changes[key] for key in row.changes if key not in changed})
+    weights = options.bn_inception
+    if weights is not None and _is_bn_inception(made.backbone) and made.weights == "imagenet":
+        made = replace(made, weights=str(weights))
+    if row.is_frozen:
+        made = replace(made, **_WITHOUT_TRAINING)
+        return replace(made, backbone=_PACKAGED, weights="imagenet", image_size=(64, 64)) if options.small else made
+    if options.small:
+        given = {name: getattr(config, name) for name in changed}
+        made = replace(_make_small(made), **given)
+    return made
+
+
+def _make_small(config: TrainConfig) -> TrainConfig:
+    """The same method for two steps on small images and batches, with random weights."""
+    sampler = Choice.parse(config.sampler)
+    batch = min(max(8, sampler.settings["batch_size"] // 6), _SMALL_ITEMS["train"] // 2)
+    height, width = (32 * max(1, round(side / _SMALLER / 32)) for side in config.image_size)
+    return replace(
+        config,
+        weights="none",
+        image_size=(height, width),
+        sampler=str(Choice(sampler.name, {**sampler.settings, "batch_size": batch})),
+        steps=_SMALL_STEPS,
+        head_first=min(config.head_first, 1),
+        decay_every=min(config.decay_every, 1),
+        workers=0,
+    )
+
+
+def _is_bn_inception(backbone: str) -> bool:
+    return Choice.parse(backbone).name == _BN_INCEPTION
+
+
+def _missing_parts(config: TrainConfig, options: ReproduceOptions) -> dict[str, str]:
+    """What a method needs beside data and device."""
+    needs = _missing_network(config.backbone)
+    if _is_bn_inception(config.backbone) and config.weights == "imagenet" and not options.small:
+        needs |= _NEED_WEIGHTS
+    return needs
+
+
+def _missing_network(backbone: str) -> dict[str, str]:
+    """What a network needs to be made; nothing if it can be."""
+    if _is_bn_inception(backbone) and find_spec("pretrainedmodels") is None:
+        return {"extra": f"BN-Inception needs the extra '{_BN_INCEPTION}': {install_hint(_BN_INCEPTION)}."}
     try:
         models.has_published_weights(backbone)
     except UserError:
-        return f"neither cml nor torchvision has the backbone {backbone!r}; a plugin may register it"
-    return ""
+        return {"backbone": f"There is no backbone {backbone!r}; a plugin may register it."}
+    return {}
+
+
+def _draw(experiment: Experiment, out: Path) -> PreparedDataset:
+    """Draw the dataset of --small, unless it is there."""
+    source = data_prep.get(experiment.drawn, **_SMALL_ITEMS)
+    return prepare_source(source, out / "drawn")
+
+
+def _train_rows(
+    experiment: Experiment,
+    rows: Sequence[PublishedRow],
+    chosen: Mapping[str, TrainConfig],
+    dataset: PreparedDataset,
+    out: Path,
+    options: ReproduceOptions,
+    *,
+    dimension: int,
+) -> dict[str, Mapping[str, Any]]:
+    """Figures of each method by its name; methods with equal options share their runs."""
+    task, measured = tasks.get(experiment.task), {}
+    trained: dict[str, str] = {}  # options to the method that is trained with them
+    for row in rows:
+        if not row.is_frozen:
+            trained.setdefault(str(chosen[row.name]), row.name)
+    if trained:
+        methods = [Row(name, chosen[name]) for name in trained.values()]
+        how = CompareOptions(options.seeds, dimensions=options.dimensions)
+        compared = run_comparison(task, dataset, methods, out, how, dimension=dimension)
+        figures = compared.comparison.rows()
+        measured = {row.name: figures[trained[str(chosen[row.name])]] for row in rows if not row.is_frozen}
+    for row in rows:
+        if row.is_frozen:
+            beside = [Row(row.name, chosen[row.name])]
+            how = CompareOptions(seeds=1)
+            compared = run_comparison(task, dataset, beside, out / _FROZEN, how, dimension=chosen[row.name].dimension)
+            frozen = [name for name in compared.comparison.reference_names if name.startswith("frozen ")]
+            if frozen:
+                measured[row.name] = compared.comparison.rows()[frozen[0]]
+    return measured
 
 
 def _fewer(experiment: Experiment, dataset: PreparedDataset) -> list[str]:
@@ -173,38 +275,41 @@ def _fewer(experiment: Experiment, dataset: PreparedDataset) -> list[str]:
 
 def _figures(row: PublishedRow, experiment: Experiment, measured: Rows, *, whole: bool) -> list[Figure]:
     """A method's figures; of a measure that a small gallery does not have, that with the largest K of its kind."""
-    ours, figures = measured.get(row.name, {}), []
-    for measure in row.figures or experiment.measures:
+    ours = measured.get(row.name, {})
+    published: dict[str, float | None] = {}
+    for measure in row.figures or ({} if row.quoted else dict.fromkeys(experiment.measures)):
         largest = [key for key in ours if key.startswith(measure.partition("@")[0])]
-        name = measure if measure in ours or not largest else largest[-1]
-        published, own = row.figures.get(name), ours.get(name)
-        apart = own[0] - published if whole and own is not None and published is not None else None
-        figures.append(Figure(row.name, name, published, own, apart))
+        published[measure] = row.figures.get(measure)
+        if ours and measure not in ours and largest:
+            published.setdefault(largest[-1], None)
+    figures = []
+    for measure, figure in published.items():
+        own = ours.get(measure)
+        if figure is not None or own is not None or not ours:
+            apart = own[0] - figure if whole and own is not None and figure is not None else None
+            figures.append(Figure(row.name, measure, figure, own, apart))
     return figures
 
 
-def _forecast(methods: Mapping[str, TrainConfig], device: str, seeds: int) -> tuple[dict[str, float], list[str]]:
-    """Hours that each method takes on a device, and what is said of them."""
-    networks = {config.backbone: config for config in methods.values()}
-    rates = {name: _seconds_an_image(config, device) for name, config in networks.items()}
-    hours, sentences = {}, []
-    for name, config in methods.items():
-        images = seeds * config.steps * sampling.registry.make(config.sampler).batch_size
-        seconds = images * rates[config.backbone]
-        hours[name] = round(seconds / 3600, 2)
-        sentences.append(
-            f"{name} sees {images:,} images: {format_duration(images / _CARD)} at {_CARD:,} a second, "
-            f"{format_duration(seconds)} on this {'processor' if device == 'cpu' else device}, where a few were timed."
+def _notes(experiment: Experiment, piece: Sequence[str], device: str, *, small: bool) -> list[str]:
+    """Sentences that say what the figures are; ``device`` is that of a forecast, "" without one."""
+    notes = [f"{experiment.paper}.", f"Claim: {experiment.claim}"]
+    sources: dict[str, int] = {}
+    for row in experiment.rows:
+        if row.source:
+            sources[row.source] = sources.get(row.source, 0) + 1
+    notes += [f"Published figures of {count} rows: {source}." for source, count in sources.items()]
+    if piece:
+        notes.append(f"This is a piece, which says nothing of the published figures: {'; '.join(piece)}.")
+    if small:
+        notes.append(
+            f"The whole experiment needs a graphics card and the data: {experiment.get}. Here, ImageNet features are "
+            f"those of {_PACKAGED}, whose weights are installed."
         )
-    return hours, sentences
-
-
-def _seconds_an_image(config: TrainConfig, device: str) -> float:
-    """Time of an image in a step of a fresh network, without reading it."""
-    model = EmbeddingModel(ModelConfig(config.backbone, "none", config.dimension, False, config.image_size)).to(device)
-    images = torch.zeros(4 if device == "cpu" else 64, 3, *config.image_size, dtype=torch.uint8, device=device)
-    for _ in range(2):  # the first pass finds its memory
-        begun = time.perf_counter()
-        model(images).square().sum().backward()
-        model.head.weight.sum().item()  # waits for the card
-    return (time.perf_counter() - begun) / len(images)
+    if device:
+        here = "this processor" if device == "cpu" else f"this {device}"
+        notes.append(
+            f"Hours are those of the whole training: on a card that trains the first network on {CARD:,} images a "
+            f"second, and on {here}, where a few images were timed."
+        )
+    return [*notes, *experiment.notes]

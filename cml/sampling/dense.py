@@ -17,7 +17,8 @@ class DenseSampler(Sampler):
     The paper's lists: 150 items with 5 nearest neighbours, one anchor, as many steps an epoch as there are items.
 
     Attributes:
-        nearest: Nearest neighbours of the anchor in the batch.
+        nearest: Nearest neighbours of the anchor in the batch; 0 draws all others at random, which is the naive
+            sampling that the paper's lists are compared with.
     """
 
     nearest: int = 5
@@ -25,7 +26,7 @@ class DenseSampler(Sampler):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_setting("nearest", self.nearest, self.batch_size - 1)
+        check_setting("nearest", self.nearest, self.batch_size - 1, least=0)
 
     @property
     def neighbors(self) -> int:

@@ -100,7 +100,9 @@ class BatchSource(Dataset[Step]):
         if self._augmentation is not None and self._augmentation.takes_labels:
             check_label_changes(options)
         self._training = TrainingTargets(self.data.distance, self.data.labels)
-        self._jitter = Jitter(options.crop, options.scale_jitter, options.shift_jitter, options.brightness_jitter)
+        self._jitter = Jitter(
+            options.crop, options.scale_jitter, options.shift_jitter, options.brightness_jitter, options.random_crop
+        )
         self._plans: dict[int, _Plan] = {}  # of the steps that the memory reaches back to
 
     def items(self, step: int) -> Int64:

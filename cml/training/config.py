@@ -31,7 +31,10 @@ _BOUNDS = {  # an untrusted config may hold any number
     (0, 2**50): ("cache_bytes",),
     (0, 512): ("workers", "lora"),
     (1, 64): ("views",),
-    (TINY, 1e38): ("learning_rate", "backbone_lr_scale", "proxy_rate", "clip_gradient", "tune_rates"),
+    (TINY, 1e38): (
+        *("learning_rate", "backbone_lr_scale", "proxy_rate", "tune_rates"),
+        *("clip_gradient", "clip_gradient_value"),
+    ),
     (TINY, 1): ("crop",),
     (0, 1 - TINY): ("ema_decay",),
     (TINY, 1 - TINY): ("validation_fraction",),
@@ -60,11 +63,12 @@ class TrainConfig:
     linked | triplets (of judgements)."""
 
     backbone: str = "efficientnet-lite0"
-    """Backbone: small-cnn | efficientnet-lite0, -lite1, -lite2 | timm/MODEL for any timm model | a torchvision
-    classifier, such as resnet34. For vectors: none (a linear head) | mlp(512, 512)."""
+    """Backbone: small-cnn | efficientnet-lite0, -lite1, -lite2 | bn-inception | timm/MODEL for any timm model | a
+    torchvision classifier, such as resnet34, or resnet34(pooling=mean-max). For vectors: none (a linear head) |
+    mlp(512, 512)."""
     weights: str = "imagenet"
     """Initial weights of the backbone: imagenet (the default weights of the model) | none (random) | the name of a set
-    of weights, such as IMAGENET1K_V2 or a timm tag | a .safetensors file."""
+    of weights, such as IMAGENET1K_V2 or a timm tag | a .safetensors or .pth file."""
     dimension: int = 128
     """Number of dimensions of the embedding."""
     missing: Literal["refuse", "mean"] = "refuse"
@@ -109,6 +113,10 @@ class TrainConfig:
     """Maximum random shift of the crop, as a fraction of the image's side."""
     brightness_jitter: float = 0.0
     """Maximum relative change of brightness and contrast."""
+    random_crop: Literal["none", "place", "area"] = "none"
+    """Random crop of training images, in place of scale and shift jitter: 'place' takes a box of image_size at a random
+    place of the stored image, such as 224 of 256 pixels with crop=0.875; 'area' takes 8 to 100 % of its area, with
+    sides of 3:4 to 4:3, and resizes it."""
     flip: Literal["none", "list", "image"] = "none"
     """Horizontal flip: 'list' flips whole batches, which keeps label distances valid; 'image' flips single images
     together with their labels."""
@@ -148,6 +156,9 @@ class TrainConfig:
     """Number of initial steps in which only the head and the loss are trained."""
     clip_gradient: float | None = None
     """Maximum gradient norm. By default the gradient is not clipped."""
+    clip_gradient_value: float | None = None
+    """Maximum absolute value of each number of the gradient, that of the loss's proxies included; 10 is the value of
+    Proxy-Anchor's code. It is applied before clip_gradient. By default the gradient is not clipped."""
     ema_decay: float = 0.0
     """Decay of an exponential moving average of the weights, such as 0.99; 0 disables it. The average is validated and
     saved instead of the weights. It includes the statistics of batch normalisation and needs memory for a second copy
@@ -240,6 +251,22 @@ class TrainConfig:
             raise UserError(
                 "With 'freeze_backbone' every input is embedded once, so all views of it would be equal: leave out "
                 f"'freeze_backbone' or views={self.views}."
+            )
+        if self.random_crop != "none" and (self.scale_jitter or self.shift_jitter):
+            name = "scale_jitter" if self.scale_jitter else "shift_jitter"
+            raise UserError(
+                f"Both 'random_crop' and {name!r} place the crop: leave out one of them. "
+                f"Got random_crop={self.random_crop} and {name}={getattr(self, name)} instead."
+            )
+        if self.random_crop == "place" and self.crop == 1:
+            raise UserError(
+                "With random_crop=place the stored image must be larger than the crop: set 'crop' below 1, such as "
+                "0.875. Got crop=1.0 instead."
+            )
+        if self.freeze_backbone and self.random_crop != "none":
+            raise UserError(
+                "With 'freeze_backbone' every image is embedded once, unchanged: set 'random_crop' to none. "
+                f"Got random_crop={self.random_crop} instead."
             )
         if self.freeze_backbone and self.flip != "none":
             raise UserError(

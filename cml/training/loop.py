@@ -289,6 +289,9 @@ def train(
             # update
             ranks.average_gradients(network, loss)
             embeddings = ranks.gather(embeddings, len(items))
+            if config.clip_gradient_value is not None:
+                every_parameter = [*network.parameters(), *loss.parameters()]
+                torch.nn.utils.clip_grad_value_(every_parameter, config.clip_gradient_value)
             norm = None  # unless it is clipped
             if config.clip_gradient is not None:
                 norm = torch.nn.utils.clip_grad_norm_(network.parameters(), config.clip_gradient)

@@ -32,6 +32,7 @@ class FitOptions(TypedDict, total=False):
     scale_jitter: float
     shift_jitter: float
     brightness_jitter: float
+    random_crop: Literal["none", "place", "area"]
     flip: Literal["none", "list", "image"]
     views: int
     projector: tuple[int, ...]
@@ -48,6 +49,7 @@ class FitOptions(TypedDict, total=False):
     warmup: int
     head_first: int
     clip_gradient: float | None
+    clip_gradient_value: float | None
     ema_decay: float
     memory: int
     micro_batch: int | None

@@ -211,7 +211,7 @@ def _keep_digests(inputs: ImageSource | Inputs, out: Path | None, ranks: Ranks) 
 
 def _check_augmentation(config: TrainConfig, form: InputForm) -> None:
     """Refuse the augmentation of images for other inputs."""
-    for name in ("flip", "scale_jitter", "shift_jitter", "brightness_jitter"):
+    for name in ("flip", "random_crop", "scale_jitter", "shift_jitter", "brightness_jitter"):
         value = getattr(config, name)
         if value not in ("none", 0):
             raise UserError(f"{name!r} changes images, but the inputs are {form}: leave out {name}={value}.")

@@ -42,7 +42,7 @@ TUNE_BLOCKS = (SPLITS + 1) * max(STOPS)  # of label distances that all heads tak
 DECIDED = (
     *("loss", "sampler", "steps", "optimizer", "learning_rate", "schedule", "weight_decay", "warmup", "head_first"),
     *("clip_gradient", "ema_decay", "memory", "views", "projector", "epochs", "micro_batch", "evaluate_every"),
-    *("patience", "keep_models", "lora", "head_start"),
+    *("patience", "keep_models", "lora", "head_start", "clip_gradient_value"),
 )
 
 

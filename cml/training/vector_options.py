@@ -19,5 +19,6 @@ def vector_options() -> dict[str, Any]:
         "scale_jitter": 0.0,
         "shift_jitter": 0.0,
         "brightness_jitter": 0.0,
+        "random_crop": "none",
         "flip": "none",
     }

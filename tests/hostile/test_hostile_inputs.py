@@ -96,7 +96,7 @@ def test_every_number_of_a_config_has_an_upper_limit(made: Path, tmp_path: Path,
         if isinstance(saved, int | float | list) and not isinstance(saved, bool)
     ]
     assert len(numbers) >= {"train": 20, "model": 3}[part]
-    for name in [*numbers, *(["micro_batch", "clip_gradient"] if part == "train" else [])]:
+    for name in [*numbers, *(["micro_batch", "clip_gradient", "clip_gradient_value"] if part == "train" else [])]:
         for number in (10**40, 1e300):
             huge = [number, 16] if isinstance(value[part].get(name), list) else number
             (tmp_path / "config.json").write_text(json.dumps(value | {part: value[part] | {name: huge}}))

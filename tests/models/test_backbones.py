@@ -94,7 +94,7 @@ def test_weights_for_larger_images_make_the_network_that_they_fit(monkeypatch: p
         (
             "unknown",
             "none",
-            "Unknown backbone 'unknown'. Known: efficientnet-lite0, .*the names of torchvision's classifiers",
+            "Unknown backbone 'unknown'. Known: bn-inception, .*the names of torchvision's classifiers",
         ),
         ("resnet51", "none", "Unknown backbone 'resnet51'. Did you mean 'resnet50'"),
         ("torchvision/resnet51", "none", "torchvision has no classifier 'resnet51'. Did you mean 'resnet50'"),
@@ -177,9 +177,9 @@ def test_a_file_that_does_not_fit_is_one_line(tmp_path: Path) -> None:
         models.get("resnet18", str(path))
     with pytest.raises(DataError, match="are missing"):
         models.get("resnet18", str(tmp_path / "gone.safetensors"))
-    torch.save(state, tmp_path / "w.pth")  # a pickle is no weights at all
-    with pytest.raises(UserError, match=r"w\.pth'.*or the path of a \.safetensors file"):
-        models.get("resnet18", str(tmp_path / "w.pth"))
+    torch.save(state, tmp_path / "w.bin")  # no ending of weights
+    with pytest.raises(UserError, match=r"w\.bin'.*or the path of a \.safetensors file"):
+        models.get("resnet18", str(tmp_path / "w.bin"))
 
 
 def test_a_registered_backbone_is_one_class(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from test_caption_sources import coco_folder
 from test_class_sources import cars, cub, in_shop, sop  # noqa: F401 - fixtures
 from test_layout_sources import write_lsun
 from test_pose_sources import mpii_folder, mpii_people
 
-from cml import tasks
+from cml import models, tasks
 from cml.cli import main
 from cml.data_prep.cars import Cars
 from cml.data_prep.coco_captions import CocoCaptions
@@ -22,10 +24,12 @@ from cml.data_prep.in_shop import InShop
 from cml.data_prep.lsun_layout import LsunLayout
 from cml.data_prep.sop import Sop
 from cml.losses import get as loss
-from cml.runs import reproduce
+from cml.runs import reproduce, training_forecast
+from cml.runs.reproduction import Reproduction
 from cml.runs.rows import with_changes
 from cml.sampling import get as sampler
 from cml.tasks.papers import PAPERS
+from cml.tasks.published_figures import RECALL_KS, published_figures
 
 SMALL = ["--backbone", "small-cnn", "--weights", "none", "--image-size", "32", "32", "--steps", "2", "--workers", "0"]
 EXPERIMENTS = [(paper, name) for paper, one in PAPERS.items() for name in one]
@@ -53,11 +57,15 @@ def test_each_experiment_runs_on_a_piece(
     assert main([*words, "--sampler", batches, "--device", "cpu"]) == 0
     said = capsys.readouterr().out
     assert "This is a piece, which says nothing" in said
-    assert "backbone is small-cnn, not resnet" in said
+    assert "backbone is small-cnn, not " in said
     made = json.loads((out / "reproduction.json").read_text("utf-8"))
-    assert all(one["ours"] is not None and one["difference"] is None for one in made["figures"])
-    assert made["not_run"] == {}
-    assert {one["method"] for one in made["figures"]} == {row.name for row in PAPERS[paper][name].rows}
+    quoted = {row.name for row in PAPERS[paper][name].rows if row.quoted}
+    assert {method: [*needs] for method, needs in made["not_run"].items()} == {method: ["quoted"] for method in quoted}
+    assert made["methods"] == [row.name for row in PAPERS[paper][name].rows]
+    run = [one for one in made["figures"] if one["method"] not in quoted]
+    assert all(one["difference"] is None for one in made["figures"])
+    assert {one["method"] for one in run if one["ours"] is not None} == {*made["methods"]} - quoted
+    assert all(one["ours"] is not None for one in run if one["published"] is None)
     assert (out / "reproduction.md").read_text("utf-8").startswith("| method |")
     if name != "sop":
         return
@@ -73,54 +81,171 @@ def test_each_experiment_runs_on_a_piece(
 def test_published_settings_are_settings_of_cml(paper: str, name: str) -> None:
     experiment = PAPERS[paper][name]
     assert experiment.task in tasks.names()
+    names = [row.name for row in experiment.rows]
+    assert len({*names}) == len(names)
     for row in experiment.rows:
         config = with_changes(experiment.config, row.changes)
         loss(config.loss)
         sampler(config.sampler)
+        if not row.quoted and "bn-inception" not in config.backbone:
+            assert models.has_published_weights(config.backbone)
         assert bool(row.figures) == bool(row.source)
         assert all(0 < figure < 1 for figure in row.figures.values())
+
+
+def test_published_figures_are_whole_and_rise_with_k() -> None:
+    counts = {name: len(published_figures(name)) for name in RECALL_KS}
+    assert counts == {"cub": 22, "cars": 22, "sop": 16, "in-shop": 11}
+    for name, ks in RECALL_KS.items():
+        for row in published_figures(name):
+            measures = [f"recall@{k}" for k in ks if f"recall@{k}" in row.recall]
+            shares = [row.recall[measure] for measure in measures]
+            assert shares == sorted(shares)
+            assert shares[0] > 0.4
+            assert shares[-1] < 1
+            assert row.side in (224, 256, 324, 448)
+        rows = {row.name: row for row in PAPERS["proxy-anchor"][name].rows}
+        printed = {row.name for row in rows.values() if row.source == "the tables of the paper"}
+        assert len(printed) == counts[name]
+        assert {name for name in printed if not rows[name].quoted} == {
+            name for name in printed if name.startswith("Proxy-Anchor")
+        }
+    assert PAPERS["proxy-anchor"]["sop"].measures == ("recall@1", "recall@10", "recall@100", "recall@1000")
+    assert PAPERS["proxy-anchor"]["in-shop"].measures[-1] == "recall@40"
 
 
 def test_without_data_the_published_figures_and_a_forecast_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(reproduce, "_seconds_an_image", lambda config, device: 0.01)
+    monkeypatch.setattr(training_forecast, "seconds_an_image", lambda config, device: config.image_size[0] / 22400)
     assert main(["reproduce", "proxy-anchor", "cub", "--json"]) == 0
     made = json.loads(capsys.readouterr().out)
-    assert made["figures"][0]["published"] == 0.684
-    assert "bn-inception" in made["not_run"]["BN-Inception"]
-    assert made["not_run"]["ResNet-50"] == "the data is missing"
-    assert made["hours"] == {"ResNet-50": round(60 * (5864 // 120) * 120 * 0.01 / 3600, 2)}
-    assert main(["reproduce", "proxy-anchor", "cub"]) == 0
-    assert "next:  cml reproduce proxy-anchor cub --data DATA" in capsys.readouterr().out
+    main_row = "Proxy-Anchor, BN-Inception, 512-d"
+    published = {one["measure"]: one["published"] for one in made["figures"] if one["method"] == main_row}
+    assert published == {"recall@1": 0.684, "recall@2": 0.792, "recall@4": 0.868, "recall@8": 0.916}
+    assert {*made["not_run"][main_row]} >= {"data", "weights"}
+    assert "data" in made["not_run"]["Proxy-Anchor, ResNet-50, 512-d"]
+    assert [*made["not_run"]["Clustering, BN-Inception, 64-d"]] == ["quoted"]
+    images = 60 * (5864 // 120) * 120
+    assert made["hours"]["Proxy-Anchor, ResNet-50, 512-d"] == round(images * 0.01 / 3600, 2)
+    assert made["card_hours"]["Proxy-Anchor, ResNet-50, 512-d"] == round(images / 1000 / 3600, 2)
+    large = "Proxy-Anchor, BN-Inception, 512-d, 448 px"  # twice the time
+    assert made["card_hours"][large] == pytest.approx(2 * made["card_hours"][main_row], abs=0.011)
+    assert main(["reproduce", "proxy-anchor", "cub", "--rows", main_row]) == 0
+    said = capsys.readouterr().out
+    assert "next:  cml reproduce proxy-anchor cub --data DATA" in said
+    assert "left out: --rows does not name them." in said
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_whole_is_not_begun_without_a_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
     monkeypatch.setattr("cml.processes.device.pick_device", lambda name: torch.device("cpu"))
-    monkeypatch.setattr(reproduce, "_seconds_an_image", lambda config, device: 0.01)
+    monkeypatch.setattr(reproduce, "pick_device", lambda name: torch.device("cpu"))
+    monkeypatch.setattr(training_forecast, "seconds_an_image", lambda config, device: 0.01)
     monkeypatch.setattr(reproduce, "run_comparison", lambda *_, **__: pytest.fail("it began"))
     LsunLayout(write_lsun(tmp_path / "raw")).prepare(tmp_path / "data")
     experiment = PAPERS["beyond-binary"]["lsun"]
     made = reproduce.reproduce(experiment, experiment.config, tmp_path / "data", tmp_path / "out")
     methods = {row.name for row in experiment.rows}
-    assert made.not_run.keys() == made.hours.keys() == methods
-    assert all("no graphics card" in reason for reason in made.not_run.values())
+    assert made.not_run.keys() == methods
+    assert made.hours.keys() == methods - {"ImageNet features"}
+    assert all([*needs] == ["card"] for needs in made.not_run.values())
     assert made.piece == ["8 training images, not 4,000", "12 test images, not 394"]
 
 
-def test_a_network_that_cml_lacks_may_come_with_a_plugin() -> None:
-    assert "a plugin may register it" in reproduce._missing_backbone("bn-inception")
-    assert reproduce._missing_backbone("resnet50") == ""
+@pytest.mark.parametrize(
+    ("paper", "name", "rows"),
+    [("beyond-binary", "lsun", ("log-ratio, naive lists", "ImageNet features")), ("proxy-anchor", "in-shop", ())],
+)
+def test_small_runs_rows_without_data_or_downloads(
+    paper: str, name: str, rows: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.hub.load_state_dict_from_url", lambda *_, **__: pytest.fail("it downloads"))
+    monkeypatch.setattr(training_forecast, "seconds_an_image", lambda config, device: 0.01)
+    experiment = PAPERS[paper][name]
+    config = replace(experiment.config, backbone="small-cnn", image_size=(32, 32))
+    options = reproduce.ReproduceOptions(small=True, rows=rows)
+    made = reproduce.reproduce(experiment, config, None, tmp_path, options)
+    can_run = {row.name for row in experiment.rows if not row.quoted}
+    trained = {*rows} or can_run
+    assert made.not_run.keys() == {*made.methods} - trained
+    assert {one.method for one in made.figures if one.ours is not None} == trained
+    assert all(one.difference is None for one in made.figures)
+    assert "--small takes 2 steps from random weights on 96 drawn images" in made.piece[0]
+    assert made.hours.keys() == can_run - {"ImageNet features"}  # of the whole, not of the piece
+    assert min(made.card_hours.values()) > 0.1
+    states = {line[0]: line[-3] for line in made.grid()[1:] if line[0]}
+    assert {states[name] for name in trained} == {"run"}
+    assert {states[name] for name in made.not_run} <= {"quoted", "left out"}
+
+
+def test_small_rows_keep_what_makes_them_differ() -> None:
+    experiment = PAPERS["proxy-anchor"]["cub"]
+    made = {}
+    for row in experiment.rows:
+        if not row.quoted:
+            options = reproduce.ReproduceOptions(small=True)
+            made[row.name] = reproduce._row_config(experiment.config, row, {}, options)
+    assert {config.weights for config in made.values()} == {"none"}
+    assert {config.image_size[0] for config in made.values()} == {64, 96, 128}  # those of 224, 324 and 448
+    assert {config.dimension for config in made.values()} == {64, 512}
+    assert {config.backbone.partition("(")[0] for config in made.values()} == {
+        *("bn-inception", "googlenet", "resnet50", "resnet101")
+    }
+    assert {config.steps for config in made.values()} == {2}
+    people = PAPERS["beyond-binary"]["mpii"]
+    naive = reproduce._row_config(people.config, people.rows[1], {}, options)
+    assert naive.sampler == "dense(nearest=0, batch_size=25)"
+
+
+def test_weights_of_bn_inception_are_those_of_its_rows_alone() -> None:
+    experiment = PAPERS["proxy-anchor"]["cub"]
+    options = reproduce.ReproduceOptions(bn_inception=Path("bn.pth"))
+    weights = {
+        row.name: reproduce._row_config(experiment.config, row, {}, options).weights
+        for row in experiment.rows
+        if not row.quoted
+    }
+    assert {name for name, one in weights.items() if one == "bn.pth"} == {name for name in weights if "BN-" in name}
+    config = reproduce._row_config(experiment.config, experiment.rows[0], {}, reproduce.ReproduceOptions())
+    assert reproduce._missing_parts(config, reproduce.ReproduceOptions()).keys() == {"weights"}
+    assert reproduce._missing_parts(replace(config, weights="bn.pth"), options) == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--rows", "Proxy-Anchor, BN-Inception, 512"], "Did you mean 'Proxy-Anchor, BN-Inception, 512-d'?"),
+        (["--rows", "Clustering, BN-Inception, 64-d"], "is not trained by cml, leave it out of 'rows'. Figures of"),
+        (["--small", "--data", "data/cub"], "'small' draws its own data: leave out 'small' or data=data/cub."),
+        (["--data", "absent"], "absent"),
+    ],
+)
+def test_rows_that_cannot_be_run_are_one_line(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["reproduce", "proxy-anchor", "cub", *words]) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+
+
+def test_a_network_that_cml_lacks_may_come_with_a_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "a plugin may register it" in reproduce._missing_network("inception-bn")["backbone"]
+    assert reproduce._missing_network("resnet50") == {}
+    monkeypatch.setattr(reproduce, "find_spec", lambda name: None)
+    assert "needs the extra 'bn-inception': pip install" in reproduce._missing_network("bn-inception")["extra"]
 
 
 def test_the_difference_is_told_of_the_whole_alone() -> None:
     experiment = PAPERS["proxy-anchor"]["cub"]
-    found = {"BN-Inception": {"recall@1": (0.704, 0.684, 0.724)}}
+    row = experiment.row("Proxy-Anchor, BN-Inception, 512-d")
+    assert row is not None
+    found = {row.name: {"recall@1": (0.704, 0.684, 0.724)}}
     for whole, apart in ((True, "+0.020"), (False, "")):
-        first = reproduce._figures(experiment.rows[0], experiment, found, whole=whole)[0]
-        grid = reproduce.Reproduction([first], {}, [], {}, []).grid()
-        assert grid[1] == ["BN-Inception", "recall@1", "0.684", "0.704 ± 0.020", apart]
+        first = reproduce._figures(row, experiment, found, whole=whole)[0]
+        grid = Reproduction([row.name], [first], {}, []).grid()
+        assert grid[1] == [row.name, "published", "0.684", "run", "", ""]
+        assert grid[2] == ["", "ours", "0.704 ± 0.020", "", "", ""]
+        assert [line[2] for line in grid[3:]] == ([apart] if apart else [])

@@ -39,8 +39,8 @@ ITEMS = 13  # two processes have 7 and 6 of them
 WORDS = ("red", "green", "blue", "grey")
 CONFIG = cml.TrainConfig(
     backbone="small-cnn", weights="none", image_size=(16, 16), dimension=8, sampler="random(batch_size=15)", steps=8,
-    checkpoint_every=4, workers=0, flip="list", shift_jitter=0.05, crop=0.9, memory=20, optimizer="sgd",
-    learning_rate=0.001, clip_gradient=5.0, ema_decay=0.9,
+    checkpoint_every=4, workers=0, flip="list", random_crop="place", crop=0.9, memory=20, optimizer="sgd",
+    learning_rate=0.001, warmup=3, clip_gradient_value=1.0, clip_gradient=5.0, ema_decay=0.9,
 )  # fmt: skip
 
 

@@ -9,17 +9,20 @@ from torch import nn
 from cml.errors import UserError, did_you_mean
 from cml.models.backbone import Backbone
 from cml.models.backbone_weights import unknown_weights
+from cml.models.pooling import Pooling, check_pooling, replace_mean_pool
 from cml.storage.downloads import may_download, not_cached_error
 
 
-def classifier(model: str, weights: str = "imagenet", pretrained: bool = True) -> Backbone:
+def classifier(model: str, weights: str = "imagenet", pretrained: bool = True, pooling: Pooling = "mean") -> Backbone:
     """A classifier without its last layer.
 
     Args:
         model: Its name in torchvision, such as ``resnet34``.
         weights: ``imagenet`` for torchvision's default weights, ``none``, or a name such as ``IMAGENET1K_V2``.
         pretrained: Load the weights; False if others follow.
+        pooling: ``mean`` of the last map, or ``mean-max`` for mean plus maximum, as in Proxy-Anchor's code.
     """
+    check_pooling(model, pooling)
     import torchvision
 
     if model not in (known := torchvision.models.list_models(module=torchvision.models)):
@@ -31,10 +34,14 @@ def classifier(model: str, weights: str = "imagenet", pretrained: bool = True) -
             raise unknown_weights(model, weights, [*versions.__members__])
         published = versions["DEFAULT" if weights == "imagenet" else weights]
     # some weights of the vision transformers are for larger images, a size that torchvision stores with the weights
-    size = {"image_size": published.meta["min_size"][0]} if published and model.startswith("vit_") else {}
+    options: dict[str, Any] = {}
+    if published and model.startswith("vit_"):
+        options["image_size"] = published.meta["min_size"][0]
+    if model in ("googlenet", "inception_v3") and not (published and pretrained):
+        options["init_weights"] = True  # the default, of which torchvision warns unless it is given
     if published and pretrained:
         _fetch(model, published.url)
-    network = torchvision.models.get_model(model, weights=published if pretrained else None, **size)
+    network = torchvision.models.get_model(model, weights=published if pretrained else None, **options)
     if hasattr(network, "aux_logits"):  # inception and googlenet: drop the auxiliary classifiers
         network.aux_logits = False
         for side in ("AuxLogits", "aux1", "aux2"):
@@ -45,6 +52,8 @@ def classifier(model: str, weights: str = "imagenet", pretrained: bool = True) -
         raise UserError(f"The backbone {model!r} does not end in a linear classifier: choose another backbone.")
     path, last = linear[-1]
     network.set_submodule(path, nn.Identity())
+    if pooling == "mean-max":
+        replace_mean_pool(network, model)
     return Backbone(network, last.in_features)
 
 
