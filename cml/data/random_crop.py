@@ -44,9 +44,9 @@ def draw_crops(
         areas = height * width * rng.uniform(*AREA, (count, _DRAWS))
         aspects = np.exp(rng.uniform(math.log(ASPECT[0]), math.log(ASPECT[1]), (count, _DRAWS)))
         drawn = np.stack([np.rint(np.sqrt(areas / aspects)), np.rint(np.sqrt(areas * aspects))], axis=2)
-        fits = ((drawn >= 1) & (drawn <= (height, width))).all(axis=2)
+        fits = np.all((drawn >= 1) & (drawn <= (height, width)), axis=2)
         first = drawn[np.arange(count), fits.argmax(axis=1)]
-        sides = np.where(fits.any(axis=1)[:, None], first, (height, width)).astype(np.int64)
+        sides = np.where(np.any(fits, axis=1, keepdims=True), first, (height, width)).astype(np.int64)
     corners = rng.integers(0, np.array(stored) - sides + 1)
     return np.concatenate([corners, sides], axis=1)
 
