@@ -23,6 +23,7 @@ exclude_patterns = ["making", "_build"]
 html_theme = "furo"
 html_title = "cml"
 html_static_path = ["static"]
+html_logo = html_favicon = "static/logo.svg"
 html_css_files = ["site.css"]
 html_math_renderer = "mathml"
 html_show_sphinx = False
@@ -39,11 +40,12 @@ copybutton_prompt_is_regexp = True
 smartquotes = False  # keeps the two hyphens of --out, so that commands can be copied
 maximum_signature_line_length = 88
 python_display_short_literal_types = True
+toc_object_entries_show_parents = "hide"
 
 
 def make_pages(app: Any) -> None:  # noqa: ANN401 - Sphinx
     """Write the generated pages and drawings before Sphinx reads them."""
-    from making import architecture, drawings, gradients, pages
+    from making import architecture, drawings, gradients, home, pages
 
     from cml import losses
 
@@ -57,6 +59,9 @@ def make_pages(app: Any) -> None:  # noqa: ANN401 - Sphinx
     for name, draw in drawings.DRAWINGS.items():
         draw(pictures / f"{name}.svg")
     architecture.draw(pictures / "architecture.svg")
+    home.draw_results(pictures / "home_results.svg")
+    if app.builder.format == "html":
+        home.write_explorer(Path(app.outdir) / "clocks.html")
 
 
 def clean_notebooks(app: Any, _: Any) -> None:  # noqa: ANN401 - Sphinx
@@ -66,8 +71,16 @@ def clean_notebooks(app: Any, _: Any) -> None:  # noqa: ANN401 - Sphinx
     notebooks.clean(Path(app.env.mystnb_config.output_folder))
 
 
+def make_accessible(app: Any, page: str, template: str, context: dict[str, Any], tree: Any) -> None:  # noqa: ANN401
+    """Change the body of each page before Sphinx writes it."""
+    from making import accessible_html
+
+    context["body"] = accessible_html.make_accessible(context.get("body") or "")
+
+
 def setup(app: Any) -> None:  # noqa: ANN401 - Sphinx
     """Register the renderers and the event handlers with Sphinx."""
     app.add_html_math_renderer("mathml", (mathml.inline, None), (mathml.displayed, None))
     app.connect("builder-inited", make_pages)
     app.connect("env-updated", clean_notebooks)
+    app.connect("html-page-context", make_accessible)

@@ -41,7 +41,7 @@ class Sheets:
 
 
 def draw_sheets(pictures: Sequence[Callable[[], Image.Image]], order: NDArray[np.int64], most_bytes: int) -> Sheets:
-    """Draw pictures as large as a number of bytes allows for all sheets, 224 pixels at most.
+    """Draw pictures as large as a number of bytes allows for all sheets, 224 pixels at most; small ones stay small.
 
     Args:
         pictures: Draws the picture of each of N items.
@@ -52,7 +52,8 @@ def draw_sheets(pictures: Sequence[Callable[[], Image.Image]], order: NDArray[np
     spread = np.unique(np.linspace(0, n - 1, min(_SAMPLE, n)).round().astype(int))
     sample = [flat(pictures[item]()) for item in spread]
     ratio = min(2.0, max(0.5, statistics.median(image.width / image.height for image in sample)))
-    for side in _SIDES:
+    largest = max(max(image.size) for image in sample)
+    for side in (side for side in _SIDES if side <= max(largest, _SIDES[-1])):  # a browser enlarges as well
         width, height = round(side * min(1.0, ratio)), round(side * min(1.0, 1 / ratio))
         sample_bytes = sum(len(_webp(_fit_to_tile(image, width, height))) for image in sample)
         if sample_bytes * n / len(sample) <= most_bytes:

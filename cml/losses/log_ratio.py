@@ -181,11 +181,11 @@ class LogRatioLoss(LabelDistanceLoss):
     distance of embeddings and D_y the label distance. With ``r_i = log(D(f_a,f_i) + eps) - p log D_y(a,i)`` it is
     ``(r_i - r_j)^2``, and the mean over an anchor's pairs i < j, a pair counting w_i w_j, has the closed form
 
-        2 sum_i w_i (r_i - mean)^2 / (1 - sum_i w_i^2),   mean = sum_i w_i r_i,   sum_i w_i = 1:
+        2 sum_i w_i (r_i - mean)^2 / (1 - sum_i w_i^2),   mean = sum_i w_i r_i,   sum_i w_i = 1,
 
-    twice the (weighted) unbiased variance of r. The loss is its mean over the anchors. It is invariant to scaling,
-    rotating and shifting the embeddings and to scaling the label distances; with p = 1, squaring both sides multiplies
-    it by 4. Anchors with fewer than 2 used items do not count.
+    which is twice the (weighted) unbiased variance of r. The loss is its mean over the anchors. It is invariant to
+    scaling, rotating and shifting the embeddings and to scaling the label distances; with p = 1, squaring both sides
+    multiplies it by 4. Anchors with fewer than 2 used items do not count.
 
     A label distance of 0 is a censored value: two labels are equal as far as they were measured. It counts as half of
     the floor, the usual substitute for a value below a detection limit, so that equal labels are nearer than the

@@ -48,8 +48,8 @@ def regression_loss(predictions: Tensor, targets: Tensor, *, penalty: Penalty = 
 class RegressionLoss(VectorLoss):
     r"""Predict the label vector.
 
-    The mean over items and coordinates of h(prediction - target), with h(x) = x^2 ("squared"), \|x\| ("absolute"), or
-    x^2 / 2 up to \|x\| = 1 and \|x\| - 1/2 beyond ("huber").
+    The mean over items and coordinates of h(prediction - target), with h(x) = x^2 ("squared"), |x| ("absolute"), or
+    x^2 / 2 up to |x| = 1 and |x| - 1/2 beyond ("huber").
 
     Inputs: embeddings (B, V), label vectors (B, V) in their own unit; ``prepare`` finds the mean and the scale of the
     training labels.

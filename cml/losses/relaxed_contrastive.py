@@ -95,9 +95,9 @@ class RelaxedContrastiveLoss(ScaledLabelLoss):
 
         w D^2 + (1 - w) [delta - D]_+^2,   w = exp(-(D_y(a,j) / label_scale)^2 / sigma),
 
-    with D the relative distance ||f_a - f_j|| / mean_k ||f_a - f_k||; the mean is over the anchor's used items, and the
-    gradient flows through it. Anchors with fewer than 2 used items do not count. The loss is invariant to scaling,
-    rotating and shifting the embeddings.
+    with D the relative distance: that of two embeddings over the mean distance of the anchor's used items, through
+    which the gradient flows as well. Anchors with fewer than 2 used items do not count. The loss is invariant to
+    scaling, rotating and shifting the embeddings.
 
     Inputs: embeddings (B, D), label distances (A, B).
 

@@ -15,10 +15,20 @@ from dataclasses import is_dataclass
 from textwrap import dedent
 
 HEADS = ("Args", "Attributes", "Returns", "Yields", "Raises", "Example", "Examples", "Reference", "Source")
+FORMULA, LEGEND = "@formula@", "@legend@"  # stand for what is put in when everything else is Markdown
+SYMBOLS = (
+    (r"\bD\(f\\_(\w), ?f\\_(\w)\)", r"$D(f_\1, f_\2)$"),
+    (r"\bD\\_y\((\w), ?(\w)\)", r"$\\delta_{\1\2}$"),
+    (r"\bD\\_y\((\w)\)", r"$\\delta_\1$"),
+    (r"\bD\\_y", r"$\\delta$"),
+    (r"\bcos\\_(\w{2})\b", r"$\\cos_{\1}$"),
+    (r"\b(mean|min|max)\\_(\w)\b", r"$\\mathrm{\1}_\2$"),
+    (r"\b([A-Za-z])\\_([A-Za-z]{1,2})(?![\w\\(])", r"$\1_{\2}$"),
+)  # in escaped Markdown
 NAMED = re.compile(r"(?P<name>\*{0,2}[\w.\[\]]+): (?P<text>.*)")
 
 
-def markdown(documented: object, args: str = "Settings") -> str:
+def markdown(documented: object, args: str = "Settings", formula: str = "", legend: str = "") -> str:
     """Convert a docstring to Markdown.
 
     The fields of a dataclass are listed with the texts below them, unless its docstring lists them.
@@ -26,8 +36,12 @@ def markdown(documented: object, args: str = "Settings") -> str:
     Args:
         documented: A module, class or function.
         args: The heading of the list of arguments or fields.
+        formula: Markdown that replaces the formula of the docstring; "" keeps the one that it has.
+        legend: Markdown that explains the formula, to follow its sentence.
     """
     parts = list(sections(inspect.getdoc(documented) or ""))
+    if formula:
+        parts[0] = ("", mark_formula(parts[0][1]))
     if not {"Args", "Attributes"} & {head for head, _ in parts} and (texts := field_texts(documented)):
         parts.insert(1, ("Args", "\n".join(f"{name}: {text}" for name, text in texts.items())))
     lines = []
@@ -35,7 +49,34 @@ def markdown(documented: object, args: str = "Settings") -> str:
         if head:
             lines.append(f"**{args if head == 'Args' else head}**\n")
         lines.append(section(head, with_imports(text, documented) if head == "Example" else text))
-    return "\n".join(lines).strip() + "\n"
+    text = "\n".join(lines).strip() + "\n"
+    return write_symbols(text).replace(FORMULA, formula).replace(LEGEND, legend) if formula else text
+
+
+def mark_formula(text: str) -> str:
+    """Put a mark in place of the indented formula of a docstring and of the unfinished sentence that leads to it.
+
+    Where a docstring has no such formula, the mark follows its first paragraph.
+    """
+    paragraphs = re.split(r"\n[ \t]*\n", text.strip("\n"))
+    place = next((place for place, paragraph in enumerate(paragraphs) if paragraph.startswith("    ")), None)
+    if place is None:
+        return "\n\n".join([paragraphs[0], f"The loss is\n\n{FORMULA}\n\n{LEGEND}", *paragraphs[1:]])
+    finished = re.match(r"(.*\.)\s", paragraphs[place - 1], re.DOTALL)  # without its last sentence
+    before = f"{finished[1]} The loss is" if finished else "The loss is"
+    following = paragraphs[place + 1 :]
+    rest = 1 if following[0][0].islower() else 0  # the end of the sentence that has the formula
+    return "\n\n".join([*paragraphs[: place - 1], before, FORMULA, *following[:rest], LEGEND, *following[rest:]])
+
+
+def write_symbols(text: str) -> str:
+    r"""Write the symbols in a Markdown text as formulas have them: ``w\_i`` and ``D\_y(a,i)`` become LaTeX."""
+    words = re.split(r"(```.*?```|`[^`]+`)", text, flags=re.DOTALL)  # code stays as it is
+    for number, word in enumerate(words[::2]):
+        for pattern, symbol in SYMBOLS:
+            word = re.sub(pattern, symbol, word)
+        words[2 * number] = word
+    return "".join(words)
 
 
 def field_texts(documented: object) -> dict[str, str]:

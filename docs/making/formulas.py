@@ -11,8 +11,8 @@ FORMULAS = {
     r" \quad \sum_i w_{ai} = 1",
     "binary": r"\ell\big(\{(a, p)\}, \{(a, n)\}\big), \quad p \in P(a), \; n \in N(a) \text{ by the rule}",
     "binary-triplet": r"\mathrm{mean}_{a,\, p \in P(a),\, n \in N(a)} \; [\, D(f_a, f_p) - D(f_a, f_n) + m \,]_+",
-    "contrastive": r"\mathrm{mean}_{(i, p)} \; D(f_i, f_p) + \mathrm{mean}_{(i, n)} \; [\, m - d(f_i, f_n) \,]_+^2",
-    "cosent": r"\log\Big(1 + \sum_{\delta_{ai} > \delta_{bj}} \exp\big(\lambda (\cos_{ai} - \cos_{bj})\big)\Big)",
+    "contrastive": r"\mathrm{mean}_{(i, p)} \; D(f_i, f_p)^2 + \mathrm{mean}_{(i, n)} \; [\, m - D(f_i, f_n) \,]_+^2",
+    "cosent": r"\log\Big(1 + \sum_{p, q:\, \delta_p > \delta_q} \exp\big(\lambda (\cos_p - \cos_q)\big)\Big)",
     "dense-triplet": r"\mathrm{mean}_{a, i, j:\, \delta_{ai} < \delta_{aj}} \; [\, D(f_a, f_i) - D(f_a, f_j) + m \,]_+",
     "direction-multi-similarity": r"\mathrm{mean}_i \;"
     r" \frac{1}{\alpha} \log\Big(1 + \sum_p e^{-\alpha (s_{ip} - b)}\Big)"
@@ -21,8 +21,8 @@ FORMULAS = {
     r" \exp\big(-D(f_i, p_k) - \gamma \cos(p_k - f_i,\, p_y - f_i)\big)",
     "direction-triplet": r"\mathrm{mean}_{a, p, n} \;"
     r" [\, D(f_a, f_p) - D(f_a, f_n) + m - \gamma \cos(f_n - f_a,\, f_p - f_a) \,]_+",
-    "graded-contrastive": r"\mathrm{mean}_{a, j} \; \tfrac{1}{2} \psi\, d^2"
-    r" + \tfrac{1}{2} (1 - \psi) [\, m - d \,]_+^2,"
+    "graded-contrastive": r"\mathrm{mean}_{a, j} \; \tfrac{1}{2} \psi\, D^2"
+    r" + \tfrac{1}{2} (1 - \psi) [\, m - D \,]_+^2,"
     r" \quad \psi = \Big[\, 1 - \frac{\delta_{aj}}{\rho\, \sigma} \,\Big]_+",
     "h-ap": r"\mathrm{mean}_a \; 1 - \frac{\sum_k h_k / r_k}{\sum_k g_k}, \quad"
     r" h_k = g_k + \sum_{s_j > s_k} \min(g_j, g_k), \quad"
@@ -34,8 +34,8 @@ FORMULAS = {
     r" \log\Big(1 + e^{-(s_i - s_j) / t}\Big)",
     "language-guidance": r"\ell + \omega\, \mathrm{mean}_i \; \mathrm{KL}\Big(\mathrm{softmax}_j \frac{S_{ij}}{t} \,"
     r"\Big\Vert\, \mathrm{softmax}_j \frac{T_{ij} + \gamma [y_i = y_j]}{t}\Big)",
-    "lifted-structure": r"\mathrm{mean}_{(i, j)} \; \tfrac{1}{2} \Big[\, d_{ij} + \log\Big(\sum_{n} e^{m - d_{in}}"
-    r" + \sum_{n} e^{m - d_{jn}}\Big) \,\Big]_+^2",
+    "lifted-structure": r"\mathrm{mean}_{(i, j)} \; \tfrac{1}{2} \Big[\, D_{ij} + \log\Big(\sum_{n} e^{m - D_{in}}"
+    r" + \sum_{n} e^{m - D_{jn}}\Big) \,\Big]_+^2",
     "logistic-triplet": r"- \mathrm{mean}_t \; \log\big(e + (1 - 2e)\, \mathrm{sigmoid}(x_t)\big), \quad"
     r" x_t = 2 s \log \frac{D(f_a, f_j) + \epsilon}{D(f_a, f_i) + \epsilon}",
     "matryoshka": r"\mathrm{mean}_{q \in Q} \; \ell\big(f_{1..q},\, \delta\big)",
@@ -43,7 +43,7 @@ FORMULAS = {
     r" + \frac{1}{\beta} \log\Big(1 + \sum_n e^{\beta (s_{in} - b)}\Big)",
     "n-pair": r"\mathrm{mean}_i \; \log\Big(1 + \sum_{j \neq i} e^{f_{a_i} \cdot f_{p_j} - f_{a_i} \cdot f_{p_i}}\Big)",
     "pair-log-ratio": r"\frac{2}{P - 1} \sum_p (r_p - \bar r)^2, \quad"
-    r" r_p = \log(D_p + \epsilon) - q \log \delta_p, \quad \bar r = \mathrm{mean}_p \; r_p",
+    r" r_p = \log(D_p + \epsilon) - e \log \delta_p, \quad \bar r = \mathrm{mean}_p \; r_p",
     "proxy-anchor": r"\frac{1}{|P^+|} \sum_{p \in P^+} \log\Big(1 + \sum_{x \in X_p^+} e^{-\alpha (s - \Delta)}\Big)"
     r" + \frac{1}{|P|} \sum_{p \in P} \log\Big(1 + \sum_{x \in X_p^-} e^{\alpha (s + \Delta)}\Big)",
     "proxy-gml": r"- \mathrm{mean}_i \; \log \frac{e^{Z_{iy}}}{\sum_{k \text{ kept}} e^{Z_{ik}}}"
@@ -55,11 +55,11 @@ FORMULAS = {
     r" \frac{e^{s_{aj}}}{\sum_{\delta_{ak} \ge \delta_{aj}} e^{s_{ak}}},"
     r" \quad s_{ak} = -\frac{d(f_a, f_k)}{t}",
     "regression": r"\mathrm{mean}_{i, v} \; h\Big(f_{iv} - \frac{y_{iv} - \bar y_v}{\sigma}\Big), \quad h(x) = x^2",
-    "relaxed-contrastive": r"\mathrm{mean}_a \sum_j w\, u_{aj}^2 + (1 - w) [\, \Delta - u_{aj} \,]_+^2, \quad"
-    r" u_{aj} = \frac{d(f_a, f_j)}{\mathrm{mean}_k\, d(f_a, f_k)}, \quad"
+    "relaxed-contrastive": r"\mathrm{mean}_a \sum_j w\, D_{aj}^2 + (1 - w) [\, \Delta - D_{aj} \,]_+^2, \quad"
+    r" D_{aj} = \frac{d(f_a, f_j)}{\mathrm{mean}_k\, d(f_a, f_k)}, \quad"
     r" w = \exp\Big(-\frac{(\delta_{aj} / \lambda)^2}{\sigma}\Big)",
-    "rkd-distance": r"\mathrm{mean}_{a, j} \; h\Big(\frac{d(f_a, f_j)}{\bar d} - "
-    r"\frac{\delta_{aj}}{\bar \delta}\Big),"
+    "rkd-distance": r"\mathrm{mean}_{a, j} \; h\Big(\frac{d(f_a, f_j)}{\mathrm{mean}} - "
+    r"\frac{\delta_{aj}}{\mathrm{mean}_y}\Big),"
     r" \quad h(x) = \tfrac{1}{2} x^2 \text{ for } |x| \le 1, \text{ else } |x| - \tfrac{1}{2}",
     "soft-target": r"- \mathrm{mean}_a \sum_j p_j \log q_j, \quad p = \mathrm{softmax}_j\Big("
     r"-\frac{\delta_{aj}}{t_y}\Big),"
@@ -67,10 +67,11 @@ FORMULAS = {
     "soft-triple": r"- \mathrm{mean}_i \; \log \frac{e^{\lambda (S_y - m)}}{e^{\lambda (S_y - m)} +"
     r" \sum_{k \neq y} e^{\lambda S_k}}, \quad S_k = \sum_m \mathrm{softmax}_m\Big(\frac{s_{km}}{\gamma}\Big) s_{km}",
     "sum": r"\sum_k \omega_k \, \ell_k(f, \delta)",
-    "triplet": r"\mathrm{mean}_{(a, p, n) \text{ mined}} \; [\, D(f_a, f_p) - D(f_a, f_n) + m \,]_+",
+    "triplet": r"\mathrm{mean}_{(a, p, n) \text{ mined}} \; [\, D(f_a, f_p)^2 - D(f_a, f_n)^2 + m \,]_+",
 }
 
 _SQUARED, _PLAIN = r"$D$ is the squared Euclidean distance", r"$d$ is the Euclidean distance"
+_EUCLIDEAN = r"$D$ is the Euclidean distance"
 _HINGE = r"$[\, x \,]_+$ is $\max(x, 0)$"
 _ANCHORED = r"$f_a$ is the embedding of the anchor, $f_j$ that of another item $j$ of the batch"
 _LABEL = r"$\delta_{aj}$ is their label distance"
@@ -107,14 +108,13 @@ LEGENDS = {
     "contrastive": [
         r"$(i, p)$ are the pairs of one class, $(i, n)$ those of two",
         r"$f_i$, $f_p$ and $f_n$ are embeddings",
-        r"$D$ is the squared Euclidean distance and $d$ the Euclidean one",
+        _EUCLIDEAN,
         _MARGIN,
         _HINGE,
     ],
     "cosent": [
-        r"$\cos_{ai}$ is the cosine of the embeddings of two items $a$ and $i$",
-        r"$\delta_{ai}$ is their label distance",
-        r"the pair of $b$ and $j$ is any other pair of the batch",
+        r"$\cos_p$ is the cosine of the embeddings of pair $p$",
+        r"$\delta_p$ is its label distance",
         r"$\lambda$ is the setting `scale`",
     ],
     "dense-triplet": [
@@ -134,7 +134,7 @@ LEGENDS = {
     "direction-proxy-nca": [_CLASS, _CLASS_PROXY, _SQUARED, _DIRECTION, _GAMMA],
     "direction-triplet": [_TRIPLET, _SQUARED, _DIRECTION, _MARGIN, _GAMMA, _HINGE],
     "graded-contrastive": [
-        r"$d$ is the Euclidean distance of the embeddings of anchor $a$ and item $j$",
+        r"$D$ is the Euclidean distance of the embeddings of anchor $a$ and item $j$",
         _LABEL,
         r"$\rho$, $\sigma$ and $m$ are the settings `reach`, `label_scale` and `margin`",
         _HINGE,
@@ -167,7 +167,7 @@ LEGENDS = {
     ],
     "lifted-structure": [
         r"$(i, j)$ are the pairs of one class, and $n$ the items of other classes",
-        r"$d_{ij}$ is the Euclidean distance of embeddings",
+        r"$D_{ij}$ is the Euclidean distance of embeddings",
         _MARGIN,
         _HINGE,
     ],
@@ -206,7 +206,7 @@ LEGENDS = {
         r"$D_p$ is the squared Euclidean distance of the two embeddings of pair $p$, one of the $P$ known pairs of the"
         " batch",
         r"$\delta_p$ is its label distance, raised to the floor",
-        r"$q$ and $\epsilon$ are the settings `label_exponent` and `eps`",
+        r"$e$ and $\epsilon$ are the settings `label_exponent` and `eps`",
     ],
     "logistic-triplet": [
         r"$D(f_a, f_i)$ and $D(f_a, f_j)$ are the squared Euclidean distances of anchor $a$ to the item that was judged"
@@ -221,7 +221,7 @@ LEGENDS = {
     ],
     "relaxed-contrastive": [
         _ANCHORED,
-        r"$d$ is the Euclidean distance, and $u_{aj}$ that in units of its mean over the anchor's items",
+        r"$d$ is the Euclidean distance, and $D_{aj}$ that in units of its mean over the anchor's items",
         _LABEL,
         r"$\lambda$, $\sigma$ and $\Delta$ are the settings `label_scale`, `sigma` and `delta`",
         _HINGE,
@@ -230,7 +230,7 @@ LEGENDS = {
         _ANCHORED,
         _PLAIN,
         _LABEL,
-        r"$\bar d$ and $\bar \delta$ are the means of both distances over all pairs of the batch",
+        r"$\mathrm{mean}$ and $\mathrm{mean}_y$ are the means of both distances over all pairs of the batch",
     ],
     "soft-target": [
         _ANCHORED,
@@ -248,7 +248,7 @@ LEGENDS = {
         r"$\ell_k$ are the losses that the setting `parts` names, and $\omega_k$ their weights",
         r"$f$ are the embeddings, and $\delta$ the label distances",
     ],
-    "triplet": [_TRIPLET, r"which triplets are mined, the setting `mining` says", _SQUARED, _MARGIN, _HINGE],
+    "triplet": [_TRIPLET, r"which triplets are mined, the setting `mining` says", _EUCLIDEAN, _MARGIN, _HINGE],
 }
 
 

@@ -9,7 +9,8 @@ import ast
 import importlib
 import inspect
 import itertools
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +57,15 @@ def losses(folder: Path) -> None:
         lines += [f"| Cost of a batch | {row.cost} |", f"| Source | {row.source} |"]
         lines += [f"| Command line | `--loss {row.name}` |", f"| Python | {python} |"]
         lines.append(f"| In your own training loop | {training_loop_text(entry)} |\n")
-        if row.name in FORMULAS:
-            lines.append(f"## Formula\n\n$$\n{FORMULAS[row.name]}\n$$\n\n{legend(row.name)}\n")
-        lines.append(f"## Gradient\n\n![The gradient of {row.name}](../pictures/{row.name}.svg)\n")
+        formula = f"$$\n{FORMULAS[row.name]}\n$$" if row.name in FORMULAS else ""
+        symbols = legend(row.name) if formula else ""
+        text, arguments, rest = docstrings.markdown(entry, formula=formula, legend=symbols).partition("**Settings**")
+        lines += [
+            f"## Formula\n\n{text}",
+            f"## Gradient\n\n![The gradient of {row.name}](../pictures/{row.name}.svg)\n",
+        ]
         lines.append(f"{PICTURE.get(row.labels, '')}\n")
-        lines.append(f"## Description\n\n{settings(row.name, entry)}\n\n{docstrings.markdown(entry)}")
+        lines.append(f"## Settings and example\n\n{settings(row.name, entry)}\n\n{rest if arguments else ''}")
         write(folder / f"{row.name}.md", "\n".join(lines))
 
 
@@ -170,18 +175,75 @@ def commands(folder: Path) -> None:
 def interface(folder: Path) -> None:
     """Write the pages of the Python interface: one for ``cml`` and one for each of its modules."""
     modules = [name for name in cml.__all__ if inspect.ismodule(getattr(cml, name))]
-    names = [name for name in cml.__all__ if name not in modules]
     lines = ["# Python\n", f"{docstrings.markdown(cml)}\n", "```{py:module} cml\n```\n"]
-    lines.append("`cml.__version__` is the installed version.\n")
-    lines += [document("cml", name, getattr(cml, name)) for name in names if name != "__version__"]
+    lines += ["`cml.__version__` is the installed version.\n", LINKS_FROM_OTHER_PROJECTS]
+    lines += document_groups("cml", INTERFACE)
     lines.append("## Modules\n")
     lines += [f"- [`cml.{name}`]({name}.md)" for name in modules]
     write(folder / "index.md", "\n".join(lines) + "\n\n" + toctree("\n".join(modules)))
     for name in modules:
         module = getattr(cml, name)
         text = [f"# cml.{name}\n", f"{docstrings.markdown(module)}\n", f"```{{py:module}} cml.{name}\n```\n"]
-        text += [document(f"cml.{name}", member, getattr(module, member)) for member in public(module)]
+        groups: dict[str, list[str]] = {}
+        for member in public(module):
+            groups.setdefault(group_of(getattr(module, member)), []).append(member)
+        text += document_groups(f"cml.{name}", {title: groups[title] for title in sorted(groups, key=GROUPS.index)})
         write(folder / f"{name}.md", "\n".join(text))
+
+
+INTERFACE = {
+    "Train": ["fit", "train", "compare", "TrainConfig", "Callback", "last", "Interrupted"],
+    "Use a trained model": ["load", "Model", "open_run", "Run"],
+    "Prepare data": ["prepare", "open_dataset", "features", "PairJudgements", "TripletJudgements"],
+    "Search": ["index", "search", "Index"],
+    "Plugins and errors": ["load_plugin", "UserError"],
+}
+LOSSES = {
+    "label distances": "Losses over label distances",
+    "classes": "Losses over classes",
+    "triplets": "Losses over judged triplets",
+    "vectors": "Losses over label vectors",
+}
+GROUPS = ("Functions", *LOSSES.values(), "Classes", "Values")
+LINKS_FROM_OTHER_PROJECTS = """The names on these pages are those of `objects.inv`: another project's documentation
+links to `cml.fit`, `cml.Model.embed` and the others by [intersphinx](https://www.sphinx-doc.org/en/master/usage/extensions/intersphinx.html).
+"""
+
+
+def group_of(thing: Any) -> str:  # noqa: ANN401 - a class, a function or a value
+    """Name the group of a public name of a module."""
+    if inspect.isclass(thing):
+        is_loss = issubclass(thing, cml.losses.Loss) and not inspect.isabstract(thing)
+        return LOSSES.get(thing.labels, "Classes") if is_loss and thing in loss_classes() else "Classes"
+    return "Functions" if inspect.isfunction(thing) or inspect.ismethod(thing) else "Values"
+
+
+def loss_classes() -> list[Any]:
+    """List the classes of the registered losses."""
+    return [cml.losses.registry.entry(name) for name in cml.losses.names()]
+
+
+def document_groups(module: str, groups: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield the entries of a module's names, in groups that begin with a table of their summaries.
+
+    Args:
+        module: The module, such as ``cml.losses``.
+        groups: Title of a group to its names.
+    """
+    home = importlib.import_module(module)
+    for title, names in groups.items():
+        yield f"## {title}\n\n| name | description |\n|---|---|"
+        for name in names:
+            yield f"| {{py:obj}}`{name} <{module}.{name}>` | {summary(module, name, getattr(home, name))} |"
+        yield ""
+        for name in names:
+            yield document(module, name, getattr(home, name))
+
+
+def summary(module: str, name: str, thing: Any) -> str:  # noqa: ANN401 - a class, a function or a value
+    """Return the first sentence on a public name, as Markdown."""
+    text = docstrings.first_paragraph(thing) if is_documented(thing) else text_below(module, name)
+    return docstrings.inline(re.split(r"(?<=\.) (?=[A-Z])", text)[0])
 
 
 def public(module: Any) -> list[str]:  # noqa: ANN401 - a module
@@ -192,36 +254,73 @@ def public(module: Any) -> list[str]:  # noqa: ANN401 - a module
     return sorted(name for name in set(listed) | ({"get", "names", "register"} & set(vars(module))) if name[:1] != "_")
 
 
+def is_documented(thing: Any) -> bool:  # noqa: ANN401 - a class, a function or a value
+    """Whether the docstring of a public name is its own; that of a plain value is its type's."""
+    return inspect.isclass(thing) or inspect.isfunction(thing) or inspect.ismethod(thing)
+
+
 def document(module: str, name: str, thing: Any) -> str:  # noqa: ANN401 - a class, a function or a value
     """Write the entry of a name: its signature, its docstring, and the methods of a class.
 
     Args:
-        module: The module that the entry names, such as ``cml.losses``.
+        module: The module of the page, such as ``cml.losses``, which Sphinx puts before the name.
         name: The name in that module.
         thing: The class, function or value of that name.
     """
-    if not callable(thing):
-        return f"```{{py:data}} {module}.{name}\n{docstrings.first_paragraph(thing)}\n```\n"
-    if not inspect.isclass(thing) and not inspect.isfunction(thing) and not inspect.ismethod(thing):
-        return f"```{{py:data}} {module}.{name}\n{docstrings.inline(text_below(module, name))}\n```\n"
+    if not is_documented(thing):
+        text = docstrings.first_paragraph(thing) if callable(thing) and not text_below(module, name) else ""
+        return f"```{{py:data}} {name}\n{docstrings.inline(text or text_below(module, name))}\n```\n"
     kind = "class" if inspect.isclass(thing) else "function"
     body = [docstrings.markdown(thing, args="Arguments")]
     if inspect.isclass(thing):
-        for key, value in vars(thing).items():
-            if key[:1] == "_" or not inspect.getdoc(value):
-                continue
-            if isinstance(value, property):
-                body.append(f"**{key}**: {docstrings.inline(docstrings.first_paragraph(value))}\n")
-            elif inspect.isfunction(value) or isinstance(value, classmethod):
-                call = signature(getattr(thing, key))
-                call = call.replace("(self, ", "(").replace("(self)", "()")
-                text = docstrings.markdown(getattr(thing, key), args="Arguments")
-                body.append(f"````{{py:method}} {key}{call}\n\n{text}\n````\n")
-        members = vars(importlib.import_module(module))
-        bases = [base.__name__ for base in thing.__mro__[1:] if members.get(base.__name__) is base]
-        if bases:
-            body.insert(1, f"It also has the methods of {', '.join(f'`{base}`' for base in bases)}.\n")
-    return f"`````{{py:{kind}}} {module}.{name}{signature(thing)}\n\n{chr(10).join(body)}\n`````\n"
+        body += [document_member(thing, key, owner) for key, owner in members(thing)]
+    place = f"{thing.__module__}.{thing.__qualname__}"
+    canonical = f":canonical: {place}\n" if kind == "class" and place != f"{module}.{name}" else ""
+    return f"`````{{py:{kind}}} {name}{signature(thing)}\n{canonical}\n{chr(10).join(body)}\n`````\n"
+
+
+def members(thing: type) -> Iterator[tuple[str, type]]:
+    """Yield the documented public methods and properties of a class, with the class of cml that defines each."""
+    names = set()
+    for owner in thing.__mro__:
+        if not owner.__module__.startswith("cml."):
+            continue  # of torch or of Python, which have their own pages
+        for key, value in vars(owner).items():
+            is_method = inspect.isfunction(value) or isinstance(value, property | classmethod | staticmethod)
+            if key[:1] != "_" and is_method and inspect.getdoc(value) and key not in names:
+                names.add(key)
+                yield key, owner
+
+
+def document_member(thing: type, key: str, owner: type) -> str:
+    """Write the entry of a method or property; one that a public class has described is described in one line.
+
+    Args:
+        thing: The class of the entry.
+        key: The name of the method or property.
+        owner: The class that defines it.
+    """
+    value, place = vars(owner)[key], public_place(owner)
+    if owner is not thing and place:
+        text = f"{docstrings.inline(docstrings.first_paragraph(value))} See {{py:obj}}`{place}.{key}`.\n"
+    elif isinstance(value, property):
+        text = docstrings.markdown(value)
+    else:
+        text = docstrings.markdown(getattr(thing, key), args="Arguments")
+    if isinstance(value, property):
+        return f"````{{py:property}} {key}\n\n{text}\n````\n"
+    call = signature(getattr(thing, key)).replace("(self, ", "(").replace("(self)", "()")
+    option = ":classmethod:\n" if isinstance(value, classmethod) else ""
+    return f"````{{py:method}} {key}{call}\n{option}\n{text}\n````\n"
+
+
+def public_place(thing: type) -> str:
+    """Return the public name of a class, such as ``cml.losses.Loss``; "" if it has none."""
+    package = ".".join(thing.__module__.split(".")[:2])
+    for module in ("cml", package):
+        if thing.__name__ in getattr(importlib.import_module(module), "__all__", ()):
+            return f"{module}.{thing.__name__}"
+    return ""
 
 
 def text_below(module: str, name: str) -> str:

@@ -211,6 +211,7 @@ def test_every_picture_lies_on_its_tile() -> None:
         pixel = opened[number].getpixel((x + int(w) // 2, y + int(h) // 2))
         assert np.abs(np.subtract(pixel, colour)).max() < 12
         assert w / h == pytest.approx(2 if item % 2 else 1.5, rel=0.05)
+    assert sheets.sizes.max() <= 64  # small pictures are not enlarged
     assert sum(map(len, draw_sheets(pictures, order, 3000).files)) < 4000
     assert sorted(curve_order(np.random.default_rng(0).normal(size=(50, 2))).tolist()) == list(range(50))
 

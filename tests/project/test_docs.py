@@ -23,8 +23,9 @@ from cml.retrieval.relevance_gains import GAINS
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "docs"))
 
-from making import architecture, docstrings, gradients, help, notebooks, pages, results  # noqa: E402
+from making import accessible_html, architecture, docstrings, gradients, help, home, logo, notebooks, pages, results  # noqa: E402
 from making.formulas import FORMULAS, LEGENDS  # noqa: E402
+from making.result_tables import overview  # noqa: E402
 
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
 FENCE = re.compile(
@@ -64,6 +65,18 @@ def test_every_part_has_its_page(made: Path) -> None:
     assert sorted(path.stem for path in (made / "sources").glob("*.md")) == sorted([*data_prep.names(), "index"])
     for name in tasks.names():
         assert f"## {name}\n" in (made / "tasks.md").read_text(encoding="utf-8")
+
+
+def test_a_loss_page_has_its_formula_once(made: Path) -> None:
+    for name in losses.names():
+        page = (made / "losses" / f"{name}.md").read_text(encoding="utf-8")
+        assert page.count("$$") == 2, name
+        assert page.count("```text") == 1, name  # the settings
+        assert "D\\_y" not in page, name
+        assert page.index("## Formula") < page.index("## Gradient") < page.index("## Settings and example")
+        assert "@" not in page, name
+    page = (made / "losses" / "dense-triplet.md").read_text(encoding="utf-8")
+    assert "with D the squared Euclidean distance of embeddings and $\\delta$ the label distance" in page
 
 
 def test_a_legend_explains_what_its_formula_has() -> None:
@@ -114,12 +127,44 @@ def test_every_command_and_option_has_its_entry(made: Path) -> None:
 
 def test_every_public_name_has_its_entry(made: Path) -> None:
     page = (made / "api" / "index.md").read_text(encoding="utf-8")
+    assert "{py:module} cml\n" in page
     for name in cml.__all__:
-        assert f"cml.{name}" in page, name
+        assert re.search(rf"{{py:(function|class)}} {name}\b|`cml.{name}`", page), name
     for module in ("distances", "distributed", "losses", "models", "retrieval", "sampling", "sklearn", "trackers"):
         page = (made / "api" / f"{module}.md").read_text(encoding="utf-8")
         for name in getattr(getattr(cml, module), "__all__", ()):
-            assert f" cml.{module}.{name}" in page, (module, name)
+            assert re.search(rf"{{py:(function|class|data)}} {name}\b", page), (module, name)
+
+
+def test_names_of_the_reference_are_those_of_the_code(made: Path) -> None:
+    """Sphinx joins the module of a page and the name of an entry; .ci/linked_project links to the joined names."""
+    index = (made / "api" / "index.md").read_text(encoding="utf-8")
+    assert "`````{py:function} fit(" in index
+    assert ":canonical: cml.runs.model.Model\n" in index
+    losses_page = (made / "api" / "losses.md").read_text(encoding="utf-8")
+    for page in (index, losses_page):
+        assert not re.search(r"\{py:\w+\} cml\.\w+\.?\w*\(", page)
+    assert "| {py:obj}`LogRatioLoss <cml.losses.LogRatioLoss>` | " in losses_page
+    assert losses_page.index("## Losses over classes") < losses_page.index("{py:class} ProxyAnchorLoss")
+
+
+def test_a_class_has_entries_of_all_public_methods(made: Path) -> None:
+    index = (made / "api" / "index.md").read_text(encoding="utf-8")
+    model = index[index.index("{py:class} Model(") : index.index("{py:function} open_run(")]
+    for name in dir(cml.Model):
+        value = getattr(cml.Model, name)
+        if not name.startswith("_") and getattr(value, "__module__", "").startswith("cml."):
+            assert re.search(rf"{{py:method}} {name}\(", model), name
+    assert "{py:property} history\n" in model
+    losses_page = (made / "api" / "losses.md").read_text(encoding="utf-8")
+    assert "See {py:obj}`cml.losses.LabelDistanceLoss.fit`." in losses_page
+
+
+def test_pages_are_made_accessible() -> None:
+    signature = '<dt><span class="sig-paren">(</span><dl>\n<dd><em>rows</em></dd>\n</dl>\n</dt>'
+    assert "<dl>" not in accessible_html.make_accessible(signature)
+    assert '<div class="parameter"><em>rows</em></div>' in accessible_html.make_accessible(signature)
+    assert accessible_html.make_accessible("<pre>x</pre>") == '<pre tabindex="0">x</pre>'
 
 
 def test_every_extra_has_its_row() -> None:
@@ -236,6 +281,28 @@ def test_a_notebook_has_no_link_to_itself(tmp_path: Path) -> None:
     notebooks.clean(tmp_path)
     (cell,) = json.loads((tmp_path / "pytorch.ipynb").read_text(encoding="utf-8"))["cells"]
     assert "".join(cell["source"]) == "# A loop\n\nA loss."
+
+
+def test_the_logo_is_what_its_script_draws() -> None:
+    assert logo.PATH.read_text(encoding="utf-8") == logo.draw()
+
+
+def test_the_home_page_has_a_small_explorer_without_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("TRAINING", 60), ("STEPS", 2)):
+        monkeypatch.setattr(home, name, value)
+    home.write_explorer(tmp_path / "clocks.html")
+    page = (tmp_path / "clocks.html").read_text(encoding="utf-8")
+    assert len(page) < 1_000_000
+    assert "default-src 'none'" in page
+    assert '"12:' in page
+    assert 'src="clocks.html"' in (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+
+
+def test_the_picture_of_results_has_every_set(tmp_path: Path) -> None:
+    home.draw_results(tmp_path / "results.svg")
+    drawn = (tmp_path / "results.svg").read_text(encoding="utf-8")
+    for title, *_ in overview()[1:]:
+        assert title.partition(",")[0] in drawn
 
 
 def hand_written() -> Iterator[Path]:

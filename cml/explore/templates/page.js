@@ -94,8 +94,7 @@ function neighbours(item, byLabel) {
     cards.push(make("button", {
       type: "button", class: "near", click: () => actions.select(ids[place]), mouseenter: () => actions.hover(ids[place]), mouseleave: () => actions.hover(-1),
       title: `${name}\nembedding distance ${show(embedded)}, label distance ${show(labelled)} ${meta.unit}\nrank by ${other} ${rankText(rank, told)}`,
-      "aria-label": `${place - at + 1}: ${name}, embedding distance ${show(embedded)}, label distance ${show(labelled)}, rank by ${other} ${rank}`,
-    }, picture(ids[place], 68), make("span", { class: "e" }, show(embedded)), make("span", { class: "l" }, show(labelled)), make("span", { class: "rank", style: rank > K ? pill(Math.log(rank / K) / Math.log(N / K)) : {} }, rankText(rank, told))));
+    }, picture(ids[place], 68), unseen("embedding distance"), make("span", { class: "e" }, show(embedded)), unseen("label distance"), make("span", { class: "l" }, show(labelled)), unseen(`rank by ${other}`), make("span", { class: "rank", style: rank > K ? pill(Math.log(rank / K) / Math.log(N / K)) : {} }, rankText(rank, told))));
   }
   return make("div", { class: "five" }, ...cards);
 }
@@ -105,6 +104,7 @@ function tied(item) { // whether two of the nearest by label are equally far
   return new Set(near).size < near.length;
 }
 
+const unseen = (text) => make("span", { class: "unseen" }, text); // for screen readers
 const table = (rows) => make("dl", {}, ...rows.flatMap(([name, value]) => [make("dt", {}, make("bdi", {}, name)), make("dd", {}, make("bdi", {}, value))]));
 
 function panel() {
@@ -220,7 +220,7 @@ function worst() {
     const rank = (byLabel ? own("label_ranks") : own("near_ranks"))[at], labelled = byLabel ? far(arrays.near, at) : far(own("near_labels"), at), embedded = byLabel ? far(own("label_near"), at) : far(own("near"), at);
     const here = `${at - one * K + 1}`, told = !byLabel && !meta.exact;
     const said = [["embedding distance", show(embedded)], ["label distance", `${show(labelled)} ${meta.unit}`], ["rank by embedding", byLabel ? rankText(rank) : `#${here}`], ["rank by label", byLabel ? `#${here}` : rankText(rank, told)]];
-    rows.push(make("li", {}, make("button", { type: "button", class: "near wide", click: () => { (diagram.at = -1), actions.pair(one, other, said); }, "aria-label": `${meta.names[one]} and ${meta.names[other]}` }, picture(one, 60), picture(other, 60),
+    rows.push(make("li", {}, make("button", { type: "button", class: "near wide", click: () => { (diagram.at = -1), actions.pair(one, other, said); } }, picture(one, 60), picture(other, 60),
       make("span", { class: "said" }, make("span", { class: "e" }, `${show(embedded)} `, make("b", {}, said[2][1])), make("span", { class: "l" }, `${show(labelled)} `, make("b", {}, said[3][1]))))));
   }
   document.querySelector("#worst ol").replaceChildren(...rows);
