@@ -62,6 +62,16 @@ def make_pages(app: Any) -> None:  # noqa: ANN401 - Sphinx
     home.draw_results(pictures / "home_results.svg")
     if app.builder.format == "html":
         home.write_explorer(Path(app.outdir) / "clocks.html")
+        write_leaderboard(Path(app.outdir) / "leaderboard")
+
+
+def write_leaderboard(folder: Path) -> None:
+    """Write the leaderboard of all published results, beside the files that its scores lead to."""
+    from cml.bench import leaderboard
+
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(HERE.parent / "results", folder / "results", ignore=shutil.ignore_patterns("*.npz"))
+    leaderboard.write_leaderboard(folder / "results", folder / "leaderboard.html", checks=False)
 
 
 def clean_notebooks(app: Any, _: Any) -> None:  # noqa: ANN401 - Sphinx

@@ -1,7 +1,9 @@
 """The leaderboard as one page without scripts, a table a track, and beside it for each set a page of pictures."""
 
+import base64
 import math
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -9,6 +11,7 @@ from urllib.parse import quote
 import numpy as np
 
 from cml import tasks
+from cml.bench.critical_difference_diagram import draw_critical_difference_diagram
 from cml.bench.result import Result, read_ranks, read_result, result_path, results_in
 from cml.bench.sets import BenchSet, open_set
 from cml.bench.table import BEST, UNCHECKED, Board, read_board, score_of
@@ -17,35 +20,50 @@ from cml.errors import DataError, UserError
 from cml.reporting.html_escaping import write_html
 from cml.reporting.retrieval_report import write_retrieval_page
 from cml.reporting.visible_text import visible_text
+from cml.retrieval import text_table
 from cml.retrieval.oracle_row import ORACLE
 from cml.retrieval.ranking_ties import rank_columns
 from cml.runs.retrieved import ORACLE_GAP, Retrieved, build_retrieval_row
+from cml.storage.atomic import atomic_file
+from cml.storage.csv_file import write_csv
 
 _FIRST = 5  # pictures of a method in a retrieval report
 _THUMBNAIL = 72
+_INK = "#808890"  # of the diagram: readable on white and on black
+_BARS = 20  # lengths of the bars behind scores
 
 _RULES = """
 fieldset { border: 0; margin: 12px 0 0; padding: 0; display: flex; flex-wrap: wrap; gap: 4px 16px; }
 legend { float: left; color: var(--quiet); padding: 0; margin-right: 8px; }
 .lines { display: flex; flex-direction: column; width: max-content; }
 .line { display: flex; border-bottom: 1px solid var(--line); }
-.line span { flex: 0 0 116px; padding: 3px 0; text-align: right; }
-.line span:not([class]) { flex-basis: 80px; }
+.line span { flex: 0 0 126px; padding: 3px 0 3px 10px; text-align: right; }
+.line span:not([class]) { flex-basis: 92px; }
 .line .own { overflow-wrap: anywhere; }
-.line .name { flex-basis: 168px; text-align: left; }
+.line .name {
+  flex-basis: 168px; text-align: left; position: sticky; left: 0; z-index: 1; padding-left: 0; background: var(--paper);
+}
+.line [class*="bar"] {
+  background: linear-gradient(var(--mark), var(--mark)) left bottom / var(--part) 3px content-box no-repeat;
+}
 .head { order: -1; color: var(--quiet); }
 .head a { text-decoration: underline; }
 .best { font-weight: 600; }
+.board figure { margin: 16px 0; max-width: 900px; overflow-x: auto; }
+.board figure img { width: 100%; min-width: 640px; }
+.files a { text-decoration: underline; }
+@media (max-width: 700px) { .line .name { flex-basis: 132px; overflow-wrap: anywhere; } }
 """
 
 
-def write_leaderboard(results: Path, page: Path, queries: int = 0) -> list[str]:
-    """Write the page of all versions and tracks, with a retrieval report for each set.
+def write_leaderboard(results: Path, page: Path, queries: int = 0, *, checks: bool = True) -> list[str]:
+    """Write the page of all versions and tracks, with a retrieval report for each set, and each table as CSV and LaTeX.
 
     Args:
         results: Folder of the results.
-        page: The page; the retrieval reports are written into a folder beside it.
+        page: The page; tables are written beside it, and the retrieval reports into a folder beside it.
         queries: Number of test queries in each retrieval report; 0 writes no reports.
+        checks: Whether results that were not checked on this computer are marked.
 
     Returns:
         A sentence for each set without a retrieval report, which says why.
@@ -56,11 +74,11 @@ def write_leaderboard(results: Path, page: Path, queries: int = 0) -> list[str]:
     if queries < 0:
         raise UserError(f"A retrieval report shows 0 queries or more. Got {queries}.")
     kinds = sorted({(result.suite, result.track) for result in map(read_result, results_in(results))})
-    boards = [read_board(results, *kind, checks=True) for kind in kinds]
-    rules = [_RULES]
+    boards = [read_board(results, *kind, checks=checks) for kind in kinds]
+    rules = [_RULES, "".join(f".bar{length}{{--part:{100 * length // _BARS}%}}" for length in range(_BARS + 1))]
     for number, board in enumerate(boards):
         rules += [f"body:has(#t{number}:checked) .board:not(.b{number}){{display:none}}", *_sort_rules(number, board)]
-    shown = [_view(board, results, page.parent) for board in boards]
+    shown = [_view(board, results, page.parent) | {"files": _write_tables(board, page)} for board in boards]
     missing = {}
     for board, view in zip(boards, shown, strict=True):
         for head in view["sets"] if queries else ():
@@ -103,12 +121,39 @@ def _view(board: Board, results: Path, folder: Path) -> dict[str, Any]:
             link = "" if result is None else _link(_file(results, result), folder)
             figure = text.removesuffix(UNCHECKED)
             mark = text[len(figure) :]
-            cells.append({"text": figure.removesuffix(BEST) + mark, "best": figure.endswith(BEST), "file": link})
+            score = -math.inf if result is None else score_of(result)
+            bar = "" if math.isinf(score) else f"bar{round(_BARS * min(1.0, max(0.0, score)))}"
+            cells.append(
+                {"text": figure.removesuffix(BEST) + mark, "best": figure.endswith(BEST), "file": link, "bar": bar}
+            )
         measured, rest = texts[len(board.sets) : own_end], texts[own_end:]
         rows.append({"method": visible_text(method), "cells": cells, "own": measured, "rest": rest})
     notes = board.notes().replace(f" {BEST} marks", " Bold marks")
     sets = [{"name": name, "report": ""} for name in board.sets]
-    return {"title": f"{board.version}, {board.track}", "sets": sets, "own": own, "rows": rows, "notes": notes}
+    shown = {"title": f"{board.version}, {board.track}", "sets": sets, "own": own, "rows": rows, "notes": notes}
+    return shown | {"diagram": _embed_diagram(board)}
+
+
+def _embed_diagram(board: Board) -> str:
+    """The critical-difference diagram as the source of a picture; "" where there are too few methods or sets."""
+    if math.isnan(board.critical):
+        return ""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "diagram.svg"
+        draw_critical_difference_diagram(board, path, ink=_INK)
+        return f"data:image/svg+xml;base64,{base64.b64encode(path.read_bytes()).decode()}"
+
+
+def _write_tables(board: Board, page: Path) -> list[tuple[str, str]]:
+    """Write the table beside the page, as CSV and LaTeX; what each is called, and the link to it."""
+    page.parent.mkdir(parents=True, exist_ok=True)
+    header, *rows = board.grid()
+    stem = f"{page.stem}-{board.version}-{board.track}"
+    csv = write_csv(page.with_name(f"{stem}.csv"), ["method", *header[1:]], rows)
+    tex = page.with_name(f"{stem}.tex")
+    with atomic_file(tex) as temporary:
+        temporary.write_text(text_table.latex([["method", *header[1:]], *rows]), encoding="utf-8")
+    return [("CSV", _link(csv, page.parent)), ("LaTeX", _link(tex, page.parent))]
 
 
 def _file(results: Path, result: Result) -> Path:

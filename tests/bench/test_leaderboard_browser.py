@@ -101,3 +101,40 @@ def test_every_score_leads_to_its_file(page: Any, results: Path) -> None:  # noq
     files = {Path(unquote(urlparse(link).path)) for link in links}
     kept = {path for path in results.rglob("*.json") if path.parent.name in TRACKS}
     assert files == kept
+
+
+@pytest.mark.parametrize("page", [400], indirect=True)
+def test_the_first_column_stays_where_it_is(page: Any) -> None:  # noqa: ANN401
+    box = page.locator(".scroll:visible")
+    name, cell = box.locator(".line").nth(1).locator("span").all()[:2]
+    before = name.bounding_box()["x"], cell.bounding_box()["x"]
+    box.evaluate("box => (box.scrollLeft = 300)")
+    assert name.bounding_box()["x"] == before[0]
+    assert cell.bounding_box()["x"] == before[1] - 300
+
+
+@pytest.mark.parametrize("page", [1400], indirect=True)
+def test_bars_are_as_long_as_scores(page: Any, results: Path) -> None:  # noqa: ANN401
+    first = read_board(results, VERSION, TRACKS[0])
+    name = first.sets[0]
+    seen = 0
+    for line in page.locator(".line:visible:not(.head)").all():
+        score = scores(first, name).get(line.locator(".name").inner_text())
+        if score is not None and score > -1:
+            part = line.locator(".s0").evaluate("cell => getComputedStyle(cell).getPropertyValue('--part')")
+            assert float(part.strip("%")) == pytest.approx(100 * max(0, score), abs=2.6)
+            seen += 1
+    assert seen > 5
+
+
+@pytest.mark.parametrize("page", [400], indirect=True)
+def test_the_diagram_and_the_tables_are_there(page: Any, results: Path) -> None:  # noqa: ANN401
+    picture = page.locator(".board:visible figure img")
+    assert picture.evaluate("image => image.complete && image.naturalWidth") > 0
+    links = {link.inner_text(): link.get_attribute("href") for link in page.locator(".files:visible a").all()}
+    first = read_board(results, VERSION, TRACKS[0])
+    csv_lines = (results.parent / unquote(links["CSV"])).read_text("utf-8").splitlines()
+    assert [line.split(",")[0] for line in csv_lines] == ["method", *first.order]
+    latex = (results.parent / unquote(links["LaTeX"])).read_text("utf-8")
+    assert latex.startswith("\\begin{tabular}{l" + "r" * (len(first.sets) + 3) + "}\n")
+    assert latex.count(r"\\") == 1 + len(first.order)
