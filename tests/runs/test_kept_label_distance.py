@@ -111,6 +111,25 @@ def test_runs_with_two_lists_are_not_compared(scenes: PreparedDataset, tmp_path:
     cml.compare("caption", scenes, tmp_path / "out", variants=("log-ratio",), **options)  # all of them are there
 
 
+def test_trials_with_two_lists_are_not_compared(scenes: PreparedDataset, tmp_path: Path) -> None:
+    options = {**TINY, "steps": 2, "seeds": 1}
+    options.pop("quiet")
+    rates = {"learning_rate": "1e-3,1e-4"}
+    cml.compare("caption", scenes, tmp_path / "out", variants=("log-ratio",), search_space=rates, **options)
+    folders = {config.parent for config in (tmp_path / "out").glob("**/config.json")}
+    assert len(folders) == 2
+    for folder in folders:
+        made_by_an_earlier_version(folder)
+    same = {"search_space": rates, **options}
+    cml.compare("caption", scenes, tmp_path / "out", variants=("log-ratio",), **same)  # all trials are there
+    more = {"search_space": {"learning_rate": "1e-3,1e-4,1e-5"}, **options}
+    with pytest.raises(UserError, match=r"stop_words='english'.* new runs get .*stop_words='function'.*Choose another"):
+        cml.compare("caption", scenes, tmp_path / "out", variants=("log-ratio",), **more)
+    more["search_space"] = {"learning_rate": "1e-5,1e-4"}  # the new trial is the first
+    with pytest.raises(UserError, match="they cannot be compared"):
+        cml.compare("caption", scenes, tmp_path / "out", variants=("log-ratio",), **more)
+
+
 def test_the_published_experiment_states_its_list() -> None:
     from cml.tasks.papers import PAPERS
 
