@@ -3,12 +3,13 @@
 import functools
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
+from cml.data.dataset_info import FILE_COLUMN, FIXED_COLUMNS
 from cml.data.images import native_size
 from cml.data.label_form import LabelForm
 from cml.data.prepared_writer import Item, bad_item_error
@@ -23,7 +24,7 @@ from cml.data_prep.mask_ids import find_ids, parse_ids
 from cml.data_prep.number_format import PLAIN, Decimal, NumberFormat, Thousands
 from cml.data_prep.number_labels import NumberLabels, choose_number_labels
 from cml.data_prep.person_crop import FRAME, person_box
-from cml.data_prep.person_items import person_item
+from cml.data_prep.person_items import CROP, person_item
 from cml.data_prep.provenance import record_provenance
 from cml.data_prep.row_files import MissingColumn, Row, cell, read_rows, say_once
 from cml.data_prep.scale_depth import check_bits
@@ -95,7 +96,8 @@ class Folder(DatasetSource):
     split_column: str | None = None
     """Column that contains train, query, gallery, test or val. By default the split is random, with exact fractions."""
     group_column: str | None = None
-    """Column that identifies images that belong together, such as a person or a video. Groups are never split."""
+    """Column that identifies images that belong together, such as a person or a video. Groups are never split. The
+    column is kept, so that cml train --group-column can hold out whole groups as well."""
     split_seed: int = 0
     """Random seed of the split."""
     test_fraction: float = 0.3
@@ -172,6 +174,8 @@ class Folder(DatasetSource):
         """See ``DatasetSource.origin``."""
         files, folders = filter(None, [self.labels]), filter(None, [self.images, self.masks])
         revision = 4 if self.kind == "keypoints" else 3  # which came to record the crop
+        if self.group_column is not None:
+            revision = 5  # which came to record the group
         return record_provenance(self, revision=revision, files=files, images=folders)
 
     def content(self, skip_bad: bool) -> Content:
@@ -314,6 +318,14 @@ class Folder(DatasetSource):
             )
         if self.kind == "keypoints":
             box, side = person_box(label, self.margin), self.image_size or _CROP_SIDE
-            return person_item(labelled.item_id, role, image, label, box, side, labelled.where, self.bits)
+            person = person_item(labelled.item_id, role, image, label, box, side, labelled.where, self.bits)
+            return replace(person, extra={**person.extra, **self._kept_group(labelled)})
         picture = Shrink(self.image_size, bits=self.bits).picture(image)
-        return Item(labelled.item_id, role, picture, label, where=labelled.where)
+        return Item(labelled.item_id, role, picture, label, extra=self._kept_group(labelled), where=labelled.where)
+
+    def _kept_group(self, labelled: Labelled) -> dict[str, str]:
+        """The column of the group, which training can hold out as a whole; none where its name is taken."""
+        column, label_column = self.group_column, self._texts({"task": KINDS[self.kind].task})["label_column"]
+        if column is None or column in (*FIXED_COLUMNS, label_column, CROP) or column.endswith(FILE_COLUMN):
+            return {}
+        return {column: labelled.group}

@@ -10,6 +10,8 @@ from cml.data_prep.dataset_source import Content, InfoTexts
 from cml.data_prep.person_crop import Box, Float64, crop_file, into_crop
 from cml.errors import DataError
 
+CROP = "crop"  # column of the square that was cut out of the photograph
+
 
 def person_item(
     item_id: str, role: str, photo: Path, joints: Float64, box: Box, size: int, where: str, bits: int | None = None
@@ -31,7 +33,7 @@ def person_item(
     """
     picture = functools.partial(crop_file, photo, box, size, bits)
     label = into_crop(joints, box, size).round(2)
-    extra = {"crop": [round(value, 2) for value in box]}
+    extra = {CROP: [round(value, 2) for value in box]}
     return Item(item_id, role, picture, label, extra=extra, where=where)
 
 

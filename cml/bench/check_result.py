@@ -56,6 +56,7 @@ _OPTIONS_SINCE: Mapping[str, str] = {
     "head_start": "0.2",
     "random_crop": "0.2",
     "clip_gradient_value": "0.2",
+    "group_column": "0.2",
 }
 """An option that results before some version of cml lack -> the first version whose results have it."""
 _CLOSE = 2e-5  # relative: files hold six digits

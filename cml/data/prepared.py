@@ -14,7 +14,7 @@ from cml.data.columns import Items
 from cml.data.dataset_info import FILE_COLUMN, FIXED_COLUMNS, FOLDERS, METADATA, ROLES, DatasetInfo, parse_object
 from cml.data.metadata import read_metadata
 from cml.data.vectors import Float32, Vectors
-from cml.errors import DataError, UserError
+from cml.errors import DataError, UserError, did_you_mean
 from cml.storage.regular_file import open_regular
 
 __all__ = ["ROLES", "DatasetInfo", "PreparedDataset", "Split", "open_dataset"]
@@ -145,6 +145,21 @@ class PreparedDataset:
         """
         return [_as_text(entry.get(column), where, column, entry) for where, entry in self._read_entries(role)]
 
+    def read_groups(self, role: str, column: str) -> list[str]:
+        """Read the name of each item's group from metadata.jsonl.
+
+        Args:
+            role: "train", "query" or "gallery".
+            column: The column of the groups, such as subjects or sessions.
+
+        Returns:
+            N names, in the order of the split; numbers are written as in the JSON.
+
+        Raises:
+            UserError: The column is missing, or holds something else than texts, numbers, true or false.
+        """
+        return [_as_group(entry.get(column), where, column, entry) for where, entry in self._read_entries(role)]
+
     def read_further(self, role: str) -> Iterator[dict[str, Any]]:
         """Read the columns of each item in metadata.jsonl that say neither what the item is nor its label.
 
@@ -204,6 +219,16 @@ def _as_text(value: Any, where: str, column: str, entry: Mapping[str, Any]) -> s
         return "\n".join(lines)
     got = reprlib.repr(value) if column in entry else f"only the columns {', '.join(sorted(entry))}"
     raise UserError(f"{where}: {column} should be a text. Got {got} instead.")
+
+
+def _as_group(value: Any, where: str, column: str, entry: Mapping[str, Any]) -> str:  # noqa: ANN401 - any JSON
+    if column not in entry:
+        meant = did_you_mean(column, entry)
+        there = ", ".join(sorted(entry))
+        raise UserError(f"{where}: there is no column {column!r} of groups.{meant} There are only {there}.")
+    if value == "" or not isinstance(value, str | int | float):
+        raise UserError(f"{where}: {column} should name the item's group. Got {reprlib.repr(value)} instead.")
+    return str(value)
 
 
 def _split(role: str, number: int, items: Items, info: DatasetInfo) -> Split:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
@@ -184,6 +185,11 @@ def fit(
         texts["loss"] = type(loss).__name__
     own, chosen = take_functions(options, augment)
     config = with_options(TrainConfig() if config is None else config, {**chosen, **texts})
+    if config.group_column:
+        raise UserError(
+            "'group_column' names a column of a prepared dataset: give cml.fit the groups themselves, "
+            f"groups=[..]. Got group_column={config.group_column} instead."
+        )
     if label_distance is None or isinstance(label_distance, str):
         label_distance = kept_label_distance(config.label_distance, "", out, resume=resume) or config.label_distance
     distance = distances.as_label_distance(label_distance)
@@ -280,6 +286,19 @@ def _adapt_to_labels(config: TrainConfig, chosen: Collection[str], distance: Lab
     suited = distance.training_options(head_alone=config.freeze_backbone or config.backbone == "none")
     untouched = [name for name in suited if name not in chosen and getattr(config, name) == getattr(default, name)]
     return replace(config, **{name: suited[name] for name in untouched})
+
+
+def _read_groups(dataset: PreparedDataset, config: TrainConfig) -> NDArray[np.int64] | None:
+    """The number of each training item's group, for splits that hold out whole groups; None for none."""
+    if not config.group_column:
+        return None
+    if not (config.tune or config.evaluate_every):
+        raise UserError(
+            "'group_column' says which items are held out together: set 'tune' or 'evaluate_every' too. "
+            f"Got group_column={config.group_column} alone."
+        )
+    names = dataset.read_groups("train", config.group_column)
+    return number_groups(names, len(names))
 
 
 @list_options
@@ -421,6 +440,7 @@ def train_task(
     if store is not None and not store.is_of_backbone:
         dataset = with_features(dataset, store)
     items = dataset.split("train")
+    groups = _read_groups(dataset, config)
     inputs = items.inputs
     if isinstance(inputs, Vectors):
         inputs = inputs.with_missing(config.missing)
@@ -439,6 +459,7 @@ def train_task(
         weights=None if sample_weight is None else read_weights(sample_weight, len(items)),
         task=task.name,
         dataset=dataset,
+        groups=groups,
         out=out,
         resume=resume,
         callbacks=callbacks,

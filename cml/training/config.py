@@ -19,6 +19,8 @@ Precision = Literal["float32", "bfloat16"]
 # options that do not change the result, and may differ when a run is resumed
 _NO_EFFECT = ("checkpoint_every", "keep_models", "workers", "worker_timeout", "cache_bytes", "device")
 _OPTIONS = "options of training"
+# what runs did that were saved before there was the option, where that is not its default today
+_BEFORE: Mapping[str, Any] = {"head_start": "random"}
 _LARGE = 10**9
 _BOUNDS = {  # an untrusted config may hold any number
     (1, 65_536): ("dimension", "image_size", "projector"),
@@ -97,10 +99,11 @@ class TrainConfig:
     train_only: tuple[str, ...] = ()
     """Patterns of the names of the parameters to train, such as head.* and backbone.layer4.*, as
     model.named_parameters() lists them; all others stay as they are. None trains all."""
-    head_start: Literal["random", "pca", "standardised"] = "random"
+    head_start: Literal["auto", "random", "pca", "standardised"] = "auto"
     """Start of a head that is trained alone, on vectors or on a frozen backbone: random weights, the principal
     components of its features (pca), from which few or uncertain labels lead less far astray, or random weights on
-    standardised features (standardised), of which 256 principal components at most are used."""
+    standardised features (standardised), of which 256 principal components at most are used. 'auto' takes pca where
+    label distances hardly spread, as those of captions and of many classes, and random elsewhere."""
     lora: int = 0
     """Rank of low-rank adapters on a transformer's linear layers, such as 8; 0 for none. They are trained instead of
     the backbone's weights, which needs less memory, and are merged into the weights at the end."""
@@ -181,6 +184,9 @@ class TrainConfig:
     correlation, and the best weights are kept."""
     validation_fraction: float = 0.1
     """Fraction of the training items that are held out for validation: the last ones, at least 8 and at most 1,000."""
+    group_column: str = ""
+    """Column of the dataset's metadata.jsonl, such as one of subjects or sessions: validation and tune hold out all
+    items of a group together. cml.fit takes groups instead."""
     patience: int = 0
     """Number of validations without improvement after which training stops early; 0 disables early stopping."""
     checkpoint_every: int = 200
@@ -292,7 +298,7 @@ class TrainConfig:
         is_yaml = path.suffix.lower() in (".yaml", ".yml")
         value = read_parsed(path, _OPTIONS, "YAML", parse_yaml) if is_yaml else read_json(path, _OPTIONS)
         if isinstance(value, dict) and {"cml", "train"} <= value.keys():  # the config.json of a run
-            value = value["train"]
+            value = complete_saved(value["train"])
         if isinstance(value, dict):
             defaults = asdict(cls() if base is None else base)
             value = {**defaults, **with_current_names(value, defaults)}
@@ -322,6 +328,18 @@ with contextlib.suppress(OSError):  # an installation without sources; ``help`` 
     _lines = re.findall(r'^    (\w+): .*\n    """([^"]*)"""$', inspect.getsource(TrainConfig), re.MULTILINE)
     _texts = "".join(f"\n        {name}: {' '.join(text.split())}" for name, text in _lines)
     TrainConfig.__doc__ = (TrainConfig.__doc__ or "").replace("\n\n", f"\n\n    Attributes:{_texts}\n\n", 1)
+
+
+def complete_saved(options: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Complete the options of a saved run by those that did not exist then, and whose default is another one today.
+
+    Args:
+        options: Value by name, as in config.json.
+
+    Returns:
+        The options; what is no mapping as it is, for the caller to refuse.
+    """
+    return {**_BEFORE, **options} if isinstance(options, dict) else options
 
 
 def _takes_vectors(backbone: str) -> bool:

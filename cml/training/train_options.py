@@ -26,7 +26,7 @@ class FitOptions(TypedDict, total=False):
     tune_minutes: float
     tune_control: bool
     train_only: tuple[str, ...]
-    head_start: Literal["random", "pca", "standardised"]
+    head_start: Literal["auto", "random", "pca", "standardised"]
     lora: int
     crop: float
     scale_jitter: float
@@ -57,6 +57,7 @@ class FitOptions(TypedDict, total=False):
     precision: Literal["float32", "bfloat16"]
     evaluate_every: int
     validation_fraction: float
+    group_column: str
     patience: int
     checkpoint_every: int
     keep_models: bool

@@ -643,6 +643,17 @@ def test_groups_stay_whole_and_meet_the_share_as_nearly_as_they_can(photos: Path
     assert dataset.info.counts == {"train": 12, "query": 4, "gallery": 4}
     people = {role: {names_of(photos).index(one) % 5 for one in dataset.split(role).item_ids} for role in ROLES}
     assert [len(one) for one in people.values()] == [3, 1, 1]
+    kept = dict(zip(dataset.split("train").item_ids, dataset.read_groups("train", "person"), strict=True))
+    assert kept == {name: str(names_of(photos).index(name) % 5) for name in kept}
+
+
+@pytest.mark.parametrize("column", ["value", "role", "photo_file_name"])
+def test_a_group_column_whose_name_is_taken_is_not_kept(column: str, photos: Path, tmp_path: Path) -> None:
+    labels = csv_of(photos, f"image,age,{column}", lambda n, name: f"{name},{n},{n % 5}")
+    options: dict[str, Any] = {"file_column": "image", "label_columns": ("age",), "group_column": column}
+    dataset = Folder(photos, labels, **options, test_fraction=0.4, query_fraction=0.5).prepare(tmp_path / "set")
+    assert all(not further for further in dataset.read_further("train"))
+    assert all(isinstance(label, float) for label in dataset.split("train").labels)
 
 
 def test_folder_with_vectors_and_a_split(photos: Path, tmp_path: Path) -> None:

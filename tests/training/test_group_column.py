@@ -1,0 +1,120 @@
+"""The column of groups of a prepared dataset: what validation and tune hold out together."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cml
+from cml.cli import main
+from cml.data.prepared import PreparedDataset
+from cml.errors import UserError
+from cml.training import training_data, tune_heads
+from cml.training.training_data import TrainingData
+from cml.training.tune_splits import make_splits
+
+SHORT: dict[str, Any] = {"sampler": "random(batch_size=16)", "dimension": 4, "steps": 2, "quiet": True}
+COUNT = 120
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> PreparedDataset:
+    """Vectors of ten sites, twelve of each."""
+    folder = tmp_path_factory.mktemp("sites")
+    rows = np.random.default_rng(0).normal(size=(COUNT, 3)).round(3)
+    with (folder / "table.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["a", "b", "c", "age", "split", "site", "number"])
+        for item, row in enumerate(rows):
+            writer.writerow([*row, row[0], "test" if item >= 110 else "train", f"site {item % 10}", item % 4])
+    return cml.prepare(
+        "table",
+        folder / "set",
+        source=folder / "table.csv",
+        features=("a", "b", "c"),
+        label_columns=("age",),
+        split_column="split",
+        keep_columns=("site", "number"),
+    )
+
+
+def test_groups_are_read_in_the_order_of_the_items(dataset: PreparedDataset) -> None:
+    assert dataset.read_groups("train", "site") == [f"site {item % 10}" for item in range(110)]
+    assert dataset.read_groups("train", "number")[:5] == ["0.0", "1.0", "2.0", "3.0", "0.0"]
+
+
+def test_tune_holds_out_whole_groups(
+    dataset: PreparedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tune_heads, "STOPS", (2,))
+    seen: list[Any] = []
+
+    def note_splits(features: Any, groups: Any = None, **named: Any) -> Any:  # noqa: ANN401 - passed on
+        seen.append(groups)
+        return make_splits(features, groups, **named)
+
+    monkeypatch.setattr("cml.training.tune.make_splits", note_splits)
+    data = ["--data", str(dataset.folder), "--out", str(tmp_path / "run")]
+    assert main(["train", "value", *data, "--tune", "--group-column", "site"]) == 0
+    assert "4 splits held out whole groups" in capsys.readouterr().err
+    np.testing.assert_array_equal(seen[0], np.arange(110) % 10)
+    assert cml.open_run(tmp_path / "run").config.train.group_column == "site"
+
+
+def test_validation_holds_out_whole_groups(
+    dataset: PreparedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held_out: list[Any] = []
+    split = TrainingData.split_validation
+
+    def note_groups(self: TrainingData, config: Any) -> Any:  # noqa: ANN401 - passed on
+        parts = split(self, config)
+        held_out.append([set(part.groups.tolist()) for part in parts if part.groups is not None])
+        return parts
+
+    monkeypatch.setattr(training_data.TrainingData, "split_validation", note_groups)
+    cml.train("value", dataset, tmp_path / "run", group_column="site", evaluate_every=1, **SHORT)
+    trained, validated = held_out[-1]
+    assert trained | validated == set(range(10))
+    assert not trained & validated
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"group_column": "sites", "tune": True}, r"metadata\.jsonl:1: there is no column 'sites' of groups.*'site'"),
+        ({"group_column": "site"}, "set 'tune' or 'evaluate_every' too. Got group_column=site alone"),
+    ],
+    ids=["no such column", "nothing is held out"],
+)
+def test_what_does_not_fit_is_one_line(
+    options: dict[str, Any], said: str, dataset: PreparedDataset, tmp_path: Path
+) -> None:
+    short = {} if "tune" in options else SHORT
+    with pytest.raises(UserError, match=said) as error:
+        cml.train("value", dataset, tmp_path / "run", **options, **short)
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("group", ["null", "[1, 2]", '""'])
+def test_a_group_is_named(group: str, dataset: PreparedDataset, tmp_path: Path) -> None:
+    copy = tmp_path / "set"
+    for path in dataset.folder.rglob("*"):
+        if path.is_file():
+            (copy / path.relative_to(dataset.folder)).parent.mkdir(parents=True, exist_ok=True)
+            (copy / path.relative_to(dataset.folder)).write_bytes(path.read_bytes())
+    metadata = copy / "train" / "metadata.jsonl"
+    metadata.write_text(metadata.read_text().replace('"site": "site 3"', f'"site": {group}'))
+    with pytest.raises(UserError, match=r"metadata\.jsonl:4: site should name the item's group. Got"):
+        cml.open_dataset(copy).read_groups("train", "site")
+
+
+def test_fit_takes_the_groups_themselves() -> None:
+    rows = np.random.default_rng(0).normal(size=(40, 3))
+    with pytest.raises(UserError, match=r"give cml\.fit the groups themselves"):
+        cml.fit(rows, rows[:, 0], group_column="site", evaluate_every=1, **SHORT)
