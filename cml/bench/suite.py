@@ -110,7 +110,13 @@ class Suite:
 
 
 _HEADS = TrainConfig(
-    sampler="random(batch_size=64)", dimension=64, image_size=(128, 128), steps=300, freeze_backbone=True, workers=0
+    sampler="random(batch_size=64)",
+    dimension=64,
+    image_size=(128, 128),
+    steps=300,
+    freeze_backbone=True,
+    head_start="random",  # heads that are trained at once share their start, whatever the loss
+    workers=0,
 )
 _NETWORK = replace(
     _HEADS, backbone="small-cnn", weights="none", image_size=(32, 32), precision="bfloat16", freeze_backbone=False

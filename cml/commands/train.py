@@ -79,7 +79,7 @@ def run(arguments: Sequence[str]) -> None:
         from cml.training.run_config import RunConfig
 
         saved = RunConfig.load(deciding.out)
-        recipe = saved.train
+        recipe = saved.started_with
         if saved.dataset:
             data = Path(saved.dataset)
     default = Train(data, tyro.MISSING, recipe_for(task, recipe, rest, prog))

@@ -162,7 +162,7 @@ def _small_network(config: TrainConfig) -> dict[str, Any]:
         "image_size": tuple(min(_SIDE, size) for size in config.image_size),
         "freeze_backbone": False,
         "features": "",
-        "head_start": "random",
+        "head_start": "auto",
         "train_only": (),
         "epochs": 0,
         "steps": _STEPS,

@@ -1,17 +1,30 @@
 """The start of a head that is trained alone: random, or at the principal components of its features."""
 
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
 import numpy as np
 import torch
 
 from cml.data.vectors import Vectors
 from cml.errors import UserError
+from cml.losses.label_distance_sample import finite_sample
+from cml.losses.label_exponent import fit_floor, fit_label_exponent
+from cml.losses.loss import Loss
 from cml.models.embedding import EmbeddingModel
 from cml.processes.ranks import Ranks
 from cml.training.config import TrainConfig
+from cml.training.run_config import RunConfig
+from cml.training.training_targets import TrainingTargets
 from cml.training.tune_heads import fit_rotation
+
+Start = Literal["random", "pca", "standardised"]
 
 _MOST = 5000  # items that components are fitted to
 _WEIGHT = 0.035  # root mean square of a weight: steps of the usual learning rate change it by a few per cent
+_STEEP = 4.0  # exponent of label distances that hardly spread: log-ratio bounds it there
+_FLOOR_QUANTILE, _ZERO_FACTOR = 0.02, 0.5  # the defaults of log-ratio
 
 
 def check_head_start(config: TrainConfig) -> None:
@@ -23,11 +36,64 @@ def check_head_start(config: TrainConfig) -> None:
     Raises:
         UserError: A backbone is trained below the head.
     """
-    if config.head_start != "random" and not (config.freeze_backbone or config.backbone == "none"):
+    if config.head_start in ("pca", "standardised") and not has_head_alone(config):
         raise UserError(
             f"head_start={config.head_start} begins at the principal components of features that stay as they are: add "
             f"freeze_backbone=True (--freeze-backbone). Got the backbone {config.backbone} to train instead."
         )
+
+
+def keep_head_start(config: TrainConfig, out: Path | None, *, resume: bool) -> TrainConfig:
+    """Keep the start that a resumed run of an earlier version began with, where it is left to be chosen today.
+
+    Args:
+        config: The options of the run.
+        out: Run folder; None for none.
+        resume: Whether the run in it is continued.
+
+    Returns:
+        The options.
+    """
+    if not resume or out is None or config.head_start != "auto" or not (out / "config.json").is_file():
+        return config
+    return replace(config, head_start=RunConfig.load(out).started_with.head_start)
+
+
+def has_head_alone(config: TrainConfig) -> bool:
+    """Whether only a linear head is trained: on a frozen backbone, or on vectors."""
+    return config.freeze_backbone or config.backbone == "none"
+
+
+def choose_head_start(config: TrainConfig, loss: Loss, training: TrainingTargets) -> tuple[Start, str]:
+    """Choose the start of a head by the label distances of a sample of training pairs.
+
+    Where label distances hardly spread, as those of captions and of many classes, random weights blur the distances of
+    the features by more than labels differ, and the head starts from the principal components. The automatic exponent
+    of log-ratio is at its bound there. The rule is the same for every loss.
+
+    Args:
+        config: The options of the run.
+        loss: The loss.
+        training: The training labels.
+
+    Returns:
+        The start, and what to say of it; "" of random weights.
+    """
+    if config.head_start != "auto":
+        return config.head_start, ""
+    if not has_head_alone(config) or loss.starts_at_zero:
+        return "random", ""
+    try:
+        sample = finite_sample(torch.from_numpy(training.label_distances()))
+        exponent = fit_label_exponent(sample, fit_floor(sample, _FLOOR_QUANTILE), _ZERO_FACTOR)
+    except UserError:  # no label distance differs from another one
+        return "random", ""
+    if exponent < _STEEP:
+        return "random", ""
+    return "pca", (
+        "The head starts from the principal components of its features, for label distances hardly spread "
+        "(head_start=auto)."
+    )
 
 
 def start_at_components(model: EmbeddingModel, inputs: Vectors, ranks: Ranks) -> None:

@@ -42,7 +42,7 @@ from cml.training.checkpoint import Checkpoint
 from cml.training.config import TrainConfig
 from cml.training.data_workers import shutdown_workers
 from cml.training.frozen_backbone import freeze_backbone
-from cml.training.head_start import start_at_components
+from cml.training.head_start import choose_head_start, start_at_components
 from cml.training.learning_rate import LearningRates
 from cml.training.lora import LoraAdapters
 from cml.training.optimizer import check_optimizer, make_optimizer
@@ -180,11 +180,14 @@ def train(
     draws = may_draw(model.head if config.freeze_backbone else model, loss)  # a projector draws nothing
     check_views(config, data.inputs, augments=own.augment is not None, draws=draws)
     data.inputs.load()
-    if config.head_start == "pca":
+    training = TrainingTargets(data.distance, data.labels, seed=config.seed, ranks=ranks)
+    start, remark = choose_head_start(config, loss, training)
+    if remark and is_shown:
+        say(remark)
+    if start == "pca":
         assert isinstance(data.inputs, Vectors)  # see check_head_start
         start_at_components(model, data.inputs, ranks)
     standardised_start = StandardisedStart(model, data.inputs, loss, config)
-    training = TrainingTargets(data.distance, data.labels, seed=config.seed, ranks=ranks)
     loss.prepare(
         loss.target(training),
         dimension=(config.dimension, *config.projector)[-1],

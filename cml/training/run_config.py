@@ -10,7 +10,7 @@ from cml.models.embedding import ModelConfig
 from cml.storage.json_file import read_json, write_json
 from cml.storage.provenance import as_json, difference
 from cml.storage.saved_options import saved_options
-from cml.training.config import TrainConfig
+from cml.training.config import TrainConfig, complete_saved
 from cml.version import __version__
 
 _OTHERS = {
@@ -35,6 +35,8 @@ class RunConfig:
         made_of: What ``dataset_fingerprint`` depends on, by which a difference is explained.
         own: What was given in Python alone, by argument: the name of a function, or a digest of ``sample_weight``.
         plugins: Name and SHA-256 of each plugin that the run needs; none is imported when a run is opened.
+        requested: The options that the run was started with, where ``tune`` chose a whole network, whose options are
+            ``train``; None where both are the same.
     """
 
     task: str
@@ -46,6 +48,12 @@ class RunConfig:
     made_of: dict[str, Any] = field(default_factory=dict)
     own: dict[str, str] = field(default_factory=dict)
     plugins: tuple[tuple[str, str], ...] = ()
+    requested: TrainConfig | None = None
+
+    @property
+    def started_with(self) -> TrainConfig:
+        """The options that the run was started with, by which it is resumed."""
+        return self.train if self.requested is None else self.requested
 
     def other_data(self, fingerprint: str, made_of: Mapping[str, Any]) -> str:
         """Explain how other data differ from those of the run.
@@ -94,6 +102,8 @@ class RunConfig:
         value = read_json(path, "the run's config")
         if isinstance(value, dict):  # drop cml's version and the loss's constants, which are only informative
             value = {option.name: value[option.name] for option in fields(cls) if option.name in value}
+            if "train" in value:
+                value["train"] = complete_saved(value["train"])
         try:
             return saved_options(cls, value, str(path), "a run's config")
         except DataError:

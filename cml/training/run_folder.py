@@ -102,7 +102,7 @@ def check_same(run: Path, options: TrainConfig, dataset_fingerprint: str, made_o
     if reason:
         place = saved.dataset or "arrays"
         raise UserError(f"{run} was trained on another dataset, {place} ({reason}); choose another folder.")
-    for name, (now, then) in options.difference(saved.train).items():
+    for name, (now, then) in options.difference(saved.started_with).items():
         raise UserError(f"{run} was started with {name}={then}, now {name}={now}. Resume with the same options.")
     return saved
 

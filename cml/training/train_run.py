@@ -37,7 +37,7 @@ from cml.sampling.sampler import suggest_batch_size
 from cml.training.callbacks import Callback
 from cml.training.config import TrainConfig
 from cml.training.epochs import count_steps
-from cml.training.head_start import check_head_start
+from cml.training.head_start import check_head_start, keep_head_start
 from cml.training.loop import StoppedRun, Trained, model_config, train
 from cml.training.own_augmentation import OwnAugmentation
 from cml.training.own_functions import NONE, OwnFunctions
@@ -137,6 +137,7 @@ def train_run(
     if config.tune and weights is not None:
         raise UserError("'tune' chooses heads by all items alike: leave out 'sample_weight'.")
     check_head_start(config)
+    config = keep_head_start(config, out, resume=resume)
     weighted = count if weights is None else int((weights > 0).sum())
     trained_items = weighted if config.tune or validation is not None else count_trained_items(config, weighted)
     if shrink and not config.tune:

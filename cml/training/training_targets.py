@@ -24,10 +24,15 @@ class TrainingTargets(TrainingLabels):
         super().__init__(distance, labels)
         self._seed = seed
         self._ranks = Ranks() if ranks is None else ranks
+        self._sample: Float32 | None = None
 
     def label_distances(self) -> Float32:
-        """Label distances (P,) of a sample of training pairs; rank 0 computes them for all processes."""
-        return self._ranks.broadcast(lambda: sample_label_distances(self.distance, self._labels, self._seed))
+        """Label distances (P,) of a sample of training pairs; rank 0 computes them for all processes, once."""
+        if self._sample is None:
+            self._sample = self._ranks.broadcast(
+                lambda: sample_label_distances(self.distance, self._labels, self._seed)
+            )
+        return self._sample
 
     def vectors(self) -> Float32:
         """The labels as vectors (N, V).

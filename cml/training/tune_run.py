@@ -135,7 +135,7 @@ def tune_run(
         _set_head(model, embedding)
     else:
         candidate, loss, model = network
-        run = replace(run, train=candidate)
+        run = replace(run, train=candidate, requested=config)
     for line in [] if quiet else tuning.lines():
         say(line)
     run = replace(run, model=model.config)

@@ -25,7 +25,7 @@ from cml.training.loop import train
 from cml.training.training_data import TrainingData
 from cml.training.tune_score import FirstItemsScore
 
-STARTS = ("random", "pca", "standardised")
+STARTS = ("random", "pca", "standardised", "auto")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

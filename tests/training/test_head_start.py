@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import cml
 from cml.cli import main
 from cml.errors import UserError
 from cml.models.rotated_head import RotatedHead
+from cml.training.config import TrainConfig
+from cml.training.run_config import RunConfig
 
 SHORT: dict[str, Any] = {"sampler": "random(batch_size=20)", "quiet": True, "dimension": 4}
 
@@ -68,6 +71,74 @@ def test_a_resumed_run_equals_the_uninterrupted_one(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         cml.fit(rows, labels, out=tmp_path / "cut", callbacks=[cml.Callback(on_step=interrupt)], **options)
     resumed = cml.fit(rows, labels, out=tmp_path / "cut", resume=True, **options)
+    np.testing.assert_array_equal(resumed.embed(rows), whole.embed(rows))
+
+
+def classes(count: int) -> list[str]:
+    """Names of 60 items of some classes, of which every one has as many items."""
+    return [f"class {item % count}" for item in range(60)]
+
+
+@pytest.mark.parametrize("loss", ["log-ratio", "cosent", "proxy-anchor"])
+def test_a_head_starts_from_principal_components_where_label_distances_hardly_spread(
+    loss: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows, _ = rows_and_labels()
+    options: dict[str, Any] = {**SHORT, "label_distance": "classes", "loss": loss, "steps": 2, "quiet": False}
+    found = {start: cml.fit(rows, classes(10), head_start=start, **options).embed(rows) for start in ("pca", "random")}
+    capsys.readouterr()
+    chosen = cml.fit(rows, classes(10), **options).embed(rows)
+    assert "The head starts from the principal components of its features" in capsys.readouterr().err
+    np.testing.assert_array_equal(chosen, found["pca"])
+    assert not np.allclose(chosen, found["random"], atol=1e-3)
+
+
+def test_the_exponent_at_its_bound_decides() -> None:
+    """1 / standard deviation of the log label distances, with zeros at half of the floor, against 4."""
+    rows, _ = rows_and_labels()
+    for count, exponent in ((2, 2.9), (5, 3.7), (10, 5.2)):
+        labels = classes(count)
+        equal = np.array([a == b for item, a in enumerate(labels) for b in labels[:item]])
+        assert 1 / np.where(equal, np.log(0.5), 0).std() == pytest.approx(exponent, abs=0.15)
+        options: dict[str, Any] = {**SHORT, "label_distance": "classes", "steps": 2}
+        found = {start: cml.fit(rows, labels, head_start=start, **options).embed(rows) for start in ("auto", "random")}
+        assert np.array_equal(found["auto"], found["random"]) == (exponent < 4)
+
+
+@pytest.mark.parametrize(
+    "options", [{"backbone": "mlp(8)"}, {"loss": "regression", "label_distance": "euclidean"}], ids=["mlp", "zero"]
+)
+def test_other_heads_start_as_before(options: dict[str, Any]) -> None:
+    rows, labels = rows_and_labels()
+    labels = labels if "loss" in options else classes(10)  # type: ignore[assignment]
+    common: dict[str, Any] = {**SHORT, "label_distance": "classes", "steps": 2, **options}
+    if "loss" in options:
+        common["dimension"] = 1
+    found = [cml.fit(rows, labels, head_start=start, **common).embed(rows) for start in ("auto", "random")]
+    np.testing.assert_array_equal(*found)
+
+
+def test_saved_runs_keep_the_start_that_they_began_with(tmp_path: Path) -> None:
+    rows, _ = rows_and_labels()
+    run = tmp_path / "run"
+    options: dict[str, Any] = {**SHORT, "label_distance": "classes", "steps": 4, "checkpoint_every": 2}
+    whole = cml.fit(rows, classes(10), head_start="random", **options)
+
+    def interrupt(state: Any) -> None:  # noqa: ANN401 - of the trainer
+        if state.step == 3:
+            raise KeyboardInterrupt
+
+    callbacks = [cml.Callback(on_step=interrupt)]
+    with pytest.raises(KeyboardInterrupt):
+        cml.fit(rows, classes(10), out=run, head_start="random", callbacks=callbacks, **options)
+    config = json.loads((run / "config.json").read_text())
+    del config["train"]["head_start"]  # as before there was the option
+    (run / "config.json").write_text(json.dumps(config))
+    assert RunConfig.load(run).train.head_start == "random"
+    assert TrainConfig.load(run / "config.json").head_start == "random"
+    (tmp_path / "options.json").write_text('{"steps": 3}')
+    assert TrainConfig.load(tmp_path / "options.json").head_start == "auto"
+    resumed = cml.fit(rows, classes(10), out=run, resume=True, **options)
     np.testing.assert_array_equal(resumed.embed(rows), whole.embed(rows))
 
 

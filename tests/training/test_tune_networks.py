@@ -60,9 +60,16 @@ def test_network_that_is_clearly_better_is_the_model(tmp_path: Path) -> None:
     assert score["embedding"]["spearman_rho"].mean > score["random"]["spearman_rho"].mean + 0.2
     loaded = cml.load(run)
     np.testing.assert_allclose(loaded.embed(images), model.embed(images), atol=1e-5)
-    saved = RunConfig.load(run).train
-    assert (saved.tune, saved.freeze_backbone, saved.steps) == (True, False, 60)
+    config = RunConfig.load(run)
+    assert (config.train.tune, config.train.freeze_backbone, config.train.steps) == (True, False, 60)
+    assert config.started_with.freeze_backbone
+    assert config.started_with.tune_minutes == 60
     assert not (run / "tune").exists()
+    resumed = cml.fit(images[:100], labels[:100], tune_minutes=60, out=run, resume=True, **FROZEN)
+    assert resumed.tuning == tuning
+    np.testing.assert_array_equal(resumed.embed(images), loaded.embed(images))
+    with pytest.raises(UserError, match="was started with seed=0, now seed=1"):
+        cml.fit(images[:100], labels[:100], tune_minutes=60, out=run, resume=True, seed=1, **FROZEN)
 
 
 @pytest.mark.slow
