@@ -180,7 +180,7 @@ def _table_row(published: PublishedFigures, resnet: Mapping[str, Any]) -> Publis
 def _classes(dataset: str, sizes: tuple[int, int], every: int, source: str, get: str) -> Experiment:
     """An experiment of Proxy-Anchor; figures of ResNet-50, if there are any, came with the authors' code."""
     is_small = dataset in _AUTHORS_CODE
-    common = {"learning_rate": 1e-4, "decay": 0.5, "batch_norm": "fixed"}
+    common: dict[str, Any] = {"learning_rate": 1e-4, "decay": 0.5, "batch_norm": "fixed"}
     if not is_small:
         common = {"learning_rate": 6e-4, "decay": 0.25, "batch_norm": "batch"}
     resnet = _epochs(sizes[0], 120, 5, every // 2)

@@ -11,6 +11,8 @@ from cml.command_line.print_result import print_json
 from cml.command_line.shared_options import AsJson, AsMarkdown
 from cml.training.config import TrainConfig
 
+_DRLIM = "drlim"
+
 
 @dataclass(frozen=True)
 class Reproduce(CommandOptions):
@@ -35,13 +37,33 @@ class Reproduce(CommandOptions):
     json: AsJson = False
 
 
+@dataclass(frozen=True)
+class ReproduceDrlim(CommandOptions):
+    """Learn a map of shifted digits in two dimensions, and set it beside locally linear embedding."""
+
+    out: Path = Path("runs/drlim/digits")
+    """Folder for the table and the maps."""
+    small: bool = False
+    """Run everything end to end on 60 digits, for a few steps, to see that it works."""
+    steps: int = 600
+    """Number of training steps."""
+    seeds: int = 3
+    """Runs, each with another split into training and test digits; intervals need at least 2."""
+    markdown: AsMarkdown = False
+    json: AsJson = False
+
+
 def run(arguments: Sequence[str]) -> None:
     """Train what can be trained here, and print the table."""
+    from cml.runs.drlim import PAPER
     from cml.runs.reproduce import REPRODUCTION, ReproduceOptions, reproduce
     from cml.tasks.papers import PAPERS
 
-    titles = {name: next(iter(some.values())).paper for name, some in PAPERS.items()}
-    paper, rest = pick(arguments, "paper", PAPERS, titles.__getitem__, "cml reproduce")
+    titles = {name: next(iter(some.values())).paper for name, some in PAPERS.items()} | {_DRLIM: PAPER}
+    paper, rest = pick(arguments, "paper", titles, titles.__getitem__, "cml reproduce")
+    if paper == _DRLIM:
+        _run_drlim(rest)
+        return
     some, prog = PAPERS[paper], f"cml reproduce {paper}"
     name, rest = pick(rest, "experiment", some, lambda key: f"task {some[key].task}: {some[key].prepare}", prog)
     experiment, prog = some[name], f"{prog} {name}"
@@ -59,3 +81,21 @@ def run(arguments: Sequence[str]) -> None:
         print(f"data:  {experiment.get}\nfirst: {experiment.prepare}\nnext:  {prog} --data DATA")
     else:
         print(f"In {out}: {REPRODUCTION}.json, {REPRODUCTION}.md and the runs")
+
+
+def _run_drlim(arguments: Sequence[str]) -> None:
+    """Learn the maps, and print their table."""
+    from cml.runs.drlim import PAPER, DrlimOptions, reproduce_drlim
+
+    prog = f"cml reproduce {_DRLIM}"
+    experiment, rest = pick(arguments, "experiment", ["digits"], lambda _: "digits of scikit-learn, no download", prog)
+    options = parse(ReproduceDrlim, rest, prog=f"{prog} {experiment}", description=f"{PAPER}. {ReproduceDrlim.__doc__}")
+    how = DrlimOptions(options.steps, seeds=options.seeds)
+    if options.small:
+        how = DrlimOptions(steps=20, batch_size=64, seeds=2, items=60)
+    maps = reproduce_drlim(options.out, how)
+    if options.json:
+        print_json({"figures": maps.figures, "notes": maps.notes()})
+        return
+    print(maps.markdown() if options.markdown else maps)
+    print(f"In {options.out}: map.svg, reproduction.json and reproduction.md")

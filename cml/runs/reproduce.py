@@ -129,7 +129,8 @@ def reproduce(
         absent = {"weights": "The pretrained weights could not be loaded."}
         not_run |= {row.name: absent for row in rows if row.name not in measured}
 
-    hours, card_hours = {}, {}
+    hours: dict[str, float] = {}
+    card_hours: dict[str, float] = {}
     if options.small or any("data" in needs or "card" in needs for needs in not_run.values()):
         trainings = {row.name: whole[row.name] for row in experiment.rows if not row.quoted and not row.is_frozen}
         can = {name: training for name, training in trainings.items() if not _missing_network(training.backbone)}
