@@ -18,6 +18,7 @@ from cml.errors import UserError
 from cml.option_types import convert_options
 from cml.retrieval import text_table
 from cml.retrieval.comparison import Interval, interval_text, over_seeds
+from cml.retrieval.metrics import MetricInfo
 from cml.runs.train import fit
 from cml.storage.atomic import atomic_file
 from cml.storage.json_file import write_json
@@ -36,6 +37,8 @@ MEASURES = {
     "graph": "share of the 5 nearest other digits on the map that are among the 5 nearest by unshifted pixels",
     "shift": "mean distance between two shifts of a digit, relative to that between any two points; 0 is invariant",
 }
+_SHARE = MetricInfo(lowest=0.0, highest=1.0)
+_RANGES = {"same digit": _SHARE, "graph": _SHARE, "shift": MetricInfo(lowest=0.0)}
 Float = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
@@ -126,10 +129,7 @@ def reproduce_drlim(out: Path, options: DrlimOptions | None = None) -> DigitMaps
     options = options or DrlimOptions()
     runs = [_run(options, seed) for seed in range(options.seeds)]
     first = runs[0]
-    figures = {
-        method: {measure: over_seeds([run.measure(method)[measure] for run in runs]) for measure in MEASURES}
-        for method in first.maps
-    }
+    figures = {method: _estimate([run.measure(method) for run in runs]) for method in first.maps}
     result = DigitMaps(figures, first.maps, first.digits, first.shifts, options.seeds)
     out.mkdir(parents=True, exist_ok=True)
     points = {method: points.round(5).tolist() for method, points in result.maps.items()}
@@ -147,6 +147,11 @@ def reproduce_drlim(out: Path, options: DrlimOptions | None = None) -> DigitMaps
         temporary.write_text(result.markdown(), "utf-8")
     draw_maps(result, out / "map.svg")
     return result
+
+
+def _estimate(measured: Sequence[Mapping[str, float]]) -> dict[str, Interval]:
+    """Means and intervals over seeds, cut to what a measure can be."""
+    return {name: over_seeds([row[name] for row in measured], _RANGES[name]) for name in MEASURES}
 
 
 def shift_digits(digits: Float, shifts: Sequence[int]) -> Float:
@@ -212,7 +217,8 @@ def _nearest(points: Float, k: int, owners: Whole | None = None) -> Whole:
     owners = np.arange(len(points)) if owners is None else owners
     distances = np.linalg.norm(points[:, None] - points, axis=2)
     distances[owners[:, None] == owners] = np.inf
-    return distances.argsort(axis=1, kind="stable")[:, :k]
+    order: Whole = distances.argsort(axis=1, kind="stable")
+    return order[:, :k]
 
 
 def _run(options: DrlimOptions, seed: int) -> _Run:

@@ -42,6 +42,9 @@ _WITHOUT_TRAINING: Mapping[str, Any] = {
     "sampler": "random(batch_size=8)",
     "steps": 1,
     "head_first": 0,
+    "views": 1,
+    "lora": 0,
+    "train_only": (),
 }
 _SMALL_ITEMS = {"count": 96, "train": 64, "size": 64}
 _SMALL_STEPS = 2
@@ -93,35 +96,14 @@ def reproduce(
         raise UserError(f"'small' draws its own data: leave out 'small' or data={data}.")
     device = pick_device(config.device).type
     changed = experiment.config.difference(config)
-    in_full = replace(options, small=False)
-    whole = {row.name: _row_config(experiment.config, row, {}, in_full) for row in experiment.rows}
     chosen = {row.name: _row_config(config, row, changed, options) for row in experiment.rows}
-    lacks_card = not options.small and not changed and device == "cpu" and config.device == "auto"
-    not_run: dict[str, Mapping[str, str]] = {}
-    for row in experiment.rows:
-        if row.quoted:
-            needs = {QUOTED: row.quoted}
-        elif options.rows and row.name not in options.rows:
-            needs = {LEFT_OUT: "--rows does not name them."}
-        else:
-            needs = _missing_parts(chosen[row.name], options)
-            needs |= _NEED_DATA if data is None and not options.small else {}
-            needs |= _NEED_CARD if lacks_card else {}
-        if needs:
-            not_run[row.name] = needs
-
-    piece = [f"{name} is {ours}, not {own}" for name, (own, ours) in changed.items()]
+    general = {} if data is not None or options.small else _NEED_DATA
+    if not options.small and not changed and device == "cpu" and config.device == "auto":
+        general = general | _NEED_CARD
+    not_run = _list_needs(experiment, chosen, general, options)
+    dataset, piece = _open_dataset(experiment, data, out, options)
+    piece += [f"{name} is {ours}, not {own}" for name, (own, ours) in changed.items()]
     measured: dict[str, Mapping[str, Any]] = {}
-    dataset = None
-    if options.small:
-        dataset = _draw(experiment, out)
-        drawn = f"{sum(dataset.info.counts.values())} drawn images ({experiment.drawn})"
-        piece.insert(0, f"--small takes {_SMALL_STEPS} steps from random weights on {drawn}")
-    elif data is not None:
-        dataset = PreparedDataset.open(data)
-        if dataset.info.name != experiment.dataset:
-            raise UserError(f"{data} holds {dataset.info.name!r}, not {experiment.dataset!r}: {experiment.prepare}.")
-        piece += _fewer(experiment, dataset)
     if dataset is not None:
         rows = [row for row in experiment.rows if row.name not in not_run]
         with names_of_a_run(allow_download=not options.small):
@@ -132,9 +114,7 @@ def reproduce(
     hours: dict[str, float] = {}
     card_hours: dict[str, float] = {}
     if options.small or any("data" in needs or "card" in needs for needs in not_run.values()):
-        trainings = {row.name: whole[row.name] for row in experiment.rows if not row.quoted and not row.is_frozen}
-        can = {name: training for name, training in trainings.items() if not _missing_network(training.backbone)}
-        hours, card_hours = forecast_hours(can, device, options.seeds)
+        hours, card_hours = forecast_hours(_whole_trainings(experiment, options), device, options.seeds)
     result = Reproduction(
         methods=[row.name for row in experiment.rows],
         figures=[one for row in experiment.rows for one in _figures(row, experiment, measured, whole=not piece)],
@@ -227,10 +207,46 @@ def _missing_network(backbone: str) -> dict[str, str]:
     return {}
 
 
-def _draw(experiment: Experiment, out: Path) -> PreparedDataset:
-    """Draw the dataset of --small, unless it is there."""
-    source = data_prep.get(experiment.drawn, **_SMALL_ITEMS)
-    return prepare_source(source, out / "drawn")
+def _list_needs(
+    experiment: Experiment, chosen: Mapping[str, TrainConfig], general: Mapping[str, str], options: ReproduceOptions
+) -> dict[str, Mapping[str, str]]:
+    """What each method that cannot be run needs; ``general`` is what all of them need."""
+    needs: dict[str, Mapping[str, str]] = {}
+    for row in experiment.rows:
+        if row.quoted:
+            needs[row.name] = {QUOTED: row.quoted}
+        elif options.rows and row.name not in options.rows:
+            needs[row.name] = {LEFT_OUT: "--rows does not name them."}
+        elif lacking := {**_missing_parts(chosen[row.name], options), **general}:
+            needs[row.name] = lacking
+    return needs
+
+
+def _open_dataset(
+    experiment: Experiment, data: Path | None, out: Path, options: ReproduceOptions
+) -> tuple[PreparedDataset | None, list[str]]:
+    """The dataset, if there is one, and in what it is not the published one; that of --small is drawn once."""
+    if options.small:
+        dataset = prepare_source(data_prep.get(experiment.drawn, **_SMALL_ITEMS), out / "drawn")
+        drawn = f"{sum(dataset.info.counts.values())} drawn images ({experiment.drawn})"
+        return dataset, [f"--small takes {_SMALL_STEPS} steps from random weights on {drawn}"]
+    if data is None:
+        return None, []
+    dataset = PreparedDataset.open(data)
+    if dataset.info.name != experiment.dataset:
+        raise UserError(f"{data} holds {dataset.info.name!r}, not {experiment.dataset!r}: {experiment.prepare}.")
+    return dataset, _fewer(experiment, dataset)
+
+
+def _whole_trainings(experiment: Experiment, options: ReproduceOptions) -> dict[str, TrainConfig]:
+    """The published options of each method whose network can be made here."""
+    in_full = replace(options, small=False)
+    trainings = {
+        row.name: _row_config(experiment.config, row, {}, in_full)
+        for row in experiment.rows
+        if not row.quoted and not row.is_frozen
+    }
+    return {name: training for name, training in trainings.items() if not _missing_network(training.backbone)}
 
 
 def _train_rows(

@@ -21,7 +21,9 @@ from making.records import numbers  # noqa: E402
 
 BENCHMARKS = {path.stem: path for path in FOLDER.glob("*.py") if "\ndef main(" in path.read_text(encoding="utf-8")}
 TINY = {
-    "accelerator": "--backbones small-cnn --size 32 --batch 4 --steps 1 --warm 1 --device cpu --no-compile",
+    "accelerator": "--backbones small-cnn --size 32 --batch 4 --steps 1 --warm 1 --device cpu --no-compile "
+    "--minutes 0.001 --recipe-size 64 --recipe-batch 4",
+    "self_supervision": "--seeds 1 --steps 2 --rows untrained log-ratio",
     "feature_store": "--rows 3000 --size 4 --steps 2 --batch 20",
     "caption_stop_words": "--images 20 --parts 1 --queries 4 --seeds 0 --lists english function",
     "equal_labels": "--sets clusters-4 --losses log-ratio cosent --seeds 1 --steps 2 --items 80",
