@@ -145,7 +145,15 @@ class DatasetSource:
             info = DatasetInfo(**self._texts(content.texts), details=content.details, made_with=origin)
             paths = [path for path in vars(self).values() if isinstance(path, Path)]
             folders = {*(path if path.is_dir() else path.parent for path in paths), *content.input_folders}
-            return write_dataset(out, info, content.items, total=content.total, skip_bad=skip_bad, within=folders)
+            return write_dataset(
+                out,
+                info,
+                content.items,
+                total=content.total,
+                skip_bad=skip_bad,
+                within=folders,
+                mends=self._mends_of_missing_roles(),
+            )
 
     def origin(self) -> dict[str, Any]:
         """Describe what decides the content of the dataset: the source, its settings and its input.
@@ -180,6 +188,18 @@ class DatasetSource:
             DataError: A file is bad as a whole.
         """
         raise NotImplementedError
+
+    def _mends_of_missing_roles(self) -> dict[str, str]:
+        """What to change where no items have a role, by role; nothing where the input says the roles."""
+        if getattr(self, "split", None) is not None or getattr(self, "split_column", None) is not None:
+            return {}
+        changes = {"train": ("Lower", "test"), "query": ("Raise", "query"), "gallery": ("Lower", "query")}
+        fractions = {role: (how, f"{of}_fraction") for role, (how, of) in changes.items()}
+        return {
+            role: f"{how} {name} (--{name.replace('_', '-')}, {getattr(self, name)} so far)"
+            for role, (how, name) in fractions.items()
+            if hasattr(self, name)
+        }
 
     def _texts(self, derived: InfoTexts) -> dict[str, Any]:
         """The texts of dataset.json: those derived from the settings, then the class attributes, then the task's."""

@@ -131,7 +131,7 @@ class Folder(DatasetSource):
     """Margin around a person's visible joints on each side, as a fraction of the longer side of their bounding box."""
     bits: int | None = None
     """Bits that images of 16 bits use, such as 10 or 12. Their values are scaled so that the greatest one is white. By
-    default it is 65535, or what a TIFF file says."""
+    default it is 65535, or what the file says."""
 
     licence = "the user's own"
     whole_fractions = ("query_fraction",)

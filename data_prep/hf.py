@@ -70,7 +70,7 @@ class HuggingFace(DatasetSource):
     """Unit of numbers in tables and plots."""
     bits: int | None = None
     """Bits that images of 16 bits use, such as 10 or 12. Their values are scaled so that the greatest one is white. By
-    default it is 65535, or what a TIFF file says."""
+    default it is 65535, or what the file says."""
 
     licence = "the dataset's own"
 

@@ -17,6 +17,7 @@ from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.group_split import split_by_group
 from cml.data_prep.provenance import record_provenance
 from cml.data_prep.row_files import read_rows
+from cml.data_prep.scale_depth import check_bits
 from cml.data_prep.shrink import Shrink
 from cml.data_prep.text_lines import read_lines
 from cml.data_prep.vector_rows import check_row, map_vectors, store_row
@@ -63,6 +64,9 @@ class Judgements(DatasetSource):
     """Fraction of items held out for testing. Each of them is a query among the others."""
     image_size: int | None = None
     """Shrink larger images so that their shorter side has this many pixels; by default files are copied unchanged."""
+    bits: int | None = None
+    """Bits that images of 16 bits use, such as 10 or 12. Their values are scaled so that the greatest one is white. By
+    default it is 65535, or what the file says."""
 
     task = "value"
     label_column = "judgements"
@@ -72,9 +76,12 @@ class Judgements(DatasetSource):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_bits(self.bits)
         if (self.images is None) == (self.vectors is None):
             got = "neither" if self.images is None else "both"
             raise UserError(f"Give either 'images' (--images) or 'vectors' (--vectors). Got {got}.")
+        if self.bits is not None and self.vectors is not None:
+            raise UserError("The 'bits' (--bits) are those of images: leave them out where there are vectors.")
         if self.names is not None and self.vectors is None:
             raise UserError("The 'names' (--names) name rows of vectors. Images are named by their paths.")
         if (self.pairs is None) == (self.triplets is None):
@@ -160,7 +167,8 @@ class Judgements(DatasetSource):
     def _make_item(self, name: str, role: str, number: int, label: Sequence[str]) -> Item | DataError:
         """An item to write, or what is wrong with its vector."""
         if self._rows is None:
-            return Item(name, role, Shrink(self.image_size).picture(self._place / name), label, where=str(self._file))
+            picture = Shrink(self.image_size, bits=self.bits).picture(self._place / name)
+            return Item(name, role, picture, label, where=str(self._file))
         try:
             vector = check_row(store_row(self._rows[number]), f"{self.vectors}, row {number}")
         except DataError as error:

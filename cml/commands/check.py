@@ -67,19 +67,21 @@ def run(arguments: Sequence[str]) -> None:
     with ProgressBar(desc="check", unit="image", leave=False, delay=BAR_DELAY) as bar:
         thumbnails = Thumbnails()
         problems = check_dataset(options.data, tasks=tasks.names(), progress=bar.update, look=thumbnails.add)
-    problems = [shorten_message(problem) for problem in problems or find_label_faults(options.data)]
     ties = verdict = constant = ""
     findings: list[Finding] = []
     if not problems:
         dataset = PreparedDataset.open(options.data)
+        findings = find_suspicious(dataset, thumbnails, skip=options.skip)  # may say why labels are refused
+        problems = find_label_faults(options.data)
+    if not problems:
         gallery, advice = len(dataset.split("gallery")) - dataset.info.queries_are_gallery, more_queries(dataset.info)
         constant = describe_constant_columns(dataset)
-        findings = find_suspicious(dataset, thumbnails, skip=options.skip)
         rules = {finding.rule for finding in findings}
         ties = "" if "constant-labels" in rules else describe_ties(options.data)
         verdict = size_verdict(len(dataset.split("query")), gallery, advice)
         if "lone-queries" in rules:  # which says that nothing can be measured
             verdict = f"Verdict: {advice}" if advice else ""
+    problems = list(map(shorten_message, problems))
     suspicious = [shorten_message(f"Suspicious: {finding}") for finding in findings]
     result = {
         "folder": str(options.data),
@@ -90,7 +92,7 @@ def run(arguments: Sequence[str]) -> None:
         "constant": constant,
     }
     sound = f"{options.data}: {'no errors, but look at this' if findings else 'nothing wrong'}"
-    lines = problems or [sound, *suspicious, *filter(None, (constant, ties, verdict))]
+    lines = [*(problems or [sound]), *suspicious, *filter(None, (constant, ties, verdict))]
     show(result, *lines, as_json=options.json)
     if problems:
         raise DataError(f"{options.data} has {len(problems)} problem(s), listed above.")

@@ -72,7 +72,8 @@ def upright_rgb(image: Image.Image) -> Image.Image:
     Raises:
         ImageFault: it has more than 16 bits per channel, or values above the white that its file states.
     """
+    white = read_white(image)  # before the orientation, for which Pillow decodes a PNG file
     if is_upright(image) and image.mode == "RGB" and not image.has_transparency_data:
         image.load()
         return image  # the usual case: no copy
-    return as_rgb(turn_upright(image), read_white(image))
+    return as_rgb(turn_upright(image), white)

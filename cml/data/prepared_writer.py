@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import IO, Any, Self
 
 import numpy as np
@@ -87,6 +88,7 @@ class PreparedWriter:
         folder: The folder of the dataset, which must be absent or empty.
         info: The description of the dataset, whose counts are filled in. With ``made_with``, finished items survive an
             error or a kill, and the next writer for the same folder and the same ``made_with`` reuses them.
+        mends: What to change if there are no items of a role, by role: "Raise query_fraction".
 
     Attributes:
         skipped: The names of the first bad items.
@@ -94,8 +96,8 @@ class PreparedWriter:
         faults: The number of their faults; several items may have one together.
     """
 
-    def __init__(self, folder: Path, info: DatasetInfo) -> None:
-        self.folder, self.info = folder, info
+    def __init__(self, folder: Path, info: DatasetInfo, *, mends: Mapping[str, str] = MappingProxyType({})) -> None:
+        self.folder, self.info, self._mends = folder, info, mends
         self._counts: Counter[str] = Counter()
         self._ids: set[str] = set()
         self._names: dict[str, set[str]] = {name: set() for name in FOLDERS.values()}
@@ -145,9 +147,11 @@ class PreparedWriter:
     def _finish(self) -> None:
         if missing := [role for role in self.info.roles if not self._counts[role]]:
             skipped = f" {self.skipped_count} bad items were skipped." if self.skipped else ""
+            others = ", ".join(f"{self._counts[role]} {role}" for role in self.info.roles if self._counts[role])
+            mend = self._mends.get(missing[0], "Change the split")
             raise UserError(
                 f"{self.folder} would have no {missing[0]} items; a dataset needs items of every role: "
-                f"{', '.join(self.info.roles)}.{skipped} Change the split, or give more data."
+                f"{', '.join(self.info.roles)}. Got {others or 'no items'} instead.{skipped} {mend}, or give more data."
             )
         details = dict(self.info.details)
         if self.skipped:
@@ -312,6 +316,7 @@ def write_dataset(
     threads: int | None = None,
     skip_bad: bool = False,
     within: Iterable[Path] = (),
+    mends: Mapping[str, str] = MappingProxyType({}),
 ) -> PreparedDataset:
     """Write a complete dataset with ``PreparedWriter``, and show a progress bar.
 
@@ -324,6 +329,7 @@ def write_dataset(
         skip_bad: Whether bad items are left out, the first ones printed, and counted under ``details.skipped`` of
             dataset.json; without it, the first is an error.
         within: The folders of the input, to which names of skipped files are relative.
+        mends: What to change if there are no items of a role, by role, as of ``PreparedWriter``.
 
     Returns:
         The dataset.
@@ -339,7 +345,7 @@ def write_dataset(
     folders = sorted({f"{path}{os.sep}" for path in within if path != Path()}, key=len, reverse=True)
     threads = threads or min(os.cpu_count() or 1, 32)
     with (
-        PreparedWriter(folder, info) as writer,
+        PreparedWriter(folder, info, mends=mends) as writer,
         ThreadPoolExecutor(threads) as pool,
         contextlib.ExitStack() as ending,
         ProgressBar(total=total, desc=f"prepare {info.name}", unit=info.inputs.kind.removesuffix("s")) as bar,

@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFile
 
 from cml.data.image_fault import ImageFault
+from cml.data.significant_bits import read_significant_bits, uses_lower_bits
 
 WHITE = 65_535  # of 16 bits, where a file says nothing else
 _BITS, _GREATEST = 258, 281  # TIFF tags: the bits of a value, and the greatest one in use
@@ -16,13 +17,17 @@ def read_white(image: Image.Image) -> int:
 
     A TIFF file may say that it uses fewer bits, by its tags BitsPerSample or MaxSampleValue. The latter counts only if
     it is 1023, 4095 or the like: other values are the greatest one of the picture, which differ between pictures.
+    A PNG file may say it by its chunk sBIT, but white is then 65,535 all the same where values are scaled as the
+    specification of PNG asks; only values that were left in the lower bits have another white.
 
     Args:
-        image: An opened image.
+        image: An opened image; a PNG file not decoded yet, or its chunk is not seen.
 
     Returns:
         The value of white, 65,535 where the file says nothing.
     """
+    if significant := read_significant_bits(image):
+        return (1 << significant) - 1 if uses_lower_bits(np.asarray(image), significant) else WHITE
     tags = getattr(image, "tag_v2", None)
     if tags is None or not image.mode.startswith("I;16"):
         return WHITE

@@ -55,8 +55,7 @@ def change_alone(folder: Path, *, patience: float = 0.0) -> Iterator[None]:
     """
     check_no_link(folder, PARTS)
     with make_folder(folder), exclusive_lock(folder / LOCK, f"the index {folder}", patience=patience):
-        if (folder / MANIFEST).exists():
-            _delete_unnamed(folder)
+        _delete_unnamed(folder)
         try:
             yield
         except BaseException:
@@ -260,15 +259,23 @@ def _unnamed_parts(folder: Path, named: Iterable[str]) -> list[Path]:
 
 
 def _delete_unnamed(folder: Path) -> None:
-    """Delete files of an index that its manifest does not name, apart from images that a killed call embedded."""
-    manifest = read_index_manifest(folder)
-    removed = manifest.get("removed")
-    named = {manifest["file"], removed["file"] if removed else None}
+    """Delete files of an index that its manifest does not name, apart from images that a killed call embedded.
+
+    Before the first manifest, a folder with parts is an index that a killed call began; others are left alone.
+    """
+    if (folder / MANIFEST).exists():
+        manifest = read_index_manifest(folder)
+        removed = manifest.get("removed")
+        files, parts = {manifest["file"], removed["file"] if removed else None}, manifest["parts"]
+    elif (folder / PARTS).is_dir():
+        files, parts = set(), []
+    else:
+        return
     for path in (*folder.iterdir(), *(folder / PARTS).glob("*")):
-        is_old = _NUMBERED.fullmatch(path.name) and path.name not in named
+        is_old = _NUMBERED.fullmatch(path.name) and path.name not in files
         if is_old or PARTIAL in path.name:  # nobody else is writing
             delete(path)
-    for path in _unnamed_parts(folder, manifest["parts"]):
+    for path in _unnamed_parts(folder, parts):
         if _is_addition(path):
             delete(path)
 

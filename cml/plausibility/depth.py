@@ -8,7 +8,7 @@ import numpy as np
 from cml.data.deep_tiff import is_deep_tiff, read_deep_tiff
 from cml.data.image_fault import ImageFault
 from cml.data.open_image import open_image
-from cml.data.white_value import has_16_bits, loses_bits
+from cml.data.white_value import WHITE, has_16_bits, loses_bits, read_white
 from cml.errors import UserError
 from cml.plausibility.finding import Finding
 
@@ -48,14 +48,15 @@ def find_greatest_value(path: Path) -> int | None:
 
     Returns:
         The greatest value of any band. Of some images Pillow reads the upper 8 bits alone: then the greatest one that
-        the lower ones leave possible. None for an image of another depth, or one that cannot be read.
+        the lower ones leave possible. None for an image of another depth, one whose file states the value of white, or
+        one that cannot be read.
     """
     try:
         if is_deep_tiff(path):
             values = read_deep_tiff(path)
             return int(values.max(initial=0)) if values.dtype == np.uint16 else None
         with open_image(path) as image:
-            if not has_16_bits(image):
+            if not has_16_bits(image) or read_white(image) != WHITE:
                 return None
             is_cut = loses_bits(image)
             greatest = int(np.asarray(image).max(initial=0))

@@ -209,6 +209,24 @@ def test_mpii_on_the_real_photographs(real_data: RealData, tmp_path: Path) -> No
         full.prepare(tmp_path / "full")
 
 
+def test_a_role_without_people_is_one_line_with_the_mend(real_data: RealData, tmp_path: Path) -> None:
+    folder = real_data("mpii_hrnet_fixture")
+    source = Mpii(folder / "test_mpii.json", folder)
+    said = (
+        r"no query items; .* Got 3 train, 2 gallery instead\. "
+        r"Raise query_fraction \(--query-fraction, 0\.1935 so far\), or give more data\.$"
+    )
+    with pytest.raises(UserError, match=said):
+        source.prepare(tmp_path / "set")
+    mended = dataclasses.replace(source, query_fraction=0.4).prepare(tmp_path / "set")
+    assert dict(mended.info.counts) == {"train": 3, "query": 1, "gallery": 1}
+    with pytest.raises(UserError, match=r"Lower test_fraction \(--test-fraction, 0\.99 so far\)"):
+        dataclasses.replace(source, test_fraction=0.99, query_fraction=0.4).prepare(tmp_path / "other")
+    (tmp_path / "split.txt").write_text("004645041.jpg train\n")
+    with pytest.raises(UserError, match=r"Got 1 train instead\. Change the split, or give more data\.$"):
+        dataclasses.replace(source, split=tmp_path / "split.txt").prepare(tmp_path / "third")
+
+
 def test_both_forms_of_mpii_give_the_same_people(tmp_path: Path) -> None:
     people = mpii_people()
     (tmp_path / "a.json").write_text(json.dumps(people))

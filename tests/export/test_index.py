@@ -294,6 +294,39 @@ def test_a_killed_change_leaves_the_state_before_or_after_it(tmp_path: Path, mon
     assert sizes == [7, 15, 15, 13]
 
 
+def test_an_index_whose_making_was_killed_before_its_manifest_ends_as_an_unkilled_one(
+    model: cml.Model, pictures: list[Image.Image], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = model.save(tmp_path / "run")
+    (tmp_path / "photos").mkdir()
+    for number, picture in enumerate(pictures):
+        picture.save(tmp_path / "photos" / f"{number:02}.png")
+
+    def build(name: str) -> None:
+        cml.index(run, tmp_path / "photos", tmp_path / name, method="flat", quiet=True)
+
+    def kill(*_: object) -> None:
+        raise MemoryError("killed")
+
+    build("whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(index_changes, "write_index_manifest", kill)
+        for _ in range(2):
+            with pytest.raises(MemoryError, match="killed"):
+                build("killed")
+    assert (tmp_path / "killed" / "flat-0001.faiss").exists()
+    build("killed")
+    assert content(tmp_path / "killed") == content(tmp_path / "whole")
+
+
+def test_a_folder_of_something_else_keeps_its_files(model: cml.Model, tmp_path: Path) -> None:
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index" / "flat-0001.faiss").write_bytes(b"mine")
+    with pytest.raises(UserError, match="is not an empty folder"):
+        cml.Index.create(tmp_path / "index", model)
+    assert (tmp_path / "index" / "flat-0001.faiss").read_bytes() == b"mine"
+
+
 ADDING = """
 import sys
 import numpy as np

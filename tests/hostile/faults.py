@@ -40,7 +40,9 @@ import torch
 from PIL import Image
 from tqdm import tqdm
 
+import cml
 from cml.cli import main
+from cml.storage.json_file import write_json
 
 IMPORTED = [
     "pytest",  # under which this may run: a fork imports the main module again
@@ -258,6 +260,10 @@ def table_cases(scratch: Path) -> dict[str, Case]:
 
     resumed: dict[str, Any] = {"again": ("--resume",), "begun": "config.json", "forms": {"last.pt": _checkpoint}}
     return {
+        "index changes": Case(lambda out: ["change_index", str(out)]),
+        "distances budget": Case(
+            lambda out: ["distances", str(patients), "--budget", "5%", "--neighbors", "3", "--out", str(out)]
+        ),
         "audit": Case(lambda out: ["audit", str(out)], start=_copy(run)),
         "calibrate": Case(lambda out: ["calibrate", str(out)], start=_copy(run)),
         "propose": Case(lambda out: ["propose", str(run), str(patients), "--out", str(out / "next.csv")]),
@@ -265,6 +271,43 @@ def table_cases(scratch: Path) -> dict[str, Case]:
         "train judged": Case(train(judged, "--steps", "60"), **resumed),
         "train tuned": Case(train(patients, "--tune", "--tune-losses", "log-ratio"), **resumed),
     }
+
+
+def change_index(out: Path) -> int:
+    """Add to an index, remove from it and compact it, as a program does that goes on where it was killed."""
+    folder = out.with_name("index")
+    if not (folder / "manifest.json").exists():
+        cml.Index.create(folder, dimension=6, digest="mine")
+    index = cml.Index.open(folder)
+    rows = np.random.default_rng(0).normal(size=(60, 6)).astype(np.float32)
+    for first in range(0, 60, 10):
+        if str(first) not in index:
+            index.add(rows[first : first + 10], ids=range(first, first + 10), labels=range(first, first + 10))
+        if str(first + 3) in index:
+            index.remove([first + 3])
+    index.compact()
+    hits = [[(hit.item_id, hit.label, hit.distance) for hit in row] for row in index.search(rows, len(index))]
+    out.mkdir(exist_ok=True)
+    write_json(out / "hits.json", hits)
+    return 0
+
+
+PROGRAMS: dict[str, Callable[[Path], int]] = {"change_index": change_index}  # what no command does
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command or a program; the exit code."""
+    program = PROGRAMS.get(arguments[0])
+    if program is None:
+        return main(arguments)
+    try:
+        return program(Path(arguments[1]))
+    except cml.UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
 
 
 def _copy(folder: Path) -> Callable[[Path], object]:
@@ -355,7 +398,7 @@ def _command_in_fork(
     code = 70
     try:
         before()
-        code = main(arguments)
+        code = run(arguments)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -482,11 +525,11 @@ def _command(case: Case, out: Path) -> list[str]:
 def _kill_once(
     case: Case, out: Path, log: Path, count: Count, rng: random.Random, seconds: float, steps: int, fresh_share: float
 ) -> None:
-    fresh = case.processes == 1 and rng.random() < fresh_share
+    command = _command(case, out)
+    fresh = case.processes == 1 and command[0] not in PROGRAMS and rng.random() < fresh_share
     by_time = fresh or rng.random() < 0.3
     share, pause = rng.random(), rng.random() * 0.03 * seconds
     after, at = share * (seconds + (6 if fresh else 0)) * 1.02, rng.randint(1, max(1, steps))
-    command = _command(case, out)
     end = _fresh(command, log) if fresh else forked(command, log, processes=case.processes)
     began, changes, reached = time.monotonic(), Changes(out.parent), [0.0]
 
@@ -503,6 +546,18 @@ def _kill_once(
         count.moments.append(f"{after:.2f}s" if by_time else f"#{at}")
     else:
         count.late += 1
+
+
+def errors_of(log: Path, code: int) -> list[str]:
+    """What is wrong with the end of a command that may fail: anything but one line of error, and that at the end."""
+    said = log.read_text(errors="replace")
+    lines = [line for line in said.splitlines() if line.startswith("error: ")]
+    wrong = ["traceback"] if "Traceback" in said else []
+    if code not in (0, 1, 2):
+        wrong.append(f"exit {code}")
+    elif code and len(lines) != 1:
+        wrong.append(f"{len(lines)} lines of error")
+    return wrong
 
 
 def main_script() -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,50 @@ def test_values_above_the_white_that_a_file_states_are_a_fault(tmp_path: Path) -
     path.write_bytes(tiff((RAMP * 5000).astype(np.uint16), 281, 1023))
     with pytest.raises(DataError, match=r"wrong.tif should hold values up to 1023, but holds 5000"):
         read_image(path)
+
+
+def png(values: NDArray[np.uint16], bits: int) -> bytes:
+    """A PNG file that states its significant bits."""
+    content = io.BytesIO()
+    Image.fromarray(values).save(content, "PNG")
+    head, rest = content.getvalue()[:33], content.getvalue()[33:]  # after the first chunk
+    chunk = b"sBIT" + bytes([bits])
+    return head + struct.pack(">I", 1) + chunk + struct.pack(">I", zlib.crc32(chunk)) + rest
+
+
+@pytest.mark.parametrize("bits", [8, 10, 12, 14])
+@pytest.mark.parametrize("place", ["lower bits", "shifted", "repeated", "scaled"])
+def test_significant_bits_of_a_png_file_are_used_wherever_the_values_are(tmp_path: Path, bits: int, place: str) -> None:
+    greatest = (1 << bits) - 1
+    path = tmp_path / "noise.png"
+    for brightest in (greatest, greatest // 20):
+        values = np.random.default_rng(bits).integers(0, brightest + 1, (32, 32)).astype(np.uint16)
+        stored = {
+            "lower bits": values,
+            "shifted": values << (16 - bits),
+            "repeated": values << (16 - bits) | values >> max(0, 2 * bits - 16),
+            "scaled": (values * (65535 / greatest)).round().astype(np.uint16),
+        }[place]
+        path.write_bytes(png(stored, bits))
+        wanted = stored / (greatest if place == "lower bits" else 65535) * 255
+        assert np.abs(read_image(path)[..., 0] - wanted).max() <= 0.6
+        assert np.abs(read_image(path.read_bytes())[..., 0] - wanted).max() <= 0.6
+        assert np.abs(read_pixels(path, 1, (32, 32))[..., 0] - wanted).max() <= 0.6
+
+
+@pytest.mark.parametrize("bits", [0, 16, 17, 255])
+def test_senseless_significant_bits_are_left_aside(tmp_path: Path, bits: int) -> None:
+    (tmp_path / "ramp.png").write_bytes(png((RAMP * 1023).astype(np.uint16), bits))
+    assert read_image(tmp_path / "ramp.png").max() == round(1023 / 257)
+
+
+def test_files_that_state_their_bits_raise_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, greatest in {"bright": 1023, "night": 60}.items():
+        prepare = write_images(tmp_path / name, greatest + 80)
+        for path in (tmp_path / name / "images").iterdir():
+            path.write_bytes(png(ramp(greatest - 2 * int(path.stem), int(path.stem)), 10))
+        assert main(["prepare", *prepare]) == 0
+        assert check(tmp_path / name, capsys, "--skip", "same-images", "near-duplicates", "repeated-labels") == []
 
 
 MODES = {

@@ -119,3 +119,19 @@ def test_what_is_many(unknown: int, total: int, is_found: bool) -> None:
     if findings:
         text = "unknown-words: 3 of 60 words of the captions (5%) have no vector in vectors.txt, and are left out"
         assert str(findings[0]).startswith(f"{text} (word0, word1, word2). Correct them, or")
+
+
+def test_captions_without_any_known_word_are_errors_beside_the_finding(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dataset = prepare(tmp_path, ["qwxz bbqqz", "a dog on grass", "ppqqzz qqwwx"])
+    capsys.readouterr()
+    assert main(["check", str(dataset.folder), "--json"]) == 2
+    said = capsys.readouterr()
+    assert "has 16 problem(s), listed above" in said.err
+    result = json.loads(said.out)
+    assert "has no caption with a known word: ['qwxz bbqqz']" in result["problems"][0]
+    (finding,) = [finding for finding in result["findings"] if finding["rule"] == "unknown-words"]
+    assert (finding["count"], finding["total"]) == (32, 48)
+    assert main(["check", str(dataset.folder), "--skip", "unknown-words", "near-duplicates"]) == 2
+    assert "unknown-words" not in capsys.readouterr().out

@@ -12,6 +12,7 @@ from PIL import Image
 
 import cml
 from cml import PairJudgements, TripletJudgements, UserError
+from cml.data.images import read_image
 from cml.errors import DataError
 
 RNG = np.random.default_rng(0)
@@ -169,6 +170,25 @@ def test_bad_rows_are_skipped_and_a_dataset_is_of_one_kind(images: Path, tmp_pat
         cml.prepare("judgements", tmp_path / "none", images=images)
     with pytest.raises(UserError, match="Got both; prepare a dataset of each"):
         cml.prepare("judgements", tmp_path / "both", images=images, pairs=file, triplets=file)
+
+
+def test_judged_images_of_few_bits_are_scaled(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    for number in range(160):
+        values = np.linspace(0, 1023 - number, 16 * 16).reshape(16, 16).astype(np.uint16)
+        Image.fromarray(values).save(tmp_path / "images" / f"{number:03}.png")
+    names = [f"{number:03}.png" for number in range(160)]
+    rows = [f"{names[int(i)]},{names[int(j)]},{distance}" for i, j, distance in pairs_of(160)]
+    (tmp_path / "pairs.csv").write_text("\n".join(["item,other,distance", *rows]))
+    options: dict[str, Any] = {"images": tmp_path / "images", "pairs": tmp_path / "pairs.csv", "bits": 10}
+    dataset = cml.prepare("judgements", tmp_path / "set", **options)
+    assert all(read_image(path).max() > 210 for path in dataset.split("train").paths)
+    np.save(tmp_path / "vectors.npy", VECTORS)
+    del options["images"]
+    with pytest.raises(UserError, match=r"'bits' \(--bits\) are those of images: leave them out"):
+        cml.prepare("judgements", tmp_path / "other", vectors=tmp_path / "vectors.npy", **options)
+    with pytest.raises(UserError, match=r"bits of images should be from 8 to 16\. Got 3"):
+        cml.prepare("judgements", tmp_path / "other", **{**options, "images": tmp_path / "images", "bits": 3})
 
 
 @pytest.mark.parametrize("are_named", [False, True])
