@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cml import tasks
@@ -26,7 +27,11 @@ class Check(CommandOptions):
     data: Dataset
     skip: tuple[Rule, ...] = ()
     """Rules on suspicious data to skip: constant-labels, sentinels, outliers, radians, swapped-places, thousands,
-    repeated-labels, lone-queries, tiny-people, stray-ids, depth, same-images, near-duplicates, unknown-words."""
+    repeated-labels, lone-queries, tiny-people, stray-ids, depth, same-images, near-duplicates, feature-duplicates,
+    unknown-words."""
+    features: Path | None = None
+    """Feature store (cml features) with the items, by which test items that are training items too are found, such as
+    crops or mirror images."""
     json: bool = False
     """Print the problems and findings as JSON."""
 
@@ -64,6 +69,11 @@ def run(arguments: Sequence[str]) -> None:
     from cml.runs.distances import describe_ties, find_label_faults
 
     options = parse(Check, arguments, prog="cml check")
+    features = None
+    if options.features is not None:
+        from cml.feature_store.store import FeatureStore
+
+        features = FeatureStore.open(options.features)
     with ProgressBar(desc="check", unit="image", leave=False, delay=BAR_DELAY) as bar:
         thumbnails = Thumbnails()
         problems = check_dataset(options.data, tasks=tasks.names(), progress=bar.update, look=thumbnails.add)
@@ -71,7 +81,9 @@ def run(arguments: Sequence[str]) -> None:
     findings: list[Finding] = []
     if not problems:
         dataset = PreparedDataset.open(options.data)
-        findings = find_suspicious(dataset, thumbnails, skip=options.skip)  # may say why labels are refused
+        findings = find_suspicious(
+            dataset, thumbnails, features=features, skip=options.skip
+        )  # may say why labels are refused
         problems = find_label_faults(options.data)
     if not problems:
         gallery, advice = len(dataset.split("gallery")) - dataset.info.queries_are_gallery, more_queries(dataset.info)

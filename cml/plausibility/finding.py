@@ -18,6 +18,7 @@ Rule = Literal[
     "depth",
     "same-images",
     "near-duplicates",
+    "feature-duplicates",
     "unknown-words",
 ]
 _EXAMPLES = 3  # items that a message names

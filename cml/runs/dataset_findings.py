@@ -3,11 +3,17 @@
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+import numpy as np
+from numpy.typing import NDArray
+
 from cml import tasks
 from cml.data.prepared import PreparedDataset
 from cml.distances.label_distance import LabelDistance
 from cml.errors import UserError
+from cml.feature_store.dataset_inputs import with_features
+from cml.feature_store.store import FeatureStore
 from cml.plausibility.dataset_rules import find_in_dataset
+from cml.plausibility.feature_duplicates import find_feature_duplicates
 from cml.plausibility.finding import Finding
 from cml.plausibility.thumbnails import Thumbnails
 from cml.plausibility.unknown_words import find_unknown_words
@@ -19,22 +25,45 @@ if TYPE_CHECKING:
 
 
 def find_suspicious(
-    dataset: PreparedDataset, thumbnails: Thumbnails | None = None, *, skip: Collection[str] = ()
+    dataset: PreparedDataset,
+    thumbnails: Thumbnails | None = None,
+    *,
+    features: FeatureStore | None = None,
+    skip: Collection[str] = (),
 ) -> list[Finding]:
     """Find what is suspicious about a prepared dataset.
 
     Args:
         dataset: The dataset.
         thumbnails: The thumbnails of its images; without them no images are looked at.
+        features: The features of its items, by which test items that are training items too are found.
         skip: Names of rules to skip.
 
     Returns:
         The findings; none of clean data.
+
+    Raises:
+        DataError: The features of some items are missing.
     """
     findings = find_in_dataset(dataset, thumbnails, skip=skip)
+    if features is not None and "feature-duplicates" not in skip:
+        findings += _find_in_features(with_features(dataset, features))
     if "unknown-words" not in skip and (words := _count_words(dataset)) is not None:
         findings += find_unknown_words(words)
     return findings
+
+
+def _find_in_features(dataset: PreparedDataset) -> list[Finding]:
+    """Test items whose features are almost those of a training item."""
+    ids: dict[str, list[str]] = {"train": [], "test": []}
+    rows: dict[str, list[NDArray[np.float32]]] = {"train": [], "test": []}
+    for role in ("train", "query") if dataset.info.queries_are_gallery else ("train", "query", "gallery"):
+        split, part = dataset.split(role), "train" if role == "train" else "test"
+        assert split.vectors is not None
+        ids[part] += split.item_ids
+        rows[part].append(split.vectors.read(np.arange(len(split.vectors))))
+    train, test = np.concatenate(rows["train"]), np.concatenate(rows["test"])
+    return find_feature_duplicates(ids["train"], train, ids["test"], test)
 
 
 def _count_words(dataset: PreparedDataset) -> CountedWords | None:

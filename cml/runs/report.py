@@ -146,7 +146,7 @@ def write_report(comparison: Comparison, runs: Mapping[str, Path], out: Path, *,
     for name, folder in runs.items():
         files = [folder / file for file in _FILES if (folder / file).exists()]
         links = [(file.name, quote(file.relative_to(out).as_posix())) for file in files]
-        listed.append({"name": name, "files": links})
+        listed.append({"name": visible_text(name), "files": links})
     figures = []
     for name, text in _FIGURES.items():
         kinds = [kind for kind in ("png", "svg", "pdf") if (out / f"{name}.{kind}").exists()]

@@ -299,13 +299,29 @@ def test_no_name_or_label_runs_and_nothing_asks_the_network(
     texts = attacks(address)
     names = [f"{texts[i % len(texts)]} {i}" for i in range(N)]
     columns = {texts[0]: (np.array(texts * 5, object)[:N], None), "angle": (np.arange(N, dtype=float), None)}
-    path = write("hostile", names, words=names, roles=[texts[i % 2] for i in range(N)], columns=columns, title=texts[0])
+    audit = {texts[1]: (np.arange(N, dtype=float), None), texts[2]: (np.array(names, object), None)}
+    path = write(
+        "hostile",
+        names,
+        words=names,
+        roles=[texts[i % 2] for i in range(N)],
+        columns=columns,
+        title=texts[0],
+        note=texts[3],
+        legend={texts[4]: "#ff0000", texts[10]: "#00ff00"},
+        further=audit,
+        texts={texts[5]: names, "note": [f"{name} suspicious" for name in names]},
+    )
     page = visit(path)
+    page.on("console", lambda message: page.faults.append(message.text) if message.type == "error" else None)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     for name in range(page.locator("#colour option").count()):
         page.locator("#colour").select_option(index=name)
+    colours = page.locator("#colour option").all_text_contents()
+    assert all(any(name[:15] in shown for shown in colours) for name in audit), colours
     page.mouse.click(*spot(page, 3))
+    assert "suspicious" in page.locator("#panel").inner_text()
     page.mouse.move(*spot(page, 9))
     page.locator("#search").fill("script")
     page.click("#lasso")
@@ -317,6 +333,7 @@ def test_no_name_or_label_runs_and_nothing_asks_the_network(
     assert page.locator("iframe, img, base, link, svg, form").count() == 0
     assert [url for url in asked if not url.startswith(("blob:", "data:"))] == []
     assert seen == []
+    assert page.faults == []
     # the policy would hold even if a text were taken for markup
     page.evaluate(
         "(text) => document.body.insertAdjacentHTML('beforeend', text)",
@@ -325,6 +342,8 @@ def test_no_name_or_label_runs_and_nothing_asks_the_network(
     page.wait_for_timeout(300)
     assert seen == []
     assert page.title().startswith("<script>document.title=")
+    assert page.faults  # what the policy has kept back
+    page.faults.clear()
 
 
 def test_a_click_or_the_keyboard_enlarges_a_picture_of_the_gallery(browser: Any, tmp_path: Path) -> None:  # noqa: ANN401

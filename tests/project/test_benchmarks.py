@@ -24,6 +24,7 @@ TINY = {
     "accelerator": "--backbones small-cnn --size 32 --batch 4 --steps 1 --warm 1 --device cpu --no-compile "
     "--minutes 0.001 --recipe-size 64 --recipe-batch 4",
     "self_supervision": "--seeds 1 --steps 2 --rows untrained log-ratio",
+    "feature_duplicates": "--sets lspet --backbone small-cnn --side 32 --copies 2",
     "feature_store": "--rows 3000 --size 4 --steps 2 --batch 20",
     "caption_stop_words": "--images 20 --parts 1 --queries 4 --seeds 0 --lists english function",
     "equal_labels": "--sets clusters-4 --losses log-ratio cosent --seeds 1 --steps 2 --items 80",
@@ -91,6 +92,7 @@ REAL = {
     "caption_stop_words": "coco_captions",
     "sentences": "coco_captions",
     "distance_budget": "coco_captions",
+    "feature_duplicates": "lspet400",
 }
 REAL |= {"distance_jobs": "mpii_poses", "neighbors": "mpii_poses"}
 

@@ -6,6 +6,7 @@ import html.parser
 import re
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from cml.export.hit import Hit
 from cml.export.search_page import write_index_page
 from cml.reporting.retrieval_report import Picture, ReportRow, write_retrieval_page
 from cml.reporting.visible_text import visible_text
+from cml.runs.report import write_report
 
 TITLE = "untouched"
 
@@ -30,6 +32,21 @@ def browse(chromium: str, profile: Path, page: Path, *flags: str) -> str:
     ]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60, check=True)
     return done.stdout.decode("utf-8")
+
+
+@dataclass
+class FakeComparison:
+    """What the page of a comparison takes from one."""
+
+    rows_of_table: list[list[str]]
+    remarks: str
+    trained: list[str]
+
+    def table(self) -> list[list[str]]:
+        return self.rows_of_table
+
+    def notes(self) -> str:
+        return self.remarks
 
 
 class Seen(html.parser.HTMLParser):
@@ -120,6 +137,21 @@ def test_a_page_of_search_results_shows_names_as_text(
     shown = browse(chromium, tmp_path / "profile", tmp_path / "unescaped.html", "--dump-dom")
     assert "<script>document.title=" in shown
     assert f"<title>Nearest in {TITLE}&lt;script&gt;" in shown
+    assert seen == []
+
+
+def test_the_report_of_a_comparison_shows_texts_as_text(
+    chromium: str, server: tuple[str, list[str]], tmp_path: Path
+) -> None:
+    address, seen = server
+    texts = attacks(address)
+    comparison = FakeComparison([["method", *texts], ["embedding", *texts]], "\n".join(texts), texts)
+    page = tmp_path / "report.html"
+    write_report(comparison, dict.fromkeys(texts, tmp_path), tmp_path, title=TITLE + "".join(texts))  # type: ignore[arg-type]
+    shown = browse(chromium, tmp_path / "profile", page, "--dump-dom")
+    assert f"<title>{TITLE}&lt;script&gt;document.title=" in shown
+    Seen(shown).check([])
+    assert "onerror=" in Seen(shown).text
     assert seen == []
 
 
