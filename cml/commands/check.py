@@ -81,9 +81,8 @@ def run(arguments: Sequence[str]) -> None:
     findings: list[Finding] = []
     if not problems:
         dataset = PreparedDataset.open(options.data)
-        findings = find_suspicious(
-            dataset, thumbnails, features=features, skip=options.skip
-        )  # may say why labels are refused
+        # also where labels are refused, for it may say why
+        findings = find_suspicious(dataset, thumbnails, features=features, skip=options.skip)
         problems = find_label_faults(options.data)
     if not problems:
         gallery, advice = len(dataset.split("gallery")) - dataset.info.queries_are_gallery, more_queries(dataset.info)

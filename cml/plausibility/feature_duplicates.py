@@ -11,7 +11,7 @@ _NEIGHBORS = 5  # of a training item, whose distance says how far apart differen
 _LARGEST_SHARE = 0.4  # of that distance; photographs of different things come as near as 0.5
 _FALSE_ALARMS = 0.05  # expected in a dataset where no item is a duplicate
 _MOST_SAMPLED = 1000  # training items by which the dimension is estimated
-_BLOCK = 1024  # rows of a block of distances
+_BLOCK = 1 << 23  # products at a time
 Float64 = NDArray[np.float64]
 
 
@@ -94,13 +94,14 @@ def find_nearest(asked: Float64, known: Float64, count: int) -> tuple[NDArray[np
     """
     places = np.empty((len(asked), count), np.int64)
     distances = np.empty((len(asked), count))
-    for start in range(0, len(asked), _BLOCK):
-        rows = asked[start : start + _BLOCK]
+    step = max(1, _BLOCK // len(known))
+    for start in range(0, len(asked), step):
+        rows = asked[start : start + step]
         chosen = np.argpartition(-(rows @ known.T), count - 1, axis=1)[:, :count]
         apart = np.linalg.norm(known[chosen] - rows[:, None], axis=2)  # products would round small distances away
         order = np.argsort(apart, axis=1, kind="stable")
-        places[start : start + _BLOCK] = np.take_along_axis(chosen, order, axis=1)
-        distances[start : start + _BLOCK] = np.take_along_axis(apart, order, axis=1)
+        places[start : start + step] = np.take_along_axis(chosen, order, axis=1)
+        distances[start : start + step] = np.take_along_axis(apart, order, axis=1)
     return places, distances
 
 

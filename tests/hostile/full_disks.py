@@ -24,7 +24,7 @@ import faults
 
 PAGE = 4096  # bytes, the unit of a tmpfs
 LARGE = 1 << 28
-FULL = ("disk is full", "has no room", "free. Choose", "left. Take", "No space left", "full")
+FULL = ("disk is full", "has no room", "free. Choose", "left. Take", "No space left")
 
 
 @contextmanager
@@ -48,20 +48,20 @@ def used(disk: Path) -> int:
     return (state.f_blocks - state.f_bfree) * state.f_frsize
 
 
-def try_disk(case: faults.Case, disk: Path, resize: Callable[[int], None], share: float, log: Path) -> tuple[int, str]:
+def written(folder: Path) -> int:
+    """Bytes of pages that the files of a folder take."""
+    return sum(-(-path.stat().st_size // PAGE) * PAGE for path in folder.rglob("*") if path.is_file())
+
+
+def try_disk(
+    case: faults.Case, whole: Path, disk: Path, resize: Callable[[int], None], share: float, log: Path
+) -> tuple[int, list[str]]:
     """Run a command until the disk is full, and again on a large one; its first exit code, and what is wrong."""
-    out, whole = disk / "a" / "out", log.parent / "whole" / "out"
+    out = disk / "a" / "out"
     out.parent.mkdir()
     case.start(out)
     started = used(disk)
-    if not whole.exists():
-        whole.parent.mkdir(parents=True)
-        case.start(whole)
-        log.write_text("")
-        assert faults.forked(case.arguments(whole), log, processes=case.processes)() == 0, log.read_text()
-    written = sum(-(-path.stat().st_size // PAGE) * PAGE for path in whole.parent.rglob("*") if path.is_file())
-    size = started + max(1, round(share * (written - started + PAGE) / PAGE)) * PAGE
-    resize(size)
+    resize(started + max(1, round(share * (written(whole.parent) - started + PAGE) / PAGE)) * PAGE)
     log.write_text("")
     code = faults.forked(case.arguments(out), log, processes=case.processes)()
     wrong = faults.errors_of(log, code)
@@ -71,15 +71,14 @@ def try_disk(case: faults.Case, disk: Path, resize: Callable[[int], None], share
     if not (case.refuses and out.exists()):
         again = log.with_name("again.log")
         again.write_text("")
-        last = faults.forked(faults._command(case, out), again, processes=case.processes)()
-        if last:
+        if last := faults.forked(faults._command(case, out), again, processes=case.processes)():
             wrong.append(f"exit {last} when there is room: {again.read_text()[-500:]}")
     if faults.content(out, case) != faults.content(whole, case):
         wrong.append("another result")
     if [path for path in out.parent.rglob("*") if ".partial" in path.name]:
         wrong.append("temporaries are left")
     shutil.rmtree(out.parent)
-    return code, ", ".join(wrong)
+    return code, wrong
 
 
 def main_script() -> int:
@@ -96,15 +95,20 @@ def main_script() -> int:
             if options.only and name not in options.only:
                 continue
             rng, place, full = random.Random(f"{options.seed} {name}"), Path(folder) / f"{name} disk", 0
-            log = place / "log"
-            place.mkdir()
+            log, whole = place / "log", place / "whole" / "out"
+            whole.parent.mkdir(parents=True)
+            case.start(whole)
+            assert faults.forked(case.arguments(whole), log, processes=case.processes)() == 0, log.read_text()
             with mounted(place / "disk") as resize:
                 for _ in range(options.tries):
                     share = rng.random()
-                    code, wrong = try_disk(case, place / "disk", resize, share, log)
+                    code, wrong = try_disk(case, whole, place / "disk", resize, share, log)
                     tried, bad, full = tried + 1, bad + bool(wrong), full + bool(code)
                     if wrong:
-                        print(f"  {name}, {share:.2f} of the room: {wrong}\n{log.read_text()[-2000:]}", flush=True)
+                        print(
+                            f"  {name}, {share:.2f} of the room: {', '.join(wrong)}\n{log.read_text()[-2000:]}",
+                            flush=True,
+                        )
             print(f"{name:<17} {options.tries} disks, of which {full} were full", flush=True)
     print(f"{tried} disks, {bad} with a traceback, another result or another error")
     return 1 if bad else 0
