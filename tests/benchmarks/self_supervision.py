@@ -87,8 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         figures[name] = {measured: [run[measured] for run in runs] for measured in runs[0]}
         texts = [f"{key} {np.mean(values):.3f} +- {np.std(values):.3f}" for key, values in figures[name].items()]
         print(f"{name:36} {'  '.join(texts)}", flush=True)
-    settings = {"steps": given.steps, "items": len(data.train.paths), "set": given.set}
-    write_figures(given.json, {**settings, "rows": figures})
+    write_figures(given.json, {"steps": given.steps, "items": len(data.train.paths), "rows": figures})
 
 
 def measure(data: BenchSet, config: TrainConfig, *, has_labels: bool) -> dict[str, float]:
