@@ -298,7 +298,7 @@ class TrainConfig:
         is_yaml = path.suffix.lower() in (".yaml", ".yml")
         value = read_parsed(path, _OPTIONS, "YAML", parse_yaml) if is_yaml else read_json(path, _OPTIONS)
         if isinstance(value, dict) and {"cml", "train"} <= value.keys():  # the config.json of a run
-            value = complete_saved(value["train"])
+            value = fill_missing_options(value["train"])
         if isinstance(value, dict):
             defaults = asdict(cls() if base is None else base)
             value = {**defaults, **with_current_names(value, defaults)}
@@ -330,7 +330,7 @@ with contextlib.suppress(OSError):  # an installation without sources; ``help`` 
     TrainConfig.__doc__ = (TrainConfig.__doc__ or "").replace("\n\n", f"\n\n    Attributes:{_texts}\n\n", 1)
 
 
-def complete_saved(options: Any) -> Any:  # noqa: ANN401 - any JSON
+def fill_missing_options(options: Any) -> Any:  # noqa: ANN401 - any JSON
     """Complete the options of a saved run by those that did not exist then, and whose default is another one today.
 
     Args:

@@ -10,7 +10,7 @@ from cml.models.embedding import ModelConfig
 from cml.storage.json_file import read_json, write_json
 from cml.storage.provenance import as_json, difference
 from cml.storage.saved_options import saved_options
-from cml.training.config import TrainConfig, complete_saved
+from cml.training.config import TrainConfig, fill_missing_options
 from cml.version import __version__
 
 _OTHERS = {
@@ -103,7 +103,7 @@ class RunConfig:
         if isinstance(value, dict):  # drop cml's version and the loss's constants, which are only informative
             value = {option.name: value[option.name] for option in fields(cls) if option.name in value}
             if "train" in value:
-                value["train"] = complete_saved(value["train"])
+                value["train"] = fill_missing_options(value["train"])
         try:
             return saved_options(cls, value, str(path), "a run's config")
         except DataError:
