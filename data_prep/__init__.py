@@ -31,6 +31,7 @@ registry: "Registry[DatasetSource]" = Registry(
         "coco_captions": "cml.data_prep.coco_captions:CocoCaptions",
         "coco_cxc": "cml.data_prep.coco_cxc:CocoCxc",
         "coco_keypoints": "cml.data_prep.coco_keypoints:CocoKeypoints",
+        "coco_sentences": "cml.data_prep.coco_sentences:CocoSentences",
         "cub": "cml.data_prep.cub:Cub",
         "diabetes": "cml.data_prep.diabetes:Diabetes",
         "digits": "cml.data_prep.digits:Digits",

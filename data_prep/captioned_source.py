@@ -32,12 +32,16 @@ class Photo:
         else:
             self.captions.append(" ".join(caption.split()))  # some end in line breaks
 
-    def item(self, role: str, shrink: Shrink) -> Item:
-        """The item to write."""
+    def check(self) -> None:
+        """Raise an error that says what is wrong with its captions, if anything is."""
         if self.fault:
             raise DataError(self.fault)
         if not self.captions:
             raise DataError(f"{self.where}: has no caption; every image needs one at least.")
+
+    def item(self, role: str, shrink: Shrink) -> Item:
+        """The item to write."""
+        self.check()
         file = file_inside(self.file.parent, self.file.name, self.where)
         return Item(self.item_id, role, shrink.picture(file), self.captions, where=self.where)
 

@@ -47,8 +47,7 @@ class CocoCaptions(CaptionedSource):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.year not in _NAMES:
-            raise UserError(f"The year should be 2014 or 2017. Got {self.year} instead.")
+        check_year(self.year)
 
     def origin(self, *more: Path) -> dict[str, Any]:
         """See ``DatasetSource.origin``."""
@@ -93,6 +92,12 @@ class CocoCaptions(CaptionedSource):
                     left_out[f"{other} photographs of Karpathy's split"] += 1
         if roles is not None and (missing := len(roles.keys() - seen.keys())):
             left_out["photographs of Karpathy's split without an annotation file"] += missing
+
+
+def check_year(year: int) -> None:
+    """Raise an error if COCO has no captions of a year."""
+    if year not in _NAMES:
+        raise UserError(f"The year should be 2014 or 2017. Got {year} instead.")
 
 
 def read_captions(path: Path, folder: Path, year: int) -> dict[int, Photo]:

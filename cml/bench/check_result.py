@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 
 from cml import plugins
-from cml.bench.fixed_rows import fixed_row_config, fixed_row_ranker
+from cml.bench.fixed_rows import FITTED_ROWS, fixed_row_config, fixed_row_ranker
 from cml.bench.needed_plugins import find_needed_plugins
 from cml.bench.own_metrics import OwnMetric, find_unregistered
 from cml.bench.result import Result, choose, compute_scores, config_digest, read_ranks, read_result
 from cml.bench.scores import FIRST, Float64, Ranks
 from cml.bench.sets import BenchSet, open_set
 from cml.bench.suite import (
+    FIXED_ROWS,
     METHODS,
     NO_BACKBONE,
     OWN,
-    RULES,
     SETS,
     SUITES,
     TRACKS,
@@ -165,7 +165,7 @@ def _needs_no_plugin(result: Result) -> bool:
     """Whether the method and the backbone of a result are cml's own."""
     if result.track == "C":
         return True
-    if result.method not in (*RULES, *METHODS):
+    if result.method not in (*FIXED_ROWS, *METHODS):
         return False
     backbone = result.config.get("backbone")
     if not isinstance(backbone, str):
@@ -190,6 +190,8 @@ def _check_file(result: Result, how: Method | None, rules: Suite, path: Path) ->
     yield from _check_plugins(result, how)
     yield from _check_pretraining(result)
     if how is None:
+        if result.track != "C" and result.method not in rules.fixed_rows:
+            yield f"the suite {result.suite} has no row {result.method!r}"
         if result.trials or result.chosen is not None:
             yield f"{result.method} is no method that has trials"
         if result.failed:
@@ -307,7 +309,8 @@ def _check_cost(result: Result, how: Method | None) -> Iterator[str]:
     total = sum(trial.seconds for trial in result.trials)
     if abs(result.seconds["trials"] - total) > 0.01:
         yield f"its trials take {total:.3f} seconds together, but it states {result.seconds['trials']}"
-    is_trained = (how is not None and not result.failed) or (result.method == "label-mds" and result.track != "C")
+    is_fitted = result.method in FITTED_ROWS and result.track != "C"
+    is_trained = (how is not None and not result.failed) or is_fitted
     if is_trained != (result.seconds["run"] > 0) and not result.failed:
         rule = "more than 0 seconds" if is_trained else "0 seconds, because nothing was trained"
         yield f"its final run must take {rule}. Got {result.seconds['run']}"
@@ -449,7 +452,7 @@ def _check_fixed_row(result: Result, ranks: Ranks, data: BenchSet) -> Iterator[s
     Raises:
         UserError: they cannot be computed here; the error says why.
     """
-    if result.method not in _ROUNDING:  # label-mds needs the features of all training items: cml.bench.rerun
+    if result.method not in _ROUNDING:  # what is fitted needs the features of all training items: cml.bench.rerun
         return
     config = SUITES[result.suite].heads
     if result.method not in UNTRAINED:

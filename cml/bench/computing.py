@@ -79,6 +79,25 @@ def fit_label_mds(data: BenchSet, config: TrainConfig) -> Fitted:
     return Fitted(lambda part: predict(compute_features(config, part)), time.perf_counter() - before)
 
 
+def fit_ridge_of_labels(data: BenchSet, config: TrainConfig) -> Fitted:
+    """Regress the training labels, which are vectors, on the features."""
+    assert data.vectors is not None  # other sets have no such row
+    features, before = compute_features(config, data.train), time.perf_counter()
+    predict = fit_ridge(features, np.asarray(data.vectors, np.float64))
+    return Fitted(lambda part: predict(compute_features(config, part)), time.perf_counter() - before)
+
+
+def fit_tuned(data: BenchSet, config: TrainConfig) -> Fitted:
+    """Let ``tune`` choose an embedding of the features by splits of the training items, in the order of the files."""
+    from cml.training.tune import tune
+
+    order = np.argsort(data.train.item_ids)  # the suite shuffles items, but neighbours in a film have to stay together
+    groups = np.unique(data.train.groups, return_inverse=True)[1][order] if data.train.groups else None
+    features, before = compute_features(config, data.train), time.perf_counter()
+    chosen, _ = tune(features[order], data.train.labels[order], data.distance, config.dimension, groups=groups)
+    return Fitted(lambda part: chosen.embed(compute_features(config, part)), time.perf_counter() - before)
+
+
 def _network(data: BenchSet, config: TrainConfig) -> Fitted:
     from cml.training.loop import train
     from cml.training.training_data import TrainingData

@@ -1,6 +1,12 @@
-"""The rows without trials and seeds, which follow from a set and a backbone: oracle, random, frozen and label-mds."""
+"""The rows without trials and seeds, which follow from a set and a backbone: oracle, random, frozen and what is fitted.
 
-from cml.bench.computing import fit_label_mds, fit_nothing
+Fitted are ridge regressions of the labels, or of their classical MDS, and the embedding that ``tune`` chooses on
+training items.
+"""
+
+from collections.abc import Callable, Mapping
+
+from cml.bench.computing import Fitted, fit_label_mds, fit_nothing, fit_ridge_of_labels, fit_tuned
 from cml.bench.scores import Ranks
 from cml.bench.sets import BenchSet
 from cml.bench.suite import NO_BACKBONE, Suite
@@ -8,6 +14,12 @@ from cml.retrieval.embedding_ranker import embedding_ranker
 from cml.retrieval.random_row import random_ranker
 from cml.retrieval.ranker import Ranker
 from cml.training.config import TrainConfig
+
+FITTED_ROWS: Mapping[str, Callable[[BenchSet, TrainConfig], Fitted]] = {
+    "label-mds": fit_label_mds,
+    "ridge": fit_ridge_of_labels,
+    "tune": fit_tuned,
+}
 
 
 def fixed_row_config(rules: Suite, track: str, backbone: str = "") -> TrainConfig:
@@ -44,7 +56,7 @@ def fixed_row_ranker(method: str, data: BenchSet, config: TrainConfig) -> tuple[
         return data.test_distances.__getitem__, 0.0
     if method == "random":
         return random_ranker(len(query), len(gallery)), 0.0
-    fitted = fit_label_mds(data, config) if method == "label-mds" else fit_nothing(data, config)
+    fitted = FITTED_ROWS.get(method, fit_nothing)(data, config)
     return embedding_ranker(fitted.embed(query), fitted.embed(gallery)), fitted.seconds
 
 

@@ -14,6 +14,7 @@ from cml import tasks
 from cml.bench.critical_difference_diagram import draw_critical_difference_diagram
 from cml.bench.result import Result, read_ranks, read_result, result_path, results_in
 from cml.bench.sets import BenchSet, open_set
+from cml.bench.suite import SUITES
 from cml.bench.table import BEST, UNCHECKED, Board, read_board, score_of
 from cml.data.prepared import open_dataset
 from cml.errors import DataError, UserError
@@ -73,7 +74,11 @@ def write_leaderboard(results: Path, page: Path, queries: int = 0, *, checks: bo
     """
     if queries < 0:
         raise UserError(f"A retrieval report shows 0 queries or more. Got {queries}.")
-    kinds = sorted({(result.suite, result.track) for result in map(read_result, results_in(results))})
+    places = {version: place for place, version in enumerate(SUITES)}  # the latest comes first
+    kinds = sorted(
+        {(result.suite, result.track) for result in map(read_result, results_in(results))},
+        key=lambda kind: (places.get(kind[0], len(places)), kind),
+    )
     boards = [read_board(results, *kind, checks=checks) for kind in kinds]
     rules = [_RULES, "".join(f".bar{length}{{--part:{100 * length // _BARS}%}}" for length in range(_BARS + 1))]
     for number, board in enumerate(boards):
@@ -114,7 +119,8 @@ def _view(board: Board, results: Path, folder: Path) -> dict[str, Any]:
     rows = []
     own = [visible_text(f"{name} {column}") for name, column in board.own_columns]
     own_end = len(board.sets) + len(own)
-    for method, (_, *texts) in zip(board.order, board.grid()[1:], strict=True):
+    header, *lines = board.grid()
+    for method, (_, *texts) in zip(board.order, lines, strict=True):
         cells = []
         for name, text in zip(board.sets, texts, strict=False):
             result = board.results[method].get(name)
@@ -130,8 +136,15 @@ def _view(board: Board, results: Path, folder: Path) -> dict[str, Any]:
         rows.append({"method": visible_text(method), "cells": cells, "own": measured, "rest": rest})
     notes = board.notes().replace(f" {BEST} marks", " Bold marks")
     sets = [{"name": name, "report": ""} for name in board.sets]
-    shown = {"title": f"{board.version}, {board.track}", "sets": sets, "own": own, "rows": rows, "notes": notes}
-    return shown | {"diagram": _embed_diagram(board)}
+    return {
+        "title": f"{board.version}, {board.track}",
+        "sets": sets,
+        "own": own,
+        "summary": header[own_end + 1 :],
+        "rows": rows,
+        "notes": notes,
+        "diagram": _embed_diagram(board),
+    }
 
 
 def _embed_diagram(board: Board) -> str:

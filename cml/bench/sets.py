@@ -42,6 +42,7 @@ class Part:
     paths: Sequence[Path]
     labels: Labels
     vectors: Float32 | None = None
+    groups: Sequence[str] = ()  # of each item, if the set has groups
 
     def __len__(self) -> int:
         return len(self.item_ids)
@@ -175,9 +176,10 @@ def deal_items(name: str, spec: SetSpec, suite: Suite, dataset: PreparedDataset,
         split, chosen = dataset.split(role), np.array(rows, np.int64)
         some = encode(distance, dataset, role)[chosen]
         ids = [split.item_ids[row] for row in rows]
+        own_groups = [groups[row] for row in rows] if spec.group and role == "train" else []
         if split.vectors is not None:
-            return Part(ids, [], some, standardize(split.vectors.subset(chosen)))
-        return Part(ids, [split.paths[row] for row in rows], some)
+            return Part(ids, [], some, standardize(split.vectors.subset(chosen)), own_groups)
+        return Part(ids, [split.paths[row] for row in rows], some, groups=own_groups)
 
     training = [row for row in order if row not in held][: suite.train]
     standardize = _standardization(dataset, training)
@@ -264,7 +266,7 @@ def _groups(dataset: PreparedDataset, role: str, spec: SetSpec) -> list[str]:
     column = {str(item["item_id"]): item[spec.group] for item in map(msgspec.json.decode, lines)}
     if spec.cell:
         column = {item: [math.floor(degrees / spec.cell) for degrees in place[:2]] for item, place in column.items()}
-    return [str(column[item]) for item in ids]
+    return [item if column[item] == "" else str(column[item]) for item in ids]  # one without a group is its own
 
 
 def _share(text: str, salt: str) -> float:

@@ -18,6 +18,9 @@ T = TypeVar("T")
 OWN = "own-"  # how the names of the user's own sets begin
 NO_BACKBONE = "none"  # that of vectors, on which heads are trained as they are
 TRACKS = ("A", "B", "C")  # a head on frozen features, a whole network, any embedding that was made elsewhere
+UNTRAINED = ("oracle", "random")
+_FIRST_FIXED_ROWS = (*UNTRAINED, "frozen", "label-mds")
+FIXED_ROWS = (*_FIRST_FIXED_ROWS, "ridge", "tune")  # rows without trials and seeds; ridge: where labels are vectors
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class SetSpec:
     variable: str = ""  # environment variable with the folder of the raw files, where they are the user's own
     files: Mapping[str, str] = field(default_factory=lambda: {"source": ""})  # setting of the source to its path there
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the source, beside
-    tier: str = "offline"  # or download, or own
+    tier: str = "offline"  # or vectors, download, or own
     folder: str = ""  # of a prepared dataset of the user's own
     features: str = ""  # folder of the feature store whose rows take the place of its items, if any
     input_kind: str = "images"  # or vectors
@@ -58,6 +61,10 @@ def _download(source: str, kind: str, variable: str, **fields: Any) -> SetSpec: 
     return SetSpec(source, kind, variable=f"CML_{variable}", tier="download", **fields)
 
 
+def _vectors(source: str, kind: str, **fields: Any) -> SetSpec:  # noqa: ANN401 - those of SetSpec
+    return SetSpec(source, kind, tier="vectors", input_kind="vectors", **fields)
+
+
 _MPII_POSES, _CITIES = "mpii_human_pose_v1_u12_1.mat", ("amsterdam", "boston", "cph", "sf")
 SETS: dict[str, SetSpec] = {  # own sets are added to it
     "people": SetSpec("people(count={count})", "poses"),
@@ -78,6 +85,12 @@ SETS: dict[str, SetSpec] = {  # own sets are added to it
     "cars": _download("cars", "classes", "CARS"),
     "sop": _download("sop", "classes", "SOP", group="class", whole=True),
     "in-shop": _download("in_shop", "classes", "IN_SHOP", group="class", whole=True),
+    "diabetes": _vectors("diabetes", "progression"),
+    "melting-points": _vectors("molecules(count={count})", "melting points", group="scaffold"),
+    "structure": _vectors("molecules(count={count}, label=structure)", "substructures", group="scaffold"),
+    "frequency": _vectors("series(count={count})", "frequencies"),
+    "phase": _vectors("series(count={count}, label=phase)", "phases"),
+    "sentences": _vectors("coco_sentences", "captions", variable="CML_COCO_CAPTIONS"),
 }
 
 
@@ -96,6 +109,7 @@ class Suite:
     heads: TrainConfig  # how heads on frozen features are trained
     network: TrainConfig  # how whole networks are
     short: int  # steps of a trial of a whole network, a third of its final run's: it takes minutes, a head seconds
+    fixed_rows: tuple[str, ...] = _FIRST_FIXED_ROWS
 
     def config(self, track: str, backbone: str = "") -> TrainConfig:
         """The options that all methods of a track share."""
@@ -121,15 +135,48 @@ _HEADS = TrainConfig(
 _NETWORK = replace(
     _HEADS, backbone="small-cnn", weights="none", image_size=(32, 32), precision="bfloat16", freeze_backbone=False
 )
-LATEST = "2026.1"
-_SHORT = replace(_HEADS, steps=100), replace(_NETWORK, steps=30)
-SUITES: Mapping[str, Suite] = {
-    LATEST: Suite(LATEST, 3000, 1600, 400, 100, 500, 20, 5, _HEADS, _NETWORK, 100),
-    # to see that everything works: its figures say little
-    f"{LATEST}-quick": Suite(f"{LATEST}-quick", 900, 480, 120, 100, 200, 5, 2, *_SHORT, 10),
+LATEST = "2026.2"
+_FIRST = Suite("2026.1", 3000, 1600, 400, 100, 500, 20, 5, _HEADS, _NETWORK, 100)
+# to see that everything works: its figures say little
+_FIRST_QUICK = Suite(
+    "2026.1-quick", 900, 480, 120, 100, 200, 5, 2, replace(_HEADS, steps=100), replace(_NETWORK, steps=30), 10
+)
+SUITES: Mapping[str, Suite] = {  # the latest first
+    LATEST: replace(_FIRST, version=LATEST, fixed_rows=FIXED_ROWS),
+    f"{LATEST}-quick": replace(_FIRST_QUICK, version=f"{LATEST}-quick", fixed_rows=FIXED_ROWS),
+    "2026.1": _FIRST,
+    "2026.1-quick": _FIRST_QUICK,
 }
 
 SPLITS: Mapping[str, Mapping[str, str]] = {  # sha256 of the parts of the sets that everybody can make
+    "2026.2": {
+        "people": "266168828942a2e6a66186dfb608e15c3501a028d8221b781c0bfdc2fa54739e",
+        "rooms": "a823c1e57b23c24e0a34e19d99ccb4d0f87bb0c9a875b2e6f0220b16a37b43ba",
+        "scenes": "d9e183eeac362a437714d76d48233879012fb645352bccd1f301a5223445be9f",
+        "heads": "e7b42e279d39a3ef8119f206b6ca62e7a5350e31212e99141d2a47ffefafaae5",
+        "digits": "09de6ceeed279d1be40884c2ce33699aeb7723bebffafb391a1082011b87c9ce",
+        "elpv": "10ec173d35b5eb979cab6ccd5c7b9e0d3462f49f3d7193cf69be4eae65a03bcf",
+        "earth": "95eef455262e94bf4fe45eb1e345d199ee08b7c49877c8ebbfd71743fb0f195f",
+        "diabetes": "f2f28e85d423cabc7c5896fb2161bf1947bed04133bf2b116db3ad639262dc15",
+        "melting-points": "fc05a46442c72ed3acccb9b6c0b6bb0f3a524bfe5f481a536e16a7b331226b1d",
+        "structure": "950d1983c38b651e1499173b54934073800def12b32a2f378fa8c1b31f6a123c",
+        "frequency": "ba3e3968d4f2916f33aa5f5b3236b26ae96cc1ec517ce7254d76eabfd6062923",
+        "phase": "61fff8a3e6e9a77e7fddc73b4f645729fd94d63eaaf29e567b59749d8531b3d6",
+    },
+    "2026.2-quick": {
+        "people": "477243f272af94ffa6fcfc4b3169402f8334f89321793ef8cbf8afc922678714",
+        "rooms": "0ae85477d926e9105d1ecd3c9be61fabd4a4918e55a121e060be3f7f83b2e4dd",
+        "scenes": "6dc4c28eb2bf83501bf08ba43c67ebf0319d71a45ee7289099efed78e1008826",
+        "heads": "43615fa76948c77618fdaec6fef64b84b109ffc837de82c10b8077d32a06fd74",
+        "digits": "8f623a29b3b88ebc33ee358d2d0607c7eca51f4391e9c54f4dc66627cea0da96",
+        "elpv": "47d3f3411009bb391379a4b9421a6b1f35526054061bdccda570d53434bccbb5",
+        "earth": "3852c74ed2b6ef38fda148de7d0599363fa3823eb032b7154d61ec20eabcf073",
+        "diabetes": "0c2892f928a23bfa11f2d283bd061c5160faddf9d9799dcc4734fee321379b07",
+        "melting-points": "24e96c5faa2afb79baca076b60b6f92645f29f5c0ef0c09f355b5313a4b2114b",
+        "structure": "c5be18a5ef3e96c3ac7170416b1b4fc32e073411a06d8fbf2850ac5113dc9e7b",
+        "frequency": "7a608fd43fd29babe8569bf7b771ae042a7e4b7c3b7096d73188f9620ebb9fc9",
+        "phase": "12f0acfde585ca1ff559548aa7d60dde3c5bb50e86981c904fb608923e8678a7",
+    },
     "2026.1": {
         "people": "a224cb71d1974145a45f4488ffdb48ee905029408304656e45e861b0cdbc06ba",
         "rooms": "63f16b14d8b050c4f653abdbd0131a9b7f94da0b3aaa3bd24eae3fef934c0762",
@@ -150,8 +197,6 @@ SPLITS: Mapping[str, Mapping[str, str]] = {  # sha256 of the parts of the sets t
     },
 }
 
-UNTRAINED = ("oracle", "random")
-RULES = (*UNTRAINED, "frozen", "label-mds")  # the rows that every set has: no trials, no seeds
 _RATES = {"A": "3e-4..3e-2:log", "B": "1e-4..1e-2:log"}  # a whole network takes lower rates than a head
 _DECAY = "1e-4..1.0:log"
 _TEMPERATURE = {"loss.temperature": "0.02..1.0:log"}
@@ -167,6 +212,7 @@ class Method:
     vary: Mapping[str, str]
     vectors: bool = False  # whether it predicts labels that are vectors
     earlier: str = ""  # the same loss in results of before its defaults changed, if they did
+    chosen_on: tuple[str, ...] = ()  # the sets on which its defaults were chosen
 
     def settings(self, trial: int, track: str) -> dict[str, Any]:
         """What a trial sets: nothing in the first, the defaults; the others are drawn by their number."""
@@ -183,8 +229,13 @@ class Method:
 # log-ratio of the suite 2026.1: equal labels count as the floor, and nothing bounds the exponent. Its row
 # "log-ratio-paper" leaves pairs of equal labels out, as cml's published form did then; the authors' code keeps them.
 _FIRST_LOG_RATIO = "log-ratio(zero_factor=1.0, largest_exponent=1000.0)"
+# docs/results/losses.md says on which sets the defaults of a loss were chosen: log-ratio's zeros and bound and CoSENT's
+# scale later, on further sets
+_FIRST_CHOSEN_ON = ("people", "scenes", "steering")
+_CHOSEN_ON = (*_FIRST_CHOSEN_ON, "rooms", "digits", "sentences")
+_SCALE_CHOSEN_ON = ("heads", "digits", "elpv")
 METHODS: Mapping[str, Method] = {
-    "log-ratio": Method(_FIRST_LOG_RATIO, _LOG_RATIO, earlier="log-ratio"),
+    "log-ratio": Method(_FIRST_LOG_RATIO, _LOG_RATIO, earlier="log-ratio", chosen_on=_FIRST_CHOSEN_ON),
     "log-ratio-paper": Method(
         "log-ratio(label_exponent=1.0, floor_quantile=0.0, weights=uniform, normalize=False)",
         {"loss.label_exponent": "0.5..2.0"},
@@ -205,21 +256,24 @@ METHODS: Mapping[str, Method] = {
     "h-ap": Method("h-ap", _GRADED),
     "lambda-ndcg": Method("lambda-ndcg", _GRADED),
     "sum": Method(
-        f"sum({_FIRST_LOG_RATIO}, 0.3*cosent(scale=2.0))", {}, earlier="sum(log-ratio, 0.3*cosent(scale=2.0))"
+        f"sum({_FIRST_LOG_RATIO}, 0.3*cosent(scale=2.0))",
+        {},
+        earlier="sum(log-ratio, 0.3*cosent(scale=2.0))",
+        chosen_on=_FIRST_CHOSEN_ON,
     ),
     "regression": Method("regression", {"loss.penalty": "squared,absolute,huber"}, vectors=True),
 }
 # by version: methods of a later suite that differ from those above, since defaults have changed
 CHANGED: Mapping[str, Mapping[str, Method]] = {
     "2026.2": {
-        "log-ratio": Method("log-ratio", _LOG_RATIO),
+        "log-ratio": Method("log-ratio", _LOG_RATIO, chosen_on=_CHOSEN_ON),
         "log-ratio-paper": Method(
             "log-ratio(label_exponent=1.0, floor_quantile=0.0, weights=uniform, normalize=False, "
             "published_offsets=True)",
             {"loss.label_exponent": "0.5..2.0"},
         ),
-        "cosent": Method("cosent", {"loss.scale": "1.0..50.0:log"}),
-        "sum": Method("sum", {}),
+        "cosent": Method("cosent", {"loss.scale": "1.0..50.0:log"}, chosen_on=_SCALE_CHOSEN_ON),
+        "sum": Method("sum", {}, chosen_on=tuple(dict.fromkeys((*_CHOSEN_ON, *_SCALE_CHOSEN_ON)))),
     }
 }
 # by version: settings that label distances have in it unless they are given, since defaults have changed
@@ -227,9 +281,19 @@ LABEL_SETTINGS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {"2026.1": {"cap
 QUICK = ("log-ratio", "binary-nearest", "rank-n-contrast", "rkd-distance", "soft-target", "cosent")
 
 
-def methods(names: Iterable[str], quick: bool = False) -> list[str]:
-    """The rows that every set has, then the losses of these names, all of the suite's if there are none."""
-    return [*RULES, *(name for name in dict.fromkeys(names or (QUICK if quick else METHODS)) if method(name))]
+def methods(names: Iterable[str], suite: Suite, quick: bool = False) -> list[str]:
+    """List the rows of a suite.
+
+    Args:
+        names: The losses that are wanted; none for all of the suite's.
+        suite: The suite.
+        quick: Whether few of its losses will do, if none are named.
+
+    Returns:
+        The rows without trials, then the losses.
+    """
+    wanted = dict.fromkeys(names or (QUICK if quick else METHODS))
+    return [*suite.fixed_rows, *(name for name in wanted if method(name, suite.version))]
 
 
 def methods_of(version: str) -> Mapping[str, Method]:
@@ -261,15 +325,15 @@ def method(name: str, version: str = LATEST) -> Method | None:
         UserError: there is no such loss, or it is over classes.
     """
     known = methods_of(version)
-    if name in RULES or name in known:
+    if name in FIXED_ROWS or name in known:
         return known.get(name)
     from cml import losses
 
     choice = Choice.parse(name)
     if choice.name not in losses.names():
         raise UserError(
-            f"Unknown method {name!r}.{did_you_mean(name, METHODS)} Known: {', '.join([*RULES, *METHODS])}, and every "
-            "loss as --loss takes it; give --plugin FILE_OR_MODULE for a loss of your own."
+            f"Unknown method {name!r}.{did_you_mean(name, METHODS)} Known: {', '.join([*FIXED_ROWS, *METHODS])}, and "
+            "every loss as --loss takes it; give --plugin FILE_OR_MODULE for a loss of your own."
         )
     loss, own = losses.get(name), known.get(choice.name)
     if loss.labels == "classes":

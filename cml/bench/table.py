@@ -13,7 +13,7 @@ from cml.bench.check_record import CheckRecord, read_check_record
 from cml.bench.own_metrics import OwnMetric
 from cml.bench.result import Result, read_result, results_in
 from cml.bench.scores import PRIMARY, interval
-from cml.bench.suite import SETS, SUITES, UNTRAINED
+from cml.bench.suite import SETS, SUITES, UNTRAINED, methods_of
 from cml.errors import UserError, did_you_mean
 from cml.retrieval import text_table
 from cml.retrieval.best_methods import find_best
@@ -22,7 +22,9 @@ from cml.retrieval.metric_result import none_if_nan
 from cml.retrieval.metrics import describe
 
 BEST = "*"  # marks the best of a set, and what does not differ from it significantly
+CHOSEN = "°"  # marks the sets on which the defaults of a method were chosen
 UNCHECKED = "?"  # marks what cml bench check has not checked on this computer
+OTHERS = "other sets"  # the title of the mean rank on sets on which no default was chosen
 _NONE = "-"
 ELSEWHERE = " (C)"  # ends the name of an embedding that was made elsewhere, beside the methods of another track
 _LEVEL = 0.05
@@ -55,6 +57,25 @@ class Board:
         """Method to mean rank."""
         return {method: float(ranks.mean()) for method, ranks in self.ranks.items()}
 
+    def chosen_on(self, method: str) -> tuple[str, ...]:
+        """The sets on which the defaults of a method were chosen."""
+        known = methods_of(self.version).get(method)
+        return () if known is None else known.chosen_on
+
+    @property
+    def other_sets(self) -> list[str]:
+        """The sets on which the defaults of no ranked method were chosen."""
+        chosen = {name for method in self.ranks for name in self.chosen_on(method)}
+        return [name for name in self.sets if name not in chosen]
+
+    @property
+    def other_means(self) -> dict[str, float]:
+        """Method to its mean rank on ``other_sets``; empty where these are all sets, or none."""
+        columns = [self.sets.index(name) for name in self.other_sets]
+        if not 0 < len(columns) < len(self.sets):
+            return {}
+        return {method: float(ranks[columns].mean()) for method, ranks in self.ranks.items()}
+
     @property
     def borda(self) -> dict[str, float]:
         """Method to the sum over sets of how many others it is ahead of."""
@@ -75,12 +96,15 @@ class Board:
 
     def grid(self) -> list[list[str]]:
         """Header and rows as text."""
-        means, borda, own = self.means, self.borda, self.own_columns
+        means, borda, own, others = self.means, self.borda, self.own_columns, self.other_means
         headers = [f"{name} {column}" for name, column in own]
-        rows = [["", *self.sets, *headers, "mean rank", "Borda", "seconds"]]
+        rows = [["", *self.sets, *headers, "mean rank", *([OTHERS] if others else []), "Borda", "seconds"]]
         for method in self.order:
             cells = [self._cell(method, name) for name in self.sets]
-            over = [f"{means[method]:.2f}", f"{borda[method]:g}"] if method in means else ["", ""]
+            over = [""] * (3 if others else 2)
+            if method in means:
+                on_others = [f"{others[method]:.2f}"] if others else []
+                over = [f"{means[method]:.2f}", *on_others, f"{borda[method]:g}"]
             seconds = np.mean([result.seconds["run"] for result in self.results[method].values()])
             measured = [self._own_cell(method, name, column) for name, column in own]
             rows.append([method, *cells, *measured, *over, f"{seconds:.2f}"])
@@ -126,7 +150,7 @@ class Board:
         if result.failed:
             return f"failed{mark}"
         text = interval_text((score_of(result), *self._score_ends(result)), describe(PRIMARY))
-        return text + BEST * ((method, name) in self.best) + mark
+        return text + CHOSEN * (name in self.chosen_on(method)) + BEST * ((method, name) in self.best) + mark
 
     def is_checked(self, method: str, name: str, column: str = "") -> bool:
         """Tell whether a result was checked on this computer, with this version of cml.
@@ -200,7 +224,15 @@ class Board:
             f"The row random is one random ranking. {how} {BEST} marks the best method of a set "
             "and those that are not significantly worse, paired by seeds and queries: whichever method truly is best "
             "is marked with a probability of 95 %, however many methods there are. The last column is the seconds of "
-            f"one run.{tests}{self._own_notes()}{self._check_notes()}"
+            f"one run.{tests}{self._other_notes()}{self._own_notes()}{self._check_notes()}"
+        )
+
+    def _other_notes(self) -> str:
+        if not self.other_means:
+            return ""
+        return (
+            f" {CHOSEN} marks the sets on whose training items the defaults of a method were chosen. {OTHERS!r} is the "
+            f"mean rank on the sets without such a mark: {', '.join(self.other_sets)}."
         )
 
     def _own_notes(self) -> str:
@@ -241,17 +273,23 @@ class Board:
             )
         if not methods or not sets:
             raise UserError(f"No set of {self.version} {self.track} has trials of all ranked methods.")
+        others = [name for name in sets if name in self.other_sets] if self.other_means else []
         rows: dict[str, list[float]] = {}
         for method in methods:
-            scores = np.array([[trial.score or 0.0 for trial in self.results[method][name].trials] for name in sets])
-            parts = scores[:, 0], np.median(scores, axis=1), scores.max(axis=1)
+            scores = {name: [trial.score or 0.0 for trial in self.results[method][name].trials] for name in sets}
+            every = np.array(list(scores.values()))
+            parts = every[:, 0], np.median(every, axis=1), every.max(axis=1)
             rows[method] = [float(part.mean()) for part in parts]
+            if others:
+                rows[method].append(float(np.mean([scores[name][0] for name in others])))
         ordered = sorted(rows.items(), key=lambda row: -row[1][0])
         texts = [[method, *(f"{value:.3f}" for value in row)] for method, row in ordered]
-        return [["", "defaults", "median", "best"], *texts], (
+        header = ["", "defaults", "median", "best", *([f"defaults, {OTHERS}"] if others else [])]
+        notes = f" The last column is of the sets on which no default was chosen: {', '.join(others)}."
+        return [header, *texts], (
             f"Suite {self.version}, track {self.track}. Scores of the trials on validation items: of the first trial, "
             f"which has the defaults, the median trial and the best one, as means over {', '.join(sets)}. A trial that "
-            f"failed counts as 0.{self._check_notes()}"
+            f"failed counts as 0.{notes if others else ''}{self._check_notes()}"
         )
 
     def markdown(self) -> str:
@@ -295,6 +333,8 @@ class Board:
             "scores": scores,
             "intervals": ends,
             "mean_ranks": self.means,
+            "other_sets": self.other_sets,
+            "mean_ranks_on_other_sets": self.other_means,
             "borda": self.borda,
             **{name: None if math.isnan(value) else value for name, value in tests.items()},
             **({"metrics": own} if own else {}),

@@ -42,8 +42,9 @@ class Bench(CommandOptions):
     submit and embedding; each has its own --help.
     """
 
-    tier: Literal["offline", "download"] = "offline"
-    """offline: sets that need no download; download: sets whose raw files you have to provide."""
+    tier: Literal["offline", "vectors", "download"] = "offline"
+    """offline: images that need no download; vectors: sets of vectors; download: sets whose raw files you have to
+    provide."""
     track: Literal["A", "B"] = "A"
     """A: a linear head on frozen features; B: a whole network."""
     quick: bool = False
@@ -57,7 +58,7 @@ class Bench(CommandOptions):
     features: Stores = ()
     methods: tuple[str, ...] = ()
     """Names of methods, or losses in the syntax of --loss; by default all methods of the suite. Load your own losses
-    with --plugin. oracle, random, frozen and label-mds are always included."""
+    with --plugin. Rows without trials, such as frozen and tune, are always included."""
     backbone: str = ""
     """Backbone, as for cml train; by default that of the suite."""
     out: Path = RESULTS
@@ -75,15 +76,15 @@ class Bench(CommandOptions):
         if self.quick and self.version:
             raise UserError(f"--quick is the version {suite.LATEST}-quick: give --quick or --version, not both.")
         version = self.version or suite.LATEST + "-quick" * self.quick
-        offline = [name for name, spec in suite.SETS.items() if spec.tier == self.tier]
+        of_tier = [name for name, spec in suite.SETS.items() if spec.tier == self.tier]
         own_sets = add_own_sets(self.data, self.features)
         if own_sets and self.scheduler:
             raise UserError("The workers of --scheduler do not have the datasets of --data: give one of the two.")
-        named = self.sets or (() if own_sets else offline)
+        named = self.sets or (() if own_sets else of_tier)
         sets = list(dict.fromkeys([*(name for name in named if suite.look_up("set", name, suite.SETS)), *own_sets]))
         backbone = choose_backbone(sets, self.track, self.backbone)
-        methods = suite.methods(self.methods, self.quick)
         rules = suite.look_up("suite", version, suite.SUITES)
+        methods = suite.methods(self.methods, rules, self.quick)
         plan = track.Plan(rules, self.track, sets, methods, self.out, backbone)
         with resume_hint():
             left_out = track.run(plan, self.scheduler)

@@ -71,15 +71,22 @@ def share_of_near_neighbors(features: Float32, *, seed: int = 0) -> float:
 
 
 def _split_groups(groups: Int64, generator: np.random.Generator) -> Split:
-    """Hold out whole groups in random order, as many as come nearest to a fifth of the items."""
+    """Hold out whole groups in random order, each that brings the held-out items nearer to a fifth of all.
+
+    So a group of half of the items stays among those that are trained on, as long as others are there to hold out.
+    """
     names, numbers = np.unique(groups, return_inverse=True)
-    order = generator.permutation(len(names))
-    held = np.cumsum(np.bincount(numbers)[order])
-    wanted = HELD_OUT * len(groups)
-    last = int(np.abs(held - wanted).argmin()) + 1
-    while last < len(names) and held[last - 1] < FEWEST_HELD_OUT:
-        last += 1
-    is_held_out = np.isin(numbers, order[:last])
+    sizes, wanted = np.bincount(numbers), HELD_OUT * len(groups)
+    held, is_chosen = 0, np.zeros(len(names), bool)
+    for group in generator.permutation(len(names)).tolist():
+        if abs(held + sizes[group] - wanted) < abs(held - wanted):
+            held += sizes[group]
+            is_chosen[group] = True
+    for group in np.argsort(sizes, kind="stable").tolist():  # where all groups are large
+        if held < FEWEST_HELD_OUT and not is_chosen[group]:
+            held += sizes[group]
+            is_chosen[group] = True
+    is_held_out = is_chosen[numbers]
     trained, held_out = np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
     if len(trained) < FEWEST_TRAINED or len(held_out) < FEWEST_HELD_OUT:
         raise UserError(

@@ -26,18 +26,19 @@ def load(name: str) -> Record:
     return read_record(name)
 
 
-def load_board(track: str) -> Board:
+def load_board(track: str, version: str = "2026.1") -> Board:
     """Read the published results of a track of the benchmark once.
 
     Args:
         track: The track with its backbone, such as ``A-efficientnet-lite0``.
+        version: The version of the suite.
     """
-    return _load_board(track)
+    return _load_board(track, version)
 
 
 @functools.cache
-def _load_board(track: str) -> Board:
-    return read_board(ROOT / "results", "2026.1", track)
+def _load_board(track: str, version: str) -> Board:
+    return read_board(ROOT / "results", version, track)
 
 
 def comparison(name: str, methods: Sequence[str] = (), metrics: Sequence[str] = ()) -> Cells:
@@ -175,14 +176,14 @@ OVERVIEW = [  # title of the row, record, column
 ]
 
 
-def board(track: str) -> Cells:
+def board(track: str, version: str = "2026.1") -> Cells:
     """Make the leaderboard of a track: header and rows."""
-    return load_board(track).grid()
+    return load_board(track, version).grid()
 
 
-def trials(track: str) -> Cells:
+def trials(track: str, version: str = "2026.1") -> Cells:
     """Make the table of what tuning brings on a track: header and rows."""
-    return load_board(track).trials()[0]
+    return load_board(track, version).trials()[0]
 
 
 SHORT_TRIALS = {"log-ratio on people": "bench_trials_people", "CoSENT on rooms": "bench_trials_rooms"}
@@ -284,6 +285,8 @@ TABLES: dict[str, Callable[[], Cells]] = {
     "overview": overview,
     "losses": lambda: joined("loss", LOSSES),
     "benchmark": lambda: board("A-efficientnet-lite0"),
+    "benchmark_latest_vectors": lambda: board("A-none", "2026.2"),
+    "benchmark_latest_vector_trials": lambda: trials("A-none", "2026.2"),
     "benchmark_lite2": lambda: board("A-efficientnet-lite2"),
     "benchmark_network": lambda: board("B-small-cnn"),
     "bench_short_trials": short_trials,

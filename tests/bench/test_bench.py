@@ -32,13 +32,15 @@ from dataclasses import replace
 from cml.bench import check_result, computing, rerun, result, sets, suite, table, track
 heads = replace(suite.SUITES["2026.1"].heads, backbone="small-cnn", weights="none", image_size=(16, 16), steps=3,
                 dimension=4, sampler="random(batch_size=20)", device="cpu")
-tiny = suite.Suite("tiny", 60, 60, 20, 12, 44, 3, 2, heads, replace(heads, freeze_backbone=False), 2)
+tiny = suite.Suite("tiny", 60, 60, 20, 12, 44, 3, 2, heads, replace(heads, freeze_backbone=False), 2,
+                   suite.FIXED_ROWS)
 for module in (suite, sets, check_result, rerun, result, table):
     module.SUITES = {"tiny": tiny}
 track.AT_ONCE = {"A": 2, "B": 1}
 """
 PUBLISHED = dict(suite.SUITES)
 METHODS = ("rkd-distance", "cosent")
+FITTED = ("oracle", "random", "frozen", "label-mds", "tune")  # ridge is of sets whose labels are vectors
 SET = "digits"
 TRACK = "A-small-cnn"
 
@@ -55,7 +57,7 @@ def _tiny() -> Iterator[None]:
 
 
 def plan(out: Path, *methods: str, letter: str = "A") -> track.Plan:
-    return track.Plan(suite.SUITES["tiny"], letter, [SET], [*suite.RULES, *(methods or METHODS)], out)
+    return track.Plan(suite.SUITES["tiny"], letter, [SET], [*suite.FIXED_ROWS, *(methods or METHODS)], out)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +87,7 @@ def test_results_of_a_run_can_be_trusted(results: Path, capsys: pytest.CaptureFi
     assert check_result(at(results, "oracle")).result.scores["score"].mean == 1
     assert abs(check_result(at(results, "random")).result.scores["score"].mean or 0) < 0.5
     assert main(["bench", "check", str(results)]) == 0
-    assert "6 results agree" in capsys.readouterr().out
+    assert "7 results agree" in capsys.readouterr().out
     assert not list(results.rglob("journal.jsonl"))
 
 
@@ -156,8 +158,10 @@ def test_the_test_part_is_for_methods_whose_trials_are_all_there() -> None:
 
 
 def test_the_splits_of_a_suite_are_fixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert all(made.keys() == suite.SPLITS[suite.LATEST].keys() for made in suite.SPLITS.values())
     assert suite.SPLITS.keys() == PUBLISHED.keys()
+    for version, made in suite.SPLITS.items():
+        tiers = ("offline",) if version.startswith("2026.1") else ("offline", "vectors")
+        assert made.keys() == {name for name, spec in suite.SETS.items() if spec.tier in tiers and not spec.variable}
     dataset = PreparedDataset.open(sets.open_set(SET, "tiny").cache.with_name(SET))
     for version, rules in PUBLISHED.items():
         assert sets.deal_items(SET, suite.SETS[SET], rules, dataset, tmp_path).split == suite.SPLITS[version][SET]
@@ -331,12 +335,12 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_any_loss_is_a_method_by_its_text(tmp_path: Path, own: Path) -> None:
     with pytest.raises(UserError, match=r"Unknown method 'near-stress'.*give --plugin FILE_OR_MODULE"):
-        suite.methods(["near-stress"])
+        suite.methods(["near-stress"], suite.SUITES["tiny"])
     with pytest.raises(UserError, match=r"'triplet' is over classes.*'binary\(loss=triplet"):
-        suite.methods(["triplet"])
+        suite.methods(["triplet"], suite.SUITES["tiny"])
     plugins.load(own)
     names = ["near-stress", "near-stress(scale=0.2)", "log-ratio(weights=uniform)", "near-stress"]
-    assert suite.methods(names) == [*suite.RULES, *names[:3]]
+    assert suite.methods(names, suite.SUITES["tiny"]) == [*suite.FIXED_ROWS, *names[:3]]
     ranges = [suite.method(name).vary for name in names[:3]]  # type: ignore[union-attr]
     assert ranges[0] == {"loss.scale": "0.1..1.0:log"}
     assert ranges[1] == {}
@@ -344,7 +348,7 @@ def test_any_loss_is_a_method_by_its_text(tmp_path: Path, own: Path) -> None:
     own.write_text(OWN.replace('{"scale"', '{"size"'), "utf-8")
     plugins.load(own)
     with pytest.raises(UserError, match="has no setting 'size'"):
-        suite.methods(["near-stress"])
+        suite.methods(["near-stress"], suite.SUITES["tiny"])
 
 
 def test_results_of_a_plugin_name_its_code_and_are_checked_with_it(
@@ -425,7 +429,7 @@ def test_results_hold_a_metric_of_ones_own(
         assert f"{SET} worst_of_top@5" in (tmp_path / "board.html").read_text("utf-8")
 
         assert main(["bench", "check", str(results)]) == 0  # which were written without it
-        assert capsys.readouterr().out.strip().endswith("6 results agree with ranks, splits and the rules.")
+        assert capsys.readouterr().out.strip().endswith("7 results agree with ranks, splits and the rules.")
         assert main(["bench", "table", str(results), "--version", "tiny"]) == 0
         assert "worst_of_top" not in capsys.readouterr().out
 
@@ -485,7 +489,7 @@ def test_the_table_and_the_page_have_every_method(
 ) -> None:
     assert main(["bench", "table", str(results), "--version", "tiny", "--markdown"]) == 0
     said = capsys.readouterr().out
-    assert all(method in said for method in (*METHODS, *suite.RULES))
+    assert all(method in said for method in (*METHODS, *FITTED))
     assert main(["bench", "page", str(results), "--out", str(tmp_path / "board.html")]) == 0
     page = (tmp_path / "board.html").read_text("utf-8")
     assert "<script" not in page
@@ -594,6 +598,22 @@ def test_ranks_borda_and_the_critical_difference_follow_their_definitions(tmp_pa
 
     draw_critical_difference_diagram(board, tmp_path / "critical.png")
     assert (tmp_path / "critical.png").stat().st_size > 1000
+
+
+def test_sets_on_which_defaults_were_chosen_are_left_out_of_a_ranking(monkeypatch: pytest.MonkeyPatch) -> None:
+    board = _board(np.array([[0.9, 0.8, 0.1], [0.5, 0.6, 0.4], [0.6, 0.1, 0.2]]))
+    assert board.other_means == {}
+    assert "other sets" not in board.grid()[0]
+    first, second, third = board.sets
+    monkeypatch.setitem(suite.METHODS, "m0", suite.Method("cosent", {}, chosen_on=(first, second)))  # type: ignore[index]
+    monkeypatch.setitem(suite.METHODS, "m2", suite.Method("cosent", {}, chosen_on=(first,)))  # type: ignore[index]
+    assert board.other_sets == [third]
+    assert board.other_means == {"m0": 3.0, "m1": 1.0, "m2": 2.0}
+    rows = {row[0]: row for row in board.grid()}
+    assert rows["m1"][rows[""].index("other sets")] == "1.00"
+    assert ["°" in cell for cell in rows["m0"][1:4]] == [True, True, False]
+    assert f"'other sets' is the mean rank on the sets without such a mark: {third}." in board.notes()
+    assert board.to_json()["mean_ranks_on_other_sets"] == board.other_means
 
 
 def test_scores_from_ranks_are_those_of_slow_definitions() -> None:

@@ -29,7 +29,7 @@ HEADS = replace(
     sampler="random(batch_size=20)",
     device="cpu",
 )
-TINY = suite.Suite("2030.1", 60, 150, 40, 12, 60, 2, 2, HEADS, HEADS, 2)
+TINY = suite.Suite("2030.1", 60, 150, 40, 12, 60, 2, 2, HEADS, HEADS, 2, suite.FIXED_ROWS)
 METHODS = ["--version", "2030.1", "--methods", "cosent"]
 
 
@@ -59,10 +59,10 @@ def test_every_verb_takes_a_dataset_of_vectors(
     assert f"cml bench check {out / '2030.1'} --data {vectors}" in shown
     files = result.results_in(out)
     assert {path.relative_to(out).parent.as_posix() for path in files} == {"2030.1/own-diabetes/A-none"}
-    assert {path.stem for path in files} == {*suite.RULES, "cosent"}
+    assert {path.stem for path in files} == {*TINY.fixed_rows, "cosent"}
     main(["bench", "check", str(out), "--rerun", "3", *data])
     checked = capsys.readouterr().out
-    assert "5 results agree" in checked
+    assert "7 results agree" in checked
     assert checked.count("Rerun: ") == 3
     main(["bench", "table", str(out)])
     assert "label-mds" in capsys.readouterr().out
@@ -85,7 +85,7 @@ def test_every_verb_takes_a_dataset_of_vectors(
     named = ["--ids", str(tmp_path / "ids.txt"), "--set", "own-diabetes", "--name", "raw", "--pretraining", "none"]
     main(["bench", "embedding", str(tmp_path / "rows.npy"), *named, "--version", "2030.1", "--out", str(out), *data])
     main(["bench", "check", str(out), *data])
-    assert "6 results agree" in capsys.readouterr().out
+    assert "8 results agree" in capsys.readouterr().out
 
     # the row of the vectors, the slow way: standardised by the training items of the set
     every = dict(zip(ids, np.concatenate(rows).astype(np.float64), strict=True))
@@ -96,6 +96,41 @@ def test_every_verb_takes_a_dataset_of_vectors(
     scores = embedding_ranker(query, gallery)(slice(0, len(query)))
     frozen = result.read_ranks(out / "2030.1/own-diabetes/A-none/frozen.json", checked_result(out, "frozen"), opened)
     np.testing.assert_array_equal(frozen.top[0, :, :5], np.argsort(scores, axis=1)[:, :5])
+
+    # that of ridge regression ranks by the difference of two predictions of the label
+    labels = opened.vectors
+    assert labels is not None
+    errors = {}  # of each strength, each item predicted by the others
+    standard = (train - train.mean(axis=0)) / train.std(axis=0)
+    rows_of = np.c_[standard, np.ones(len(standard))]
+    for strength in (10.0**power for power in range(-2, 7)):
+        penalty = strength * np.diag([*np.ones(standard.shape[1]), 0.0])
+        inverse = np.linalg.inv(rows_of.T @ rows_of + penalty)
+        left = (labels[:, 0] - rows_of @ inverse @ rows_of.T @ labels[:, 0]) / (
+            1 - np.einsum("nf,fg,ng->n", rows_of, inverse, rows_of)
+        )
+        errors[strength] = float(np.square(left).mean()), inverse @ rows_of.T @ labels[:, 0]
+    *weight, _ = min(errors.values(), key=lambda one: one[0])[1]
+    apart = np.abs((query @ weight)[:, None] - (gallery @ weight)[None])
+    ridge = result.read_ranks(out / "2030.1/own-diabetes/A-none/ridge.json", checked_result(out, "ridge"), opened)
+    found = np.take_along_axis(apart, ridge.top[0].astype(int), axis=1)
+    np.testing.assert_allclose(found, np.sort(apart, axis=1)[:, : found.shape[1]], atol=1e-3 * apart.max())
+
+
+def test_a_row_of_a_later_suite_is_refused(vectors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, data = tmp_path / "results", ["--data", str(vectors)]
+    main(["bench", *data, *METHODS, "--out", str(out)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checking, "SUITES", {"2030.1": replace(TINY, fixed_rows=("oracle", "random", "frozen"))})
+        capsys.readouterr()
+        assert main(["bench", "check", str(out), *data]) == 2
+    said = capsys.readouterr().out
+    assert [said.count(f"the suite 2030.1 has no row {row!r}") for row in ("label-mds", "ridge", "tune", "frozen")] == [
+        1,
+        1,
+        1,
+        0,
+    ]
 
 
 def checked_result(out: Path, method: str) -> result.Result:

@@ -15,6 +15,7 @@ from PIL import Image
 
 from cml import data_prep
 from cml.data.prepared import PreparedDataset
+from cml.data_prep import coco_sentences
 from cml.data_prep.coco_captions import CocoCaptions, read_captions
 from cml.data_prep.coco_cxc import CocoCxc, read_pairs
 from cml.data_prep.flickr8k import Flickr8k, read_tokens
@@ -502,3 +503,36 @@ def test_judgements_that_are_listed_wrongly(tmp_path: Path, old: str, new: str, 
         CocoCxc(root, karpathy=split, cxc=cxc, query_fraction=0.5).prepare(tmp_path / "out")
     if "column" not in said:
         assert [one for one in read_pairs(path) if not isinstance(one, DataError)] == [("106", "107", 4.0)]
+
+
+def count_letters(model: str, texts: list[str]) -> np.ndarray[Any, Any]:
+    """Vectors of texts that need no model: counts of digits."""
+    return np.array([[text.count(digit) for digit in "0123456789"] for text in texts], np.float32)
+
+
+def test_captions_without_photographs_are_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coco_sentences, "sentence_vectors", count_letters)
+    content = coco_file(list(range(300, 340)), "val", 2017)
+    content["annotations"].append({"image_id": 300, "id": 9, "caption": "2 more"})
+    source = write(tmp_path / "captions_val2017.json", content)
+    dataset = data_prep.get("coco_sentences", source=source).prepare(tmp_path / "out")
+    assert dataset.info.task == "caption"
+    assert sum(dataset.info.counts.values()) == 40
+    for role in dataset.info.roles:
+        split = dataset.split(role)
+        assert split.vectors is not None
+        for item, vector, captions in zip(
+            split.item_ids, split.vectors.read(np.arange(len(split))), split.labels, strict=True
+        ):
+            assert len(captions) == (3 if item == "300" else 2)
+            np.testing.assert_allclose(vector, count_letters("", captions).mean(axis=0), rtol=1e-6)
+
+    content["annotations"] = [one for one in content["annotations"] if one["image_id"] != 305]
+    content["annotations"][0]["caption"] = 7
+    source = write(tmp_path / "bad.json", content)
+    with pytest.raises(DataError, match=r"bad\.json: image 305: has no caption"):
+        data_prep.get("coco_sentences", source=source).prepare(tmp_path / "bad")
+    skipped = data_prep.get("coco_sentences", source=source).prepare(tmp_path / "skipped", skip_bad=True)
+    assert sum(skipped.info.counts.values()) == 38
+    with pytest.raises(UserError, match="year should be 2014 or 2017"):
+        data_prep.get("coco_sentences", source=source, year=2015)

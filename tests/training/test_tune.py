@@ -155,6 +155,11 @@ def test_splits_hold_out_whole_groups_blocks_or_random_items() -> None:
     splits, how = make_splits(rows, groups)
     assert how == "groups"
     assert all(not {*groups[train]} & {*groups[held]} for train, held in splits)
+    assert all(len(held) == 20 for _, held in splits)
+    uneven = np.where(np.arange(100) < 55, 0, np.arange(100))  # one group of more than half, and single items
+    assert all(len(held) == 20 and 0 not in uneven[held] for _, held in make_splits(rows, uneven)[0])
+    halves = np.arange(100) % 2  # too large, but there are no others
+    assert all(len(held) == 50 for _, held in make_splits(rows, halves)[0])
     film = np.cumsum(rng.normal(size=(100, 5)), axis=0).astype(np.float32)
     splits, how = make_splits(film)
     assert how == "blocks"
