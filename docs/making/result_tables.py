@@ -261,6 +261,14 @@ def views() -> Cells:
     return [["batches of 32 items", *titles], *rows]
 
 
+def drlim() -> Cells:
+    """Make the table of maps of shifted digits: header and rows."""
+    figures = load("drlim").values["drlim"]["figures"]
+    measures = list(next(iter(figures.values())))
+    rows = [[method, *(interval_text(row[measure]) for measure in measures)] for method, row in figures.items()]
+    return [["map", *measures], *rows]
+
+
 def means_by_set(corner: str, name: str) -> Cells:
     """Make a table of mean scores over seeds: a row for each choice, a column for each set.
 
@@ -279,6 +287,7 @@ def means_by_set(corner: str, name: str) -> Cells:
 TABLES: dict[str, Callable[[], Cells]] = {
     "equal_labels": equal_labels,
     "views": views,
+    "drlim": drlim,
     "hard_mining": lambda: means_by_set("pairs or anchors kept", "hard_mining"),
     "cosent_scale": lambda: means_by_set("scale", "cosent_scale"),
     "defaults": defaults,
