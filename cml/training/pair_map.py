@@ -21,10 +21,10 @@ Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
 
 MOST_TRAINED = 256  # leading columns that the map changes; the others stay as they are
-_FEWEST_STEPS, _MOST_STEPS = 100, 600
-_EPOCHS = 6
+_FEWEST_STEPS, _ENOUGH_STEPS, _MOST_STEPS = 100, 300, 600
+_EPOCHS, _MOST_EPOCHS = 6, 88  # the second for enough steps
 _ANCHORS, _OTHERS = 48, 48  # in a batch, and of each anchor
-_RATE, _SCALE_RATE = 1e-3, 1e-2
+_RATE, _SCALE_RATE = 0.016, 1e-2  # the first over the root of C, so that a step moves an embedding as far for any C
 _TEMPERATURE = 0.1  # of squared embedding distances, whose scale is learned
 _LABEL_TEMPERATURE = 0.5  # in standard deviations of an anchor's label distances
 _SCALES = torch.logspace(-1, 1, 11)  # of embeddings, whose mean squared distance is about 2
@@ -87,16 +87,18 @@ def learn_map(lists: KnownLists, *, seconds: float = math.inf, seed: int = 0) ->
     if spread == 0:
         return identity
     epoch = len(lists.known.distances) / (_ANCHORS * _OTHERS)  # steps
-    steps = int(np.clip(_EPOCHS * epoch, _FEWEST_STEPS, _MOST_STEPS))
+    wanted = max(_EPOCHS * epoch, min(_ENOUGH_STEPS, _MOST_EPOCHS * epoch))
+    steps = int(np.clip(wanted, _FEWEST_STEPS, _MOST_STEPS))
     checked, anchors = lists.batch(able[:held_out], rng), able[held_out:]
     label_temperature = _LABEL_TEMPERATURE * spread
     weight = torch.nn.Parameter(torch.from_numpy(identity.copy()))
     least, first_scale = _held_out_loss(lists, weight, checked, label_temperature)
     scale = torch.nn.Parameter(torch.tensor(first_scale).log())
-    optimizer = torch.optim.Adam([{"params": [weight], "lr": _RATE}, {"params": [scale], "lr": _SCALE_RATE}])
+    rates = _RATE / math.sqrt(size), _SCALE_RATE
+    optimizer = torch.optim.Adam([{"params": [weight], "lr": rates[0]}, {"params": [scale], "lr": rates[1]}])
     best, ends = identity, time.monotonic() + seconds
     for step in range(1, steps + 1):
-        for group, rate in zip(optimizer.param_groups, (_RATE, _SCALE_RATE), strict=True):
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
             group["lr"] = rate * min(1.0, 2 * (steps - step + 1) / steps)
         chosen = rng.choice(anchors, min(_ANCHORS, len(anchors)), replace=False)
         optimizer.zero_grad()

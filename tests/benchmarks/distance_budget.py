@@ -8,10 +8,10 @@ least .96 with 2 %. "frozen" asks for the nearest pairs of the vectors, "random"
 (pynndescent, an optional package) for what it likes. All distances are known here, so that calls are looked up.
 ``--seconds`` adds a budget in time, of a function that sleeps, and reports the time taken over the time allowed.
 
-The sets: Word Mover's Distance of the captions of COCO photographs, from mean word vectors and mean sentence vectors
-(``CML_DATA``, extras ``glove`` and ``sentences``); dynamic time warping of drawn tracks, from their coordinates;
-Tanimoto distance of molecules (extra ``molecules``), from folded fingerprints; and a function of a hidden shape of
-vectors, from the vectors beside noise.
+The sets: Word Mover's Distance of the captions of COCO photographs, from mean word vectors, mean sentence vectors and
+square roots of word counts (``CML_DATA``, extras ``glove`` and ``sentences``); dynamic time warping of drawn tracks,
+from their coordinates; Tanimoto distance of molecules (extra ``molecules``), from folded fingerprints; and a function
+of a hidden shape of vectors, from the vectors beside noise.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import numpy as np
 from captions_neighbors import coco_captions  # beside this file
 from figures_file import add_json_option, write_figures  # beside this file
 from numpy.typing import NDArray
+from sklearn.decomposition import PCA
 
 import cml
 from cml.distances.captions.distance import Captions
@@ -40,6 +41,7 @@ from cml.word_vectors.sentence_model import sentence_vectors
 
 Float32 = NDArray[np.float32]
 K, NEAR = 10, 100
+_COMPONENTS = 400
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -84,7 +86,10 @@ def compare(
                 "share of calls": found.spent.calls / found.spent.pairs,
                 "recall@10": recall(truth, found.neighbors.ids),
                 "10 in 100": recall(truth, nearest(square_distances(found.embeddings), min(NEAR, n - 2))),
+                "10 in 100 candidates": recall(truth, found.candidates(min(NEAR, n - 2))),
                 "estimated recall@10": -1.0 if estimate is None else estimate.value,
+                "estimate, low": -1.0 if estimate is None else estimate.low,
+                "estimate, high": -1.0 if estimate is None else estimate.high,
                 "processor seconds": took,
             }
             share = found.spent.calls / found.spent.pairs
@@ -194,7 +199,19 @@ def captions(options: argparse.Namespace) -> tuple[Float32, Float32]:
     texts = sentence_vectors(SENTENCE_MODEL, [text for label in labels for text in label], False)
     parts = np.split(texts, np.cumsum([len(label) for label in labels])[:-1])
     both = [unit(standardized(rows)) for rows in (means, np.stack([part.mean(axis=0) for part in parts]))]
-    return matrix, np.concatenate(both, axis=1).astype(np.float32)
+    counted = 2 * unit(word_counts([find_words(label, places) for label in words], len(places)))
+    return matrix, np.concatenate([*both, counted], axis=1).astype(np.float32)
+
+
+def word_counts(labels: list[list[list[int]]], words: int) -> Float32:
+    """The leading principal components of square roots of word frequencies, which weigh frequent words less."""
+    counts = np.zeros((len(labels), words), np.float32)
+    for row, texts in zip(counts, labels, strict=True):
+        for text in texts:
+            np.add.at(row, text, 1 / (len(text) * len(texts)))
+    roots = np.sqrt(counts)
+    size = min(_COMPONENTS, len(labels) - 1, words - 1)
+    return np.asarray(PCA(size, svd_solver="randomized", random_state=0).fit_transform(roots), np.float32)
 
 
 def find_words(label: list[list[str]], places: dict[str, int]) -> list[list[int]]:

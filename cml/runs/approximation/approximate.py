@@ -1,10 +1,11 @@
 """``cml.distances.approximate``: neighbour lists and an embedding from few calls of a slow label distance.
 
-Half a per cent of all pairs is asked for at random. Then rounds follow: a linear map of the user's vectors is learned
-from all answers so far, and the nearest pairs of its embedding are asked for; from the third round on, half of the
-pairs are neighbours of neighbours by the answers. Each round is a distance job whose strips are kept, so that an
-interrupted call continues where it stopped. Not for: label distances that are fast enough for all pairs, whose lists
-``LabelDistance.neighbors`` and ``cml.distances.jobs`` compute exactly.
+A twentieth of the budget, but no more than half a per cent of all pairs, is asked for at random. Then rounds follow: a
+linear map of the user's vectors is learned from all answers so far, and the nearest pairs of its embedding are asked
+for; from the third round on, half of the pairs are neighbours of neighbours by the answers. What is left goes to a
+sample of items, by which the recall of the lists is estimated. Each round is a distance job whose strips are kept, so
+that an interrupted call continues where it stopped. Not for: label distances that are fast enough for all pairs, whose
+lists ``LabelDistance.neighbors`` and ``cml.distances.jobs`` compute exactly.
 """
 
 import contextlib
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from cml.console.messages import say
 from cml.data.input_form import InputForm
-from cml.distances import LabelDistance, Labels, SparseDistances, as_label_distance
+from cml.distances import LabelDistance, Labels, Neighbors, SparseDistances, as_label_distance
 from cml.distances.blas_threads import one_blas_thread
 from cml.distances.jobs.job_options import JobOptions
 from cml.distances.nearest import check_k
@@ -30,10 +31,10 @@ from cml.distances.sparse_distances import LabelRows
 from cml.errors import UserError
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.registry import Choice
-from cml.runs.approximation.asked_pairs import choose_nearest, choose_of_neighbors, draw_pairs, is_in, pairs_of_keys
+from cml.runs.approximation.asked_pairs import choose_nearest, choose_of_neighbors, draw_pairs, pairs_of_keys
 from cml.runs.approximation.asking import Answers, Interview
 from cml.runs.approximation.budget import Budget
-from cml.runs.approximation.recall import RecallEstimate, estimate_recall
+from cml.runs.approximation.recall import RecallEstimate, Sample, draw_sample, estimate_recall
 from cml.runs.approximation.result import (
     DISTANCES,
     EMBEDDINGS,
@@ -59,15 +60,17 @@ from cml.training.run_config import RunConfig
 
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
-FORMAT = 1  # raise it when the same options ask for other pairs than before
+FORMAT = 2  # raise it when the same options ask for other pairs than before
 RANDOM_SHARE = 0.005  # of all pairs: the far distances keep their ranks
-_MOST_RANDOM = 0.1  # of the budget: of a small one, the nearest pairs need the larger part
-_CHECKS = 100  # neighbours among random pairs that the estimate of recall is to rest on ...
-_MOST_CHECKS = 0.1  # ... if that takes no more of the budget
+_MOST_RANDOM = 0.05  # of the budget: of a small one, the nearest pairs need the larger part
+_SAMPLE_SHARE = 0.05  # of the budget, for the estimate of recall ...
+_FEW_SAMPLED, _MOST_OF_FEW = 512, 0.1  # ... a larger share where that gives fewer calls than these, for 32 items ...
+_MOST_SAMPLED = 256_000  # ... and no more calls than these, for 1,000 items
+SAMPLE = "sample-draws.npy"
 ROUNDS = 6
 _FIRST_OF_NEIGHBORS = 3  # the round from which on lists are good enough for neighbours of neighbours
 _OF_NEIGHBORS = 0.5  # of the pairs of such a round
-_MAP_SHARE = 0.08  # of a budget of time, that a map is learned for at most
+_MAP_SHARE = 0.03  # of a budget of time, that a map is learned for at most
 _WRITING_SECONDS, _MOST_WRITING = 0.6, 0.1  # for the result, but no larger share of a budget of time
 _AHEAD = 1.5  # times as many pairs are planned as there seems to be time for
 
@@ -162,6 +165,12 @@ def _as_symmetric(distance: LabelDistance) -> LabelDistance:
     return replace(distance, symmetric=True) if isinstance(distance, PairFunction) else distance
 
 
+def _sample_calls(calls: int) -> int:
+    """How many of the calls of a budget go to the sample."""
+    few = min(_FEW_SAMPLED, int(_MOST_OF_FEW * calls))
+    return min(_MOST_SAMPLED, max(few, int(_SAMPLE_SHARE * calls)))
+
+
 def _digest(terms: dict[str, Any]) -> str:
     return hashlib.sha256(repr(sorted(terms.items())).encode()).hexdigest()[:32]
 
@@ -188,7 +197,6 @@ class _Approximating:
         self._pairs = self._items * (self._items - 1) // 2
         self._interview = Interview(distance, labels, output, budget.seconds, options)
         self._known = Answers(np.empty(0, np.int64), np.empty(0, np.float32))
-        self._hidden = np.empty(0, np.int64)  # keys of random pairs that the maps may not know yet, ascending
 
     def write(self, item_ids: Sequence[str], about: dict[str, Any]) -> None:
         """Ask, learn, and write the result."""
@@ -196,18 +204,16 @@ class _Approximating:
         if calls >= self._pairs and self._budget.seconds is None:
             self._say(f"A budget of {self._budget} pays for all {self._pairs:,} pairs: all are computed.")
             self._ask("all", lambda: np.sort(draw_pairs(self._items, self._pairs, np.random.default_rng(0))))
-            start, checks = self._choose_start(), Answers(np.empty(0, np.int64), np.empty(0, np.float32))
+            start = self._choose_start()
+            learned = self._learn(start)
+            recall = None
         else:
-            start, checks = self._ask_in_rounds(calls)
-        known = self._collect(self._known)
-        lists = known.nearest(LabelRows(np.arange(self._items)), 0, self._items, self._k)
-        learned = self._learn(start, self._known)
-        recall: RecallEstimate | None = RecallEstimate(1.0, 1.0, 1.0, 0)
-        if len(self._known.keys) < self._pairs:
-            is_chosen = ~is_in(checks.keys, self._hidden)
-            share = 2 * len(checks.keys) / self._pairs
-            pairs = pairs_of_keys(checks.keys, self._items)
-            recall = estimate_recall(lists, pairs, checks.distances, is_chosen, drawn_share=share)
+            start = self._ask_in_rounds(calls)
+            learned = self._learn(start)
+            recall = self._ask_for_sample(start.embed(learned), calls)
+        if len(self._known.keys) == self._pairs:
+            recall = RecallEstimate(1.0, 1.0, 1.0, 0)
+        known, lists = self._collect(), self._list()
         spent = Spent(self._items, self._k, self._interview.calls, self._pairs, recall)
         for name, array in ((IDS, lists.ids), (DISTANCES, lists.distances), (EMBEDDINGS, start.embed(learned))):
             with atomic_file(self._output.work / name) as temporary, temporary.open("wb") as file:
@@ -219,11 +225,10 @@ class _Approximating:
             write_json(self._output.work / ITEMS, list(item_ids))
         self._output.finish({**about, "unit": self._distance.unit, "spent": asdict(spent)})
 
-    def _ask_in_rounds(self, calls: int) -> tuple[StartVectors, Answers]:
-        """Ask for random pairs, then for the nearest in embeddings; returns the start, and the pairs to check by."""
+    def _ask_in_rounds(self, calls: int) -> StartVectors:
+        """Ask for random pairs, then for the nearest in embeddings; returns the start of these."""
         rng = np.random.default_rng(self._seed)
-        enough = min(_CHECKS * self._items // self._k, int(_MOST_CHECKS * calls))
-        count = max(1, enough, min(round(RANDOM_SHARE * self._pairs), int(_MOST_RANDOM * calls)))
+        count = max(1, min(round(RANDOM_SHARE * self._pairs), int(_MOST_RANDOM * calls)))
         random = draw_pairs(self._items, count, rng)
         self._interview.check(pairs_of_keys(random, self._items), calls)
         self._ask("random", lambda: random, lambda: _MOST_RANDOM * (self._budget.seconds or np.inf))
@@ -232,21 +237,39 @@ class _Approximating:
                 f"All {len(self._known.keys):,} random pairs are at an infinite label distance, so that none can be "
                 "compared: nothing can be learned from them. The label distance should be finite for most pairs."
             )
-        start, drawn = self._choose_start(), self._known
-        checks = Answers(drawn.keys[::2], drawn.distances[::2])
-        self._hidden = np.sort(checks.keys)
+        start, sampled = self._choose_start(), _sample_calls(calls)
         for number in range(1, ROUNDS + 1):
             left = ROUNDS - number + 1
-            wanted = (calls - self._interview.calls) // left
+            wanted = max(0, calls - sampled - self._interview.calls) // left
             if self._budget.seconds is not None:
-                affordable = self._seconds_left / left / max(self._interview.call_seconds, 1e-9)
+                affordable = self._seconds_for_rounds / left / max(self._interview.call_seconds, 1e-9)
                 wanted = min(wanted, 1 + int(_AHEAD * affordable))
             self._ask(
                 f"round {number}",
                 functools.partial(self._plan, start, wanted, _OF_NEIGHBORS * (number >= _FIRST_OF_NEIGHBORS)),
                 functools.partial(self._end_of_round, left),
             )
-        return start, checks
+        return start
+
+    def _ask_for_sample(self, embeddings: Float32, calls: int) -> RecallEstimate | None:
+        """Ask for the pairs of a sample of items, and estimate the recall of the lists without them."""
+        lists = self._list()
+        count = calls - self._interview.calls
+        if self._budget.seconds is not None:
+            count = min(count, _sample_calls(self._interview.calls))
+        path = self._output.work / SAMPLE
+
+        def plan() -> Int64:
+            asked = np.sort(self._known.keys)
+            sample = draw_sample(embeddings, asked, count, np.random.default_rng((self._seed, 1)))
+            sample.save(path)
+            keys = sample.keys(self._items)
+            asked = np.sort(np.concatenate([asked, keys]))
+            return np.concatenate([keys, choose_nearest(embeddings, asked, count - len(keys))])
+
+        self._ask("sample", plan, lambda: self._interview.spent + self._seconds_left)
+        sample, distances = Sample.load(path).select(self._known, self._items)
+        return estimate_recall(lists, sample, distances)
 
     @property
     def _seconds_left(self) -> float:
@@ -256,56 +279,51 @@ class _Approximating:
         writing = min(_WRITING_SECONDS, _MOST_WRITING * self._budget.seconds)
         return max(0.0, self._budget.seconds - writing - self._interview.spent)
 
+    @property
+    def _seconds_for_rounds(self) -> float:
+        """Of a budget of time, without those of the sample; infinite of another."""
+        return max(0.0, self._seconds_left - _SAMPLE_SHARE * (self._budget.seconds or 0))
+
     def _end_of_round(self, left: int) -> float:
         """When a round has to end, of which as many are left: each later one learns a map, and so does the result."""
         interview = self._interview
-        return interview.spent + max(0.0, self._seconds_left - left * interview.plan_seconds) / left
+        return interview.spent + max(0.0, self._seconds_for_rounds - left * interview.plan_seconds) / left
 
     def _choose_start(self) -> StartVectors:
         return choose_start(self._vectors, pairs_of_keys(self._known.keys, self._items), self._known.distances)
 
     def _plan(self, start: StartVectors, count: int, of_neighbors: float) -> Int64:
-        """Choose pairs by the answers so far: a share of neighbours of neighbours, and the nearest of an embedding.
-
-        Hidden pairs are chosen as if they were not known, beyond the ``count``.
-        """
-        is_seen = ~is_in(self._known.keys, self._hidden)
-        seen = Answers(self._known.keys[is_seen], self._known.distances[is_seen])
-        further = np.empty(0, np.int64)
+        """Choose pairs by the answers so far: a share of neighbours of neighbours, and the nearest of an embedding."""
+        asked = np.sort(self._known.keys)
         some = int(of_neighbors * count)
-        if some and len(seen.keys):
-            lists = self._collect(seen).nearest(LabelRows(np.arange(self._items)), 0, self._items, self._k)
-            further = self._limit(choose_of_neighbors(lists, np.sort(seen.keys), some + len(self._hidden)), some)
-        others = count - int((~is_in(further, self._hidden)).sum())
-        asked = np.sort(np.concatenate([seen.keys, further]))
-        embeddings = start.embed(self._learn(start, seen))
-        nearest = self._limit(choose_nearest(embeddings, asked, others + len(self._hidden)), others)
+        further = choose_of_neighbors(self._list(), asked, some) if some else np.empty(0, np.int64)
+        asked = np.sort(np.concatenate([asked, further]))
+        nearest = choose_nearest(start.embed(self._learn(start)), asked, count - len(further))
         # by turns, for time may end a round early
         turns = np.concatenate([np.arange(len(further)), np.arange(len(nearest))])
         return np.concatenate([further, nearest])[np.argsort(turns, kind="stable")]
 
-    def _limit(self, keys: Int64, count: int) -> Int64:
-        """The first pairs, of which ``count`` are not hidden."""
-        return keys[np.cumsum(~is_in(keys, self._hidden)) <= count]
-
     def _ask(self, name: str, plan: Callable[[], Int64], until: Callable[[], float] = lambda: np.inf) -> None:
-        """Ask for the pairs of a plan, and keep the answers; what it chose is hidden no more."""
-        answers, chosen = self._interview.ask(name, plan, np.sort(self._known.keys), until)
+        """Ask for the pairs of a plan, and keep the answers."""
+        answers = self._interview.ask(name, plan, until)
         keys = np.concatenate([self._known.keys, answers.keys])
         self._known = Answers(keys, np.concatenate([self._known.distances, answers.distances]))
-        self._hidden = self._hidden[~is_in(self._hidden, np.sort(chosen))]
 
-    def _collect(self, answers: Answers) -> SparseDistances:
-        first, second = pairs_of_keys(answers.keys, self._items).T
+    def _collect(self) -> SparseDistances:
+        first, second = pairs_of_keys(self._known.keys, self._items).T
         return SparseDistances.from_triples(
-            first, second, answers.distances, items=self._items, name="the answers so far"
+            first, second, self._known.distances, items=self._items, name="the answers so far"
         )
 
-    def _learn(self, start: StartVectors, answers: Answers) -> Float32:
+    def _list(self) -> Neighbors:
+        """The nearest of each item among the answers so far."""
+        return self._collect().nearest(LabelRows(np.arange(self._items)), 0, self._items, self._k)
+
+    def _learn(self, start: StartVectors) -> Float32:
         """Learn a map of the start; the identity where nothing is known."""
-        if not np.isfinite(answers.distances).any():
+        if not np.isfinite(self._known.distances).any():
             return np.eye(1, dtype=np.float32)
-        lists = KnownLists(start.rows, self._collect(answers), start.normalize)
+        lists = KnownLists(start.rows, self._collect(), start.normalize)
         seconds = min(_MAP_SHARE * (self._budget.seconds or np.inf), self._seconds_left)
         return learn_map(lists, seconds=seconds, seed=self._seed)
 

@@ -15,7 +15,7 @@ from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.distances.pair_function import PairFunction
 from cml.errors import UserError
-from cml.runs.approximation.asked_pairs import is_in, pairs_of_keys
+from cml.runs.approximation.asked_pairs import pairs_of_keys
 from cml.storage.atomic import atomic_file
 from cml.storage.npy import map_array
 from cml.storage.resumable_output import ResumableOutput
@@ -115,19 +115,16 @@ class Interview:
                 self.call_seconds = slowest  # not the first call, which may compile
         self._step("check", asked, call_seconds=self.call_seconds)
 
-    def ask(
-        self, name: str, plan: Callable[[], Int64], known: Int64, until: Callable[[], float]
-    ) -> tuple[Answers, Int64]:
+    def ask(self, name: str, plan: Callable[[], Int64], until: Callable[[], float]) -> Answers:
         """Ask for some pairs; what was asked for before is read.
 
         Args:
             name: Name of the round.
             plan: Chooses the pairs, (P,) keys; called unless they were chosen before.
-            known: Keys of pairs that are known, ascending: they may be chosen, but are not asked for again.
             until: Tells after the plan at how many seconds of the budget to end, if it is one of time.
 
         Returns:
-            The pairs that were asked for, and the keys of all that were chosen up to there.
+            The pairs that were asked for: all, or the first ones if time ended.
         """
         path = self._output.work / f"{name}.npy"
         if not path.exists():
@@ -136,14 +133,11 @@ class Interview:
                 np.save(file, planned)
         keys = np.array(map_array(path), np.int64)
         self.plan_seconds = float(self._step(f"{name} planned", 0)["seconds"])
-        places = np.flatnonzero(~is_in(keys, known))
         parts = [np.empty(0, np.float32)]
-        for start, stop in self._slices(len(places), until()):
-            parts.append(self._compute(f"{name} {start} {stop}", keys[places[start:stop]]))
+        for start, stop in self._slices(len(keys), until()):
+            parts.append(self._compute(f"{name} {start} {stop}", keys[start:stop]))
         distances = np.concatenate(parts)
-        asked = places[: len(distances)]
-        reached = len(keys) if len(asked) == len(places) else int(places[len(asked)])
-        return Answers(keys[asked], distances), keys[:reached]
+        return Answers(keys[: len(distances)], distances)
 
     def _slices(self, count: int, until: float) -> Iterator[tuple[int, int]]:
         """Cut pairs into slices as long as there is time; all at once if the budget is in calls."""

@@ -1,24 +1,31 @@
-"""How complete neighbour lists are that come from few label distances, by pairs that were drawn at random.
+"""How complete neighbour lists are that come from few label distances, by a sample of items that are looked at closely.
 
-A random pair that belongs into a list is as likely to be any of the true neighbours. Half of the random pairs are kept
-from the maps that choose what to ask for, until these maps choose them too: the share of them that is chosen is the
-share of all neighbours that is. No further call of the label distance is needed.
-
-The estimate is cautious. What belongs into a list is judged by the mean recall of all lists, so that too much seems to
-belong into those that are less complete than others.
+Of each item of the sample, some of the pairs that were not asked for are asked for after all: all of the nearest by the
+embedding, and the farther ones the more rarely. One that is nearer than an item of the list stands for as many as its
+probability says. The lists that are judged are those before these answers; the result holds the answers as well.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import t as student
 
 from cml.distances.nearest import Neighbors
+from cml.runs.approximation.asked_pairs import is_in, pair_keys
+from cml.runs.approximation.asking import Answers
+from cml.storage.atomic import atomic_file
+from cml.storage.npy import map_array
 
 Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
-_Z = 1.96  # of a 95 % interval
-_ITERATIONS = 12  # until the share and what follows from it agree
+_ITEMS = 32  # in a sample, or more if that leaves ...
+_FEWEST, _MOST = 16, 256  # ... pairs of each
+_LEVEL = 0.95
+_THINNINGS = 16
 
 
 @dataclass(frozen=True)
@@ -29,67 +36,159 @@ class RecallEstimate:
         value: The estimate, from 0 to 1.
         low: Lower end of its 95 % interval.
         high: Upper end.
-        neighbors: The neighbours among random pairs that it rests on; 0 if all pairs were asked for.
+        items: The items that it rests on; 0 if all pairs were asked for.
     """
 
     value: float
     low: float
     high: float
-    neighbors: int
+    items: int
 
 
-def estimate_recall(
-    lists: Neighbors, pairs: Int64, distances: Float32, is_chosen: NDArray[np.bool_], *, drawn_share: float
-) -> RecallEstimate | None:
-    """Estimate which share of the true neighbours is in the lists.
+class Sample(NamedTuple):
+    """Pairs by which lists are judged.
+
+    Attributes:
+        items: (P,) the item whose list is judged, all pairs of an item together.
+        others: (P,) the other item, which was not compared with it.
+        probabilities: (P,) with which the other item was drawn.
+    """
+
+    items: Int64
+    others: Int64
+    probabilities: Float64
+
+    def keys(self, count: int) -> Int64:
+        """The different keys of the pairs of N items, in order."""
+        keys = pair_keys(np.stack([self.items, self.others], axis=1), count)
+        _, first = np.unique(keys, return_index=True)
+        return keys[np.sort(first)]
+
+    def select(self, answers: Answers, count: int) -> tuple["Sample", Float32]:
+        """Select the items all of whose pairs were asked for, of N, and the label distances of these pairs."""
+        order = np.argsort(answers.keys)
+        ascending = answers.keys[order]
+        keys = pair_keys(np.stack([self.items, self.others], axis=1), count)
+        is_kept = ~np.isin(self.items, self.items[~is_in(keys, ascending)])
+        distances = answers.distances[order[np.searchsorted(ascending, keys[is_kept])]]
+        return Sample(self.items[is_kept], self.others[is_kept], self.probabilities[is_kept]), distances
+
+    def save(self, path: Path) -> None:
+        """Write the sample to a file."""
+        with atomic_file(path) as temporary, temporary.open("wb") as file:
+            np.save(file, np.stack([array.astype(np.float64) for array in self]))
+
+    @classmethod
+    def load(cls, path: Path) -> "Sample":
+        """Read a sample from a file."""
+        items, others, probabilities = np.array(map_array(path))
+        return cls(items.astype(np.int64), others.astype(np.int64), probabilities)
+
+    @classmethod
+    def empty(cls) -> "Sample":
+        """A sample without pairs."""
+        return cls(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+
+
+def draw_sample(embeddings: Float32, asked: Int64, calls: int, rng: np.random.Generator) -> Sample:
+    """Draw the pairs by which lists are judged.
 
     Args:
-        lists: The nearest of each item among the pairs that were asked for.
-        pairs: (P, 2) random pairs that the maps did not know.
-        distances: (P,) their label distances.
-        is_chosen: (P,) which of them the maps chose to ask for.
-        drawn_share: The share of all pairs that were drawn at random, and so are in the lists whatever was chosen.
+        embeddings: (N, D) embeddings: the nearer a pair that was not asked for, the more likely it is drawn.
+        asked: Keys of the pairs that were asked for, ascending.
+        calls: How many pairs are drawn, at most.
+        rng: The random numbers.
 
     Returns:
-        The estimate with Wilson's interval; None if no such pair belongs into a list.
+        The sample; empty if that is too few calls for two items.
     """
-    known = np.isfinite(distances)
-    pairs, distances, is_chosen = pairs[known], distances[known], is_chosen[known]
+    count = len(embeddings)
+    pairs_each = min(int(np.clip(calls // _ITEMS, _FEWEST, _MOST)), count - 1)
+    chosen = rng.permutation(count)[: calls // max(1, pairs_each)]
+    if len(chosen) < 2:
+        return Sample.empty()
+    cumulated = np.cumsum(_probabilities(count - 1, pairs_each))
+    lengths = np.square(embeddings).sum(axis=1)
+    parts = [Sample.empty()]
+    for item in chosen.tolist():
+        others = np.argsort(lengths - 2 * embeddings @ embeddings[item], kind="stable")
+        others = others[others != item]
+        keys = pair_keys(np.stack([np.full(len(others), item), others], axis=1), count)
+        others = others[~is_in(keys, asked)]
+        # systematic sampling: each rank with its probability, and always as many
+        marks = np.floor(cumulated[: len(others)] + rng.random())
+        ranks = np.flatnonzero(np.diff(marks, prepend=0) > 0)
+        probabilities = np.diff(cumulated[: len(others)], prepend=0)[ranks]
+        parts.append(Sample(np.full(len(ranks), item), others[ranks], probabilities))
+    return Sample(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
-    def count(share: float) -> tuple[int, int]:
-        belongs = distances <= _distances_at(lists, share)[pairs.T]  # (2, P): into the list of either item
-        return int(belongs.sum()), int(belongs[:, is_chosen].sum())
 
-    # the last items of lists are farther than the last true neighbours: too much belongs, and the share is too low
-    total, chosen = count(1.0)
-    if not total:
+def _probabilities(ranks: int, total: int) -> Float64:
+    """Of being drawn, by rank: min(1, a / rank), (ranks,), with the sum ``total``."""
+    rank = np.arange(1, ranks + 1)
+    low, high = 0.0, float(ranks)
+    for _ in range(60):
+        middle = (low + high) / 2
+        is_more = np.minimum(1, middle / rank).sum() > total
+        low, high = (low, middle) if is_more else (middle, high)
+    return np.minimum(1, high / rank)
+
+
+def estimate_recall(lists: Neighbors, sample: Sample, distances: Float32) -> RecallEstimate | None:
+    """Estimate which share of the true neighbours is in the lists.
+
+    An item of a list is a true neighbour if it and all that are nearer are at most k. How many are nearer is known but
+    for chance. Chance makes the estimate too high, since a list cannot have less than none of its neighbours: by how
+    much, the same estimate from a thinned sample tells (simulation and extrapolation: Cook, Stefanski, JASA 1994).
+
+    Args:
+        lists: The nearest of each item among the pairs that were asked for before.
+        sample: Pairs that were not.
+        distances: (P,) their label distances.
+
+    Returns:
+        The estimate with Wilson's interval, whose width follows from the spread of the items; None of fewer than two.
+    """
+    items, starts, sizes = np.unique(sample.items, return_index=True, return_counts=True)
+    if len(items) < 2:
         return None
-    lowest = share = chosen / total
-    for _ in range(_ITERATIONS):
-        nearer, found = count(share)
-        if not nearer or found / nearer < lowest:  # too few to tell by
-            break
-        total, share = nearer, found / nearer
-    width = 1 + _Z**2 / total
-    centre = (share + _Z**2 / (2 * total)) / width
-    half = _Z * np.sqrt(share * (1 - share) / total + _Z**2 / (4 * total**2)) / width
-    value, low, high = (float(drawn_share + (1 - drawn_share) * part) for part in (share, centre - half, centre + half))
-    return RecallEstimate(value, min(low, value), max(high, value), total)
+    rng = np.random.default_rng(0)
+    shares = []
+    for item, start, size in zip(items.tolist(), starts.tolist(), sizes.tolist(), strict=True):
+        part = slice(start, start + size)
+        is_nearer = distances[part, None] < lists.distances[item]  # (S, k)
+        weights = 1 / sample.probabilities[part]
+        kept = 1 / (1 + (1 - 1 / weights))  # so that the variance by chance, weight - 1, is doubled
+        is_kept = rng.random((_THINNINGS, size)) < kept
+        whole = _listed_share(weights[None], is_nearer)
+        shares.append(2 * whole - _listed_share(is_kept * weights / kept, is_nearer))
+    return _with_interval(np.array(shares), lists.ids.shape[1])
 
 
-def _distances_at(lists: Neighbors, share: float) -> Float32:
-    """The distance of each item to its k-th true neighbour, (N,), if lists hold a share of the true ones.
+def _listed_share(weights: Float64, is_nearer: NDArray[np.bool_]) -> float:
+    """The share of the true neighbours of an item that its list holds.
 
-    They hold share * k of the k true ones, so that the k-th of these lies between the items at that place of the list
-    and the next, and not where the last one does. Infinite of a list that is too short.
+    Args:
+        weights: (R, S) how many items each of a sample stands for, R times.
+        is_nearer: (S, k) whether it is nearer than each item of the list.
+
+    Returns:
+        The mean of the R shares.
     """
-    k = lists.distances.shape[1]
-    place = min(max(0.0, share * k - 0.5), k - 1.0)  # from 0
-    lower = int(place)
-    upper = min(lower + 1, k - 1)
-    near, far = lists.distances[:, lower], lists.distances[:, upper]
-    if place == lower:
-        return near
-    with np.errstate(invalid="ignore"):  # infinite of both
-        between = near + (place - lower) * (far - near)
-    return np.where(np.isnan(between), np.inf, between).astype(np.float32)
+    k = is_nearer.shape[1]
+    places = np.arange(1, k + 1) + weights @ is_nearer  # (R, k), of the items of the list among all items
+    return float((places <= k).mean())
+
+
+def _with_interval(shares: Float64, k: int) -> RecallEstimate:
+    """The mean of the shares of items, and Wilson's interval of as many neighbours as would spread so by chance."""
+    count = len(shares)
+    value = float(np.clip(shares.mean(), 0, 1))
+    variance = float(shares.var(ddof=1)) / count
+    most = count * k / 2  # neighbours, since those of an item are alike
+    neighbors = float(np.clip(value * (1 - value) / variance, 1, most)) if variance > 0 else most
+    z = float(student.ppf((1 + _LEVEL) / 2, count - 1))
+    width = 1 + z**2 / neighbors
+    centre = (value + z**2 / (2 * neighbors)) / width
+    half = z * np.sqrt(value * (1 - value) / neighbors + z**2 / (4 * neighbors**2)) / width
+    return RecallEstimate(value, float(min(centre - half, value)), float(max(centre + half, value)), count)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances import LabelDistance, Neighbors, SparseDistances, as_label_distance
+from cml.distances.nearest import check_k
 from cml.errors import DataError, UserError
 from cml.runs.approximation.recall import RecallEstimate
 from cml.runs.model import Model, load
@@ -16,6 +17,7 @@ from cml.storage.json_file import read_json
 from cml.storage.npy import map_array
 
 Float32 = NDArray[np.float32]
+Int64 = NDArray[np.int64]
 MANIFEST, KNOWN, EMBEDDINGS, MODEL = "approximation.json", "known.npz", "embeddings.npy", "model"
 IDS, DISTANCES, ITEMS = "ids.npy", "distances.npy", "items.json"
 PARTS = (IDS, DISTANCES, KNOWN, EMBEDDINGS, MODEL, ITEMS)
@@ -44,12 +46,12 @@ class Spent:
         share = self.calls / self.pairs
         lines = [f"{self.calls:,} calls of the label distance, {share:.3%} of all {self.pairs:,} pairs"]
         if self.recall is None:
-            return [*lines, f"recall@{self.k} of the lists: unknown, for too few random pairs belong into them"]
-        if not self.recall.neighbors:
+            return [*lines, f"recall@{self.k} of the lists: unknown, the budget is too small for an estimate"]
+        if not self.recall.items:
             return [*lines, f"recall@{self.k} of the lists: 1, all pairs were asked for"]
         value, low, high = (f"{part:.3f}" for part in (self.recall.value, self.recall.low, self.recall.high))
-        basis = f"95 %: {low} to {high}, from {self.recall.neighbors} random neighbours"
-        return [*lines, f"recall@{self.k} of the lists: cautiously estimated at {value} ({basis})"]
+        basis = f"95 %: {low} to {high}, from {self.recall.items} items"
+        return [*lines, f"recall@{self.k} of the lists: estimated at {value} ({basis})"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,8 +124,39 @@ class Approximation:
             UserError: It cannot be estimated.
         """
         if self.spent.recall is None:
-            raise UserError("The recall cannot be estimated: too few random pairs belong into the lists.")
+            raise UserError("The recall cannot be estimated: the budget is too small.")
         return self.spent.recall.value
+
+    def candidates(self, count: int) -> Int64:
+        """Rank items by what is known, and by the embedding where nothing is: for a list longer than ``neighbors``.
+
+        Args:
+            count: K, 1 to N - 1.
+
+        Returns:
+            (N, K) item numbers: first the neighbours of each item by the true label distance, then the nearest of the
+            embedding that it was not compared with, then the other items that it was compared with.
+
+        Raises:
+            UserError: K is out of range.
+        """
+        items = len(self.embeddings)
+        check_k(count, items)
+        lengths = np.square(self.embeddings).sum(axis=1)
+        ranked = np.empty((items, count), np.int64)
+        known = dict(zip(self.known.rows.tolist(), range(len(self.known.rows)), strict=True))
+        for item in range(items):
+            tier = np.zeros(items, np.int8)
+            distances = lengths - 2 * self.embeddings @ self.embeddings[item]
+            if item in known:
+                part = slice(*self.known.starts[known[item] : known[item] + 2])
+                tier[self.known.columns[part]] = 1
+            listed = self.neighbors.ids[item]
+            listed = listed[listed >= 0]
+            tier[listed], distances[listed] = -1, np.arange(len(listed))
+            tier[item] = 2
+            ranked[item] = np.lexsort((distances, tier))[:count]
+        return ranked
 
     def to_dict(self) -> dict[str, Any]:
         """Return what it took, as JSON can hold it."""
