@@ -19,5 +19,6 @@ def attacks(address: str) -> list[str]:
         f"</script>\u2028<script>{act}</script>\u2029<!--<script>{act}//-->",
         f"]]><math><mtext><table><mglyph><style><!--</style><img src={address}/image onerror={act}>",
         f"&lt;script&gt;{act}&lt;/script&gt; &#60;img src={address}/image&#62;",
+        f"\u05d0\u0628 \u2067<b>\u2066\x1b[31m\r\n\t'\"`{'very long ' * 3000}<script>{act}</script>",
         f"<details open ontoggle={act}><template><form><button formaction=javascript:{act}>",
     ]
