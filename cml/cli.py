@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 
+from cml.command_line.command_list import COMMANDS
 from cml.command_line.plugin_help import PLUGIN, PLUGIN_HELP
 from cml.command_line.plugin_option import load_plugins
 from cml.command_line.signals import interrupt_on_signals
@@ -19,28 +20,6 @@ from cml.processes.freed_memory import keep_freed_memory
 from cml.processes.out_of_memory import is_out_of_memory
 from cml.version import DISTRIBUTION, __version__
 
-COMMANDS = {
-    "demo": "train with two losses on drawn people, rooms, scenes or heads and compare them, in three minutes",
-    "prepare": "convert raw files to a prepared dataset",
-    "check": "check a prepared dataset for problems",
-    "distances": "compute all label distances or nearest neighbours, or summarise them",
-    "features": "compute the features of a frozen network once, for training many heads",
-    "train": "train an embedding",
-    "evaluate": "evaluate a trained embedding against the oracle, a random ranking and frozen features",
-    "audit": "list the labels that disagree with those of alike items, perhaps wrong ones",
-    "propose": "list the items of a pool that are worth labelling next",
-    "calibrate": "learn which label distance an embedding distance means, with an interval",
-    "compare": "train with several losses, with the same budget and seeds, and compare the results in a table",
-    "bench": "run the benchmark of losses for continuous labels, and check and compare results",
-    "reproduce": "repeat the experiments of a paper, and compare the results with the published ones",
-    "losses": "list all losses, with the labels that they need, their cost, their source and when to use them",
-    "report": "write a report of the images that a trained embedding retrieves",
-    "explore": "write an interactive page for exploring an embedding",
-    "embed": "embed a folder of images with a trained run",
-    "index": "build a search index of images, or add images to it",
-    "search": "search an index for the images that are nearest to query images",
-    "export": "export a trained run as an ONNX graph, as a model to share, or as captioning features",
-}
 _RENAMED = {"gallery": "report"}  # commands that had another name
 SPLIT = ("train", "evaluate", "features")  # the commands that several processes of torchrun share
 _NO_DIRECTORY = "The working directory was deleted. Change to a folder that exists and run the command again."

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
@@ -13,21 +14,28 @@ from cml.reporting.html_escaping import write_html
 from cml.reporting.metric_curves import Curves, Panel, write_metric_curves
 from cml.reporting.sheet import write_sheet
 from cml.reporting.visible_text import visible_text
+from cml.retrieval import text_table
 from cml.retrieval.comparison import CUT, Comparison
 from cml.retrieval.oracle_row import ORACLE
 from cml.runs.retrieved import RETRIEVAL_REPORT, build_retrieval_row, retrieve
 from cml.runs.trained_run import Embeddings, TrainedRun
+from cml.storage.atomic import atomic_file
+from cml.storage.csv_file import write_csv
 
 REPORT = "report.html"
-_FIGURES: Mapping[str, str] = {
+_FIGURES: Mapping[str, tuple[str, str]] = {  # name to heading and caption
     "retrieval": (
-        "The metrics over K. Whiskers are 95 % intervals over seeds; one that reaches the edge goes on beyond it. The "
-        "grey references have intervals over queries, which the table shows."
+        "The metrics over K",
+        "Whiskers are 95 % intervals over seeds; one that reaches the edge goes on beyond it. The grey references have "
+        "intervals over queries, which the table shows.",
     ),
-    "dimension": "The metrics over the dimension of the embedding. Whiskers are 95 % intervals over seeds.",
-    "search_space": "Scores over the options that varied. Whiskers are 95 % intervals over seeds.",
-    "convergence": "The rank correlation on held-out training items over the budget: steps, and seconds of training.",
-    "sheet": "What queries retrieve, from the worst to the best; numbers are label distances to the query.",
+    "dimension": ("The metrics over the dimension of the embedding", "Whiskers are 95 % intervals over seeds."),
+    "search_space": ("Scores over the options that varied", "Whiskers are 95 % intervals over seeds."),
+    "convergence": (
+        "Convergence",
+        "The rank correlation on held-out training items over the budget: steps, and seconds of training.",
+    ),
+    "sheet": ("What queries retrieve", "From the worst query to the best; numbers are label distances to the query."),
 }
 _FILES = ("config.json", "metrics.jsonl", "evaluation.json", "loss.png")  # of a run, as far as they are there
 _WIDEST = 2200  # pixels of a picture
@@ -132,7 +140,7 @@ def _labels(comparison: Comparison) -> dict[str, tuple[str, str]]:
 
 
 def write_report(comparison: Comparison, runs: Mapping[str, Path], out: Path, *, title: str) -> None:
-    """Write report.html into the folder of a comparison, beside its figures.
+    """Write report.html into the folder of a comparison, beside its figures, and the table as table.csv and table.tex.
 
     Args:
         comparison: The figures of all methods.
@@ -141,18 +149,25 @@ def write_report(comparison: Comparison, runs: Mapping[str, Path], out: Path, *,
         title: Title of the page.
     """
     header, *lines = comparison.table()
-    notes = [*comparison.notes().splitlines(), sheet_note(list(comparison.trained))]
+    write_csv(out / "table.csv", header, lines)
+    with atomic_file(out / "table.tex") as temporary:
+        temporary.write_text(text_table.latex([header, *lines]), encoding="utf-8")
+    *notes, verdict = comparison.notes().splitlines()
+    notes.append(sheet_note(list(comparison.trained)))
     listed = []
     for name, folder in runs.items():
         files = [folder / file for file in _FILES if (folder / file).exists()]
         links = [(file.name, quote(file.relative_to(out).as_posix())) for file in files]
         listed.append({"name": visible_text(name), "files": links})
     figures = []
-    for name, text in _FIGURES.items():
+    for name, (heading, text) in _FIGURES.items():
+        if name == "retrieval" and not _has_several_k(comparison):
+            continue  # a figure of one point a method, which the table shows
         kinds = [kind for kind in ("png", "svg", "pdf") if (out / f"{name}.{kind}").exists()]
         embedded = next((kind for kind in ("svg", "png") if kind in kinds), None)
         if embedded is not None:
-            figures.append((_make_data_uri(out / f"{name}.{embedded}"), text, kinds, name))
+            source = _make_data_uri(out / f"{name}.{embedded}")
+            figures.append({"source": source, "heading": heading, "text": text, "kinds": kinds, "name": name})
     write_html(
         out / REPORT,
         "cml.reporting",
@@ -160,11 +175,23 @@ def write_report(comparison: Comparison, runs: Mapping[str, Path], out: Path, *,
         title=visible_text(title),
         header=[visible_text(cell) for cell in header],
         lines=[[visible_text(cell) for cell in line] for line in lines],
+        verdict=[visible_text(sentence, 2000) for sentence in _sentences(verdict)],
         notes=[visible_text(line, 2000) for line in notes if line],
         figures=figures,
         runs=listed,
         retrieval_report=RETRIEVAL_REPORT if (out / RETRIEVAL_REPORT).exists() else "",
     )
+
+
+def _has_several_k(comparison: Comparison) -> bool:
+    return any(len(curve) > 1 for kind in _labels(comparison) for curve in _over_k(comparison, kind).values())
+
+
+def _sentences(verdict: str) -> list[str]:
+    """The verdict's comparisons, each to be a paragraph, without the word that the heading has."""
+    text = verdict.removeprefix("Verdict: ")
+    text = text[:1].upper() + text[1:] if text[:4] == "one " else text  # others begin with the name of a method
+    return re.split(r"(?<=\.) (?=Best of the other methods:)", text)
 
 
 def _make_data_uri(path: Path) -> str:

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from unittest import mock
 
-from cml import cli
+from cml.commands.completion import read_help
 
 HELP = "-h, --help"
 SUBCOMMANDS = {
     "bench": ("check", "table", "page", "submit", "embedding")
 }  # commands that also work without a subcommand
-WIDTH = 2000  # columns: every option on a line of its own
 LISTED = re.compile(r"^  (?P<name>[a-z][\w-]*) +(?P<about>\S.*)$", re.MULTILINE)
 BOX = re.compile(r"^[│|] (?P<inside>.*?) *[│|]$")
 OPTION = re.compile(r"(?P<flags>-\S.*?|\[?[A-Z_]+\]?(?: \.\.\.)?)(?: {2,}(?P<text>.*))?")
@@ -39,22 +34,9 @@ class Command:
     options: dict[str, str]
 
 
-def help_of(*words: str) -> str:
-    """Return the output of ``cml WORDS --help``."""
-    output = io.TextIOWrapper(io.BytesIO(), "utf-8")  # this encoding has the box-drawing characters
-    with (
-        mock.patch.dict(os.environ, {"COLUMNS": str(WIDTH), "NO_COLOR": "1"}),
-        contextlib.redirect_stdout(output),
-        contextlib.suppress(SystemExit),
-    ):
-        cli.main([*words, "--help"])
-    output.seek(0)
-    return re.sub(r"\x1b\[[0-9;]*m", "", output.read())
-
-
 def commands(*words: str) -> Iterator[Command]:
     """Yield all commands below ``cml WORDS`` that take options."""
-    text = help_of(*words)
+    text = read_help(*words)
     usage, _, rest = text.partition("\n")
     if re.search(r" [A-Z]+ \[options\]$", usage):
         for name in dict.fromkeys(match["name"] for match in LISTED.finditer(rest)):
