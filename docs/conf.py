@@ -32,6 +32,7 @@ myst_enable_extensions = ["deflist", "dollarmath"]
 myst_heading_anchors = 3
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
+nb_execution_in_temp = True  # what a notebook writes is gone afterwards
 nb_execution_timeout = 300  # seconds per cell, enough for a busy machine
 nb_output_stderr = "remove"  # progress bars
 nb_merge_streams = True
@@ -75,10 +76,12 @@ def write_leaderboard(folder: Path) -> None:
 
 
 def clean_notebooks(app: Any, _: Any) -> None:  # noqa: ANN401 - Sphinx
-    """Clean the executed notebooks before Sphinx copies them."""
-    from making import notebooks
+    """Clean the executed notebooks before Sphinx copies them, and make thumbnails of them."""
+    from making import notebooks, thumbnails
 
-    notebooks.clean(Path(app.env.mystnb_config.output_folder))
+    folder = Path(app.env.mystnb_config.output_folder)
+    notebooks.clean(folder)
+    thumbnails.write(folder, Path(app.outdir))
 
 
 def make_accessible(app: Any, page: str, template: str, context: dict[str, Any], tree: Any) -> None:  # noqa: ANN401

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import doctest
+import io
 import json
 import re
 import sys
@@ -13,6 +15,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 import cml
 from cml import cli, data_prep, losses, tasks
@@ -24,7 +27,19 @@ from cml.retrieval.relevance_gains import GAINS
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "docs"))
 
-from making import accessible_html, architecture, docstrings, gradients, help, home, logo, notebooks, pages, results  # noqa: E402
+from making import (  # noqa: E402
+    accessible_html,
+    architecture,
+    docstrings,
+    gradients,
+    help,
+    home,
+    logo,
+    notebooks,
+    pages,
+    results,
+    thumbnails,
+)
 from making.formulas import FORMULAS, LEGENDS  # noqa: E402
 from making.result_tables import overview  # noqa: E402
 
@@ -304,6 +319,29 @@ def test_the_picture_of_results_has_every_set(tmp_path: Path) -> None:
     drawn = (tmp_path / "results.svg").read_text(encoding="utf-8")
     for title, *_ in overview()[1:]:
         assert title.partition(",")[0] in drawn
+
+
+def test_every_tutorial_has_its_thumbnail(tmp_path: Path) -> None:
+    tutorials = {page.stem for page in (ROOT / "docs" / "tutorials").glob("*.md")} - {"index"}
+    assert set(thumbnails.names()) == tutorials
+    pixels = io.BytesIO()
+    Image.new("RGB", (60, 40), "red").save(pixels, "PNG")
+    shown = {"data": {"image/png": base64.b64encode(pixels.getvalue()).decode()}}
+    (tmp_path / "tutorials").mkdir()
+    notebook = {"cells": [{"cell_type": "markdown"}, {"cell_type": "code", "outputs": [shown]}]}
+    (tmp_path / "tutorials" / "ages.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
+    thumbnails.write(tmp_path, tmp_path / "site")
+    for name in tutorials:
+        with Image.open(tmp_path / "site" / "_thumbnails" / f"{name}.webp") as picture:
+            assert picture.size == thumbnails.SIZE
+            if name == "ages":
+                assert picture.convert("RGB").getpixel((96, 50))[0] > 200
+
+
+def test_every_executed_tutorial_can_be_downloaded() -> None:
+    for page in (ROOT / "docs" / "tutorials").glob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        assert ("{code-cell}" in text) == (f"{{nb-download}}`{page.stem}.ipynb`" in text), page.name
 
 
 def hand_written() -> Iterator[Path]:
