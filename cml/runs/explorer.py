@@ -3,6 +3,7 @@
 import html
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,20 @@ class Explorer:
         return str(self.path)
 
     __fspath__ = __str__
+
+    def widget(self) -> Any:  # noqa: ANN401 - of the optional package anywidget
+        """Make a notebook's widget of the page, which gives back the selection; needs the extra ``notebook``.
+
+        Returns:
+            The widget. Its attributes ``selection``, positions of items, and ``names`` follow what a click or the lasso
+            selects; both are empty lists where nothing is selected.
+
+        Raises:
+            UserError: The extra is not installed, or the page has more than 10,000 items.
+        """
+        from cml.runs.explorer_widget import make_explorer_widget
+
+        return make_explorer_widget(self.path)
 
     def _repr_html_(self) -> str:
         page = html.escape(self.path.read_text(encoding="utf-8"), quote=True)

@@ -63,7 +63,13 @@ function recolour() {
 }
 
 function refresh() {
-  recolour(), legend(), panel(), diagram();
+  recolour(), legend(), panel(), diagram(), tell();
+}
+
+function tell() { // a notebook that shows the page in a frame what is selected
+  if (parent === window) return;
+  const items = state.chosen ?? state.pair ?? (state.item >= 0 ? [state.item] : []);
+  parent.postMessage({ cml: "selection", items: [...items], names: items.map((item) => meta.names[item]) }, "*");
 }
 
 function legend() {
