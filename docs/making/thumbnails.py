@@ -14,10 +14,10 @@ from matplotlib import colormaps
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from cml.data_prep.synthetic.heads import draw_heads
-from cml.data_prep.synthetic.people import draw_people
-from cml.data_prep.synthetic.rooms import draw_rooms
-from cml.data_prep.synthetic.scenes import draw_scenes
+from cml.data_prep.synthetic.heads.heads import draw_heads
+from cml.data_prep.synthetic.people.people import draw_people
+from cml.data_prep.synthetic.rooms.rooms import draw_rooms
+from cml.data_prep.synthetic.scenes.scenes import draw_scenes
 
 INDEX = Path(__file__).resolve().parents[1] / "tutorials" / "index.md"
 FOLDER = "_thumbnails"  # of the site
