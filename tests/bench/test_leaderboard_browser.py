@@ -136,5 +136,5 @@ def test_the_diagram_and_the_tables_are_there(page: Any, results: Path) -> None:
     csv_lines = (results.parent / unquote(links["CSV"])).read_text("utf-8").splitlines()
     assert [line.split(",")[0] for line in csv_lines] == ["method", *first.order]
     latex = (results.parent / unquote(links["LaTeX"])).read_text("utf-8")
-    assert latex.startswith("\\begin{tabular}{l" + "r" * (len(first.sets) + 3) + "}\n")
+    assert latex.startswith("\\begin{tabular}{l" + "r" * (len(first.grid()[0]) - 1) + "}\n")
     assert latex.count(r"\\") == 1 + len(first.order)
