@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from cml.distances import LabelDistance, Neighbors, SparseDistances, as_label_distance
 from cml.distances.nearest import check_k
 from cml.errors import DataError, UserError
+from cml.retrieval.search import nearest_others
 from cml.runs.approximation.recall import RecallEstimate
 from cml.runs.model import Model, load
 from cml.storage.json_file import read_json
@@ -20,6 +21,7 @@ Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
 MANIFEST, KNOWN, EMBEDDINGS, MODEL = "approximation.json", "known.npz", "embeddings.npy", "model"
 IDS, DISTANCES, ITEMS = "ids.npy", "distances.npy", "items.json"
+_BLOCK = 1024  # items that are ranked together
 PARTS = (IDS, DISTANCES, KNOWN, EMBEDDINGS, MODEL, ITEMS)
 
 
@@ -142,20 +144,20 @@ class Approximation:
         """
         items = len(self.embeddings)
         check_k(count, items)
-        lengths = np.square(self.embeddings).sum(axis=1)
+        starts = np.zeros(items + 1, np.int64)  # of the known distances of each item
+        starts[1 + self.known.rows] = np.diff(self.known.starts)
+        starts = np.cumsum(starts)
+        depth = min(items - 1, count + int(np.diff(starts).max()))
         ranked = np.empty((items, count), np.int64)
-        known = dict(zip(self.known.rows.tolist(), range(len(self.known.rows)), strict=True))
-        for item in range(items):
-            tier = np.zeros(items, np.int8)
-            distances = lengths - 2 * self.embeddings @ self.embeddings[item]
-            if item in known:
-                part = slice(*self.known.starts[known[item] : known[item] + 2])
-                tier[self.known.columns[part]] = 1
-            listed = self.neighbors.ids[item]
-            listed = listed[listed >= 0]
-            tier[listed], distances[listed] = -1, np.arange(len(listed))
-            tier[item] = 2
-            ranked[item] = np.lexsort((distances, tier))[:count]
+        for first in range(0, items, _BLOCK):
+            block = np.arange(first, min(first + _BLOCK, items))
+            _, nearest = nearest_others(self.embeddings, block, depth)
+            for item, row in zip(block.tolist(), nearest, strict=True):
+                listed = self.neighbors.ids[item]
+                listed = listed[listed >= 0]
+                is_known = np.isin(row, self.known.columns[starts[item] : starts[item + 1]])
+                others = row[is_known & ~np.isin(row, listed)]
+                ranked[item] = np.concatenate([listed, row[~is_known], others])[:count]
         return ranked
 
     def to_dict(self) -> dict[str, Any]:
