@@ -269,6 +269,16 @@ def drlim() -> Cells:
     return [["map", *measures], *rows]
 
 
+PROBES = {"knn": "embedding", "features": "features", "probe": "linear probe"}
+
+
+def self_supervision() -> Cells:
+    """Make the table of training with and without labels: means and intervals over seeds."""
+    by_row = load("self_supervision").values["self_supervision"]["rows"]
+    rows = [[row, *(interval_text(over_seeds(scores[key])) for key in PROBES)] for row, scores in by_row.items()]
+    return [["trained by", *PROBES.values()], *rows]
+
+
 def means_by_set(corner: str, name: str) -> Cells:
     """Make a table of mean scores over seeds: a row for each choice, a column for each set.
 
@@ -288,6 +298,7 @@ TABLES: dict[str, Callable[[], Cells]] = {
     "equal_labels": equal_labels,
     "views": views,
     "drlim": drlim,
+    "self_supervision": self_supervision,
     "hard_mining": lambda: means_by_set("pairs or anchors kept", "hard_mining"),
     "cosent_scale": lambda: means_by_set("scale", "cosent_scale"),
     "defaults": defaults,
