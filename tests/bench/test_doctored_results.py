@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from cml.bench import check_result as checking
 from cml.bench import sets
 from cml.bench.check_result import check_result
+from cml.bench.fixed_rows import FITTED_ROWS
 from cml.bench.rerun import draw_runs
 from cml.bench.result import config_digest
 from cml.bench.scores import Ranks
@@ -845,7 +846,7 @@ def test_a_run_that_is_impossible_here_does_not_stop_the_others(
 
     for method in ("oracle", "label-mds"):
         Doctored(tmp_path, method)
-    monkeypatch.setattr("cml.bench.fixed_rows.fit_label_mds", refuse)
+    monkeypatch.setitem(FITTED_ROWS, "label-mds", refuse)
     assert main(["bench", "check", str(tmp_path), "--rerun", "2"]) == 2
     said = capsys.readouterr()
     assert "label-mds.json: It needs the extra 'pretrained'." in said.out
