@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_PARAMETERS = re.compile(r'(<span class="sig-paren">\(</span>)<dl>(.*?)</dl>', re.DOTALL)
+_PARAMETERS = re.compile(r'(<span class="sig-paren">\(</span>)\s*<dl>(.*?)</dl>', re.DOTALL)
 
 
 def make_accessible(html: str) -> str:

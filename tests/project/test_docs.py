@@ -177,7 +177,7 @@ def test_a_class_has_entries_of_all_public_methods(made: Path) -> None:
 
 
 def test_pages_are_made_accessible() -> None:
-    signature = '<dt><span class="sig-paren">(</span><dl>\n<dd><em>rows</em></dd>\n</dl>\n</dt>'
+    signature = '<dt><span class="sig-paren">(</span>\n\n<dl>\n<dd><em>rows</em></dd>\n</dl>\n</dt>'
     assert "<dl>" not in accessible_html.make_accessible(signature)
     assert '<div class="parameter"><em>rows</em></div>' in accessible_html.make_accessible(signature)
     assert accessible_html.make_accessible("<pre>x</pre>") == '<pre tabindex="0">x</pre>'
