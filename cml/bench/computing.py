@@ -87,7 +87,7 @@ def fit_ridge_of_labels(data: BenchSet, config: TrainConfig) -> Fitted:
     return Fitted(lambda part: predict(compute_features(config, part)), time.perf_counter() - before)
 
 
-def fit_tuned(data: BenchSet, config: TrainConfig) -> Fitted:
+def fit_with_tune(data: BenchSet, config: TrainConfig) -> Fitted:
     """Let ``tune`` choose an embedding of the features by splits of the training items, in the order of the files."""
     from cml.training.tune import tune
 

@@ -6,7 +6,7 @@ training items.
 
 from collections.abc import Callable, Mapping
 
-from cml.bench.computing import Fitted, fit_label_mds, fit_nothing, fit_ridge_of_labels, fit_tuned
+from cml.bench.computing import Fitted, fit_label_mds, fit_nothing, fit_ridge_of_labels, fit_with_tune
 from cml.bench.scores import Ranks
 from cml.bench.sets import BenchSet
 from cml.bench.suite import NO_BACKBONE, Suite
@@ -18,7 +18,7 @@ from cml.training.config import TrainConfig
 FITTED_ROWS: Mapping[str, Callable[[BenchSet, TrainConfig], Fitted]] = {
     "label-mds": fit_label_mds,
     "ridge": fit_ridge_of_labels,
-    "tune": fit_tuned,
+    "tune": fit_with_tune,
 }
 
 

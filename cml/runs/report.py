@@ -151,7 +151,8 @@ def write_report(comparison: Comparison, runs: Mapping[str, Path], out: Path, *,
     header, *lines = comparison.table()
     write_csv(out / "table.csv", header, lines)
     with atomic_file(out / "table.tex") as temporary:
-        temporary.write_text(text_table.latex([header, *lines]), encoding="utf-8")
+        cells = [[visible_text(cell) for cell in line] for line in (header, *lines)]
+        temporary.write_text(text_table.latex(cells), encoding="utf-8")
     *notes, verdict = comparison.notes().splitlines()
     notes.append(sheet_note(list(comparison.trained)))
     listed = []
@@ -161,11 +162,11 @@ def write_report(comparison: Comparison, runs: Mapping[str, Path], out: Path, *,
         listed.append({"name": visible_text(name), "files": links})
     figures = []
     for name, (heading, text) in _FIGURES.items():
-        if name == "retrieval" and not _has_several_k(comparison):
-            continue  # a figure of one point a method, which the table shows
         kinds = [kind for kind in ("png", "svg", "pdf") if (out / f"{name}.{kind}").exists()]
         embedded = next((kind for kind in ("svg", "png") if kind in kinds), None)
-        if embedded is not None:
+        if embedded is None:
+            continue
+        if name != "retrieval" or _has_several_k(comparison):  # one point a method is what the table shows
             source = _make_data_uri(out / f"{name}.{embedded}")
             figures.append({"source": source, "heading": heading, "text": text, "kinds": kinds, "name": name})
     write_html(

@@ -160,7 +160,7 @@ def test_the_rows_of_a_store_take_the_place_of_the_images(tmp_path: Path, capsys
         f"cml bench check {out / '2030.1'} --data {data} --features {tmp_path / 'first'} {tmp_path / 'second'}" in shown
     )
     main(["bench", "check", str(out), "--rerun", "2", *own])
-    assert "10 results agree" in capsys.readouterr().out
+    assert "12 results agree" in capsys.readouterr().out
     opened = sets.open_set("own-people-first", "2030.1")
     assert opened.train.vectors is not None
     assert opened.train.vectors.shape == (len(opened.train), 3)

@@ -72,7 +72,7 @@ class Seen(html.parser.HTMLParser):
         """Nothing on the page is more than text: every given text is shown as it is."""
         assert self.elements.isdisjoint(("script", "img", "svg", "iframe", "link", "base", "object", "embed", "math"))
         assert self.handlers == []
-        assert all(re.fullmatch(r"#(start|q\d+)", address) for address in self.addresses)
+        assert all(re.fullmatch(r"#(start|q\d+)|table\.(csv|tex)", address) for address in self.addresses)
         for text in texts:
             assert visible_text(text) in self.text
 
