@@ -186,6 +186,30 @@ def trials(track: str, version: str = "2026.1") -> Cells:
     return load_board(track, version).trials()[0]
 
 
+def images_and_vectors() -> Cells:
+    """Make the table of mean ranks of the suite 2026.2 on images, on vectors and on both: header and rows.
+
+    The last column leaves out the sets on which the defaults of any method were chosen.
+    """
+    boards = [load_board(track, "2026.2") for track in ("A-efficientnet-lite0", "A-none")]
+    ranks = {
+        method: [dict(zip(one.sets, one.ranks[method], strict=True)) for one in boards]
+        for method in boards[0].ranks
+        if method in boards[1].ranks
+    }
+    others = {name for one in boards for name in one.other_sets}
+    counts = [len(one.sets) for one in boards]
+    header = ["mean rank", f"{counts[0]} sets of images", f"{counts[1]} of vectors", f"all {sum(counts)}"]
+    rows = []
+    for method, (images, vectors) in ranks.items():
+        every = images | vectors
+        left = [rank for name, rank in every.items() if name in others]
+        rows.append([method, *map(fmean, (images.values(), vectors.values(), every.values(), left))])
+    rows.sort(key=lambda row: row[3])
+    texts = [[method, *(f"{rank:.1f}" for rank in means)] for method, *means in rows]
+    return [[*header, f"{len(others)} without a default"], *texts]
+
+
 SHORT_TRIALS = {"log-ratio on people": "bench_trials_people", "CoSENT on rooms": "bench_trials_rooms"}
 
 
@@ -305,6 +329,9 @@ TABLES: dict[str, Callable[[], Cells]] = {
     "overview": overview,
     "losses": lambda: joined("loss", LOSSES),
     "benchmark": lambda: board("A-efficientnet-lite0"),
+    "benchmark_latest": lambda: board("A-efficientnet-lite0", "2026.2"),
+    "benchmark_latest_ranks": images_and_vectors,
+    "benchmark_latest_trials": lambda: trials("A-efficientnet-lite0", "2026.2"),
     "benchmark_latest_vectors": lambda: board("A-none", "2026.2"),
     "benchmark_latest_vector_trials": lambda: trials("A-none", "2026.2"),
     "benchmark_lite2": lambda: board("A-efficientnet-lite2"),

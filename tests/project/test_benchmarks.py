@@ -43,7 +43,6 @@ TINY = {
     "service": "--requests 8 --clients 2 --size 32 --rounds 1",
     "sparse_distances": "--items 300 --triples 5000 --k 3 --queries 20",
     "sentences": "--images 30 --pairs 400 --seeds 0",
-    "changed_methods": "--sets digits --methods log-ratio-paper --version 2026.1-quick --backbone small-cnn",
     "check": "--items 250",
     "class_losses": "--items 128 --rounds 1",
     "data_path": "--busiest",
