@@ -29,7 +29,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -560,22 +560,52 @@ def errors_of(log: Path, code: int) -> list[str]:
     return wrong
 
 
-def main_script() -> int:
-    """Torment the commands; 1 if anything was lost."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--kills", type=int, default=20)
+def parse_series(purpose: str | None, times: str, default: int) -> argparse.Namespace:
+    """Parse the options of a series.
+
+    Args:
+        purpose: Docstring of the script, whose first line its help shows.
+        times: Name of the option that says how often each case is tried.
+        default: Its default.
+
+    Returns:
+        The options: ``times``, ``seed`` and ``only``, the names of cases or None for all.
+    """
+    parser = argparse.ArgumentParser(description=(purpose or "").partition("\n")[0])
+    parser.add_argument(f"--{times}", type=int, default=default)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="+", default=None)
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+@contextlib.contextmanager
+def open_series(only: Sequence[str] | None) -> Iterator[tuple[Path, dict[str, Case]]]:
+    """Give a folder of its own to a series, with the cache of its commands, and the cases of these names."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        os.environ["CML_CACHE"] = f"{folder}/cache"
+        every = {**cases(folder), **table_cases(folder)}
+        yield folder, {name: case for name, case in every.items() if only is None or name in only}
+
+
+def run_undisturbed(case: Case, whole: Path, log: Path) -> float:
+    """Run the command of a case, which nothing disturbs, into a new folder; returns its seconds."""
+    whole.parent.mkdir(parents=True)
+    case.start(whole)
+    began = time.monotonic()
+    assert forked(case.arguments(whole), log, processes=case.processes)() == 0, log.read_text()
+    return time.monotonic() - began
+
+
+def main_script() -> int:
+    """Torment the commands; 1 if anything was lost."""
+    options = parse_series(__doc__, "kills", 20)
     if options.only is None or "export onnx" in options.only:
         SERVER.set_forkserver_preload([*IMPORTED, "onnxruntime", "onnxscript"])
     lost = kills = left = 0
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["CML_CACHE"] = f"{folder}/cache"
-        for name, case in {**cases(Path(folder)), **table_cases(Path(folder))}.items():
-            if options.only and name not in options.only:
-                continue
-            count = torment(name, case, Path(folder), kills=options.kills, rng=random.Random(f"{options.seed} {name}"))
+    with open_series(options.only) as (folder, chosen):
+        for name, case in chosen.items():
+            count = torment(name, case, folder, kills=options.kills, rng=random.Random(f"{options.seed} {name}"))
             kills += count.kills
             lost += len(count.lost)
             left += count.left
@@ -587,7 +617,7 @@ def main_script() -> int:
             for line in count.lost:
                 print(f"  {line}", flush=True)
             if count.lost:
-                print((Path(folder) / f"{name}.log").read_text()[-3000:])
+                print((folder / f"{name}.log").read_text()[-3000:])
     print(f"{kills} kills, {lost} lost or corrupt results, {left} temporaries left")
     return 1 if lost or left else 0
 

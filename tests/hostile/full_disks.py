@@ -9,13 +9,11 @@ does. Needs the right to mount. Not for: single moments, such as that of a check
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -83,22 +81,13 @@ def try_disk(
 
 def main_script() -> int:
     """Try all commands; 1 if anything was lost."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--tries", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", nargs="+", default=None)
-    options = parser.parse_args()
+    options = faults.parse_series(__doc__, "tries", 10)
     bad = tried = 0
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["CML_CACHE"] = f"{folder}/cache"
-        for name, case in {**faults.cases(Path(folder)), **faults.table_cases(Path(folder))}.items():
-            if options.only and name not in options.only:
-                continue
-            rng, place, full = random.Random(f"{options.seed} {name}"), Path(folder) / f"{name} disk", 0
+    with faults.open_series(options.only) as (folder, chosen):
+        for name, case in chosen.items():
+            rng, place, full = random.Random(f"{options.seed} {name}"), folder / f"{name} disk", 0
             log, whole = place / "log", place / "whole" / "out"
-            whole.parent.mkdir(parents=True)
-            case.start(whole)
-            assert faults.forked(case.arguments(whole), log, processes=case.processes)() == 0, log.read_text()
+            faults.run_undisturbed(case, whole, log)
             with mounted(place / "disk") as resize:
                 for _ in range(options.tries):
                     share = rng.random()

@@ -11,13 +11,10 @@ Not for: threads of one process (tests/export/test_index.py), processes of one r
 
 from __future__ import annotations
 
-import argparse
-import os
 import random
 import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -79,24 +76,14 @@ def race(case: faults.Case, out: Path, logs: Path, rng: random.Random, seconds: 
 
 def main_script() -> int:
     """Race all commands; 1 if anything was lost."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--tries", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", nargs="+", default=None)
-    options = parser.parse_args()
+    options = faults.parse_series(__doc__, "tries", 10)
     bad = tried = 0
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["CML_CACHE"] = f"{folder}/cache"
-        for name, case in {**faults.cases(Path(folder)), **faults.table_cases(Path(folder))}.items():
-            if options.only and name not in options.only:
-                continue
-            rng, place = random.Random(f"{options.seed} {name}"), Path(folder) / f"{name} races"
+    with faults.open_series(options.only) as (folder, chosen):
+        for name, case in chosen.items():
+            rng, place = random.Random(f"{options.seed} {name}"), folder / f"{name} races"
             whole, log = place / "whole" / "out", place / "log"
-            whole.parent.mkdir(parents=True)
-            case.start(whole)
-            began = time.monotonic()
-            assert faults.forked(case.arguments(whole), log, processes=case.processes)() == 0, log.read_text()
-            seconds, wanted, ended = time.monotonic() - began, faults.content(whole, case), 0
+            seconds = faults.run_undisturbed(case, whole, log)
+            wanted, ended = faults.content(whole, case), 0
             for number in range(options.tries):
                 out = place / str(number) / "out"
                 codes, wrong = race(case, out, place, rng, seconds)
