@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,17 +19,36 @@ from cml.storage.atomic import atomic_file
 if TYPE_CHECKING:
     from PIL.ImageFont import FreeTypeFont
 
-_INK, _QUIET, _LINE, _BOX = "#1d1c1a", "#6b6760", "#d8d3ca", "#f3f0ea"
 _GAP = 6  # pixels between two pictures; three of them between two methods
 _QUERY_LINES, _LINES = 6, 3  # of words below a picture
 _LARGEST_TEXT = 0.06  # of a legend, in shares of the picture's longer side
 _SMALLEST_TEXT = 7.0  # pixels
 
 
+@dataclass(frozen=True)
+class _Colors:
+    """The colours of a sheet: its ground, letters, quiet letters, lines, and the boxes around pictures."""
+
+    ground: str
+    ink: str
+    quiet: str
+    line: str
+    box: str
+
+
+_LIGHT = _Colors("#ffffff", "#1d1c1a", "#6b6760", "#d8d3ca", "#f3f0ea")
+_DARK = _Colors("#161614", "#e9e6e0", "#9b968c", "#2d2c29", "#22211f")  # of pages in dark mode, as in page.css
+
+
+def dark_path(path: Path) -> Path:
+    """The file of a sheet in dark colours, beside the sheet: ``sheet_dark.png`` of ``sheet.png``."""
+    return path.with_stem(f"{path.stem}_dark")
+
+
 def write_sheet(
     path: Path, rows: Sequence[ReportRow], *, unit: str, side: int = 144, legend: Mapping[str, str] | None = None
 ) -> None:
-    """Write the sheet as PNG.
+    """Write the sheet as PNG, and in dark colours beside it (:func:`dark_path`).
 
     Args:
         path: The file.
@@ -48,61 +68,87 @@ def write_sheet(
     sheet = _Sheet(side, methods, columns)
     for row in rows:
         sheet.add(row, show)
-    with atomic_file(path) as temporary:
-        add_legend(sheet.image(visible_text(unit)), legend or {}, side / 9).save(temporary, "PNG")
+    for file, colors in ((path, _LIGHT), (dark_path(path), _DARK)):
+        with atomic_file(file) as temporary:
+            add_legend(sheet.paint(visible_text(unit), colors), legend or {}, side / 9).save(temporary, "PNG")
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """A picture of a row.
+
+    Attributes:
+        x: Its left edge in pixels.
+        image: The picture, fitted.
+        number: The number below it, "" if it has none.
+        lines: The words below it.
+    """
+
+    x: int
+    image: Image.Image
+    number: str
+    lines: Sequence[str]
 
 
 class _Sheet:
-    """Bands of one row each, joined below a heading at the end, when their heights are known."""
+    """Rows of cells below a heading, laid out once and painted in any colours."""
 
     def __init__(self, side: int, methods: Sequence[str], columns: int) -> None:
         self.side, self.methods, self.columns = side, methods, columns
         self.head, self.number, self.words = _font(side / 7.5), _font(side / 8.5), _font(side / 11)
+        self.step, self.under = round(1.25 * self.words.size), round(1.45 * self.number.size)
         self.starts = [side + 3 * _GAP + place * (columns * (side + _GAP) + 2 * _GAP) for place in range(len(methods))]
         self.width = self.starts[-1] + columns * (side + _GAP) + _GAP
-        self.bands: list[Image.Image] = []
+        self.rows: list[Sequence[_Cell]] = []
 
     def add(self, row: ReportRow, show: Callable[[float], str]) -> None:
-        """One query."""
-        cells = [(_GAP, row.query, "", _QUERY_LINES)]
+        """Lay out one query."""
+        cells = [self._cell(_GAP, row.query, "", _QUERY_LINES)]
         for start, method in zip(self.starts, self.methods, strict=True):
             for place, picture in enumerate(row.retrieved[method]):
                 d = picture.distance
                 number = show(d) if d is not None and math.isfinite(d) else "not comparable"
-                cells.append((start + place * (self.side + _GAP), picture, number, _LINES))
-        texts = [wrap_text(visible_text(p.caption), self.side, self.words, lines) for _, p, _, lines in cells]
-        images = [self._fit_picture(picture) for _, picture, _, _ in cells]
-        high = max(image.height for image in images)
-        step, under = round(1.25 * self.words.size), round(1.45 * self.number.size)
-        below = [(under if cell[2] else 0) + step * len(lines) for cell, lines in zip(cells, texts, strict=True)]
-        band = Image.new("RGB", (self.width, high + max(below) + 3 * _GAP), "white")
-        draw = ImageDraw.Draw(band)
-        for (x, _, number, _), image, lines in zip(cells, images, texts, strict=True):
-            draw.rectangle((x, _GAP, x + self.side - 1, _GAP + high - 1), fill=_BOX)
-            band.paste(image, (x + (self.side - image.width) // 2, _GAP + (high - image.height) // 2))
-            y = _GAP + high + _GAP // 2
-            draw.text((x, y), number, fill=_INK, font=self.number)
-            for place, line in enumerate(lines):
-                draw.text((x, y + (under if number else 0) + step * place), line, fill=_QUIET, font=self.words)
-        self.bands.append(band)
+                cells.append(self._cell(start + place * (self.side + _GAP), picture, number, _LINES))
+        self.rows.append(cells)
 
-    def image(self, unit: str) -> Image.Image:
-        """Heading and bands, with lines between them."""
+    def _cell(self, x: int, picture: Picture, number: str, most: int) -> _Cell:
+        lines = wrap_text(visible_text(picture.caption), self.side, self.words, most)
+        return _Cell(x, self._fit_picture(picture), number, lines)
+
+    def paint(self, unit: str, colors: _Colors) -> Image.Image:
+        """Paint the heading and the rows, with lines between them."""
+        bands = [self._paint_row(cells, colors) for cells in self.rows]
         tall, foot = round(2.2 * self.head.size), round(1.8 * self.words.size)
-        sheet = Image.new("RGB", (self.width, tall + foot + sum(band.height + 1 for band in self.bands)), "white")
+        sheet = Image.new("RGB", (self.width, tall + foot + sum(band.height + 1 for band in bands)), colors.ground)
         draw = ImageDraw.Draw(sheet)
         rooms = [self.side, *[self.columns * (self.side + _GAP) - _GAP] * len(self.methods)]
         heads = ["query", *(visible_text(method, 80) for method in self.methods)]
         for x, text, room in zip([_GAP, *self.starts], heads, rooms, strict=True):
-            draw.text((x, 0.55 * self.head.size), _cut(text, room, self.head), fill=_INK, font=self.head)
+            draw.text((x, 0.55 * self.head.size), _cut(text, room, self.head), fill=colors.ink, font=self.head)
         y = tall
-        for band in self.bands:
-            draw.line((_GAP, y, self.width - _GAP, y), fill=_LINE)
+        for band in bands:
+            draw.line((_GAP, y, self.width - _GAP, y), fill=colors.line)
             sheet.paste(band, (0, y + 1))
             y += band.height + 1
         note = f"numbers: label distance to the query{f' ({unit})' if unit else ''}"
-        draw.text((_GAP, y), _cut(note, self.width - 2 * _GAP, self.words), fill=_QUIET, font=self.words)
+        draw.text((_GAP, y), _cut(note, self.width - 2 * _GAP, self.words), fill=colors.quiet, font=self.words)
         return sheet
+
+    def _paint_row(self, cells: Sequence[_Cell], colors: _Colors) -> Image.Image:
+        high = max(cell.image.height for cell in cells)
+        below = max((self.under if cell.number else 0) + self.step * len(cell.lines) for cell in cells)
+        band = Image.new("RGB", (self.width, high + below + 3 * _GAP), colors.ground)
+        draw = ImageDraw.Draw(band)
+        for cell in cells:
+            x, image = cell.x, cell.image
+            draw.rectangle((x, _GAP, x + self.side - 1, _GAP + high - 1), fill=colors.box)
+            band.paste(image, (x + (self.side - image.width) // 2, _GAP + (high - image.height) // 2))
+            y = _GAP + high + _GAP // 2
+            draw.text((x, y), cell.number, fill=colors.ink, font=self.number)
+            y += self.under if cell.number else 0
+            for place, line in enumerate(cell.lines):
+                draw.text((x, y + self.step * place), line, fill=colors.quiet, font=self.words)
+        return band
 
     def _fit_picture(self, picture: Picture) -> Image.Image:
         image = flat(picture.image() if callable(picture.image) else picture.image)

@@ -12,7 +12,7 @@ from PIL import Image
 
 from cml.reporting.html_escaping import write_html
 from cml.reporting.metric_curves import Curves, Panel, write_metric_curves
-from cml.reporting.sheet import write_sheet
+from cml.reporting.sheet import dark_path, write_sheet
 from cml.reporting.visible_text import visible_text
 from cml.retrieval import text_table
 from cml.retrieval.comparison import CUT, Comparison
@@ -43,7 +43,9 @@ _QUERIES, _K, _SIDE = 6, 4, 144  # of the sheet: rows, pictures per method, pixe
 
 
 def write_pictures(comparison: Comparison, opened: Mapping[str, TrainedRun], out: Path) -> None:
-    """Write the figures of a comparison: retrieval.png, dimension.png if there are several dimensions, and sheet.png.
+    """Write the figures of a comparison.
+
+    They are retrieval.png, dimension.png if there are several dimensions, and sheet.png beside sheet_dark.png.
 
     Args:
         comparison: The figures of all methods.
@@ -51,8 +53,9 @@ def write_pictures(comparison: Comparison, opened: Mapping[str, TrainedRun], out
         out: Folder of the comparison.
     """
     quiet = comparison.reference_names
-    labels = {kind: label for kind, label in _labels(comparison).items() if any(_over_k(comparison, kind).values())}
-    panels = [Panel(_over_k(comparison, kind), f"{label[0]}@K{label[1]}") for kind, label in labels.items()]
+    labels, curves = _labels(comparison), _curves_over_k(comparison)
+    drawn = _of_several_k(curves) or curves  # a panel of a single K is nearly empty: the table shows its points
+    panels = [Panel(curve, f"{labels[kind][0]}@K{labels[kind][1]}") for kind, curve in drawn.items()]
     write_metric_curves(out / "retrieval.png", panels, quiet=quiet)
     if comparison.at:
         panels = [
@@ -107,6 +110,17 @@ def _over_k(comparison: Comparison, kind: str) -> Curves:
         method: {int(name.partition("@")[2]): value for name, value in row.items() if name.startswith(f"{kind}@")}
         for method, row in comparison.rows().items()
     }
+
+
+def _curves_over_k(comparison: Comparison) -> dict[str, Curves]:
+    """The curves of each kind of metric that has values."""
+    curves = {kind: _over_k(comparison, kind) for kind in _labels(comparison)}
+    return {kind: curve for kind, curve in curves.items() if any(curve.values())}
+
+
+def _of_several_k(curves: Mapping[str, Curves]) -> dict[str, Curves]:
+    """Those of the kinds that have several K."""
+    return {kind: curve for kind, curve in curves.items() if any(len(points) > 1 for points in curve.values())}
 
 
 def _over_dimension(comparison: Comparison, metric: str) -> Curves:
@@ -166,9 +180,12 @@ def write_report(comparison: Comparison, runs: Mapping[str, Path], out: Path, *,
         embedded = next((kind for kind in ("svg", "png") if kind in kinds), None)
         if embedded is None:
             continue
-        if name != "retrieval" or _has_several_k(comparison):  # one point a method is what the table shows
-            source = _make_data_uri(out / f"{name}.{embedded}")
-            figures.append({"source": source, "heading": heading, "text": text, "kinds": kinds, "name": name})
+        if name == "retrieval" and not _of_several_k(_curves_over_k(comparison)):
+            continue  # one point a method is what the table shows
+        file = out / f"{name}.{embedded}"
+        dark = _make_data_uri(dark_path(file)) if dark_path(file).exists() else ""
+        figure = {"source": _make_data_uri(file), "dark": dark, "heading": heading, "text": text}
+        figures.append(figure | {"kinds": kinds, "name": name})
     write_html(
         out / REPORT,
         "cml.reporting",
@@ -182,10 +199,6 @@ def write_report(comparison: Comparison, runs: Mapping[str, Path], out: Path, *,
         runs=listed,
         retrieval_report=RETRIEVAL_REPORT if (out / RETRIEVAL_REPORT).exists() else "",
     )
-
-
-def _has_several_k(comparison: Comparison) -> bool:
-    return any(len(curve) > 1 for kind in _labels(comparison) for curve in _over_k(comparison, kind).values())
 
 
 def _sentences(verdict: str) -> list[str]:

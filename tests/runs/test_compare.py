@@ -81,6 +81,7 @@ def test_table_figures_and_pictures(finished: Path) -> None:
         assert (finished / figure).stat().st_size > 5000
     page = (finished / "report.html").read_text()
     assert page.count('<img src="data:image/') == 3
+    assert page.count('<source srcset="data:image/') == 1  # the sheet, for dark mode
     links = re.findall(r'<a href="(.*?)">', page)
     assert all((finished / link).is_file() for link in links)
     assert {"retrieval_report.html", "retrieval.pdf", "sheet.png", "table.csv", "table.tex"} <= set(links)
