@@ -18,6 +18,8 @@ BEAT = 1.0  # seconds between two signs of life
 SILENCE = 20.0  # seconds without one after which a process counts as lost; a busy one has a thread for them
 SILENCE_AFTER_BREAK = 6.0  # the same, once a connection to a process has broken
 GRACE = 3.0  # seconds that other processes wait: torchrun takes the first to end for the cause
+HEARING = 2.0  # seconds that a failed process stays until the others know of it: with it, the store may end
+_ASK_AGAIN = 0.02  # seconds between two questions whether they do
 _DONE, _INTERRUPTED = "done", "interrupted"
 
 
@@ -50,6 +52,7 @@ class RankWatch:
         self._seen: dict[int, tuple[str, float]] = {}  # for each other rank its last sign, and the time when it changed
         self._silence = SILENCE
         self._over = threading.Event()
+        self._has_reported = False
         store.set_timeout(timedelta(seconds=SILENCE))
         store.set(f"place/{rank}", f"process {os.getpid()} on {self._host}")
         store.set(f"life/{rank}", "0")
@@ -60,11 +63,13 @@ class RankWatch:
         self._thread.start()
 
     def finish(self) -> None:
-        """Stop watching; the others will not miss this process."""
+        """Stop watching, once the others know of a failure; they will not miss this process."""
         self._over.set()
         if self._thread.is_alive():  # a return from the store's C++ code while Python exits would abort the process
             self._thread.join(SILENCE)
         with contextlib.suppress(RuntimeError):  # the process that held the store may have ended
+            if self._has_reported:
+                self._wait_until_all_know()
             self._store.set(f"life/{self._rank}", _DONE)
 
     def report_failure(self, error: BaseException) -> bool:
@@ -79,10 +84,23 @@ class RankWatch:
         self._over.set()
         kind = _INTERRUPTED if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {error}"
         with contextlib.suppress(RuntimeError):  # then only this error can be reported
+            self._store.set(f"knows/{self._rank}", "")
+            self._has_reported = True
             if self._store.add("failures", 1) > 1:
                 return False
             self._store.set("failure", "\n".join([str(self._rank), self._host, kind]))
         return True
+
+    def _wait_until_all_know(self) -> None:
+        """Wait until the others know of the failure or have ended, but not for those that hang."""
+        deadline = time.monotonic() + HEARING
+        unaware = {*range(self._size)} - {self._rank}
+        while unaware and time.monotonic() < deadline:
+            unaware = {rank for rank in unaware if not self._knows(rank)}
+            time.sleep(_ASK_AGAIN)
+
+    def _knows(self, rank: int) -> bool:
+        return bool(self._store.check([f"knows/{rank}"])) or self._store.get(f"life/{rank}").decode() == _DONE
 
     def connection_broke(self) -> None:
         """Wait until the watch finds the lost process, which ends this one; returns if none is lost."""
@@ -102,6 +120,7 @@ class RankWatch:
         try:
             self._store.set(f"life/{self._rank}", str(self._beats))
             if self._store.check(["failure"]):
+                self._store.set(f"knows/{self._rank}", "")
                 return self._failure(self._store.get("failure").decode())
             for rank in {*range(self._size)} - {self._rank}:
                 sign = self._store.get(f"life/{rank}").decode()

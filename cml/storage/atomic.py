@@ -68,7 +68,12 @@ def atomic_folder(path: Path) -> contextlib.AbstractContextManager[Path]:
     Raises:
         UserError: ``path`` exists and is not an empty folder: it is never replaced.
     """
-    check_vacant(path)
+    try:
+        check_vacant(path)
+    except UserError:
+        if path.parent.is_dir():
+            _clear_dead(path)  # of a process that was killed after another one had written the folder
+        raise
     return _temporary(path, folder=True)
 
 
@@ -88,6 +93,8 @@ def _temporary(path: Path, *, folder: bool) -> Iterator[Path]:
                     raise
         finally:
             delete(temporary)
+            if folder:
+                _clear_dead(path)  # nobody writes it again; a file is, in the next run
 
 
 @contextlib.contextmanager

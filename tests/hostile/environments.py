@@ -124,7 +124,7 @@ def main_script() -> int:
     bad = tried = refused = 0
     with tempfile.TemporaryDirectory() as folder:
         os.environ["CML_CACHE"] = f"{folder}/cache"
-        for name, case in {**faults.cases(Path(folder)), **faults.table_cases(Path(folder))}.items():
+        for name, case in faults.every_case(Path(folder)).items():
             if (options.only and name not in options.only) or case.arguments(Path())[0] in faults.PROGRAMS:
                 continue
             place = Path(folder) / f"{name} environments"

@@ -242,35 +242,119 @@ def cases(scratch: Path) -> dict[str, Case]:
 def table_cases(scratch: Path) -> dict[str, Case]:
     """The commands that write, on vectors and judgements; makes what they need."""
     patients, run, judged = scratch / "diabetes", scratch / "table run", scratch / "judged"
-    pairs, vectors = scratch / "pairs.csv", scratch / "vectors.npy"
+    pairs, triplets, vectors = scratch / "pairs.csv", scratch / "triplets.csv", scratch / "vectors.npy"
+    table, few, compared = scratch / "table.csv", scratch / "few", scratch / "compared"
 
     def made(*arguments: object) -> None:
         assert forked([str(word) for word in arguments], scratch / "log")() == 0, (scratch / "log").read_text()
 
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(80, 6)).astype(np.float32)
+    np.save(vectors, rows)
+    cells = [f"{','.join(f'{one:.3f}' for one in row)},{row[0] + row[1] / 2:.3f}" for row in rows]
+    table.write_text("\n".join(["f0,f1,f2,f3,f4,f5,value", *cells, ""]))
+    lines = [f"{one},{other},{other - one}" for one in range(80) for other in range(one + 1, 80, 3)]
+    pairs.write_text("\n".join(["item,other,distance", *lines, ""]))
+    lines = [",".join(map(str, sorted(rng.choice(80, 3, replace=False)))) for _ in range(300)]
+    triplets.write_text("\n".join(["anchor,nearer,farther", *lines, ""]))
+    judgements = ["prepare", "judgements", "--vectors", str(vectors)]
+    numbers = ["prepare", "table", "--source", str(table), "--features", "f", "--out"]
+    little = ("--steps", "3", "--sampler", "random(batch_size=32)")
     made("prepare", "diabetes", "--out", patients)
-    made("train", "value", "--data", patients, "--out", run, "--steps", "3", "--sampler", "random(batch_size=32)")
-    np.save(vectors, np.random.default_rng(0).normal(size=(80, 6)).astype(np.float32))
-    rows = [f"{one},{other},{other - one}" for one in range(80) for other in range(one + 1, 80, 3)]
-    pairs.write_text("\n".join(["item,other,distance", *rows, ""]))
-    judgements = ["prepare", "judgements", "--vectors", str(vectors), "--pairs", str(pairs), "--out"]
-    made(*judgements, judged)
+    made("train", "value", "--data", patients, "--out", run, *little)
+    made(*judgements, "--pairs", pairs, "--out", judged)
+    made(*judgements, "--triplets", triplets, "--out", compared)
+    made(*numbers, few)
 
     def train(data: Path, *more: str) -> Callable[[Path], list[str]]:
         return lambda out: ["train", "value", "--data", str(data), "--out", str(out), *more]
 
     resumed: dict[str, Any] = {"again": ("--resume",), "begun": "config.json", "forms": {"last.pt": _checkpoint}}
+    budget, pair = ("--budget", "30%", "--neighbors", "3", "--role", "all"), ("--losses", "log-ratio", "cosent")
     return {
         "index changes": Case(lambda out: ["change_index", str(out)]),
-        "distances budget": Case(
-            lambda out: ["distances", str(patients), "--budget", "5%", "--neighbors", "3", "--out", str(out)]
+        "index vectors": Case(
+            lambda out: ["index", str(run), str(patients), "--out", str(out), "--batch-size", "16", "--method", "flat"]
         ),
+        "distances budget": Case(lambda out: ["distances", str(few), *budget, "--out", str(out)]),
         "audit": Case(lambda out: ["audit", str(out)], start=_copy(run)),
         "calibrate": Case(lambda out: ["calibrate", str(out)], start=_copy(run)),
         "propose": Case(lambda out: ["propose", str(run), str(patients), "--out", str(out / "next.csv")]),
-        "prepare judged": Case(lambda out: [*judgements, str(out)]),
+        "explore": Case(
+            lambda out: ["explore", str(out), "--beside", "oracle", "--maps", "pca", "--count", "60"], start=_copy(run)
+        ),
+        "prepare table": Case(lambda out: [*numbers, str(out)]),
+        "prepare judged": Case(lambda out: [*judgements, "--pairs", str(pairs), "--out", str(out)]),
+        "prepare triplets": Case(lambda out: [*judgements, "--triplets", str(triplets), "--out", str(out)]),
         "train judged": Case(train(judged, "--steps", "60"), **resumed),
+        "train triplets": Case(train(compared, "--steps", "60", "--checkpoint-every", "10"), **resumed),
         "train tuned": Case(train(patients, "--tune", "--tune-losses", "log-ratio"), **resumed),
+        "fit tuned": Case(lambda out: ["fit_tuned", str(out)], forms={"last.pt": _checkpoint}),
+        "compare vectors": Case(
+            lambda out: [
+                "compare",
+                "value",
+                "--data",
+                str(few),
+                "--out",
+                str(out),
+                *little[2:],
+                *pair,
+                "--seeds",
+                "1",
+                *("--steps", "9", "--checkpoint-every", "3"),
+            ],
+            forms={"last.pt": _checkpoint},
+        ),
     }
+
+
+def store_cases(scratch: Path) -> dict[str, Case]:
+    """The commands that write or read a feature store, on the photographs of ``cases``; makes what they need."""
+    photos, ages, store, run = scratch / "photos", scratch / "ages", scratch / "store", scratch / "store run"
+
+    def made(*arguments: object) -> None:
+        assert forked([str(word) for word in arguments], scratch / "log")() == 0, (scratch / "log").read_text()
+
+    network = ("--backbone", "small-cnn", "--weights", "none", "--image-size", "32", "32", "--device", "cpu")
+    columns, stored = ("--labels", scratch / "labels.csv", "--label-columns", "age"), ("--features", str(store))
+    made("prepare", "folder", "--images", photos, *columns, "--out", ages)
+    made("features", "--data", ages, *network, "--out", store)
+    of_ages = ["train", "value", "--data", str(ages), *stored, "--sampler", "random(batch_size=16)"]
+    made(*of_ages, "--out", run, "--steps", "3")
+    steps = ("--steps", "24", "--checkpoint-every", "4")
+    resumed: dict[str, Any] = {"again": ("--resume",), "begun": "config.json", "forms": {"last.pt": _checkpoint}}
+    index = ["index", str(run), str(ages), *stored, "--batch-size", "2", "--method", "flat"]
+    embed = ["embed", str(run), "--images", str(photos), *stored, "--batch-size", "2"]
+    budget = [
+        "distances",
+        str(ages),
+        *("--budget", "30%", "--neighbors", "3", "--role", "all"),
+        "--vectors",
+        str(store),
+    ]
+    halves = ["features", "--data", str(ages), *network, "--dtype", "float16"]
+    return {
+        "features halves": Case(lambda out: [*halves, "--out", str(out)]),
+        "features of mine": Case(lambda out: ["store_features", str(out)]),
+        "train store": Case(lambda out: [*of_ages, *steps, "--out", str(out)], **resumed),
+        "train store tuned": Case(
+            lambda out: [*of_ages[:-2], "--tune", "--tune-losses", "log-ratio", "--out", str(out)], **resumed
+        ),
+        "index store": Case(lambda out: [*index, "--out", str(out)]),
+        "embed store": Case(lambda out: [*embed, "--out", str(out)]),
+        "distances store": Case(lambda out: [*budget, "--out", str(out)]),
+        "audit store": Case(lambda out: ["audit", str(out)], start=_copy(run)),
+        "propose images": Case(lambda out: ["propose", str(run), str(photos), "--out", str(out / "next.csv")]),
+        "explore grid": Case(
+            lambda out: ["explore", str(out), "--grid", "6x5", "--png", str(out / "grid.png")], start=_copy(run)
+        ),
+    }
+
+
+def every_case(scratch: Path) -> dict[str, Case]:
+    """All cases; makes what they need."""
+    return {**cases(scratch), **table_cases(scratch), **store_cases(scratch)}
 
 
 def change_index(out: Path) -> int:
@@ -292,7 +376,31 @@ def change_index(out: Path) -> int:
     return 0
 
 
-PROGRAMS: dict[str, Callable[[Path], int]] = {"change_index": change_index}  # what no command does
+def fit_tuned(out: Path) -> int:
+    """Choose a head for an array, as a program does that goes on where it was killed."""
+    rows = np.random.default_rng(0).normal(size=(80, 6)).astype(np.float32)
+    begun = (out / "config.json").exists()
+    cml.fit(rows, rows[:, 0], tune=True, tune_losses=("log-ratio",), out=out, resume=begun, quiet=True)
+    return 0
+
+
+def store_features(out: Path) -> int:
+    """Write a store of what a function of its own computes."""
+    rows = np.random.default_rng(0).normal(size=(400, 16)).cumsum(axis=1)
+    cml.features(rows, backbone=spectrum, out=out, quiet=True)
+    return 0
+
+
+def spectrum(rows: np.ndarray) -> np.ndarray:
+    """Amplitudes of the frequencies of signals."""
+    return np.abs(np.fft.rfft(rows, axis=1))
+
+
+PROGRAMS: dict[str, Callable[[Path], int]] = {  # what no command does
+    "change_index": change_index,
+    "fit_tuned": fit_tuned,
+    "store_features": store_features,
+}
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -584,7 +692,7 @@ def open_series(only: Sequence[str] | None) -> Iterator[tuple[Path, dict[str, Ca
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["CML_CACHE"] = f"{folder}/cache"
-        every = {**cases(folder), **table_cases(folder)}
+        every = every_case(folder)
         yield folder, {name: case for name, case in every.items() if only is None or name in only}
 
 

@@ -88,10 +88,11 @@ def main_script() -> int:
                 out = place / str(number) / "out"
                 codes, wrong = race(case, out, place, rng, seconds)
                 ended += codes.count(0)
-                if not (case.refuses and out.exists()):
-                    log.write_text("")
-                    if code := faults.forked(faults._command(case, out), log, processes=case.processes)():
-                        wrong.append(f"exit {code} afterwards: {log.read_text()[-1500:]}")
+                expected = 2 if case.refuses and out.exists() else 0
+                log.write_text("")
+                code = faults.forked(faults._command(case, out), log, processes=case.processes)()
+                if code != expected:
+                    wrong.append(f"exit {code} afterwards: {log.read_text()[-1500:]}")
                 left = faults.content(out, case) if out.exists() else {}
                 if left != wanted:
                     differs = [path for path in {*left, *wanted} if left.get(path) != wanted.get(path)]

@@ -34,7 +34,7 @@ from tqdm import tqdm
 import cml
 from cml.cli import main
 from cml.data.images import Images
-from cml.errors import DataError, MachineError
+from cml.errors import DataError, MachineError, UserError
 from cml.models.embedding import EmbeddingModel
 from cml.runs.planned_runs import kept_evaluation
 from cml.runs.trained_run import TrainedRun
@@ -134,6 +134,16 @@ def test_a_command_killed_while_it_draws_its_bar_holds_up_no_other(tmp_path: Pat
     assert (tmp_path / "people" / "dataset.json").exists()
 
 
+def test_two_processes_that_are_refused_say_so_in_one_line(people: Path, tmp_path: Path) -> None:
+    # rank 0 holds the store of the two: the other one has to hear why it ends before it does
+    out, log = tmp_path / "run", tmp_path / "log"
+    command = ["train", "pose", "--data", str(people), "--out", str(out), *SMALL, *STEPS]
+    with exclusive_lock(out / "lock", "the run"):
+        assert faults.forked(command, log, processes=2)() in (1, 2)
+    assert faults.errors_of(log, 2) == []
+    assert f"error: Another process is working on the run {out}" in log.read_text()
+
+
 def test_a_command_that_hangs_is_ended_and_shows_where(tmp_path: Path) -> None:
     log = tmp_path / "log"
     assert faults.forked(["--version"], log, faults.hold_the_lock_of_bars, limit=0.2)() == 1
@@ -158,6 +168,20 @@ def test_temporaries_of_killed_processes_are_taken_away_and_those_of_others_are_
         (folder / "file").write_text("whole")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "set"]
     assert (tmp_path / "a.json").read_text() == "first"
+
+
+def test_a_folder_that_is_never_written_again_keeps_no_temporaries(tmp_path: Path) -> None:
+    dead = tmp_path / f".set{PARTIAL}x"
+    with atomic_folder(tmp_path / "set") as folder:
+        (folder / "file").write_text("whole")
+        dead.mkdir()  # of a process that began later and was killed
+    assert [path.name for path in tmp_path.iterdir()] == ["set"]
+    dead.mkdir()
+    with pytest.raises(UserError, match="already exists and is not an empty folder"):
+        atomic_folder(tmp_path / "set")
+    assert [path.name for path in tmp_path.iterdir()] == ["set"]
+    with pytest.raises(UserError, match="already exists"):
+        atomic_folder(tmp_path / "set" / "file")
 
 
 FORK = """

@@ -359,6 +359,27 @@ def test_a_failure_is_told_to_other_machines_once() -> None:
     assert far.message == "Stopped, because rank 1 on here has failed. UserError: no such file"
 
 
+def test_a_process_that_fails_stays_until_the_others_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store()
+    failed, other, done = (RankWatch(store, rank, 3, host="here") for rank in range(3))
+    done.finish()
+    failed.report_failure(UserError("no such file"))
+    leaving = threading.Thread(target=failed.finish)
+    leaving.start()
+    leaving.join(0.2)
+    assert leaving.is_alive()
+    assert other.look(1.0) == ("", 1)
+    leaving.join(60)
+    assert store["life/0"] == b"done"
+
+    monkeypatch.setattr(peer_watchdog, "HEARING", 0.1)
+    store = Store()
+    failed, _ = (RankWatch(store, rank, 2) for rank in range(2))
+    failed.report_failure(UserError("no such file"))
+    failed.finish()  # the other one hangs
+    assert store["life/0"] == b"done"
+
+
 def test_an_interrupt_is_no_failure() -> None:
     store = Store()
     stopped, other = (RankWatch(store, rank, 2) for rank in range(2))
