@@ -72,14 +72,16 @@ def run(arguments: Sequence[str]) -> None:
     options = parse(Reproduce, rest, prog=prog, description=about, default=default)
     how = ReproduceOptions(options.seeds, options.dimensions, options.rows, options.bn_inception, options.small)
     out = options.out / "small" if options.small else options.out
+    lacks_data = options.data is None and not options.small
+    if lacks_data and not options.json:  # before the forecast, which takes seconds
+        print("Nothing is trained without the data:")
+        print(f"data:  {experiment.get}\nfirst: {experiment.prepare}\nnext:  {prog} --data DATA\n", flush=True)
     reproduction = reproduce(experiment, options.training, options.data, out, how)
     if options.json:
         print_json(asdict(reproduction))
         return
     print(reproduction.markdown() if options.markdown else reproduction)
-    if options.data is None and not options.small:
-        print(f"data:  {experiment.get}\nfirst: {experiment.prepare}\nnext:  {prog} --data DATA")
-    else:
+    if not lacks_data:
         print(f"In {out}: {REPRODUCTION}.json, {REPRODUCTION}.md and the runs")
 
 

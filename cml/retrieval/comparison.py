@@ -31,7 +31,7 @@ CUT = ", cut"  # ends the name of a method with larger embeddings that were cut 
 APART = "*"  # marks a figure whose interval does not overlap that of the first method
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """The result of a comparison."""
 
@@ -212,7 +212,7 @@ class Comparison:
         """The table as HTML, which notebooks show."""
         return text_table.html(self.table(), self.notes().splitlines())
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return f"{text_table.align_columns(self.table())}\n{self.notes()}"
 
     def to_json(self) -> dict[str, Any]:

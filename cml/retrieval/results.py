@@ -57,7 +57,7 @@ class _Saved(TypedDict):
     rows: dict[str, dict[str, _SavedResult]]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
     """The metrics of every ranker on one set of queries and one gallery.
 
@@ -204,7 +204,7 @@ class Evaluation:
         """The table as HTML, which notebooks show."""
         return format_html(self)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.table()
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cml import data_prep, models, tasks
+from cml.console.messages import say
 from cml.data.prepared import PreparedDataset
 from cml.errors import UserError, did_you_mean, install_hint
 from cml.models.backbones import bn_inception
@@ -114,6 +115,7 @@ def reproduce(
     hours: dict[str, float] = {}
     card_hours: dict[str, float] = {}
     if options.small or any("data" in needs or "card" in needs for needs in not_run.values()):
+        say("Timing a few images in each network, for a forecast of the hours.")
         hours, card_hours = forecast_hours(_whole_trainings(experiment, options), device, options.seeds)
     result = Reproduction(
         methods=[row.name for row in experiment.rows],

@@ -1,4 +1,4 @@
-"""How long trainings take: from the time of a few images in a step of each network, without reading them."""
+"""How long trainings take: from the time of a few images in a step of each backbone, without reading them."""
 
 import time
 from collections.abc import Mapping
@@ -18,6 +18,8 @@ def forecast_hours(
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Estimate the hours of trainings.
 
+    Each backbone is timed at the image size of its first training; other sizes take time in proportion to their pixels.
+
     Args:
         trainings: Name to options.
         device: The device to time a few images on.
@@ -27,26 +29,29 @@ def forecast_hours(
         Name to hours on this device, and on a graphics card that trains the first one on 1,000 images a second and the
         others in proportion to their times here.
     """
-    seconds = {key: seconds_an_image(config, device) for key, config in _by_network(trainings).items()}
+    timed = _first_by_backbone(trainings)
+    seconds = {backbone: seconds_an_image(config, device) for backbone, config in timed.items()}
     hours, card_hours = {}, {}
     for name, config in trainings.items():
         images = seeds * config.steps * sampling.registry.make(config.sampler).batch_size * config.views
-        rate = seconds[_network(config)]
+        # convolutions take time in proportion to the pixels
+        rate = seconds[config.backbone] * _pixels(config) / _pixels(timed[config.backbone])
         hours[name] = round(images * rate / _HOUR, 2)
         card_hours[name] = round(images * rate / next(iter(seconds.values())) / CARD / _HOUR, 2)
     return hours, card_hours
 
 
-def _network(config: TrainConfig) -> tuple[str, tuple[int, int]]:
-    return config.backbone, config.image_size
+def _pixels(config: TrainConfig) -> int:
+    height, width = config.image_size
+    return height * width
 
 
-def _by_network(trainings: Mapping[str, TrainConfig]) -> dict[tuple[str, tuple[int, int]], TrainConfig]:
-    """A training of each network and image size, in order."""
-    networks: dict[tuple[str, tuple[int, int]], TrainConfig] = {}
+def _first_by_backbone(trainings: Mapping[str, TrainConfig]) -> dict[str, TrainConfig]:
+    """The first training of each backbone, in order."""
+    first: dict[str, TrainConfig] = {}
     for config in trainings.values():
-        networks.setdefault(_network(config), config)
-    return networks
+        first.setdefault(config.backbone, config)
+    return first
 
 
 def seconds_an_image(config: TrainConfig, device: str) -> float:
@@ -60,7 +65,7 @@ def seconds_an_image(config: TrainConfig, device: str) -> float:
         Seconds.
     """
     model = EmbeddingModel(ModelConfig(config.backbone, "none", config.dimension, False, config.image_size)).to(device)
-    images = torch.zeros(4 if device == "cpu" else 64, 3, *config.image_size, dtype=torch.uint8, device=device)
+    images = torch.zeros(2 if device == "cpu" else 64, 3, *config.image_size, dtype=torch.uint8, device=device)
     for _ in range(2):  # the first pass finds its memory
         begun = time.perf_counter()
         model(images).square().sum().backward()

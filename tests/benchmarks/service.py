@@ -1,4 +1,4 @@
-"""The search service of docs/howto/service.md beside a bare ``model.embed``. Bar: no error, .8 of its throughput.
+"""The search service of docs/tutorials/service.md beside a bare ``model.embed``. Bar: no error, .8 of its throughput.
 
     python tests/benchmarks/service.py [--requests 1000] [--clients 8] [--size 160] [--rounds 2]
 
@@ -33,7 +33,7 @@ from PIL import Image
 
 import cml
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "howto" / "service.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorials" / "service.md"
 ITEMS, PHOTOS, BAR = 2000, 40, 0.8
 
 
@@ -52,7 +52,9 @@ def draw_photos() -> list[bytes]:
 @contextmanager
 def serve(folder: Path) -> Iterator[int]:
     """Start the service of the page in a folder with run and index, on a port that is free."""
-    (block,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    (block,) = re.findall(
+        r"^%%writefile service.py\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
     (folder / "service.py").write_text(block, encoding="utf-8")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""Asks the search service of docs/howto/service.md while other processes change its index and are killed.
+"""Asks the search service of docs/tutorials/service.md while other processes change its index and are killed.
 
 Run: python tests/hostile/service_races.py [--tries 10] [--seed 0]
 

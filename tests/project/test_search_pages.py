@@ -20,14 +20,13 @@ from export_runs import draw_images, make_run
 
 import cml
 
-PAGES = Path(__file__).resolve().parents[2] / "docs" / "howto"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
-def code_of(page: str) -> str:
-    """The only Python block of a page."""
-    (block,) = re.findall(
-        r"^```python\n(.*?)^```", (PAGES / page).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
-    )
+def code_of(page: str, start: str = "```python") -> str:
+    """The only block of a page that follows a line."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    (block,) = re.findall(rf"^{re.escape(start)}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     return block
 
 
@@ -45,7 +44,7 @@ def index(folder: Path) -> cml.Index:
     return cml.Index.open(folder / "index/mine", cml.load(folder / "runs/mine", device="cpu"))
 
 
-@pytest.mark.parametrize("page", ["lancedb.md", "qdrant.md"])
+@pytest.mark.parametrize("page", ["howto/lancedb.md", "howto/qdrant.md"])
 def test_a_database_finds_what_the_index_finds(folder: Path, index: cml.Index, page: str) -> None:
     code = code_of(page) + "import json\nprint(json.dumps(hits))\n"
     printed = subprocess.check_output([sys.executable, "-c", code], cwd=folder, text=True, timeout=120)
@@ -59,7 +58,7 @@ def test_a_database_finds_what_the_index_finds(folder: Path, index: cml.Index, p
 @pytest.fixture(scope="module")
 def port(folder: Path) -> Iterator[int]:
     """The service on a free port of this machine."""
-    (folder / "service.py").write_text(code_of("service.md"), encoding="utf-8")
+    (folder / "service.py").write_text(code_of("tutorials/service.md", "%%writefile service.py"), encoding="utf-8")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -209,9 +209,12 @@ def test_notebooks_show_an_evaluation_as_a_table_with_every_text_escaped() -> No
     assert "<script>" not in shown
     assert "<th>&lt;script&gt;alert(1)&lt;/script&gt;</th><td>" in shown
     assert "<p>Verdict: better than &lt;script&gt;" in shown
-    compared = Comparison({"ours": [rows, rows]}, rows, "embedding", 4, {})._repr_html_()
+    comparison = Comparison({"ours": [rows, rows]}, rows, "embedding", 4, {})
+    compared = comparison._repr_html_()
     assert "<th>ours</th><td>3" in compared
     assert "<script>" not in compared
+    for table in (repr(rows), repr(comparison)):  # what an interpreter shows
+        assert "label_distance@10" in table.splitlines()[0]
 
 
 def test_check_says_how_many_labels_are_tied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

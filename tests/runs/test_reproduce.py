@@ -118,7 +118,7 @@ def test_without_data_the_published_figures_and_a_forecast_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(training_forecast, "seconds_an_image", lambda config, device: config.image_size[0] / 22400)
+    monkeypatch.setattr(training_forecast, "seconds_an_image", lambda config, device: 0.01)
     assert main(["reproduce", "proxy-anchor", "cub", "--json"]) == 0
     made = json.loads(capsys.readouterr().out)
     main_row = "Proxy-Anchor, BN-Inception, 512-d"
@@ -130,10 +130,11 @@ def test_without_data_the_published_figures_and_a_forecast_are_told(
     images = 60 * (5864 // 120) * 120
     assert made["hours"]["Proxy-Anchor, ResNet-50, 512-d"] == round(images * 0.01 / 3600, 2)
     assert made["card_hours"]["Proxy-Anchor, ResNet-50, 512-d"] == round(images / 1000 / 3600, 2)
-    large = "Proxy-Anchor, BN-Inception, 512-d, 448 px"  # twice the time
-    assert made["card_hours"][large] == pytest.approx(2 * made["card_hours"][main_row], abs=0.011)
+    large = "Proxy-Anchor, BN-Inception, 512-d, 448 px"  # four times the pixels
+    assert made["hours"][large] == pytest.approx(4 * made["hours"][main_row], abs=0.03)
     assert main(["reproduce", "proxy-anchor", "cub", "--rows", main_row]) == 0
     said = capsys.readouterr().out
+    assert said.startswith("Nothing is trained without the data:\ndata:  ")
     assert "next:  cml reproduce proxy-anchor cub --data DATA" in said
     assert "left out: --rows does not name them." in said
     assert list(tmp_path.iterdir()) == []
