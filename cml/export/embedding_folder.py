@@ -27,7 +27,7 @@ from cml.storage.strict_json import parse_json
 from cml.version import __version__
 
 EMBEDDINGS, ITEMS = "embeddings.npy", "items.jsonl"
-DIGESTED = frozenset({EMBEDDINGS, ITEMS})  # a flipped bit there would change what a search finds, and nothing else
+DIGESTED = (EMBEDDINGS, ITEMS)  # a flipped bit there would change what a search finds, and nothing else
 LONGEST_LINE = 1 << 20  # bytes of an item
 _BLOCK = 1 << 24  # bytes of items.jsonl in which line ends are looked for at a time
 
@@ -88,10 +88,11 @@ class EmbeddingFolder:
 
     def _check_digests(self) -> None:
         """Compare the files with the checksums of the manifest, which those of earlier versions lack."""
-        for name in DIGESTED & self.manifest.get("sha256", {}).keys():
+        digests = self.manifest.get("sha256", {})
+        for name in (name for name in DIGESTED if name in digests):
             path = self.folder / name
             try:
-                is_sound = digest_file(path) == self.manifest["sha256"][name]
+                is_sound = digest_file(path) == digests[name]
             except OSError as error:
                 raise DataError(f"{path} cannot be read ({error.strerror or error}).") from None
             if not is_sound:
@@ -248,7 +249,7 @@ def write_embedding_folder(
             "dimension": dimension,
             "model": model,
             "made_with": {"model": model, "images": ""},
-            "sha256": {name: digest_file(temporary / name) for name in sorted(DIGESTED)},
+            "sha256": {name: digest_file(temporary / name) for name in DIGESTED},
         }
         write_json(temporary / "manifest.json", {"cml": __version__, "kind": "embeddings", **manifest})
         sync_to_disk(*(temporary / name for name in DIGESTED), temporary)

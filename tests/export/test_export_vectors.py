@@ -28,6 +28,7 @@ def test_the_embeddings_of_a_folder_are_those_of_its_rows(run: Run, tmp_path: Pa
     rows = [np.load(run.dataset.folder / name / "vectors.npy") for name in ("train", "test")]
     np.testing.assert_allclose(embedded.embeddings, run.model.embed(np.concatenate(rows)), atol=1e-6)
     assert [entry["item_id"] for entry in embedded.items()] == list(items.item_ids)
+    assert list(embedded.manifest["sha256"]) == ["embeddings.npy", "items.jsonl"]  # not a set's, which varies
 
 
 def test_an_index_finds_a_row_itself_and_takes_only_new_ids(run: Run, tmp_path: Path) -> None:

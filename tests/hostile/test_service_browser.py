@@ -1,4 +1,4 @@
-"""The search service of docs/tutorials/service.md in a real browser: no id and no label runs, and each arrives as it is."""
+"""The search service of docs/tutorials/service.md in a real browser: no id or label runs, and each arrives as it is."""
 
 from __future__ import annotations
 
