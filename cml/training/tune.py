@@ -1,8 +1,9 @@
 """Tuning: an embedding of features that is chosen on held-out items, and no worse than the features themselves.
 
 Heads are trained on each of four splits of the items, and are compared there with the features as they are, their
-principal components and a ridge regression. The three best are averaged, unless one alone is clearly better. The
-features are kept unless that is better by more than 1.5 times the error of the gain.
+principal components and a ridge regression. The best is averaged with all that are not clearly worse, unless it alone
+is clearly better than the average. The features are kept unless that is better by more than 1.5 times the error of the
+gain.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,14 +24,13 @@ from cml.training.tune_fits import fit_once
 from cml.training.tune_gain import LEAST_GAIN, Gain, measure_gain
 from cml.training.tune_heads import LOSSES, RATES, check_tuned_losses
 from cml.training.tune_score import FirstItemsScore, mean_score
-from cml.training.tune_splits import SPLITS, Split, make_splits
+from cml.training.tune_splits import SPLITS, Split, make_splits, near_in_order
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
 FEWEST_ITEMS = 30
-AVERAGED = 3  # candidates
 _MOST_SCORED = 1000  # held-out items of a split
 _PROBED = 500  # items among which label distances have to differ
 
@@ -242,13 +242,15 @@ def _choose(
     }
     best = best_steps({name: mean_score(value) for name, value in values.items()})
     frozen = max(FROZEN, key=best.__getitem__)
-    tried = tuple(sorted(best, key=best.__getitem__, reverse=True)[:AVERAGED])
-    average_scores = [
+    ranked = sorted(best, key=best.__getitem__, reverse=True)
+    alone = values[ranked[0]]
+    # few items hardly tell candidates apart, and the average of many is safer than the luckiest
+    tried = tuple(name for name in ranked if not measure_gain(alone, values[name]).is_clear)
+    tried_scores = [
         _score_average([of[name] for name in tried], features, split, scored, dimension)
         for of, split, scored in zip(fitted, splits, scores, strict=True)
     ]
-    tried_scores, alone = average_scores, values[tried[0]]
-    if measure_gain(alone, average_scores).is_clear:
+    if measure_gain(alone, tried_scores).is_clear:
         tried, tried_scores = tried[:1], alone
     return _Choice(frozen, tried, best, mean_score(tried_scores), measure_gain(tried_scores, values[frozen]))
 
@@ -294,7 +296,8 @@ def make_score(held_out: Int64, labels: Labels, distance: LabelDistance, how: st
     """
     items = np.sort(np.random.default_rng(0).permutation(held_out)[:_MOST_SCORED])
     some = labels[items]
-    score = FirstItemsScore(distance.pairwise(some, some))
+    near = near_in_order(items, len(labels)) if how == "blocks" else None
+    score = FirstItemsScore(distance.pairwise(some, some), near)
     if not score.tells:
         mend = {
             "groups": "Make the groups smaller, or leave 'groups' out.",

@@ -20,20 +20,22 @@ class FirstItemsScore:
 
     Args:
         label_distances: (N, N); pairs that cannot be compared count as the farthest of all.
+        near: (N, N), the pairs that are not looked at: each item and itself, and frames of a film that follow each other
+            closely. None: each item and itself.
 
     Attributes:
         neighbors: Items that are looked at around each: 10, or fewer where there are few items.
     """
 
-    def __init__(self, label_distances: Float32) -> None:
-        count = len(label_distances)
+    def __init__(self, label_distances: Float32, near: NDArray[np.bool_] | None = None) -> None:
         known = np.isfinite(label_distances)
         farthest = label_distances[known].max() if known.any() else 0
         self._distances = np.where(known, label_distances, farthest).astype(np.float64)
-        self.neighbors = max(1, min(FIRST, count // 3))
-        others = ~np.eye(count, dtype=bool)
-        self._chance = self._distances[others].mean()
-        ranked = np.partition(np.where(others, self._distances, np.inf), self.neighbors - 1, axis=1)
+        self._left_out = np.eye(len(label_distances), dtype=bool) if near is None else near
+        fewest = int((~self._left_out).sum(axis=1).min())
+        self.neighbors = max(1, min(FIRST, (fewest + 1) // 3))
+        self._chance = self._distances[~self._left_out].mean()
+        ranked = np.partition(np.where(self._left_out, np.inf, self._distances), self.neighbors - 1, axis=1)
         self._best = ranked[:, : self.neighbors].mean()
 
     @property
@@ -48,7 +50,7 @@ class FirstItemsScore:
     def score_items(self, embeddings: Float32) -> Float64:
         """The score of each item (N,) for embeddings (N, D); the score of the embeddings is their mean."""
         nearness = 2 * (embeddings @ embeddings.T) - np.einsum("nd,nd->n", embeddings, embeddings)
-        np.fill_diagonal(nearness, -np.inf)
+        nearness[self._left_out] = -np.inf
         first = np.argpartition(-nearness, self.neighbors - 1, axis=1)[:, : self.neighbors]
         means = np.take_along_axis(self._distances, first, axis=1).mean(axis=1)
         scores: Float64 = 1 - (means - self._best) / (self._chance - self._best)

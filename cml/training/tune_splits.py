@@ -70,6 +70,22 @@ def share_of_near_neighbors(features: Float32, *, seed: int = 0) -> float:
     return float((np.abs(nearest - probed) <= NEAR * count).mean())
 
 
+def near_in_order(items: Int64, count: int) -> NDArray[np.bool_]:
+    """Find the pairs that are close by in the order of the file, as the next frames of a film are.
+
+    Whoever looks for one of them finds almost the same item by any features, so that they tell nothing.
+
+    Args:
+        items: (M,) places in the order.
+        count: Of all items of the file.
+
+    Returns:
+        (M, M), true where two items are within 2 % of the order; each item and itself are.
+    """
+    near: NDArray[np.bool_] = np.abs(items[:, None] - items) <= NEAR * count
+    return near
+
+
 def _split_groups(groups: Int64, generator: np.random.Generator) -> Split:
     """Hold out whole groups in random order, each that brings the held-out items nearer to a fifth of all.
 

@@ -31,7 +31,7 @@ from cml.training.tune_candidates import FROZEN, fit_label_ridge
 from cml.training.tune_gain import Gain, measure_gain
 from cml.training.tune_heads import fit_rotation
 from cml.training.tune_score import FirstItemsScore
-from cml.training.tune_splits import make_splits, share_of_near_neighbors
+from cml.training.tune_splits import make_splits, near_in_order, share_of_near_neighbors
 
 Rows = NDArray[np.float32]
 
@@ -107,19 +107,20 @@ def test_joined_head_is_the_average(normalize: bool) -> None:
     np.testing.assert_allclose(found, joined.embed(features), atol=1e-5)
 
 
-def test_score_counts_the_labels_of_the_first_items() -> None:
+@pytest.mark.parametrize("reach", [0, 3])
+def test_score_counts_the_labels_of_the_first_items_that_are_not_near_in_the_order(reach: int) -> None:
     rng = np.random.default_rng(2)
-    labels, rows = rng.normal(size=31), rng.normal(size=(31, 2)).astype(np.float32)
+    labels, rows = rng.normal(size=37), rng.normal(size=(37, 2)).astype(np.float32)
     apart = np.abs(labels[:, None] - labels).astype(np.float32)
     found, best, chance = [], [], []
-    for item in range(31):
-        others = [other for other in range(31) if other != item]
+    for item in range(37):
+        others = [other for other in range(37) if abs(other - item) > reach]
         near = sorted(others, key=lambda other: float(((rows[item] - rows[other]) ** 2).sum()))
         found += [apart[item, other] for other in near[:10]]
         best += sorted(apart[item, other] for other in others)[:10]
         chance += [apart[item, other] for other in others]
     wanted = 1 - (np.mean(found) - np.mean(best)) / (np.mean(chance) - np.mean(best))
-    score = FirstItemsScore(apart)
+    score = FirstItemsScore(apart, near_in_order(np.arange(37), round(reach / 0.02)) if reach else None)
     assert score(rows) == pytest.approx(wanted, abs=1e-5)
     assert score.score_items(rows)[0] == pytest.approx(
         1 - (np.mean(found[:10]) - np.mean(best)) / (np.mean(chance) - np.mean(best)), abs=1e-5
@@ -165,6 +166,19 @@ def test_splits_hold_out_whole_groups_blocks_or_random_items() -> None:
     assert how == "blocks"
     assert all(np.diff(held).max() == 1 for _, held in splits)
     assert all(not {*one} & {*other} for (_, one), (_, other) in pairwise(splits))
+
+
+@pytest.mark.usefixtures("short")
+def test_frames_of_the_same_moment_do_not_count_for_the_features_of_a_film() -> None:
+    rng = np.random.default_rng(8)
+    angle = np.cumsum(rng.normal(size=400))  # of the wheel: it changes little from frame to frame, and comes back
+    light = np.cumsum(rng.normal(size=(400, 30)), axis=0)  # tells the moment, and hides the angle
+    rows = (2 * light + np.outer(angle, rng.normal(size=30))).astype(np.float32)
+    distance = as_label_distance("euclidean").fit(angle.tolist())
+    _, tuning = tune(rows, distance.encode(angle.tolist()), distance, 8)
+    assert tuning.splits == "blocks"
+    assert not tuning.keeps_features
+    assert tuning.score > tuning.scores[tuning.frozen] + 0.1
 
 
 def test_best_step_of_each_head_is_left() -> None:
@@ -362,7 +376,7 @@ def test_losses_rates_and_control_are_what_was_asked_for() -> None:
     tuning = cml.fit(rows, labels, tune=True, dimension=8, quiet=True, **asked).tuning
     assert isinstance(tuning, Tuning)
     heads = {name.rpartition(", ")[0] for name in tuning.scores if name.endswith(" steps")}
-    starts = ("PCA", "standardised")
+    starts = ("PCA", "standardised", "uncentred")
     assert heads == {f"cosent(scale=5.0) from {s} features{r}" for s in starts for r in ("", ", rate 0.001")}
     assert tuning.control is not None
     assert tuning.control.keeps_features
