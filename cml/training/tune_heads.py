@@ -128,8 +128,8 @@ def _fit_rotations(features: Float32) -> list[Rotation]:
     """The rotation of each of ``STARTS``.
 
     A head that is L2-normalised compares angles: about the mean of the features where they are centred, and about their
-    origin where they are not. Seen from a distant origin, angles are like differences, and lengths are kept: features of
-    drawn people need that (.06 with centring, .22 without), and those of photographs of solar cells do without.
+    origin where they are not. Seen from a distant origin, angles are like differences, so that it also tells how far an
+    item is from the mean. Features of drawn people need that: log-ratio scores .06 with centring and .22 without.
     """
     pca = fit_rotation(features, standardize=False)
     standardised = fit_rotation(features, standardize=True)

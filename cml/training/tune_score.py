@@ -20,8 +20,8 @@ class FirstItemsScore:
 
     Args:
         label_distances: (N, N); pairs that cannot be compared count as the farthest of all.
-        near: (N, N), the pairs that are not looked at: each item and itself, and frames of a film that follow each other
-            closely. None: each item and itself.
+        near: (N, N), the pairs that are not looked at: each item and itself, and frames of a film that follow each
+            other closely. None: each item and itself.
 
     Attributes:
         neighbors: Items that are looked at around each: 10, or fewer where there are few items.

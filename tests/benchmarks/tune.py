@@ -6,9 +6,10 @@
 Each seed holds out 30 % of the items, one block of their order if neighbours in it are alike, as in films; tune sees
 the others alone. A figure is the score of the held-out items, each of which looks for the ten nearest among the others:
 1 has the nearest labels first, 0 is chance. In films, others within 2 % of the order are not looked at: they are almost
-the same item by any features. Two more figures include them. Every choice is fitted to the same items: "frozen" is the best form of the
-features by the splits, a head is stopped where the splits say, and "in hindsight" is the best of all single choices on
-the held-out items themselves, which nobody can know. A paired t-test over seeds compares tune with "frozen".
+the same item by any features. Two more figures include them. Every choice is fitted to the same items: "frozen" is the
+best form of the features by the splits, a head is stopped where the splits say, and "in hindsight" is the best of all
+single choices on the held-out items themselves, which nobody can know. A paired t-test over seeds compares tune with
+"frozen".
 
 - diabetes, wine: tables of scikit-learn; series: drawn oscillations and their frequency;
 - ages: drawn vectors in which ages in whole years lie along a weak direction;
