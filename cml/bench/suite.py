@@ -234,6 +234,10 @@ _FIRST_LOG_RATIO = "log-ratio(zero_factor=1.0, largest_exponent=1000.0)"
 _FIRST_CHOSEN_ON = ("people", "scenes", "steering")
 _CHOSEN_ON = (*_FIRST_CHOSEN_ON, "rooms", "digits", "sentences")
 _SCALE_CHOSEN_ON = ("heads", "digits", "elpv")
+# the same of the rows without trials: candidates and averages of tune (docs/howto/tune.md)
+FIXED_CHOSEN_ON: Mapping[str, tuple[str, ...]] = {
+    "tune": ("people", "rooms", "heads", "digits", "elpv", "steering", "diabetes", "sentences")
+}
 METHODS: Mapping[str, Method] = {
     "log-ratio": Method(_FIRST_LOG_RATIO, _LOG_RATIO, earlier="log-ratio", chosen_on=_FIRST_CHOSEN_ON),
     "log-ratio-paper": Method(

@@ -13,7 +13,7 @@ from cml.bench.check_record import CheckRecord, read_check_record
 from cml.bench.own_metrics import OwnMetric
 from cml.bench.result import Result, read_result, results_in
 from cml.bench.scores import PRIMARY, interval
-from cml.bench.suite import SETS, SUITES, UNTRAINED, methods_of
+from cml.bench.suite import FIXED_CHOSEN_ON, SETS, SUITES, UNTRAINED, methods_of
 from cml.errors import UserError, did_you_mean
 from cml.retrieval import text_table
 from cml.retrieval.best_methods import find_best
@@ -60,7 +60,7 @@ class Board:
     def chosen_on(self, method: str) -> tuple[str, ...]:
         """The sets on which the defaults of a method were chosen."""
         known = methods_of(self.version).get(method)
-        return () if known is None else known.chosen_on
+        return FIXED_CHOSEN_ON.get(method, ()) if known is None else known.chosen_on
 
     @property
     def other_sets(self) -> list[str]:
