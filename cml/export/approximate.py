@@ -157,11 +157,10 @@ class ApproximateIndex:
         Raises:
             OSError: The file cannot be written.
         """
+        faiss = _faiss()
         with atomic_file(path) as temporary:
-            try:
-                _faiss().write_index(self._index, str(temporary))
-            except RuntimeError as error:  # a full disk, which faiss does not name
-                raise OSError(f"{path} could not be written: {str(error).splitlines()[0][:120]}") from None
+            with temporary.open("wb") as file:  # faiss's own writer does not fail where the end finds no room on a disk
+                faiss.write_index(self._index, faiss.PyCallbackIOWriter(file.write))
             return digest_file(temporary)
 
     @classmethod

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import struct
+import sys
 import tarfile
 import tracemalloc
 import zlib
@@ -497,3 +498,22 @@ def test_approximate_indexes_that_claim_more_than_they_have(tmp_path: Path, meth
     path.write_bytes(whole[:-20])
     with pytest.raises(DataError, match="Build the index again"):
         ApproximateIndex.load(path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sizes of files cannot be limited")
+def test_an_index_whose_end_finds_no_room_is_an_error(tmp_path: Path) -> None:
+    import resource
+
+    from cml.export.approximate import ApproximateIndex
+
+    index = ApproximateIndex.build("flat", [np.zeros((80, 4), np.float32)])
+    index.save(tmp_path / "whole.faiss")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / "whole.faiss").stat().st_size - 9, hard))
+    try:
+        with pytest.raises(OSError, match="File too large") as error:
+            index.save(tmp_path / "half.faiss")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert error.value.filename == str(tmp_path / "half.faiss")
+    assert [path.name for path in tmp_path.iterdir()] == ["whole.faiss"]
