@@ -91,9 +91,18 @@ def make_accessible(app: Any, page: str, template: str, context: dict[str, Any],
     context["body"] = accessible_html.make_accessible(context.get("body") or "")
 
 
+def name_landmarks(app: Any, exception: Exception | None) -> None:  # noqa: ANN401 - Sphinx
+    """Name the landmarks of all pages when they are written."""
+    from making import accessible_html
+
+    if exception is None and app.builder.format == "html":
+        accessible_html.name_landmarks(Path(app.outdir))
+
+
 def setup(app: Any) -> None:  # noqa: ANN401 - Sphinx
     """Register the renderers and the event handlers with Sphinx."""
     app.add_html_math_renderer("mathml", (mathml.inline, None), (mathml.displayed, None))
     app.connect("builder-inited", make_pages)
     app.connect("env-updated", clean_notebooks)
     app.connect("html-page-context", make_accessible)
+    app.connect("build-finished", name_landmarks)

@@ -1,10 +1,11 @@
-"""Thumbnails of the tutorials: the first picture of each notebook, or drawn samples of its data."""
+"""Thumbnails of the tutorials: the picture of each notebook that fits best, or drawn samples of its data."""
 
 from __future__ import annotations
 
 import base64
 import io
 import json
+import math
 import re
 import zlib
 from pathlib import Path
@@ -22,6 +23,7 @@ from cml.data_prep.synthetic.scenes.scenes import draw_scenes
 INDEX = Path(__file__).resolve().parents[1] / "tutorials" / "index.md"
 FOLDER = "_thumbnails"  # of the site
 SIZE = (192, 108)  # pixels
+SHAPE = SIZE[0] / SIZE[1]
 ACROSS, DOWN = 3, 2  # drawn samples
 SAMPLES = {
     "captioning": lambda count: draw_scenes(count).images,
@@ -47,22 +49,23 @@ def write(notebooks: Path, site: Path) -> None:
     (site / FOLDER).mkdir(parents=True, exist_ok=True)
     for name in names():
         executed = next(iter(sorted(notebooks.rglob(f"tutorials/{name}.ipynb"))), None)
-        picture = None if executed is None else first_picture(executed)
+        picture = None if executed is None else best_picture(executed)
         if picture is None:
             picture = draw_samples(name) if name in SAMPLES else draw_distances(name)
-        fitted = ImageOps.pad(picture.convert("RGB"), SIZE, color="white", centering=(0.5, 0))
+        fitted = ImageOps.pad(picture.convert("RGBA"), SIZE, color=(0, 0, 0, 0))
         fitted.save(site / FOLDER / f"{name}.webp", "WEBP", quality=80, method=4)
 
 
-def first_picture(notebook: Path) -> Image.Image | None:
-    """Return the first picture among the outputs of a notebook; None if there is none."""
+def best_picture(notebook: Path) -> Image.Image | None:
+    """Return the picture among the outputs of a notebook whose shape is closest to that of a thumbnail, if any."""
+    pictures = []
     for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
         for output in cell.get("outputs", ()):
             shown = output.get("data", {})
             for kind in ("image/png", "image/jpeg"):
                 if kind in shown:
-                    return Image.open(io.BytesIO(base64.b64decode("".join(shown[kind]))))
-    return None
+                    pictures.append(Image.open(io.BytesIO(base64.b64decode("".join(shown[kind])))))
+    return min(pictures, key=lambda picture: abs(math.log(picture.width / picture.height / SHAPE)), default=None)
 
 
 def draw_samples(name: str) -> Image.Image:
@@ -77,4 +80,4 @@ def draw_distances(name: str) -> Image.Image:
     labels = np.sort(np.random.default_rng(zlib.crc32(name.encode())).uniform(size=(9, 1)), axis=0)
     distances = np.abs(labels - labels.T)
     colours = (255 * colormaps["viridis"](distances / distances.max())[..., :3]).astype(np.uint8)
-    return Image.fromarray(colours).resize((SIZE[1], SIZE[1]), Image.Resampling.NEAREST)
+    return Image.fromarray(colours).resize(SIZE, Image.Resampling.NEAREST)

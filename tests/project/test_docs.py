@@ -181,6 +181,17 @@ def test_pages_are_made_accessible() -> None:
     assert "<dl>" not in accessible_html.make_accessible(signature)
     assert '<div class="parameter"><em>rows</em></div>' in accessible_html.make_accessible(signature)
     assert accessible_html.make_accessible("<pre>x</pre>") == '<pre tabindex="0">x</pre>'
+    drawing = accessible_html.make_accessible('<p><img alt="a" src="../_images/a.svg" /></p>')
+    assert drawing == '<div tabindex="0" class="drawing"><img alt="a" src="../_images/a.svg" /></div>'
+    assert accessible_html.make_accessible('<th class="head"><p></p></th>') == "<td></td>"
+
+
+def test_landmarks_of_a_site_have_names(tmp_path: Path) -> None:
+    page = tmp_path / "api" / "index.html"
+    page.parent.mkdir()
+    page.write_text('<aside class="sidebar-drawer">é</aside><aside class="toc-drawer"></aside>', encoding="utf-8")
+    accessible_html.name_landmarks(tmp_path)
+    assert re.findall('aria-label="(.*?)"', page.read_text(encoding="utf-8")) == ["Pages", "Headings"]
 
 
 def test_every_extra_has_its_row() -> None:
@@ -336,6 +347,7 @@ def test_every_tutorial_has_its_thumbnail(tmp_path: Path) -> None:
             assert picture.size == thumbnails.SIZE
             if name == "ages":
                 assert picture.convert("RGB").getpixel((96, 50))[0] > 200
+                assert picture.convert("RGBA").getpixel((2, 50))[3] == 0  # shows on light and dark pages
 
 
 def test_every_executed_tutorial_can_be_downloaded() -> None:
