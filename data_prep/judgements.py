@@ -109,7 +109,13 @@ class Judgements(DatasetSource):
         tested, total = sum(map(held.issuperset, parties)), len(parties)
         trained = sum(map(held.isdisjoint, parties))
         kind = "triplets" if is_triplets else "pairs"
-        say(f"{self._file}: {trained} {kind} to train on, {tested} to test on; {total - trained - tested} are of both")
+        of_both = total - trained - tested
+        say(f"{self._file}: {trained} different {kind} to train on, {tested} to test on; {of_both} are of both")
+        if of_both > total / 2:
+            say(
+                f"{self._file}: more than half of the {kind} are of training and test items, and are left out. A smaller "
+                "--test-fraction leaves out fewer."
+            )
         if not tested or not trained:
             part, change = ("test", "Raise") if trained else ("training", "Lower")
             raise DataError(
@@ -206,7 +212,7 @@ def _say_agreement(judged: PairJudgements | TripletJudgements) -> None:
     """Print the ceiling, and how well raters agree."""
     measure = "agreement" if isinstance(judged, TripletJudgements) else "rank correlation"
     if judged.ceiling is not None:
-        say(f"By the repeated judgements, an embedding can reach a {measure} of {judged.ceiling:.2f} at most.")
+        say(f"By the repeated judgements, the {measure} of an embedding can be {judged.ceiling:.2f} at most.")
     if judged.raters:
         each = ", ".join(f"{rater} {value:.2f}" for rater, value in sorted(judged.raters.items()))
         say(f"{measure.capitalize()} of each rater with the others: {each}")

@@ -116,7 +116,9 @@ class JudgementColumns:
             else:
                 number = numbers.get(value if isinstance(value, int) else _whole(value))
             if number is None:
-                self.refuse(row, f"names the {name} {value!r}, which is none of the {len(numbers):,} items.")
+                known = f"none of the {len(numbers):,} items"
+                mend = "" if numbers else ". Give 'items', the names of all items in order"
+                self.refuse(row, f"names the {name} {value!r}, which is {known}{mend}.")
             else:
                 found[row] = number
         return found

@@ -32,7 +32,7 @@ class JudgedPairs(LabelDistance):
         [[0.0, 0.5, inf], [0.5, 0.0, 3.0]]
     """
 
-    unit: str = "as judged"
+    unit: str = "judged units"
     name: ClassVar[str] = "judged-pairs"
 
     @property

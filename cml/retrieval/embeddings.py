@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.distances import LabelDistance, Labels, as_label_distance
 from cml.distances.classes import Classes
@@ -41,7 +43,7 @@ def evaluate_embeddings(
     *,
     label_distance: Any = "euclidean",  # noqa: ANN401 - as ``cml.distances.as_label_distance`` takes it
     options: EvaluateOptions | None = None,
-    others: Mapping[str, tuple[Any, Any]] | None = None,
+    others: Mapping[str, Any] | None = None,
     advise: Callable[[Standing], Sequence[str]] | None = None,
 ) -> Evaluation:
     """How well embeddings find embeddings with near labels, beside chance and the best possible ranking.
@@ -55,7 +57,8 @@ def evaluate_embeddings(
         gallery_labels: A label for each of them.
         label_distance: A text, a ``LabelDistance``, a function of two labels or a matrix, as ``cml.fit`` takes it.
         options: What is measured, and how; the defaults when not given.
-        others: Further embeddings of the same items, a row each: name to those of the queries and of the gallery.
+        others: Further embeddings of the same items, each a row of the table: name to a pair of arrays, those of the
+            queries and those of the gallery; without a gallery also to one array.
         advise: Gives further sentences of the verdict, see ``cml.retrieval.verdict.with_verdict``.
 
     Returns:
@@ -63,7 +66,8 @@ def evaluate_embeddings(
         queries, and a verdict.
 
     Raises:
-        UserError: embeddings and labels are not as many, or a label does not fit the label distance.
+        UserError: embeddings and labels are not as many, a label does not fit the label distance, or ``others`` lacks
+            the embeddings of the gallery.
 
     Example:
         >>> import numpy as np
@@ -89,13 +93,26 @@ def evaluate_embeddings(
             )
     options = options or EvaluateOptions()
     rankers = {EMBEDDING: embedding_ranker(query, among)}
-    rankers |= {name: embedding_ranker(*both) for name, both in (others or {}).items()}
+    pairs = {name: _as_pair(name, given, has_gallery=not itself) for name, given in (others or {}).items()}
+    rankers |= {name: embedding_ranker(*pair) for name, pair in pairs.items()}
     rankers[RANDOM] = random_ranker(len(query), len(among), options.seed)
     evaluation = evaluate_by_label_kind(rankers, distance, query_labels, among_labels, options, same_items=itself)
     if itself:
-        rows = {EMBEDDING: query, **{name: both[0] for name, both in (others or {}).items()}}
+        rows = {EMBEDDING: query, **{name: pair[0] for name, pair in pairs.items()}}
         evaluation = with_judgements(evaluation, distance, query_labels, rows, seed=options.seed)
     return with_verdict(evaluation, EMBEDDING, advise=advise)
+
+
+def _as_pair(name: str, given: Any, *, has_gallery: bool) -> tuple[Any, Any]:  # noqa: ANN401 - arrays
+    """The embeddings of the queries and of the gallery, which are the same where there is no gallery."""
+    if isinstance(given, tuple | list) and len(given) == 2 and np.ndim(given[0]) == 2:  # noqa: PLR2004
+        return given[0], given[1]
+    if has_gallery:
+        raise UserError(
+            f"'others' maps {name!r} to the embeddings of the queries and of the gallery: give a pair of arrays. Got "
+            f"{type(given).__name__} instead."
+        )
+    return given, given
 
 
 def evaluate_by_label_kind(

@@ -521,7 +521,8 @@ class Model(EmbeddingModel):
         query_vectors = self.standardize_in_parts(query)
         vectors = query_vectors, query_vectors if gallery is None else self.standardize_in_parts(gallery)
         rows: dict[str, tuple[Any, Any]] = {"vectors": vectors}
-        if self._references is not None:
+        # a regression needs labels that can all be compared, as judged ones cannot
+        if self._references is not None and not self.label_distance.is_partial:
             labels = self.label_distance.encode(self._references.labels)
             training = self.standardize_in_parts(self._references.inputs)
             name, predict = fit_label_regression(training, labels, self.label_distance)
@@ -532,6 +533,8 @@ class Model(EmbeddingModel):
     def _advise(self, standing: Standing) -> list[str]:
         """The sentences of a verdict that say what would help a model of vectors that still has its training items."""
         if all(standing.is_better.values()) or self._references is None or self.config.inputs.kind != "vectors":
+            return []
+        if self.label_distance.is_partial:
             return []
         labels = self.label_distance.encode(self._references.labels)
         training = self.standardize_in_parts(self._references.inputs)

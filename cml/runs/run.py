@@ -218,7 +218,7 @@ class Run(TrainedRun):
 
     def _advise(self, standing: Standing) -> list[str]:
         """The sentences of a verdict that say what would help an embedding that is not better than its references."""
-        if all(standing.is_better.values()) or self.frozen is None:
+        if all(standing.is_better.values()) or self.frozen is None or self.distance.is_partial:
             return []
         try:
             signals = find_label_signals(self)

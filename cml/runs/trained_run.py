@@ -175,8 +175,11 @@ class TrainedRun:
 
     @functools.cached_property
     def ridge(self) -> tuple[str, Embeddings] | None:
-        """Name and predictions of a ridge regression of the training labels on the vectors; None for images."""
-        if self.model.config.inputs.kind != "vectors" or self.frozen is None:
+        """Name and predictions of a ridge regression of the training labels on the vectors.
+
+        None for images, and for labels of which few can be compared, as judged ones.
+        """
+        if self.model.config.inputs.kind != "vectors" or self.frozen is None or self.distance.is_partial:
             return None
         train = self.dataset.split("train").inputs
         labels = encode(self.distance, self.dataset, "train")

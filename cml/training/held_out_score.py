@@ -30,6 +30,11 @@ def label_order(data: TrainingData) -> Int32:
     mask_own_column(distances, slice(0, len(distances)))
     order = dense_ranks(distances)
     if not (order > 0).any():
+        if data.distance.is_partial:
+            raise UserError(
+                "Validation ranks held-out items by their label distances, and too few of these are known here, as of "
+                "judged pairs, or none, as of judged triplets. Set evaluate_every to 0."
+            )
         raise UserError(
             f"The labels of the {len(order)} items held out for validation cannot be ranked: all are equally far from "
             "each other, or not comparable. Raise validation_fraction, shuffle the items, or set evaluate_every to 0."

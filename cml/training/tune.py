@@ -328,7 +328,10 @@ def _check_labels(labels: Labels, distance: LabelDistance, seed: int) -> None:
     apart = distance.pairwise(some, some)[np.triu_indices(len(some), 1)]
     apart = apart[np.isfinite(apart)]
     if len(apart) == 0:
-        raise UserError("'tune' finds no two labels that can be compared.")
+        raise UserError(
+            "'tune' compares the label distances of held-out items, and finds no two labels that can be compared, as "
+            "those of judged triplets. Train without it, by fit(..) or cml train."
+        )
     if (apart == 0).all():
         raise UserError(f"'tune' needs labels that differ. All labels are equal, of {len(some)} items looked at.")
     if apart.max() - apart.min() <= 1e-6 * apart.max():

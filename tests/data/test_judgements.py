@@ -70,6 +70,11 @@ def test_bad_triplets(rows: object, said: str) -> None:
     assert "\n" not in str(raised.value)
 
 
+def test_names_need_the_items() -> None:
+    with pytest.raises(UserError, match="which is none of the 0 items. Give 'items', the names of all items in order"):
+        TripletJudgements({"anchor": ["a"], "nearer": ["b"], "farther": ["c"]})
+
+
 def test_bad_rows_may_be_left_out() -> None:
     faults: list[DataError] = []
     rows = {"item": ["a", "x", "c"], "other": ["b", "b", "c"], "distance": [1, 1, 1]}

@@ -138,3 +138,13 @@ def test_labels_are_shown_shortly_and_sliced_by_a_batch() -> None:
     assert hours.pairwise(labels[batch], labels[batch])[0].tolist() == [0, 2, 7]
     assert labels[[3, 1]].fingerprint() == labels[np.array([3, 1])].fingerprint()
     assert (hours.unit, distances.get("circular").unit) == ("label units", "degrees")
+
+
+def test_other_embeddings_are_arrays_or_pairs_with_those_of_the_gallery() -> None:
+    rng = np.random.default_rng(5)
+    rows, labels = rng.normal(size=(30, 3)), rng.normal(size=30)
+    alone = evaluate_embeddings(rows, labels, others={"inputs": rows[:, :2]})
+    pair = evaluate_embeddings(rows, labels, others={"inputs": (rows[:, :2], rows[:, :2])})
+    assert alone.rows["inputs"]["score@10"].mean == pair.rows["inputs"]["score@10"].mean
+    with pytest.raises(UserError, match="'others' maps 'inputs' to the embeddings of the queries and of the gallery"):
+        evaluate_embeddings(rows, labels, rows, labels, others={"inputs": rows[:, :2]})

@@ -58,6 +58,7 @@ def test_triplets_of_vectors_are_learned_though_some_are_wrong() -> None:
     evaluation = model.evaluate(VECTORS[100:], TripletJudgements(triplets_of(60, 2000, 100), items=60))
     found = {name: row["triplet_agreement"].mean for name, row in evaluation.rows.items()}
     assert list(evaluation.rows["embedding"]) == ["triplet_agreement"]
+    assert "ridge" not in " ".join(evaluation.rows)  # no two labels can be compared
     assert found["embedding"] > found["vectors"] + 0.08
     assert found["oracle"] == 1
     assert found["random"] == pytest.approx(0.5, abs=0.06)
@@ -72,6 +73,11 @@ def test_options_that_were_given_stay(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_wrong_combinations() -> None:
+    judged = TripletJudgements(triplets_of(160, 900), items=160)
+    with pytest.raises(UserError, match="Validation ranks held-out items .* as of judged triplets. Set evaluate_every"):
+        cml.fit(VECTORS, judged, evaluate_every=5, quiet=True)
+    with pytest.raises(UserError, match="no two labels that can be compared, as those of judged triplets. Train witho"):
+        cml.fit(VECTORS, judged, tune=True, quiet=True)
     with pytest.raises(UserError, match="Judged triplets are orders and have no distances: take loss=logistic-triplet"):
         cml.fit(VECTORS, TripletJudgements(triplets_of(160, 50), items=160), loss="log-ratio", quiet=True)
     with pytest.raises(UserError, match="head_start=pca begins at the principal components of features"):
