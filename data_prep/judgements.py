@@ -113,8 +113,8 @@ class Judgements(DatasetSource):
         say(f"{self._file}: {trained} different {kind} to train on, {tested} to test on; {of_both} are of both")
         if of_both > total / 2:
             say(
-                f"{self._file}: more than half of the {kind} are of training and test items, and are left out. A smaller "
-                "--test-fraction leaves out fewer."
+                f"{self._file}: more than half of the {kind} are of training and test items, and are left out. A "
+                "smaller --test-fraction leaves out fewer."
             )
         if not tested or not trained:
             part, change = ("test", "Raise") if trained else ("training", "Lower")

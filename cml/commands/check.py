@@ -36,6 +36,9 @@ class Check(CommandOptions):
     """Print the problems and findings as JSON."""
 
 
+_HALF = 0.5  # of the test items are queries at most where they have a gallery of their own
+
+
 def more_queries(info: DatasetInfo) -> str:
     """Say how a dataset would get more queries.
 
@@ -52,10 +55,12 @@ def more_queries(info: DatasetInfo) -> str:
         return "Prepare it with --query-fraction 1: each test image is then a query that is searched among all others."
     recorded = {"query_share": "--query-fraction", "test_share": "--test-fraction", "count": "--count"}
     options = [option for name, option in recorded.items() if name in settings]
-    if info.queries_are_gallery and "--query-fraction" in options:
-        options.remove("--query-fraction")  # every test item is a query already
+    if "--query-fraction" in options and (info.queries_are_gallery or settings["query_share"] >= _HALF):
+        options.remove("--query-fraction")  # every test item is a query already, or half of them are
     if options[:1] == ["--test-fraction"] and sum(info.counts.values()) < 2 * FEW_QUERIES:
         return "Collect more items: half of these would be too few queries, too."
+    if options[:1] == ["--query-fraction"]:
+        return f"Prepare it with --query-fraction {_HALF}."
     return f"Prepare it with a larger {options[0]}." if options else ""
 
 

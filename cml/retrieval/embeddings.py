@@ -105,7 +105,7 @@ def evaluate_embeddings(
 
 def _as_pair(name: str, given: Any, *, has_gallery: bool) -> tuple[Any, Any]:  # noqa: ANN401 - arrays
     """The embeddings of the queries and of the gallery, which are the same where there is no gallery."""
-    if isinstance(given, tuple | list) and len(given) == 2 and np.ndim(given[0]) == 2:  # noqa: PLR2004
+    if isinstance(given, tuple | list) and len(given) == 2 and np.ndim(given[0]) == 2:
         return given[0], given[1]
     if has_gallery:
         raise UserError(

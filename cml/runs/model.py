@@ -38,6 +38,7 @@ from cml.retrieval.verdict import Standing
 from cml.runs.advice import advise, render_call
 from cml.runs.audit_list import AuditList
 from cml.runs.explorer import Explorer
+from cml.runs.kept_features import with_kept_features
 from cml.storage.atomic import atomic_folder
 from cml.storage.downloads import names_of_a_run
 from cml.storage.hugging_face import resolve_run
@@ -188,7 +189,7 @@ class Model(EmbeddingModel):
         if gallery is not None or gallery_labels is not None:
             ranked = self._recognize(gallery, gallery_labels, image, label)
         others = self._baselines(queries.inputs, None if ranked is None else ranked.inputs)
-        return evaluate_embeddings(
+        evaluation = evaluate_embeddings(
             self.embed(queries.inputs, bar="embed"),
             queries.labels,
             None if ranked is None else self.embed(ranked.inputs, bar="embed"),
@@ -198,6 +199,7 @@ class Model(EmbeddingModel):
             others=others,
             advise=self._advise,
         )
+        return with_kept_features(evaluation, self.tuning)
 
     def predict(
         self,

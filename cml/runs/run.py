@@ -30,6 +30,7 @@ from cml.runs.audit_run import audit_run
 from cml.runs.ceiling import with_ceiling
 from cml.runs.explore import BESIDE, EXPLORER, ExploreOptions, by_title, explore_runs
 from cml.runs.explorer import Explorer
+from cml.runs.kept_features import with_kept_features
 from cml.runs.label_signals import find_label_signals
 from cml.runs.pair_similarity import PAIRS, with_pairs
 from cml.runs.proposal_list import ProposalList, propose_items
@@ -40,7 +41,7 @@ from cml.storage.json_file import write_json
 from cml.trackers import Tracker
 from cml.training.metrics_log import METRICS, read_metrics
 from cml.training.recipe_inputs import recipe_for_inputs
-from cml.training.run_folder import EVALUATION
+from cml.training.run_folder import EVALUATION, TUNING, load_tuning
 from cml.training.tracking import track_evaluation
 
 if TYPE_CHECKING:
@@ -131,6 +132,8 @@ class Run(TrainedRun):
         is_first = self.ranks is None or self.ranks.first
         evaluation = with_verdict(evaluation, EMBEDDING, losses, advise=self._advise if is_first else None)
         evaluation = with_ceiling(evaluation, self.dataset.info)
+        if (self.folder / TUNING).exists():
+            evaluation = with_kept_features(evaluation, load_tuning(self.folder))
         if is_first:
             main = main_metric(list(evaluation.rows[EMBEDDING]))
             write_json(self.folder / EVALUATION, evaluation.to_json(per_query=[main]))  # which comparisons pair

@@ -71,7 +71,7 @@ def test_bad_triplets(rows: object, said: str) -> None:
 
 
 def test_names_need_the_items() -> None:
-    with pytest.raises(UserError, match="which is none of the 0 items. Give 'items', the names of all items in order"):
+    with pytest.raises(UserError, match=r"which is none of the 0 items. Give 'items', the names of all items in order"):
         TripletJudgements({"anchor": ["a"], "nearer": ["b"], "farther": ["c"]})
 
 

@@ -145,6 +145,6 @@ def test_other_embeddings_are_arrays_or_pairs_with_those_of_the_gallery() -> Non
     rows, labels = rng.normal(size=(30, 3)), rng.normal(size=30)
     alone = evaluate_embeddings(rows, labels, others={"inputs": rows[:, :2]})
     pair = evaluate_embeddings(rows, labels, others={"inputs": (rows[:, :2], rows[:, :2])})
-    assert alone.rows["inputs"]["score@10"].mean == pair.rows["inputs"]["score@10"].mean
+    assert alone.rows["inputs"]["spearman_rho"].mean == pair.rows["inputs"]["spearman_rho"].mean
     with pytest.raises(UserError, match="'others' maps 'inputs' to the embeddings of the queries and of the gallery"):
         evaluate_embeddings(rows, labels, rows, labels, others={"inputs": rows[:, :2]})

@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ from PIL import Image
 
 import cml
 from cml.cli import main
+from cml.commands.check import more_queries
+from cml.data.dataset_info import DatasetInfo
 from cml.data.prepared import PreparedDataset
 from cml.data_prep.folder import Folder
 from cml.data_prep.synthetic.people.source import People
@@ -225,6 +228,17 @@ def test_check_says_how_many_labels_are_tied(tmp_path: Path, capsys: pytest.Capt
     assert share == pytest.approx(25, abs=2)
     assert "cosent(scale=2.0)" in said.out
     assert "check: 0image" not in said.err  # a dataset that is checked in a moment has no bar
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [(0.3, "Prepare it with --query-fraction 0.5."), (0.5, "Prepare it with a larger --test-fraction.")],
+)
+def test_half_of_the_test_items_are_queries_at_most_where_groups_keep_them_apart(share: float, said: str) -> None:
+    settings = {"group_column": "person", "query_share": share, "test_share": 0.3}
+    made_with = {"source": "folder", "settings": settings}
+    info = SimpleNamespace(made_with=made_with, queries_are_gallery=False, counts={"train": 900, "query": 120})
+    assert more_queries(cast(DatasetInfo, info)) == said
 
 
 def test_check_and_a_model_of_arrays_end_with_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

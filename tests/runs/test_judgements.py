@@ -74,9 +74,13 @@ def test_options_that_were_given_stay(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_wrong_combinations() -> None:
     judged = TripletJudgements(triplets_of(160, 900), items=160)
-    with pytest.raises(UserError, match="Validation ranks held-out items .* as of judged triplets. Set evaluate_every"):
+    with pytest.raises(
+        UserError, match=r"Validation ranks held-out items .* as of judged triplets. Set evaluate_every"
+    ):
         cml.fit(VECTORS, judged, evaluate_every=5, quiet=True)
-    with pytest.raises(UserError, match="no two labels that can be compared, as those of judged triplets. Train witho"):
+    with pytest.raises(
+        UserError, match=r"no two labels that can be compared, as those of judged triplets. Train witho"
+    ):
         cml.fit(VECTORS, judged, tune=True, quiet=True)
     with pytest.raises(UserError, match="Judged triplets are orders and have no distances: take loss=logistic-triplet"):
         cml.fit(VECTORS, TripletJudgements(triplets_of(160, 50), items=160), loss="log-ratio", quiet=True)

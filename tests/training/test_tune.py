@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from cml.errors import UserError
 from cml.export.onnx_graph import export_onnx
 from cml.models.embedding import ModelConfig
 from cml.models.joined_head import JoinedHead
+from cml.retrieval.results import Evaluation
+from cml.runs.kept_features import with_kept_features
 from cml.training import tune as tune_module
 from cml.training import tune_heads
 from cml.training.linear_map import LinearMap, average_maps
@@ -217,6 +220,28 @@ def test_shuffled_labels_keep_the_features() -> None:
             assert tuning.chosen[0] in FROZEN
             assert embedding.dimension == 20
     assert kept >= 2
+
+
+def test_an_evaluation_says_that_the_features_were_kept() -> None:
+    tuning = Tuning((FROZEN[1],), FROZEN[1], (FROZEN[1],), {FROZEN[1]: 0.5}, 0.5, 0.0, 0.1, "random")
+    evaluation = Evaluation({}, "px", "reciprocal", 3, 30, verdict="Verdict: better than random.")
+    said = with_kept_features(evaluation, tuning).verdict
+    assert said == (
+        "Verdict: better than random. The model is the frozen features, L2-normalised: tune kept them, and nothing was "
+        "trained."
+    )
+    assert with_kept_features(evaluation, replace(tuning, chosen=("ridge",))) == evaluation
+    assert with_kept_features(evaluation, None) == evaluation
+
+
+@pytest.mark.usefixtures("short")
+def test_a_model_of_kept_features_says_so() -> None:
+    rows = np.random.default_rng(1).normal(size=(60, 4)).astype(np.float32)
+    labels = rows[:, 0].tolist()
+    rows = rows[:, :1]  # the label itself: nothing is better
+    model = cml.fit(rows, labels, tune=True, dimension=1, quiet=True)
+    assert model.tuning is not None
+    assert ("nothing was trained" in model.evaluate(rows, labels).verdict) == model.tuning.keeps_features
 
 
 REFUSED = {
