@@ -55,8 +55,9 @@ def more_queries(info: DatasetInfo) -> str:
         return "Prepare it with --query-fraction 1: each test image is then a query that is searched among all others."
     recorded = {"query_share": "--query-fraction", "test_share": "--test-fraction", "count": "--count"}
     options = [option for name, option in recorded.items() if name in settings]
-    if "--query-fraction" in options and (info.queries_are_gallery or settings["query_share"] >= _HALF):
-        options.remove("--query-fraction")  # every test item is a query already, or half of them are
+    has_most = info.queries_are_gallery or settings.get("query_share", 0.0) >= _HALF
+    if "--query-fraction" in options and has_most:
+        options.remove("--query-fraction")
     if options[:1] == ["--test-fraction"] and sum(info.counts.values()) < 2 * FEW_QUERIES:
         return "Collect more items: half of these would be too few queries, too."
     if options[:1] == ["--query-fraction"]:
