@@ -114,7 +114,7 @@ class Judgements(DatasetSource):
         if of_both > total / 2:
             say(
                 f"{self._file}: more than half of the {kind} are of training and test items, and are left out. A "
-                "smaller --test-fraction leaves out fewer."
+                "smaller test_fraction leaves out fewer."
             )
         if not tested or not trained:
             part, change = ("test", "Raise") if trained else ("training", "Lower")

@@ -19,6 +19,8 @@ from cml.plausibility.finding import Finding, Rule
 if TYPE_CHECKING:
     from cml.data.dataset_info import DatasetInfo
 
+_LARGEST_QUERY_FRACTION = 0.5  # that is advised where queries have a gallery of their own
+
 
 @dataclass(frozen=True)
 class Check(CommandOptions):
@@ -34,9 +36,6 @@ class Check(CommandOptions):
     crops or mirror images."""
     json: bool = False
     """Print the problems and findings as JSON."""
-
-
-_HALF = 0.5  # of the test items are queries at most where they have a gallery of their own
 
 
 def more_queries(info: DatasetInfo) -> str:
@@ -55,13 +54,13 @@ def more_queries(info: DatasetInfo) -> str:
         return "Prepare it with --query-fraction 1: each test image is then a query that is searched among all others."
     recorded = {"query_share": "--query-fraction", "test_share": "--test-fraction", "count": "--count"}
     options = [option for name, option in recorded.items() if name in settings]
-    has_most = info.queries_are_gallery or settings.get("query_share", 0.0) >= _HALF
-    if "--query-fraction" in options and has_most:
+    has_most_queries = info.queries_are_gallery or settings.get("query_share", 0.0) >= _LARGEST_QUERY_FRACTION
+    if has_most_queries and "--query-fraction" in options:
         options.remove("--query-fraction")
     if options[:1] == ["--test-fraction"] and sum(info.counts.values()) < 2 * FEW_QUERIES:
         return "Collect more items: half of these would be too few queries, too."
     if options[:1] == ["--query-fraction"]:
-        return f"Prepare it with --query-fraction {_HALF}."
+        return f"Prepare it with --query-fraction {_LARGEST_QUERY_FRACTION}."
     return f"Prepare it with a larger {options[0]}." if options else ""
 
 

@@ -200,6 +200,17 @@ class Evaluation:
             for name, figures in row.items()
         )
 
+    def extend_verdict(self, sentence: str) -> Evaluation:
+        """Add a sentence to the verdict.
+
+        Args:
+            sentence: What else should be known of the evaluation.
+
+        Returns:
+            The evaluation with the longer verdict.
+        """
+        return replace(self, verdict=f"{self.verdict} {sentence}".strip())
+
     def _repr_html_(self) -> str:
         """The table as HTML, which notebooks show."""
         return format_html(self)

@@ -1,7 +1,5 @@
 """How well an embedding can agree with judgements at most, as a sentence of an evaluation's verdict."""
 
-from dataclasses import replace
-
 from cml.data.dataset_info import DatasetInfo
 from cml.retrieval.results import Evaluation
 
@@ -24,4 +22,4 @@ def with_ceiling(evaluation: Evaluation, info: DatasetInfo) -> Evaluation:
         return evaluation
     measure = "triplet_agreement" if judgements.get("kind") == "triplets" else "pair_spearman"
     sentence = f"By the judgements that were repeated, {measure} can reach {ceiling:.2f} at most."
-    return replace(evaluation, verdict=f"{evaluation.verdict} {sentence}".strip())
+    return evaluation.extend_verdict(sentence)

@@ -1,7 +1,5 @@
 """That a tuned model is the frozen features, as a sentence of an evaluation's verdict."""
 
-from dataclasses import replace
-
 from cml.retrieval.results import Evaluation
 from cml.training.tune import Tuning
 
@@ -19,4 +17,4 @@ def with_kept_features(evaluation: Evaluation, tuning: Tuning | None) -> Evaluat
     if tuning is None or not tuning.keeps_features:
         return evaluation
     sentence = f"The model is the {tuning.frozen}: tune kept them, and nothing was trained."
-    return replace(evaluation, verdict=f"{evaluation.verdict} {sentence}".strip())
+    return evaluation.extend_verdict(sentence)

@@ -32,8 +32,8 @@ def label_order(data: TrainingData) -> Int32:
     if not (order > 0).any():
         if data.distance.is_partial:
             raise UserError(
-                "Validation ranks held-out items by their label distances, and too few of these are known here, as of "
-                "judged pairs, or none, as of judged triplets. Set evaluate_every to 0."
+                "Validation ranks held-out items by their label distances, and too few of these are known: judged "
+                "pairs have few, and judged triplets none. Set evaluate_every to 0."
             )
         raise UserError(
             f"The labels of the {len(order)} items held out for validation cannot be ranked: all are equally far from "

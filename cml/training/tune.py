@@ -329,8 +329,8 @@ def _check_labels(labels: Labels, distance: LabelDistance, seed: int) -> None:
     apart = apart[np.isfinite(apart)]
     if len(apart) == 0:
         raise UserError(
-            "'tune' compares the label distances of held-out items, and finds no two labels that can be compared, as "
-            "those of judged triplets. Train without it, by fit(..) or cml train."
+            "'tune' needs label distances between held-out items, and no two of these labels can be compared. Judged "
+            "triplets have no distances: leave 'tune' out."
         )
     if (apart == 0).all():
         raise UserError(f"'tune' needs labels that differ. All labels are equal, of {len(some)} items looked at.")

@@ -124,17 +124,19 @@ class TrainedHead(NamedTuple):
         return f"{self.loss} from {features} features{rate}, {self.step} steps"
 
 
-def _fit_rotations(features: Float32) -> list[Rotation]:
-    """The rotation of each of ``STARTS``.
+def _fit_rotations(features: Float32) -> dict[str, Rotation]:
+    """The rotation of each start, by its name.
 
     A head that is L2-normalised compares angles: about the mean of the features where they are centred, and about their
     origin where they are not. Seen from a distant origin, angles are like differences, so that it also tells how far an
     item is from the mean. Features of drawn people need that: log-ratio scores .06 with centring and .22 without.
     """
     pca = fit_rotation(features, standardize=False)
-    standardised = fit_rotation(features, standardize=True)
-    uncentred = pca._replace(mean=np.zeros_like(pca.mean))
-    return [pca, standardised, uncentred]
+    return {
+        "pca": pca,
+        "standardised": fit_rotation(features, standardize=True),
+        "uncentred": pca._replace(mean=np.zeros_like(pca.mean)),
+    }
 
 
 def check_tuned_losses(losses_by_name: Sequence[str]) -> None:
@@ -176,7 +178,8 @@ def train_tuned_heads(
         are left out.
     """
     generator = np.random.default_rng(seed)
-    rotations = _fit_rotations(features)
+    by_start = _fit_rotations(features)
+    rotations = [by_start[start] for start in STARTS]
     targets = TrainingTargets(distance, labels, seed=seed)
     fitted = [_fit_loss(name, targets) for name in losses_by_name]
     # the order of heads: rates, starts, losses
@@ -235,7 +238,7 @@ def first_weight(
     """Make the weight that a head starts from.
 
     Args:
-        start: ``pca`` and ``uncentred``, the first components as they are, or ``standardised``, normal random numbers.
+        start: ``pca`` or ``uncentred``, the first components as they are; ``standardised``, normal random numbers.
         rotation: The rotation to coordinates of the features.
         dimension: D.
         width: K, at least the number of coordinates.
@@ -243,7 +246,7 @@ def first_weight(
 
     Returns:
         (K, D), 0 for coordinates that the rotation does not have. If there are fewer coordinates than D, the last
-        dimensions of the first two are 0, and stay so.
+        dimensions of ``pca`` and ``uncentred`` are 0, and stay so.
     """
     used = rotation.axes.shape[1]
     weight = np.zeros((width, dimension))

@@ -73,7 +73,7 @@ def share_of_near_neighbors(features: Float32, *, seed: int = 0) -> float:
 def near_in_order(items: Int64, count: int) -> NDArray[np.bool_]:
     """Find the pairs that are close by in the order of the file, as the next frames of a film are.
 
-    Whoever looks for one of them finds almost the same item by any features, so that they tell nothing.
+    Any features retrieve such an item, so that it does not tell good ones from bad ones.
 
     Args:
         items: (M,) places in the order.

@@ -75,11 +75,11 @@ def test_options_that_were_given_stay(capsys: pytest.CaptureFixture[str]) -> Non
 def test_wrong_combinations() -> None:
     judged = TripletJudgements(triplets_of(160, 900), items=160)
     with pytest.raises(
-        UserError, match=r"Validation ranks held-out items .* as of judged triplets. Set evaluate_every"
+        UserError, match=r"Validation ranks held-out items .* and judged triplets none. Set evaluate_every"
     ):
         cml.fit(VECTORS, judged, evaluate_every=5, quiet=True)
     with pytest.raises(
-        UserError, match=r"no two labels that can be compared, as those of judged triplets. Train witho"
+        UserError, match=r"no two of these labels can be compared. Judged triplets have no distances: leave"
     ):
         cml.fit(VECTORS, judged, tune=True, quiet=True)
     with pytest.raises(UserError, match="Judged triplets are orders and have no distances: take loss=logistic-triplet"):
