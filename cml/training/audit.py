@@ -1,12 +1,14 @@
 """Audit of labels: which labels disagree with those of alike items, whatever kind of label they are.
 
-Three scores say how far a label is from what its item's features suggest: from the labels of the nearest neighbours by
-the features themselves, by an embedding that was trained on the other items, and from a ridge regression on the other
-items. Their mean rank finds wrong labels better than each alone.
+Three scores say how much a label disagrees with what its item's features suggest: how surprising it is among the labels
+of the nearest neighbours, by the features themselves and by an embedding that was trained on the other items, and how
+far it is from the prediction of a ridge regression on the other items. The score is a weighted mean of their ranks. The
+weights are those that best tell the labels from labels that are exchanged at random, which are wrong.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,6 +22,7 @@ from cml.errors import UserError
 from cml.retrieval.label_regression import scale_labels
 from cml.retrieval.search import nearest_others
 from cml.training.head_losses import HeadLosses
+from cml.training.label_density import LabelDensity, weigh_neighbors
 from cml.training.training_targets import TrainingTargets
 from cml.training.tune_heads import fit_rotation
 
@@ -28,7 +31,8 @@ Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
 FEWEST_ITEMS = 30
-NEIGHBORS = 10
+NEIGHBORS = 10  # that a list names
+_COMPARED = 20  # neighbours that labels are compared with
 _FOLDS = 5
 FROZEN, TRAINED, RIDGE = "frozen neighbours", "trained neighbours", "ridge residual"
 _COMPONENTS, _DIMENSION = 128, 32
@@ -42,13 +46,22 @@ _FEWEST_WRONG = 10  # suspects that an estimate is made from
 _MANY = 0.3  # of the labels: beyond it, the estimate shows that the features do not tell wrong labels from others
 
 
+class _Neighbors(NamedTuple):
+    """The nearest others of each item."""
+
+    distances: Float32  # (N, K), the nearest first
+    items: Int64  # (N, K)
+
+
 @dataclass(frozen=True, eq=False)
 class Audit:
     """How far each label is from what its item suggests.
 
     Attributes:
-        scores: (N,) from 0 to 1, the mean rank of the parts: 1 is the label most likely to be wrong.
-        parts: The rank (N,) from 0 to 1 by each of "frozen neighbours", "trained neighbours" and "ridge residual".
+        scores: (N,) from 0 to 1, the weighted mean of the parts: 1 is the label most likely to be wrong.
+        parts: The rank (N,) from 0 to 1 by each of "frozen neighbours", "trained neighbours" and "ridge residual",
+            among the labels as they are and as many exchanged ones.
+        weights: The weight of each part, which sum to 1.
         neighbors: (N, 10) the nearest items by the trained embedding.
         neighbor_distances: (N,) the median label distance to them, in ``unit``.
         wrong: An upper estimate of how many labels are wrong, as if by exchange with those of other items. Where the
@@ -59,6 +72,7 @@ class Audit:
 
     scores: Float64
     parts: Mapping[str, Float64]
+    weights: Mapping[str, float]
     neighbors: Int64
     neighbor_distances: Float64
     wrong: float
@@ -128,41 +142,35 @@ def audit_labels(
     Raises:
         UserError: There are fewer than 30 items, features that are not finite, or labels that do not differ.
     """
+    from scipy.stats import rankdata
+
     _check(features, labels, distance, seed)
     count = len(features)
-    folds = deal_folds(count, groups, seed=seed)
-    centred = features - features.mean(axis=0, dtype=np.float64).astype(np.float32)
-    lengths = np.linalg.norm(centred, axis=1, keepdims=True)
-    frozen = nearest_others(centred / np.where(lengths > 0, lengths, 1), np.arange(count), NEIGHBORS)[1]
-    trained = np.empty_like(frozen)
-    targets = _label_targets(labels, distance, seed)
-    predicted = np.empty_like(targets)
-    for number, held_out in enumerate(folds):
-        rest = np.setdiff1d(np.arange(count), held_out)
-        embeddings = _train_head(features, labels, distance, rest, seed + number)
-        trained[held_out] = nearest_others(embeddings, held_out, NEIGHBORS)[1]
-        predicted[held_out] = _predict(features, targets, rest, held_out)
-
-    def disagree(items: Int64) -> dict[str, Float64]:
-        """How far the labels of some items are from what features suggest for all items, in their order."""
-        taken = labels[items]
-        return {
-            FROZEN: _median_distance(distance, taken, labels, frozen),
-            TRAINED: _median_distance(distance, taken, labels, trained),
-            RIDGE: np.linalg.norm(predicted - targets[items], axis=1),
-        }
-
-    own = disagree(np.arange(count))
-    exchanged = disagree(np.random.default_rng(seed).permutation(count))  # each with the label of another item
-    parts = {name: _rank(values, values) for name, values in own.items()}
-    scores: Float64 = np.mean(list(parts.values()), axis=0)
-    wrong_scores: Float64 = np.mean([_rank(exchanged[name], own[name]) for name in own], axis=0)
-    chances = 1 - np.searchsorted(np.sort(wrong_scores), scores, side="left") / count
+    frozen, trained, predicted, targets = _look_around(
+        features, labels, distance, deal_folds(count, groups, seed=seed), seed
+    )
+    exchange = np.random.default_rng([seed, 1]).permutation(count)
+    taken = np.concatenate([np.arange(count), exchange])  # each item's own label, and that of another item
+    density = LabelDensity(distance, labels, seed=seed)
+    to_frozen, to_trained = (
+        listed_distances(distance, labels[taken], labels, np.tile(near.items, (2, 1))).astype(np.float64)
+        for near in (frozen, trained)
+    )
+    disagreements = {
+        FROZEN: density.surprise(taken, to_frozen, np.tile(weigh_neighbors(frozen.distances), (2, 1))),
+        TRAINED: density.surprise(taken, to_trained, np.tile(weigh_neighbors(trained.distances), (2, 1))),
+        RIDGE: np.linalg.norm(np.tile(predicted, (2, 1)) - targets[taken], axis=1),
+    }
+    ranks = {name: (rankdata(values) - 0.5) / len(values) for name, values in disagreements.items()}
+    weights = weigh_parts(ranks)
+    scores, exchanged_scores = np.split(np.sum([weights[name] * ranks[name] for name in ranks], axis=0), 2)
+    chances = 1 - np.searchsorted(np.sort(exchanged_scores), scores, side="left") / count
     return Audit(
         scores,
-        parts,
-        trained,
-        factor * own[TRAINED],
+        {name: values[:count] for name, values in ranks.items()},
+        weights,
+        trained.items[:, :NEIGHBORS],
+        factor * _median_distances(to_trained[:count, :NEIGHBORS]),
         wrong=_estimate_wrong(scores, chances),
         unit=unit or distance.unit,
         chances=chances,
@@ -210,18 +218,52 @@ def _check(features: Float32, labels: Labels, distance: LabelDistance, seed: int
         raise UserError(f"An audit needs label distances that differ, but {value}, of {len(some)} items looked at.")
 
 
-def _median_distance(distance: LabelDistance, labels: Labels, others: Labels, neighbors: Int64) -> Float64:
-    """The median label distance (N,) to neighbours; labels that cannot be compared are the farthest."""
-    between = listed_distances(distance, labels, others, neighbors).astype(np.float64)
+def _look_around(
+    features: Float32, labels: Labels, distance: LabelDistance, folds: Sequence[Int64], seed: int
+) -> tuple[_Neighbors, _Neighbors, Float64, Float64]:
+    """The neighbours by features and by heads trained on other folds, and predictions (N, V) of targets (N, V)."""
+    count = len(features)
+    compared = min(_COMPARED, count // 3)
+    centred = features - features.mean(axis=0, dtype=np.float64).astype(np.float32)
+    lengths = np.linalg.norm(centred, axis=1, keepdims=True)
+    frozen = _Neighbors(*nearest_others(centred / np.where(lengths > 0, lengths, 1), np.arange(count), compared))
+    trained = _Neighbors(np.empty_like(frozen.distances), np.empty_like(frozen.items))
+    targets = _label_targets(labels, distance, seed)
+    predicted = np.empty_like(targets)
+    for number, held_out in enumerate(folds):
+        rest = np.setdiff1d(np.arange(count), held_out)
+        embeddings = _train_head(features, labels, distance, rest, seed + number)
+        trained.distances[held_out], trained.items[held_out] = nearest_others(embeddings, held_out, compared)
+        predicted[held_out] = _predict(features, targets, rest, held_out)
+    return frozen, trained, predicted, targets
+
+
+def _median_distances(between: Float64) -> Float64:
+    """The median (N,) of label distances (N, K) to neighbours; labels that cannot be compared are the farthest."""
     known = np.isfinite(between)
     return np.median(np.where(known, between, between[known].max(initial=0)), axis=1)
 
 
-def _rank(values: Float64, among: Float64) -> Float64:
-    """The share (N,) of numbers that are smaller; of equal ones, half count."""
-    ordered = np.sort(among)
-    low, high = (np.searchsorted(ordered, values, side) for side in ("left", "right"))
-    return (low + high) / (2 * len(among))
+def weigh_parts(ranks: Mapping[str, Float64]) -> dict[str, float]:
+    """Weigh parts so that their sum tells exchanged labels best from the labels as they are.
+
+    This is Fisher's linear discriminant with weights that are not negative, by least squares. It needs no label that is
+    known to be wrong: those that are exchanged at random are, and of the others most are right.
+
+    Args:
+        ranks: For each part the ranks (2 N,) of N labels and, after them, of N exchanged ones.
+
+    Returns:
+        The weight of each part, which sum to 1; equal ones where no part tells anything.
+    """
+    from scipy.optimize import nnls
+
+    columns = np.stack(list(ranks.values()), axis=1)
+    is_exchanged = np.repeat([-0.5, 0.5], len(columns) // 2)
+    weights = nnls(columns - columns.mean(axis=0), is_exchanged)[0]
+    if not weights.any():
+        weights = np.ones(len(weights))
+    return dict(zip(ranks, (weights / weights.sum()).tolist(), strict=True))
 
 
 def _label_targets(labels: Labels, distance: LabelDistance, seed: int) -> Float64:
@@ -283,12 +325,12 @@ def _estimate_wrong(scores: Float64, chances: Float64) -> float:
     """The largest number of wrong labels that no tail of the scores contradicts.
 
     If a share p of labels were exchanged, at least p times the share of exchanged labels beyond any score would lie
-    beyond it (Blanchard, Lee and Scott, JMLR 11, 2010). Tails with fewer than 10 items are not looked at.
+    beyond it (Blanchard, Lee and Scott, JMLR 11, 2010). One standard error of each count is added, as the least of many
+    ratios is too low. Tails with fewer than 10 items are not looked at.
     """
-    order = np.argsort(-scores, kind="stable")
-    counts = np.arange(1, len(order) + 1)
-    shares = chances[order]
-    is_used = (counts >= _FEWEST_WRONG) & (shares > 0)
+    counts = len(scores) - np.searchsorted(np.sort(scores), scores, side="left")  # items of at least each score
+    is_used = (counts >= _FEWEST_WRONG) & (chances > 0)
     if not is_used.any():
         return 0.0
-    return float(min(len(scores), (counts[is_used] / shares[is_used]).min()))
+    most = (counts + np.sqrt(counts))[is_used] / chances[is_used]
+    return float(min(len(scores), most.min()))

@@ -16,7 +16,7 @@ from cml.cli import main
 from cml.distances.listed_distances import listed_distances
 from cml.errors import DataError, UserError
 from cml.runs.audit_list import read_scores
-from cml.training.audit import FROZEN, RIDGE, TRAINED, Audit, audit_labels, deal_folds
+from cml.training.audit import FROZEN, RIDGE, TRAINED, Audit, audit_labels, deal_folds, weigh_parts
 
 COUNT = 240
 
@@ -57,9 +57,39 @@ def test_planted_errors_come_first(rows: NDArray[np.float32], kind: str) -> None
     assert roc_auc_score(is_wrong, found.scores) > 0.85
     assert is_wrong.sum() / 2 <= found.wrong
     assert set(found.parts) == {FROZEN, TRAINED, RIDGE}
-    np.testing.assert_allclose(found.scores, np.mean(list(found.parts.values()), axis=0))
+    weighted = [found.weights[name] * found.parts[name] for name in found.parts]
+    np.testing.assert_allclose(found.scores, np.sum(weighted, axis=0))
+    assert sum(found.weights.values()) == pytest.approx(1)
     assert found.wrong_among(3) <= 3
-    assert found.wrong_among(COUNT) == pytest.approx(found.wrong, rel=1e-6)
+    assert found.wrong_among(COUNT) == pytest.approx(found.wrong, rel=0.02)
+
+
+def test_the_part_that_tells_most_weighs_most(rows: NDArray[np.float32]) -> None:
+    strong = 5 * np.random.default_rng(3).normal(size=(COUNT, 6)).astype(np.float32)
+    planted, is_wrong = plant(rows[:, 1].tolist())
+    found = audit(np.concatenate([strong, rows[:, 1:2]], axis=1), planted)  # the label is a weak direction
+    assert max(found.weights, key=found.weights.__getitem__) == RIDGE
+    assert roc_auc_score(is_wrong, found.scores) > roc_auc_score(is_wrong, np.mean([*found.parts.values()], axis=0))
+
+
+def test_no_other_weights_tell_exchanged_labels_better() -> None:
+    rng = np.random.default_rng(4)
+    is_exchanged = np.repeat([0.0, 1.0], COUNT)
+    ranks = {f"part {noise}": is_exchanged + rng.normal(0, noise, 2 * COUNT) for noise in (0.5, 1, 3)}
+    ranks["misleading"] = rng.normal(size=2 * COUNT) - is_exchanged
+    weights = weigh_parts(ranks)
+    assert weights["misleading"] == 0
+    assert sum(weights.values()) == pytest.approx(1)
+    columns = np.stack(list(ranks.values()), axis=1)
+
+    def correlation(given: NDArray[np.float64]) -> float:
+        return float(np.corrcoef(columns @ given, is_exchanged)[0, 1])
+
+    best = correlation(np.array(list(weights.values())))
+    assert all(correlation(drawn) <= best + 1e-9 for drawn in rng.dirichlet(np.full(4, 0.5), 500))
+    nothing = {"one": np.tile(rng.random(COUNT), 2), "other": -is_exchanged}
+    assert weigh_parts(nothing)["other"] in (0, 0.5)
+    assert weigh_parts({"one": -is_exchanged, "other": -is_exchanged}) == {"one": 0.5, "other": 0.5}
 
 
 def test_neighbours_are_others_and_their_distance_is_the_median(rows: NDArray[np.float32]) -> None:
