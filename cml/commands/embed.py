@@ -1,9 +1,12 @@
-"""``cml embed RUN --images DIR --out DIR``: the embeddings of a folder of images, and the list of its items."""
+"""``cml embed RUN --images DIR --out DIR``: the embeddings of images or vectors, and the list of their items."""
 
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import arg
 
 from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
@@ -14,11 +17,12 @@ from cml.export.decoding import DEFAULT_THREADS
 
 @dataclass(frozen=True)
 class Embed(CommandOptions):
-    """Embed a folder of images: embeddings.npy (N, D) float32 and items.jsonl in the same order."""
+    """Embed images or vectors: embeddings.npy (N, D) float32 and items.jsonl in the same order."""
 
     run: SharedRun
-    images: Path
-    """Folder of images, or a prepared dataset of images or vectors."""
+    images: Annotated[Path, arg(aliases=["--vectors"])]
+    """Folder of images, a prepared dataset of images or vectors, or a .npy file of vectors, whose ids are their row
+    numbers."""
     out: Path
     """Output folder. Rerun the command to resume."""
     features: StoreOfBackbone = None

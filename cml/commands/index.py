@@ -1,4 +1,4 @@
-"""``cml index RUN IMAGES --out INDEX``: a search index of a folder of images; ``--add`` takes in further ones."""
+"""``cml index RUN IMAGES --out INDEX``: a search index of images or vectors; ``--add`` takes in further ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,11 +16,12 @@ from cml.export.decoding import DEFAULT_THREADS
 
 @dataclass(frozen=True)
 class IndexOptions(CommandOptions):
-    """Build a search index of images, or add images to it."""
+    """Build a search index of images or vectors, or add further ones to it."""
 
     run: SharedRun
     images: Annotated[Path, Positional, arg(metavar="IMAGES")]
-    """Folder of images, or a prepared dataset of images or vectors."""
+    """Folder of images, a prepared dataset of images or vectors, or a .npy file of vectors, whose ids are their row
+    numbers."""
     out: Path
     """Folder of the index. Rerun the command to resume."""
     add: bool = False

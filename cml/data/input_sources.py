@@ -175,6 +175,26 @@ def open_inputs(
     return inputs
 
 
+def open_vector_file(path: Path, missing: Missing = "refuse") -> Vectors:
+    """Map the vectors of a .npy file into memory; their numbers are not checked.
+
+    Args:
+        path: The file, an array (N, F) of numbers.
+        missing: What becomes of a missing number.
+
+    Returns:
+        The vectors.
+
+    Raises:
+        UserError: It cannot be read, or holds another array.
+    """
+    rows = _map_file(path)
+    try:
+        return _vectors_of_array(rows, missing)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+
+
 def _is_own_dataset(source: Any, labels: Any, features: str | Sequence[str] | None) -> bool:  # noqa: ANN401
     """Whether a source is a data set, or a list of its items: mappings or, without separate labels, tuples."""
     if isinstance(source, list | tuple) and len(source):
@@ -363,7 +383,7 @@ def _open_vectors(source: Any, features: str | Sequence[str] | None, missing: Mi
         names = None if index is None or callable(index) else np.asarray(index)
         return Vectors(rows, columns=columns, missing=missing, names=names)
     if isinstance(source, str | Path):
-        source = _map_file(Path(source))
+        return open_vector_file(Path(source), missing)
     array = as_array(source)
     if array is None or array.dtype.kind == "O":
         if not isinstance(source, list | tuple | np.ndarray):
@@ -372,6 +392,10 @@ def _open_vectors(source: Any, features: str | Sequence[str] | None, missing: Mi
                 f"Got {type(source).__name__} instead."
             )
         array = stack_rows(list(source), "the vectors")
+    return _vectors_of_array(array, missing)
+
+
+def _vectors_of_array(array: NDArray[Any], missing: Missing) -> Vectors:
     if array.ndim == 2 and array.dtype.kind in "iub":
         array = array.astype(np.float32)
     return Vectors(array, missing=missing)
@@ -399,5 +423,7 @@ def _map_file(path: Path) -> NDArray[Any]:
         raise UserError(f"{path} must be a .npy file. Read others first, as by pandas.read_parquet.")
     try:
         return map_array(path)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}.") from None
+    except ValueError as error:
         raise UserError(f"{path} cannot be read: {error}.") from None

@@ -112,7 +112,7 @@ def embed_folder(
             kept = _write(model, images, output, batch_size, threads, skip_bad, quiet, connect)
             if not kept:
                 output.start_over()  # there is nothing to continue
-                raise AllBadError(f"None of the {len(images)} images in {images.root} can be read.")
+                raise AllBadError(f"None of the {len(images)} images in {images.source} can be read.")
             digests = {name: digest_file(output.work / name) for name in DIGESTED}
             counts = {"items": kept, "skipped": len(images) - kept, "dimension": model.config.dimension}
             output.finish(

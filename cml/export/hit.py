@@ -11,7 +11,7 @@ class Hit:
 
     Attributes:
         item_id: Id of the item.
-        path: Its image; None of an item that was added without a file.
+        path: Its image; None of a vector, and of an item that was added without a file.
         distance: L2 distance of its embedding to the query's.
         label: Its label: a number, a text, a list of these, or None.
     """

@@ -1,6 +1,7 @@
-"""The images of an export and their ids: those of a folder, or of a prepared dataset, whose items may be vectors."""
+"""The images or vectors of an export and their ids: those of a folder, of a prepared dataset, or of a .npy file."""
 
 import hashlib
+import itertools
 import json
 import re
 import reprlib
@@ -13,7 +14,9 @@ import numpy as np
 
 from cml.data.dataset_info import FOLDERS, INFO, ROLES, VECTORS
 from cml.data.input_form import InputForm
+from cml.data.input_sources import open_vector_file
 from cml.data.prepared import PreparedDataset
+from cml.data.vector_files import number_fault
 from cml.data.vectors import Float32, Vectors
 from cml.errors import DataError, UserError
 from cml.storage.json_file import read_json
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from cml.feature_store.store import FeatureStore
     from cml.models.embedding import EmbeddingModel
 
+_CHECKED = 1 << 22  # numbers of a file that are checked at a time
 # names of COCO's own files: 391895, 000000391895 and COCO_val2014_000000391895
 _ID = re.compile(r"\d{1,18}", re.ASCII)
 _COCO_NAME = re.compile(r"(?:COCO_[a-z]+\d{4}_)?(\d{1,18})", re.ASCII | re.IGNORECASE)
@@ -33,11 +37,12 @@ class ImageList:
 
     Attributes:
         root: The folder that they lie in.
-        item_ids: Their unique ids; in a plain folder an image's path below it.
+        item_ids: Their unique ids; in a plain folder an image's path below it, in a .npy file the number of the row.
         paths: Their files; of a vector the file that holds it.
         columns: The role of each in a dataset, and its label if that is a number or a text; empty in a plain folder.
         vectors: Each vector as its split and its position there; empty for images.
         features: The backbone features of the images where they come from a feature store.
+        file: The .npy file that all vectors were read from; None for a folder.
     """
 
     root: Path
@@ -46,27 +51,32 @@ class ImageList:
     columns: tuple[Mapping[str, Any], ...] = field(repr=False)
     vectors: tuple[tuple[Vectors, int], ...] = field(default=(), repr=False)
     features: Vectors | None = field(default=None, repr=False)
+    file: Path | None = None
 
     def __len__(self) -> int:
         return len(self.item_ids)
 
     @classmethod
     def open(cls, source: Path | str, splits: Sequence[str] = ROLES) -> Self:
-        """List the images of a prepared dataset, or of a folder and its subfolders.
+        """List the images of a prepared dataset, or of a folder and its subfolders, or the rows of a file of vectors.
 
         Args:
-            source: The folder. One with a dataset.json is a prepared dataset.
+            source: The folder, or a .npy file of vectors (N, F). A folder with a dataset.json is a prepared dataset.
             splits: The splits of a dataset to list: train, query, gallery.
 
         Returns:
             The images, those of a plain folder sorted by path.
 
         Raises:
-            UserError: It is not a folder, or it holds no images.
+            UserError: It is neither a folder nor an array of vectors, or it is empty.
         """
         root = Path(source)
+        if root.suffix == ".npy" and not root.is_dir():
+            return cls._of_file(root)
         if not root.is_dir():
-            raise UserError(f"{root} is not a folder; give a folder of images or a prepared dataset.")
+            raise UserError(
+                f"{root} is not a folder; give a folder of images, a prepared dataset, or a .npy file of vectors."
+            )
         images = cls._of_dataset(root, splits) if (root / INFO).is_file() else cls._of_folder(root)
         if not len(images):
             raise UserError(f"{root} holds no images.")
@@ -104,6 +114,26 @@ class ImageList:
         files = {below.as_posix(): path.absolute() for below, path in shown if path.is_file()}
         names = tuple(sorted(files))
         return cls(root.absolute(), names, tuple(files[name] for name in names), ({},) * len(names))
+
+    @classmethod
+    def _of_file(cls, file: Path) -> Self:
+        vectors = open_vector_file(file)
+        if not len(vectors):
+            raise UserError(f"{file} holds no vectors.")
+        rows = range(len(vectors))
+        return cls(
+            file.absolute().parent,
+            tuple(map(str, rows)),
+            (file.absolute(),) * len(rows),
+            ({},) * len(rows),
+            tuple((vectors, row) for row in rows),
+            file=file,
+        )
+
+    @property
+    def source(self) -> Path:
+        """What was opened: a .npy file, or else the folder."""
+        return self.root if self.file is None else self.file
 
     def file_name(self, item: int) -> str:
         """Name the file of an image.
@@ -155,7 +185,7 @@ class ImageList:
         from cml.feature_store.stored_features import stored_features
 
         if self.vectors:
-            raise UserError(f"The model takes images, but {self.root} holds vectors: leave --features out.")
+            raise UserError(f"The model takes images, but {self.source} holds vectors: leave --features out.")
         return replace(self, features=stored_features(store, model, self.paths, f"the features of {run}"))
 
     def send(self, start: int, stop: int) -> Self:
@@ -177,17 +207,26 @@ class ImageList:
         )
 
     def check_kind(self, form: InputForm) -> None:
-        """Check that a model takes such items.
+        """Check that a model takes such items, and every number of a .npy file. Those of a dataset were checked before.
 
         Args:
             form: The form of the model's inputs.
 
         Raises:
-            UserError: It takes others.
+            UserError: It takes others, or a number of the file is infinite or, where that is not allowed, missing.
         """
         own = self.vectors[0][0].form if self.vectors else InputForm()
         if own.kind != form.kind or (self.vectors and own.shape != form.shape):
-            raise UserError(f"The model takes {form}, but {self.root} holds {own}.")
+            raise UserError(f"The model takes {form}, but {self.source} holds {own}.")
+        if self.file is None:
+            return
+        step = max(1, _CHECKED // own.shape[0])
+        for start in range(0, len(self), step):
+            rows = self.read_vectors(start, start + step)
+            fault = number_fault(rows, form, may_miss_numbers=form.missing == "mean")
+            if fault is not None:
+                row = self.vectors[start + fault[0]][1]
+                raise UserError(f"{self.file}: row {row}, {fault[1]}. Mend it, or leave the row out.")
 
     def read_vectors(self, start: int, stop: int) -> Float32:
         """Read some of the vectors.
@@ -199,7 +238,9 @@ class ImageList:
         Returns:
             (B, F) float32.
         """
-        return np.concatenate([split.read(np.array([item])) for split, item in self.vectors[start:stop]])
+        parts = itertools.groupby(self.vectors[start:stop], key=lambda place: id(place[0]))
+        places = ([*part] for _, part in parts)
+        return np.concatenate([part[0][0].read(np.array([item for _, item in part])) for part in places])
 
     def read_features(self, start: int, stop: int) -> Float32:
         """Read the features of some of the images, which ``with_features`` found.
@@ -283,7 +324,7 @@ class ImageList:
             DataError: An image has no id, two have the same one, or the listing does not fit the folder.
         """
         if self.vectors:
-            raise UserError(f"{self.root} holds vectors, not images: they have no COCO ids and no feature maps.")
+            raise UserError(f"{self.source} holds vectors, not images: they have no COCO ids and no feature maps.")
         items, ids = (range(len(self)), self._ids_in_names()) if listing is None else self._ids_in_listing(listing)
         first: dict[str, int] = {}
         for item, coco_id in zip(items, ids, strict=True):

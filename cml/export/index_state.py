@@ -247,7 +247,9 @@ class IndexState:
         part = self.parts[number]
         entry = part.item(position - int(self._starts[number]))
         label = next((value for name, value in entry.items() if name not in _NO_LABEL), None)
-        return str(entry["item_id"]), _path_of(part, entry), label
+        path = _path_of(part, entry)
+        is_own = path is not None and path.suffix != ".npy"  # a file of vectors is that of all of them
+        return str(entry["item_id"]), path if is_own else None, label
 
 
 @dataclass(frozen=True)

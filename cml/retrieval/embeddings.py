@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,7 @@ def evaluate_embeddings(
     label_distance: Any = "euclidean",  # noqa: ANN401 - as ``cml.distances.as_label_distance`` takes it
     options: EvaluateOptions | None = None,
     others: Mapping[str, Any] | None = None,
+    own_rows: Collection[str] = (),
     advise: Callable[[Standing], Sequence[str]] | None = None,
 ) -> Evaluation:
     """How well embeddings find embeddings with near labels, beside chance and the best possible ranking.
@@ -59,6 +60,7 @@ def evaluate_embeddings(
         options: What is measured, and how; the defaults when not given.
         others: Further embeddings of the same items, each a row of the table: name to a pair of arrays, those of the
             queries and those of the gallery; without a gallery also to one array.
+        own_rows: Those of ``others`` that the embeddings are themselves, with which the verdict does not compare them.
         advise: Gives further sentences of the verdict, see ``cml.retrieval.verdict.with_verdict``.
 
     Returns:
@@ -100,7 +102,7 @@ def evaluate_embeddings(
     if itself:
         rows = {EMBEDDING: query, **{name: pair[0] for name, pair in pairs.items()}}
         evaluation = with_judgements(evaluation, distance, query_labels, rows, seed=options.seed)
-    return with_verdict(evaluation, EMBEDDING, advise=advise)
+    return with_verdict(evaluation, EMBEDDING, own_rows=own_rows, advise=advise)
 
 
 def _as_pair(name: str, given: Any, *, has_gallery: bool) -> tuple[Any, Any]:  # noqa: ANN401 - arrays

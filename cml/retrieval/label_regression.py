@@ -9,6 +9,9 @@ from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.retrieval.array_types import Float32, Float64, Floats, Int64
 
+RIDGE_ROWS = ROW_OF_VECTORS, ROW_OF_MDS = "ridge", "ridge on label MDS"
+"""The names of its row in a table, by how labels become vectors."""
+
 Embed = Callable[[Floats | ComputedRows], Float32]
 ALPHAS = tuple(10.0**power for power in range(-2, 7))  # of which leave-one-out errors, in closed form, choose
 MDS_DIMENSION = 32
@@ -123,7 +126,7 @@ def fit_label_regression(features: Floats | ComputedRows, labels: Labels, distan
         The name of the row, "ridge" or "ridge on label MDS", and a function from features to an embedding.
     """
     rows, targets = draw_targets(labels, distance, most=_MOST_ROWS, most_scaled=_MOST_SCALED)
-    name = "ridge on label MDS" if distance.label_vectors(labels[:1]) is None else "ridge"
+    name = ROW_OF_MDS if distance.label_vectors(labels[:1]) is None else ROW_OF_VECTORS
     return name, fit_ridge(features[rows], targets)
 
 

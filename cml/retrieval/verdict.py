@@ -1,15 +1,17 @@
 """Verdicts in a few sentences: whether a method is better than its references, and whether the data can show it."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cml.retrieval.mean_interval import mean_intervals
+from cml.retrieval.random_row import RANDOM
 from cml.retrieval.results import Evaluation
 
 FEW_QUERIES = 100  # the interval of a mean over them is +- 0.2 standard deviations; fewer show only large differences
+NEAR_ORACLE = 0.99  # of the way from chance to the oracle: more items or another head can add 1 % of it at most
 _FALLEN = 0.1  # a training loss below this share of its first values: the training set was memorised or fitted well
 
 
@@ -21,10 +23,12 @@ class Standing:
         is_better: Whether it is better than each of them, by the names of their rows: the 95 % interval of the paired
             gain is above 0.
         is_overfitted: Whether it is not better than all of them although its training loss fell to a tenth.
+        is_near_oracle: Whether it goes 99 % of the way from chance to the oracle, so that nothing would help much.
     """
 
     is_better: Mapping[str, bool]
     is_overfitted: bool
+    is_near_oracle: bool = False
 
 
 def with_verdict(
@@ -32,6 +36,7 @@ def with_verdict(
     row: str,
     losses: Sequence[float] = (),
     *,
+    own_rows: Collection[str] = (),
     advise: Callable[[Standing], Sequence[str]] | None = None,
 ) -> Evaluation:
     """Return an evaluation with a verdict on one of its rows.
@@ -40,6 +45,7 @@ def with_verdict(
         evaluation: The evaluation.
         row: The row of the trained embedding.
         losses: Training losses of its steps, which show overfitting; none if they are unknown.
+        own_rows: Rows of references that the trained embedding is itself, with which it is not compared.
         advise: Gives further sentences of the verdict: what would help, given how the embedding was trained.
 
     Returns:
@@ -50,7 +56,7 @@ def with_verdict(
     is_better: dict[str, bool] = {}
     sentences: dict[str, list[str]] = {"worse than": [], "not better than": [], "better than": []}
     for other, metrics in evaluation.rows.items():
-        if other in (row, "oracle") or other.startswith(f"{row}, "):  # cut to its first numbers
+        if other in (row, "oracle", *own_rows) or other.startswith(f"{row}, "):  # cut to its first numbers
             continue
         # how much better ours is, query by query
         gain = (ours.per_query - metrics[name].per_query) * (1 if ours.higher_is_better else -1)
@@ -64,18 +70,32 @@ def with_verdict(
     if not is_better:
         return evaluation
     first, last = (np.mean(losses[:10]), np.mean(losses[-10:])) if losses else (1.0, 1.0)
-    is_overfitted = bool(last < _FALLEN * first) and not all(is_better.values())
+    is_near_oracle = _is_near_oracle(evaluation, row, name)
+    is_overfitted = bool(last < _FALLEN * first) and not all(is_better.values()) and not is_near_oracle
     parts = [sentence for relation in sentences for sentence in sentences[relation]]
     if is_overfitted:
         parts.insert(0, f"overfitted: the training loss fell from {first:.3g} to {last:.3g}")
+    if is_near_oracle and not all(is_better.values()):
+        oracle = evaluation.rows["oracle"][name].mean
+        parts.append(f"nearly as good as the oracle ({ours.mean:.3g} against {oracle:.3g}), so little is left to gain")
     if evaluation.queries < FEW_QUERIES:
         few = "too few to show small differences" if sentences["not better than"] else "few"
         parts.append(f"{evaluation.queries} queries are {few}")
         if few == "few":
             parts.append("the size of the difference is uncertain")
     texts = [parts[0], *(f"{part[0].upper()}{part[1:]}" for part in parts[1:])]
-    advice = [] if advise is None else advise(Standing(is_better, is_overfitted))
+    advice = [] if advise is None else advise(Standing(is_better, is_overfitted, is_near_oracle))
     return replace(evaluation, verdict=" ".join([f"Verdict: {'. '.join(texts)}.", *advice]))
+
+
+def _is_near_oracle(evaluation: Evaluation, row: str, name: str) -> bool:
+    """Whether a row is almost as far above chance as the oracle; False where one of these was not measured."""
+    rows = evaluation.rows
+    if not all(name in rows.get(other, {}) for other in (RANDOM, "oracle")):
+        return False
+    chance, best = (rows[other][name].mean for other in (RANDOM, "oracle"))
+    reach = abs(chance - best)  # 0 where every ranking is as good
+    return bool(reach > 0 and abs(rows[row][name].mean - best) <= (1 - NEAR_ORACLE) * reach)
 
 
 def main_metric(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""``cml.index``: a search index of a folder of images or a prepared dataset, as ``cml index`` builds it."""
+"""``cml.index``: a search index of images or vectors in a folder or a file, as ``cml index`` builds it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,7 +37,8 @@ def index(
 
     Args:
         run: Folder of the run, or a model as ``cml.load`` takes it.
-        images: Folder of images, or a prepared dataset of images or vectors.
+        images: Folder of images, a prepared dataset of images or vectors, or a .npy file of vectors, whose ids are
+            their row numbers.
         out: Folder of the index.
         add: Add the images to an existing index. Images that it already holds are not embedded again.
         method: exact compares a query with every item, the others are faiss's, auto goes by the number of items.
@@ -54,7 +55,8 @@ def index(
         The index, with the model.
 
     Raises:
-        UserError: ``out`` holds an index of another model, of other images or with another method.
+        UserError: ``out`` holds an index of another model, of other images or with another method, or the model takes
+            other inputs.
         DataError: An image cannot be read, or an id is already taken.
 
     Example:

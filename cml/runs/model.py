@@ -37,8 +37,8 @@ from cml.retrieval.shuffled_labels import LabelSignals, find_label_signal
 from cml.retrieval.verdict import Standing
 from cml.runs.advice import advise, render_call
 from cml.runs.audit_list import AuditList
+from cml.runs.chosen_reference import chosen_rows, with_chosen_reference
 from cml.runs.explorer import Explorer
-from cml.runs.kept_features import with_kept_features
 from cml.storage.atomic import atomic_folder
 from cml.storage.downloads import names_of_a_run
 from cml.storage.hugging_face import resolve_run
@@ -197,9 +197,10 @@ class Model(EmbeddingModel):
             label_distance=self.label_distance,
             options=options,
             others=others,
+            own_rows=chosen_rows(self.tuning),
             advise=self._advise,
         )
-        return with_kept_features(evaluation, self.tuning)
+        return with_chosen_reference(evaluation, self.tuning)
 
     def predict(
         self,
@@ -534,9 +535,9 @@ class Model(EmbeddingModel):
 
     def _advise(self, standing: Standing) -> list[str]:
         """The sentences of a verdict that say what would help a model of vectors that still has its training items."""
-        if all(standing.is_better.values()) or self._references is None or self.config.inputs.kind != "vectors":
+        if standing.is_near_oracle or all(standing.is_better.values()):
             return []
-        if self.label_distance.is_partial:
+        if self._references is None or self.config.inputs.kind != "vectors" or self.label_distance.is_partial:
             return []
         labels = self.label_distance.encode(self._references.labels)
         training = self.standardize_in_parts(self._references.inputs)

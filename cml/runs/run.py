@@ -28,9 +28,9 @@ from cml.runs.advice import advise, render_command
 from cml.runs.audit_list import AuditList
 from cml.runs.audit_run import audit_run
 from cml.runs.ceiling import with_ceiling
+from cml.runs.chosen_reference import chosen_rows, with_chosen_reference
 from cml.runs.explore import BESIDE, EXPLORER, ExploreOptions, by_title, explore_runs
 from cml.runs.explorer import Explorer
-from cml.runs.kept_features import with_kept_features
 from cml.runs.label_signals import find_label_signals
 from cml.runs.pair_similarity import PAIRS, with_pairs
 from cml.runs.proposal_list import ProposalList, propose_items
@@ -130,10 +130,12 @@ class Run(TrainedRun):
         records = read_metrics(log) if log.exists() else []  # a shared model has none
         losses = [record["loss"] for record in records if "loss" in record]
         is_first = self.ranks is None or self.ranks.first
-        evaluation = with_verdict(evaluation, EMBEDDING, losses, advise=self._advise if is_first else None)
+        tuning = load_tuning(self.folder) if (self.folder / TUNING).exists() else None
+        evaluation = with_verdict(
+            evaluation, EMBEDDING, losses, own_rows=chosen_rows(tuning), advise=self._advise if is_first else None
+        )
         evaluation = with_ceiling(evaluation, self.dataset.info)
-        if (self.folder / TUNING).exists():
-            evaluation = with_kept_features(evaluation, load_tuning(self.folder))
+        evaluation = with_chosen_reference(evaluation, tuning)
         if is_first:
             main = main_metric(list(evaluation.rows[EMBEDDING]))
             write_json(self.folder / EVALUATION, evaluation.to_json(per_query=[main]))  # which comparisons pair
@@ -221,7 +223,9 @@ class Run(TrainedRun):
 
     def _advise(self, standing: Standing) -> list[str]:
         """The sentences of a verdict that say what would help an embedding that is not better than its references."""
-        if all(standing.is_better.values()) or self.frozen is None or self.distance.is_partial:
+        if standing.is_near_oracle or all(standing.is_better.values()):
+            return []
+        if self.frozen is None or self.distance.is_partial:
             return []
         try:
             signals = find_label_signals(self)

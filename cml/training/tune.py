@@ -19,7 +19,7 @@ from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.training.linear_map import JoinedMaps, LinearMap, average_maps
-from cml.training.tune_candidates import FROZEN, fit_candidates, frozen_maps
+from cml.training.tune_candidates import FROZEN, RIDGE, fit_candidates, frozen_maps
 from cml.training.tune_fits import fit_once
 from cml.training.tune_gain import LEAST_GAIN, Gain, measure_gain
 from cml.training.tune_heads import LOSSES, RATES, check_tuned_losses
@@ -85,6 +85,11 @@ class Tuning:
     def keeps_features(self) -> bool:
         """Whether the frozen features are the embedding."""
         return self.chosen == (self.frozen,)
+
+    @property
+    def is_ridge(self) -> bool:
+        """Whether a ridge regression of the labels, alone, is the embedding."""
+        return self.chosen == (RIDGE,)
 
     def lines(self) -> list[str]:
         """Say what was chosen, by how much and how sure.

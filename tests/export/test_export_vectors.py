@@ -1,18 +1,24 @@
 """Models of vectors leave like models of images: embeddings, search index, ONNX graph, shared folder, explorer."""
 
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import cml
+from cml.cli import main
 from cml.data.prepared_writer import write_dataset
 from cml.errors import DataError, UserError
 from cml.export.embed_folder import embed_folder
 from cml.export.image_list import ImageList
 from cml.export.index_images import add_to_index, build_index
 from cml.runs.run import Run
+
+Floats = np.ndarray[Any, np.dtype[np.floating]]
 
 
 @pytest.fixture(scope="module")
@@ -122,3 +128,127 @@ def test_what_does_not_fit_is_one_line(run: Run, tmp_path: Path) -> None:
         embed_folder(run.model, ImageList.open(other.folder), tmp_path / "out", quiet=True)
     with pytest.raises(DataError, match="was trained on another dataset"):
         _ = cml.open_run(run.folder, data=other.folder).dataset
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("flag", ["--images", "--vectors"])
+def test_new_rows_of_a_file_are_embedded_by_number(run: Run, tmp_path: Path, flag: str, dtype: type) -> None:
+    rows = np.random.default_rng(0).normal(size=(23, 10)).astype(dtype)
+    np.save(tmp_path / "new.npy", rows)
+    assert main(["embed", str(run.folder), flag, str(tmp_path / "new.npy"), "--out", str(tmp_path / "out")]) == 0
+    embedded = np.load(tmp_path / "out/embeddings.npy")
+    np.testing.assert_allclose(embedded, run.model.embed(rows.astype(np.float32)), atol=1e-6)
+    lines = (tmp_path / "out/items.jsonl").read_text().splitlines()
+    assert [json.loads(line)["item_id"] for line in lines] == [str(row) for row in range(23)]
+
+
+def test_new_rows_of_a_file_are_indexed_and_found(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = np.random.default_rng(0).normal(size=(23, 10)).astype(np.float32)
+    first, second, out = (str(tmp_path / name) for name in ("first.npy", "second.npy", "index"))
+    np.save(first, rows[:20])
+    np.save(second, rows[20:])
+    assert main(["index", str(run.folder), first, "--out", out]) == 0
+    assert "20 items, exact" in capsys.readouterr().out
+    assert main(["index", str(run.folder), first, "--out", out, "--add"]) == 0
+    assert "all 20 vectors were in the index already" in capsys.readouterr().err
+    assert main(["index", str(run.folder), second, "--out", out, "--add"]) == 1
+    taken = capsys.readouterr().err
+    assert f"already holds an item '0', {first}; {second} has the same id. Give the new ones other ids" in taken
+    assert main(["index", str(run.folder), second, "--out", out, "--add", "--prefix", "b"]) == 0
+    assert "23 items" in capsys.readouterr().out
+    assert main(["search", out, second, "--k", "2"]) == 0
+    found = [line.split() for line in capsys.readouterr().out.splitlines() if line.lstrip().startswith("1 ")]
+    assert [(words[1], words[2:]) for words in found] == [("0.0000", [f"b{row}"]) for row in range(3)]
+    assert main(["search", out, second, "--k", "2", "--json"]) == 0
+    paths = [hit["path"] for query in json.loads(capsys.readouterr().out) for hit in query["found"]]
+    assert paths == [None] * 6
+
+
+def test_hits_of_a_dataset_of_vectors_name_no_file(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train = run.dataset.folder / "train/vectors.npy"
+    assert main(["index", str(run.folder), str(run.dataset.folder), "--out", str(tmp_path / "index")]) == 0
+    capsys.readouterr()
+    assert main(["search", str(tmp_path / "index"), str(train), "--k", "1"]) == 0
+    hits = [line for line in capsys.readouterr().out.splitlines() if line.lstrip().startswith("1 ")]
+    assert len(hits) == len(run.dataset.split("train"))
+    assert not [line for line in hits if "npy" in line]
+
+
+def with_value(value: float) -> Floats:
+    """Twelve rows of zeros with another number in one place."""
+    rows = np.zeros((12, 10), np.float64)
+    rows[7, 2] = value
+    return rows
+
+
+WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
+    "width": (
+        lambda path: np.save(path, np.zeros((4, 3))),
+        "The model takes 10 numbers, but .*new.npy holds 3 numbers",
+    ),
+    "missing": (
+        lambda path: np.save(path, with_value(np.nan)),
+        "new.npy: row 7, column 2 of the vectors should be a finite number, none may be missing. It is nan. Mend it",
+    ),
+    "infinite": (lambda path: np.save(path, with_value(-np.inf)), "new.npy: row 7, column 2 .* It is -inf. Mend it"),
+    "too large": (lambda path: np.save(path, with_value(1e300)), "new.npy: row 7, column 2 .* It is inf. Mend it"),
+    "one axis": (lambda path: np.save(path, np.zeros(10)), r"new.npy: Vectors must be an array \(N, F\) of floats"),
+    "no rows": (lambda path: np.save(path, np.zeros((0, 10))), "new.npy holds no vectors"),
+    "no columns": (lambda path: np.save(path, np.zeros((3, 0))), r"new.npy: Vectors must be an array \(N, F\)"),
+    "complex": (lambda path: np.save(path, np.zeros((3, 10), np.complex64)), "new.npy: Vectors must be an array"),
+    "texts": (lambda path: np.save(path, np.full((3, 10), "a")), "new.npy cannot be read: it holds <U1, no plain num"),
+    "objects": (
+        lambda path: np.save(path, np.full((3, 10), None), allow_pickle=True),
+        "new.npy cannot be read: .*allow_pickle=False",
+    ),
+    "text file": (lambda path: path.write_text("1,2,3"), "new.npy cannot be read: it is no .npy file"),
+    "cut": (lambda path: (np.save(path, np.zeros((9, 10))), path.write_bytes(path.read_bytes()[:300])), "cannot be re"),
+    "nothing": (lambda path: None, "new.npy cannot be read: No such file or directory"),
+}
+
+
+@pytest.mark.parametrize("command", ["index", "embed"])
+@pytest.mark.parametrize("case", WRONG)
+def test_a_file_of_wrong_vectors_is_one_line(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, case: str
+) -> None:
+    make, said = WRONG[case]
+    make(tmp_path / "new.npy")
+    given = [str(tmp_path / "new.npy")] if command == "index" else ["--vectors", str(tmp_path / "new.npy")]
+    assert main([command, str(run.folder), *given, "--out", str(tmp_path / "out")]) == 2
+    shown = capsys.readouterr().err.strip().splitlines()
+    assert len(shown) == 1
+    assert re.search(said, shown[0])
+    assert not list(tmp_path.glob("out/*.json*"))
+
+
+def test_a_file_may_miss_numbers_where_the_model_takes_the_mean(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    model = cml.fit(rows, rows[:, 0], missing="mean", steps=2, sampler="random(batch_size=20)", quiet=True)
+    rows[5, 1] = np.nan
+    np.save(tmp_path / "new.npy", rows)
+    made = embed_folder(model, ImageList.open(tmp_path / "new.npy"), tmp_path / "out", batch_size=7, quiet=True)
+    np.testing.assert_allclose(made.embeddings, model.embed(rows), atol=1e-6)
+    rows[5, 1] = np.inf
+    np.save(tmp_path / "new.npy", rows)
+    with pytest.raises(
+        UserError, match=r"new.npy: row 5, column 1 of the vectors should be a finite number. It is inf"
+    ):
+        embed_folder(model, ImageList.open(tmp_path / "new.npy"), tmp_path / "other", quiet=True)
+
+
+def test_a_model_of_images_takes_no_file_of_vectors(tmp_path: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 255, (20, 16, 16, 3), np.uint8)
+    model = cml.fit(
+        images, range(20), backbone="small-cnn", weights="none", image_size=(16, 16), steps=1, workers=0, quiet=True,
+        sampler="random(batch_size=8)",
+    )  # fmt: skip
+    np.save(tmp_path / "new.npy", np.zeros((3, 10)))
+    with pytest.raises(UserError, match=r"^The model takes images, but .*new.npy holds 10 numbers"):
+        embed_folder(model, ImageList.open(tmp_path / "new.npy"), tmp_path / "out", quiet=True)
+    with pytest.raises(
+        UserError, match=r"a.png is not a folder; give a folder of images, .* or a .npy file of vectors"
+    ):
+        ImageList.open(tmp_path / "a.png")

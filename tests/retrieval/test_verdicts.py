@@ -95,6 +95,25 @@ def test_an_evaluation_ends_with_a_verdict(
     assert Evaluation.from_json(found.to_json()).table() == found.table()
 
 
+@pytest.mark.parametrize(("ours", "is_near"), [(1.04, True), (1.06, False)])
+def test_nothing_is_advised_at_the_oracle(ours: float, is_near: bool) -> None:
+    # 5 on the way from chance to the oracle, of which 1 % is .05
+    means = {"embedding": ours, "ridge": ours, "random": 6, "oracle": 1}
+    rows = evaluation(**{name: sample(300, mean) for name, mean in means.items()})
+    standings: list[Standing] = []
+    found = with_verdict(rows, "embedding", [0.7] * 10 + [0.0007] * 10, advise=lambda got: standings.append(got) or [])
+    assert standings == [Standing({"ridge": False, "random": True}, not is_near, is_near)]
+    said = f"Nearly as good as the oracle ({ours:.3g} against 1), so little is left to gain."
+    assert (said in found.verdict, "overfitted" in found.verdict) == (is_near, not is_near)
+    alone = with_verdict(rows, "embedding", own_rows=("ridge", "ridge on label MDS")).verdict
+    assert re.fullmatch(r"Verdict: better than random \([^()]*\)\.", alone)
+
+
+def test_no_ranking_is_near_an_oracle_that_is_no_better_than_chance() -> None:
+    rows = evaluation(embedding=sample(300, 5), ridge=sample(300, 5), random=sample(300, 5), oracle=sample(300, 5))
+    assert "oracle" not in with_verdict(rows, "embedding").verdict
+
+
 def test_a_verdict_has_the_interval_of_the_paired_gain() -> None:
     ours = np.random.default_rng(0).normal(3, 1, 400)
     found = with_verdict(evaluation(embedding=ours, frozen=ours + np.tile([0.1, 0.3], 200)), "embedding").verdict

@@ -25,9 +25,9 @@ from cml.export.onnx_graph import export_onnx
 from cml.models.embedding import ModelConfig
 from cml.models.joined_head import JoinedHead
 from cml.retrieval.results import Evaluation
-from cml.runs.kept_features import with_kept_features
+from cml.runs.chosen_reference import with_chosen_reference
+from cml.training import run_folder, tune_heads
 from cml.training import tune as tune_module
-from cml.training import tune_heads
 from cml.training.linear_map import LinearMap, average_maps
 from cml.training.tune import Tuning, best_steps, tune
 from cml.training.tune_candidates import FROZEN, fit_label_ridge
@@ -222,16 +222,18 @@ def test_shuffled_labels_keep_the_features() -> None:
     assert kept >= 2
 
 
-def test_an_evaluation_says_that_the_features_were_kept() -> None:
+def test_an_evaluation_says_which_reference_tune_took() -> None:
     tuning = Tuning((FROZEN[1],), FROZEN[1], (FROZEN[1],), {FROZEN[1]: 0.5}, 0.5, 0.0, 0.1, "random")
     evaluation = Evaluation({}, "px", "reciprocal", 3, 30, verdict="Verdict: better than random.")
-    said = with_kept_features(evaluation, tuning).verdict
+    said = with_chosen_reference(evaluation, tuning).verdict
     assert said == (
         "Verdict: better than random. The model is the frozen features, L2-normalised: tune kept them, and nothing was "
         "trained."
     )
-    assert with_kept_features(evaluation, replace(tuning, chosen=("ridge",))) == evaluation
-    assert with_kept_features(evaluation, None) == evaluation
+    said = with_chosen_reference(evaluation, replace(tuning, chosen=("ridge",))).verdict
+    assert said == "Verdict: better than random. The chosen head is the ridge regression: tune took it alone."
+    assert with_chosen_reference(evaluation, replace(tuning, chosen=("ridge", "PCA"))) == evaluation
+    assert with_chosen_reference(evaluation, None) == evaluation
 
 
 @pytest.mark.usefixtures("short")
@@ -243,6 +245,31 @@ def test_a_model_of_kept_features_says_so() -> None:
     assert model.tuning is not None
     assert model.tuning.keeps_features
     assert model.evaluate(rows, labels).verdict.endswith("tune kept them, and nothing was trained.")
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("is_run", [False, True])
+def test_a_chosen_ridge_regression_is_not_compared_with_itself(is_run: bool, tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    rows = rng.normal(size=(300, 12)).astype(np.float32)
+    labels = (rows @ rng.normal(size=12)).tolist()  # which a regression finds, and no head does better
+    if is_run:
+        np.save(tmp_path / "rows.npy", rows)
+        lines = ["id,label", *(f"{number},{label}" for number, label in enumerate(labels))]
+        (tmp_path / "labels.csv").write_text("\n".join(lines))
+        table = {"source": tmp_path / "labels.csv", "vectors": tmp_path / "rows.npy", "label_columns": ("label",)}
+        dataset = cml.prepare("table", tmp_path / "set", **table)
+        run = cml.train("value", dataset, tmp_path / "run", tune=True, dimension=8, quiet=True)
+        verdict = run.evaluate().verdict
+        assert run_folder.load_tuning(tmp_path / "run").chosen == ("ridge",)
+    else:
+        model = cml.fit(rows[:200], labels[:200], tune=True, dimension=8, quiet=True)
+        assert model.tuning is not None
+        assert model.tuning.chosen == ("ridge",)
+        verdict = model.evaluate(rows[200:], labels[200:]).verdict
+    assert verdict.endswith("The chosen head is the ridge regression: tune took it alone.")
+    assert "than ridge" not in verdict
+    assert "More training items" not in verdict
 
 
 REFUSED = {
