@@ -139,7 +139,8 @@ class TrainConfig:
     """Optimiser: sgd with momentum 0.9, as in the paper, or adamw. In Python also a function that makes one, which is
     called 'custom' in the saved options."""
     learning_rate: float = 1e-3
-    """Learning rate of the head; the backbone's is this times backbone_lr_scale."""
+    """Learning rate of the head; the backbone's is this times backbone_lr_scale. For vectors the default is
+    0.003."""
     backbone_lr_scale: float = 1.0
     """Learning rate of the backbone relative to that of the head. Use a value below 1 for pretrained weights."""
     proxy_rate: float = 100.0

@@ -13,6 +13,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from cml.cli import COMMANDS, main
 from cml.command_line.parse_options import parse
+from cml.training.vector_options import vector_options
 
 BENCH = ("check", "table", "page", "submit", "embedding")
 WRONG = {
@@ -106,3 +107,10 @@ def test_every_kind_of_option_is_shown(capsys: pytest.CaptureFixture[str]) -> No
     words = ["a", "--sizes", "1", "2", "--limit", "4", "--floor", "None", "--rule", "x", "--rule", "y"]
     options = parse(Options, words, prog="cml do")
     assert options == Options(("a",), Group(), (1, 2), ("left",), 4, None, ("x", "y"))
+
+
+def test_help_of_the_learning_rate_says_that_of_vectors(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "value", "--help"])
+    said = " ".join(re.sub(r"[│\n]", " ", capsys.readouterr().out).split())
+    assert f"For vectors the default is {vector_options()['learning_rate']:g}. (default: 0.001)" in said
