@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cml.data.input_form import InputForm
 from cml.data.table_columns import match_columns
 from cml.data_prep.hf_parquet import ParquetTable
-from cml.data_prep.labelled_rows import LabelledRows, Rows, read_feature
+from cml.data_prep.labelled_rows import Labelled, LabelledRows, Rows, read_feature
 from cml.data_prep.provenance import record_provenance
 from cml.data_prep.row_files import Row, cell
 from cml.data_prep.vector_rows import check_row, map_vectors, name_column, store_row
@@ -46,7 +46,8 @@ class Table(LabelledRows):
     file_column: str = field(default="file_name", kw_only=True)
     """Column with the path of an item's picture, relative to the folder of --images. An empty cell is no picture."""
     allow_missing: bool = field(default=False, kw_only=True)
-    """Keep missing numbers (empty cells, NaN), and train with --missing mean then. By default they are errors."""
+    """Keep missing numbers of the vectors (empty cells, NaN), and train with --missing mean then. By default they are
+    errors. A missing label is always one."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -119,6 +120,14 @@ class Table(LabelledRows):
                 else:
                     yield vector
 
+    def _read_row(self, position: int, row: Row, where: str, printed: set[str]) -> Labelled:
+        try:
+            return super()._read_row(position, row, where, printed)
+        except DataError as error:
+            if self.vectors is None:
+                raise
+            raise _name_vector(error, self.vectors) from None
+
     @functools.cached_property
     def _columns(self) -> tuple[str, ...]:
         """The feature columns, in the order in which they are named or stand in the file."""
@@ -147,7 +156,10 @@ class Table(LabelledRows):
     def _read_npy(self) -> Iterator[Rows | DataError]:
         count = sum(1 for _ in self.read_table(self.described_columns[:1]))
         if count != len(self._mapped):
-            raise DataError(f"{self.vectors} has {len(self._mapped)} rows, but {self.source} has {count}.")
+            raise DataError(
+                f"{self.vectors} has {len(self._mapped)} rows, but {self.source} has {count}. "
+                "Each row of the table needs its vector, in the same order."
+            )
         for position, row in enumerate(self._mapped):
             yield self._check(store_row(row), f"{self.vectors}, row {position}")
 
@@ -187,6 +199,12 @@ class Table(LabelledRows):
             name = name_column(int(np.argmax(missing)), vector, names)
             read_feature(float("nan"), name, where, allow_missing=False)  # raises with the mends of a table
         return check_row(vector, where, names, allow_missing=self.allow_missing)
+
+
+def _name_vector(error: DataError, vectors: Path) -> DataError:
+    """The error of a row, whose mend keeps the vectors in step where it is to delete the line."""
+    text, both = str(error), f"delete the line and its row of {vectors.name}"
+    return DataError(text.replace("delete the line", both)) if "delete the line" in text else error
 
 
 def _check_length(vector: Rows, width: int, where: str) -> None:

@@ -29,6 +29,7 @@ from cml.bench.suite import method as method_of
 from cml.console.messages import say
 from cml.errors import UserError
 from cml.runs.search_space import with_settings
+from cml.runs.trials import check_drawing
 from cml.storage.provenance import as_json
 from cml.storage.work_folder import FolderError, WorkFolder, work_folder
 from cml.training.config import TrainConfig
@@ -66,6 +67,8 @@ def run(plan: Plan, scheduler: str = "") -> list[str]:
         changed = plugins.explain_changes(read_result(path).plugins) if path.exists() else ""
         if changed:
             raise UserError(f"{path}: {changed} Delete this file to run it again, or choose another folder by --out.")
+        if hows[method] is not None and not path.exists():
+            check_drawing()
     missing = []
     with contextlib.ExitStack() as held:
         computing: LocalComputing = LocalComputing()

@@ -28,5 +28,8 @@ StoreOfBackbone = Annotated[
 ]
 Run = Annotated[Path, Positional, arg(metavar="RUN", help="Run folder.")]
 _HUB = "Run folder, output folder of 'cml export hub', or hf:user/name[@revision] on the Hugging Face hub."
+RowIds = Annotated[
+    Path | None, arg(help="Text file with the ids of the rows of a .npy file, one per line, in place of their numbers.")
+]
 SharedRun = Annotated[Path, Positional, arg(metavar="RUN", help=_HUB)]
 Threads = Annotated[int, arg(help="Number of images decoded at the same time.")]

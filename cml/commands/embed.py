@@ -11,7 +11,16 @@ from tyro.conf import arg
 from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import show
-from cml.command_line.shared_options import AsJson, BatchSize, Device, SharedRun, Splits, StoreOfBackbone, Threads
+from cml.command_line.shared_options import (
+    AsJson,
+    BatchSize,
+    Device,
+    RowIds,
+    SharedRun,
+    Splits,
+    StoreOfBackbone,
+    Threads,
+)
 from cml.export.decoding import DEFAULT_THREADS
 
 
@@ -25,6 +34,7 @@ class Embed(CommandOptions):
     numbers."""
     out: Path
     """Output folder. Rerun the command to resume."""
+    ids: RowIds = None
     features: StoreOfBackbone = None
     splits: Splits = ("train", "query", "gallery")
     batch_size: BatchSize = None
@@ -56,6 +66,8 @@ def run(arguments: Sequence[str]) -> None:
         from cml.export.parquet_file import write_parquet
     run = resolve_run(options.run)
     model, images = cml.load(run, device=options.device), ImageList.open(options.images, options.splits)
+    if options.ids is not None:
+        images = images.with_ids(options.ids)
     if options.features is not None:
         images = list_from_store(images, options.features, model, run)
     connect = None

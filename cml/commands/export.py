@@ -15,7 +15,7 @@ from cml.command_line.shared_options import AsJson, Data, Run
 from cml.console.messages import say
 
 KINDS = {
-    "onnx": "a graph from uint8 pixels to embeddings, checked against torch",
+    "onnx": "a graph from uint8 pixels or float32 vectors to embeddings, checked against torch",
     "hub": "a folder to upload: weights, config, model card",
     "captioning": "global and spatial features of the backbone in the formats of captioning code",
 }
@@ -23,7 +23,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Onnx(CommandOptions):
-    """Write the model as an ONNX graph: uint8 pixels in, embeddings out, any batch size."""
+    """Write the model as an ONNX graph: uint8 pixels or float32 vectors in, embeddings out, any batch size."""
 
     run: Annotated[Path, Positional, arg(metavar="RUN")]
     """Run folder, or output folder of 'cml export hub'."""

@@ -10,7 +10,16 @@ from tyro.conf import Positional, arg
 from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import show
-from cml.command_line.shared_options import AsJson, BatchSize, Device, SharedRun, Splits, StoreOfBackbone, Threads
+from cml.command_line.shared_options import (
+    AsJson,
+    BatchSize,
+    Device,
+    RowIds,
+    SharedRun,
+    Splits,
+    StoreOfBackbone,
+    Threads,
+)
 from cml.export.decoding import DEFAULT_THREADS
 
 
@@ -30,6 +39,7 @@ class IndexOptions(CommandOptions):
     """'exact' compares with every item; 'flat', 'hnsw' and 'ivf' use faiss; 'auto' chooses by the number of images."""
     prefix: str = ""
     """Prefix of every item id, to distinguish files of the same name in different folders."""
+    ids: RowIds = None
     features: StoreOfBackbone = None
     splits: Splits = ("train", "query", "gallery")
     batch_size: BatchSize = None
@@ -52,6 +62,7 @@ def run(arguments: Sequence[str]) -> None:
         add=options.add,
         method=options.method,
         prefix=options.prefix,
+        ids=options.ids,
         features=options.features,
         splits=options.splits,
         batch_size=options.batch_size,

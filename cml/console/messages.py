@@ -6,13 +6,17 @@ other handlers, or a handler above them writes to the console. ``logging.getLogg
 messages about progress.
 """
 
+import contextlib
 import logging
 import sys
+from collections.abc import Iterator
+from contextvars import ContextVar
 
 from cml.errors import escape_controls
 from cml.launch import launch
 
 LOGGER = logging.getLogger("cml")
+_SHOWN: ContextVar[set[str] | None] = ContextVar("shown", default=None)  # in a block of ``say_each_once``
 _PREFIXES = {logging.WARNING: "warning: ", logging.ERROR: "error: "}
 
 
@@ -22,7 +26,26 @@ def say(text: str) -> None:
     Args:
         text: The message. It is shown on stderr, so that stdout holds only results.
     """
+    shown = _SHOWN.get()
+    if shown is not None and text in shown:
+        return
+    if shown is not None:
+        shown.add(text)
     _log(logging.INFO, text)
+
+
+@contextlib.contextmanager
+def say_each_once() -> Iterator[None]:
+    """Leave out messages about progress that ``say`` logged in this block before, such as a remark of every run.
+
+    Yields:
+        Nothing.
+    """
+    token = _SHOWN.set(set())
+    try:
+        yield
+    finally:
+        _SHOWN.reset(token)
 
 
 def say_warning(text: str) -> None:

@@ -92,7 +92,8 @@ def describe_constant_columns(dataset: PreparedDataset) -> str:
     if vectors is None:
         return ""
     try:
-        return vectors.form.describe_constant(vectors.with_missing("mean").standardization().constant)
+        constant = vectors.with_missing("mean").standardization().constant
+        return vectors.form.describe_constant(constant, "training vectors")
     except UserError as error:  # a column without any number
         return str(error)
 

@@ -75,11 +75,12 @@ class InputForm:
         """
         return f"column {column} ({self.columns[column]!r})" if self.columns else f"column {column}"
 
-    def describe_constant(self, columns: Sequence[int]) -> str:
+    def describe_constant(self, columns: Sequence[int], noun: str = "vectors") -> str:
         """Name the numbers of vectors that are the same in all rows, the first three of many.
 
         Args:
             columns: Their positions.
+            noun: What the rows are.
 
         Returns:
             A sentence without a full stop; "" if there are none.
@@ -88,4 +89,4 @@ class InputForm:
             return ""
         names = ", ".join(map(self.column_name, columns[:3])) + (", .." if len(columns) > 3 else "")
         count = f"{len(columns)} of {self.shape[0]}"
-        return f"{count} columns of the vectors are constant and carry no information about the label: {names}"
+        return f"{count} columns of the {noun} are constant and carry no information about the label: {names}"

@@ -426,4 +426,4 @@ def _map_file(path: Path) -> NDArray[Any]:
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}.") from None
     except ValueError as error:
-        raise UserError(f"{path} cannot be read: {error}.") from None
+        raise UserError(f"{path} cannot be read: {str(error).rstrip('.')}.") from None

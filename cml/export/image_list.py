@@ -188,6 +188,38 @@ class ImageList:
             raise UserError(f"The model takes images, but {self.source} holds vectors: leave --features out.")
         return replace(self, features=stored_features(store, model, self.paths, f"the features of {run}"))
 
+    def with_ids(self, listing: Path) -> Self:
+        """Give the vectors of a .npy file the ids of a text file.
+
+        Args:
+            listing: The file, an id per line, in the order of the rows.
+
+        Returns:
+            The vectors under these ids.
+
+        Raises:
+            UserError: The items have ids already.
+            DataError: The file cannot be read, has another number of ids, or has one twice, empty or not printable.
+        """
+        if self.file is None:
+            raise UserError(f"Ids (--ids) are for the rows of a .npy file; the items of {self.root} have ids.")
+        try:
+            ids = listing.read_text("utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(f"{listing} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+        if len(ids) != len(self):
+            raise DataError(
+                f"{listing} should have a line with the id of each of the {len(self)} rows of {self.file}. It has "
+                f"{len(ids)}."
+            )
+        first: dict[str, int] = {}
+        for number, item_id in enumerate(ids, 1):
+            if not item_id.strip() or not item_id.isprintable():
+                raise DataError(f"{listing}:{number}: an id should be printable text. Got {item_id!r} instead.")
+            if first.setdefault(item_id, number) != number:
+                raise DataError(f"{listing}:{number}: the id {item_id!r} is that of line {first[item_id]} as well.")
+        return replace(self, item_ids=tuple(ids))
+
     def send(self, start: int, stop: int) -> Self:
         """Take some items as they can be sent to another process: of vectors and features only their own rows.
 

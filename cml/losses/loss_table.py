@@ -69,10 +69,13 @@ def describe_loss(name: str) -> str:
     Raises:
         UserError: the name is unknown.
     """
-    space = getattr(registry.entry(name), "search_space", {})
+    loss = registry.entry(name)
+    space = getattr(loss, "search_space", {})
     varied = ", ".join(f"{key}={values}" for key, values in space.items())
     heads = ("Labels", "Cost of a batch", "Source", "When to use it", "Varied by cml bench")
-    texts = (*astuple(loss_row(name))[1:], varied)
+    row = loss_row(name)
+    when = row.when if hasattr(loss, "info") else ""  # else the first line of the documentation, which stands above
+    texts = (row.labels, row.cost, row.source, when, varied)
     lines = [f"{head}: {text}" for head, text in zip(heads, texts, strict=True) if text]
     return "\n".join([registry.describe(name), "", *lines])
 

@@ -179,7 +179,7 @@ class EmbeddingModel(nn.Module):
         standardization = vectors.standardization()
         self.mean.copy_(torch.from_numpy(standardization.mean))
         self.std.copy_(torch.from_numpy(standardization.std))
-        return vectors.form.describe_constant(standardization.constant)
+        return vectors.form.describe_constant(standardization.constant, "training vectors")
 
     def set_collate(self, collate: Collate | None) -> None:
         """Set the function that joins a list of inputs to a batch; it is no part of the saved model."""

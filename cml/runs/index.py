@@ -23,6 +23,7 @@ def index(
     add: bool = False,
     method: Method | Auto = "auto",
     prefix: str = "",
+    ids: Path | str | None = None,
     features: Path | str | None = None,
     splits: Sequence[str] = ROLES,
     batch_size: int | None = None,
@@ -43,6 +44,7 @@ def index(
         add: Add the images to an existing index. Images that it already holds are not embedded again.
         method: exact compares a query with every item, the others are faiss's, auto goes by the number of items.
         prefix: Prefix of every item id, to distinguish files of the same name in different folders.
+        ids: A text file with the ids of the rows of a .npy file, one per line, in place of their numbers.
         features: A feature store of the backbone, from which features are read instead of images.
         splits: Splits of a prepared dataset: train, query, gallery.
         batch_size: Images per forward pass; by default 64, or 16 on a CPU.
@@ -71,6 +73,8 @@ def index(
     folder = resolve_run(run)
     model = load(folder, device=device)
     listed = ImageList.open(images, splits)
+    if ids is not None:
+        listed = listed.with_ids(Path(ids))
     if features is not None:
         listed = list_from_store(listed, Path(features), model, folder)
     listed = listed.add_prefix(prefix) if prefix else listed

@@ -233,8 +233,9 @@ def fit(
         distance = distance.fit(raw)
         encoded = distance.encode(raw if held_out is None else [*raw, *held_out.labels])
     except LabelError as error:
-        advice = "Mend the label, or choose another distance by label_distance=.."
-        raise UserError(f"The 'labels' do not fit the label distance {distance.name!r}: {error} {advice}") from None
+        label = raw[error.position] if error.position < len(raw) else None
+        fault = f"The 'labels' do not fit the label distance {distance.name!r}: {error}"
+        raise UserError(f"{fault} {_suggest_mend(label)}") from None
     findings = find_in_labels(raw, columns=columns, distance=str(Choice(distance.name, distance.settings())))
     if (words := count_words(distance, raw)) is not None:
         findings += find_unknown_words(words)
@@ -267,6 +268,23 @@ def fit(
             ranks=ranks,
         )
     return _make_model(trained, run)
+
+
+def _suggest_mend(label: Any) -> str:  # noqa: ANN401 - of any kind
+    """How a label that does not fit its distance could be mended."""
+    if isinstance(label, str) and _is_number(label):
+        return "Convert the labels to numbers, as by [float(label) for label in labels]."
+    if isinstance(label, float | np.floating) and not np.isfinite(label):
+        return "Leave out the items without a finite label, as by np.isfinite(labels)."
+    return "Mend the label, or choose another distance by label_distance=.."
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _adapt_defaults(config: TrainConfig, chosen: Collection[str], form: InputForm) -> TrainConfig:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cml import distances, losses
-from cml.console.messages import say
+from cml.console.messages import say, say_each_once
 from cml.console.resume_hint import resume_hint
 from cml.data.prepared import PreparedDataset
 from cml.errors import UserError
@@ -75,6 +75,7 @@ class ComparisonResult:
 
 
 @resume_hint()
+@say_each_once()  # runs on one dataset share most remarks
 def run_comparison(
     task: Task, dataset: PreparedDataset, rows: Sequence[Row], out: Path, options: CompareOptions, *, dimension: int
 ) -> ComparisonResult:

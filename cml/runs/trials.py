@@ -86,6 +86,16 @@ class TrialLog:
         return trial
 
 
+def check_drawing() -> None:
+    """Check that trials can be drawn, before anything is trained for them.
+
+    Raises:
+        UserError: The extra ``sweep`` is not installed.
+    """
+    with require_extra("sweep", "Drawing trials"):
+        import optuna  # noqa: F401
+
+
 def draw_settings(
     dimensions: Sequence[SearchDimension], number: int, *, seed: int = 0, done: Sequence[Trial] = ()
 ) -> dict[str, Any]:
@@ -108,8 +118,9 @@ def draw_settings(
 
     Reference: Bergstra et al., Algorithms for Hyper-Parameter Optimization, NeurIPS 2011, as optuna implements it.
     """
-    with require_extra("sweep", "Drawing trials"):
-        import optuna
+    check_drawing()
+    import optuna
+
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     distributions = {dimension.name: _distribution(dimension) for dimension in dimensions}
     texts = {dimension.name: [value_text(value) for value in dimension.values] for dimension in dimensions}

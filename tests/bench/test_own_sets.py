@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -47,6 +48,15 @@ def _tiny() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def vectors(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return cml.prepare("diabetes", tmp_path_factory.mktemp("vectors") / "diabetes").folder
+
+
+def test_drawing_trials_is_checked_before_anything_is_trained(
+    vectors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)  # as if it were not installed
+    assert main(["bench", "--data", str(vectors), *METHODS, "--out", str(tmp_path / "results")]) == 2
+    assert "Drawing trials needs the extra 'sweep'" in capsys.readouterr().err
+    assert not (tmp_path / "results").exists()
 
 
 def test_every_verb_takes_a_dataset_of_vectors(

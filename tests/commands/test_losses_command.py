@@ -42,6 +42,9 @@ def test_a_loss_that_does_not_say_what_it_is_is_listed(monkeypatch: pytest.Monke
     monkeypatch.setitem(losses.registry._origins, "silent", "mine.py")
     assert LossRow("silent", "label distances", "", "mine.py", "It says nothing.") in loss_rows()
     assert "Cost of a batch" not in describe_loss("silent")
+    assert "When to use it" not in describe_loss("silent")  # its documentation does not say
+    assert describe_loss("silent").count("It says nothing.") == 1
+    assert "\nWhen to use it: " in describe_loss("cosent")
     monkeypatch.setattr(Silent, "search_space", {"margin": "0.1..1.0:log", "k": "5,10"})
     assert describe_loss("silent").endswith("\nVaried by cml bench: margin=0.1..1.0:log, k=5,10")
 

@@ -13,7 +13,7 @@ import pytest
 import cml
 from cml.console.byte_sizes import format_bytes
 from cml.console.durations import format_duration
-from cml.console.messages import LOGGER, install_console_handler, say, say_warning
+from cml.console.messages import LOGGER, install_console_handler, say, say_each_once, say_warning
 from cml.console.progress_bar import ProgressBar
 from cml.errors import UserError
 
@@ -37,6 +37,16 @@ def test_messages_are_shown_on_stderr_of_which_a_warning_says_so(stderr: Callabl
     say("1/2 drawing")
     say_warning("a value is missing")
     assert stderr() == "1/2 drawing\nwarning: a value is missing\n"
+
+
+def test_a_block_says_each_message_once(stderr: Callable[[], str]) -> None:
+    for _ in range(2):
+        with say_each_once():
+            say("1/2 drawing")
+            say("2/2 drawing")
+            say("1/2 drawing")
+    say("1/2 drawing")
+    assert stderr() == "1/2 drawing\n2/2 drawing\n" * 2 + "1/2 drawing\n"
 
 
 def test_a_logger_that_an_application_configured_shows_every_message_alone(stderr: Callable[[], str]) -> None:

@@ -197,7 +197,7 @@ def test_constant_columns_are_named(tmp_path: Path) -> None:
     some = rows()
     some[:, 1] = 7
     dataset = write(tmp_path / "set", some)
-    assert describe_constant_columns(dataset).startswith("1 of 3 columns of the vectors are constant")
+    assert describe_constant_columns(dataset).startswith("1 of 3 columns of the training vectors are constant")
     assert "column 1 ('b')" in describe_constant_columns(dataset)
     assert describe_constant_columns(write(tmp_path / "other")) == ""
 

@@ -102,8 +102,22 @@ def test_vectors_of_a_npy_file_follow_the_rows_of_the_table(tmp_path: Path, dtyp
     stored = np.load(tmp_path / "set/train/vectors.npy").dtype
     assert stored == (dtype if dtype == "float16" else "float32")
     np.save(tmp_path / "vectors.npy", rows[1:])
-    with pytest.raises(DataError, match=f"vectors.npy has {COUNT - 1} rows, but .*table.csv has {COUNT}"):
+    short = rf"vectors.npy has {COUNT - 1} rows, but .*table.csv has {COUNT}\. .* in the same order\."
+    with pytest.raises(DataError, match=short):
         cml.prepare("table", tmp_path / "other", **options)
+
+
+@pytest.mark.parametrize("value", ["", "nan", "inf"])
+def test_a_line_without_a_label_is_deleted_with_its_row_of_vectors(tmp_path: Path, value: str) -> None:
+    np.save(tmp_path / "vectors.npy", np.random.default_rng(0).normal(size=(COUNT, 6)))
+    lines = table()
+    lines[3]["age"] = value
+    source = write_csv(tmp_path / "table.csv", lines)
+    own = {"source": source, "label_columns": ("age",)}
+    with pytest.raises(DataError, match=r"table.csv:5: .* or delete the line and its row of vectors\.npy"):
+        cml.prepare("table", tmp_path / "set", vectors=tmp_path / "vectors.npy", **own)
+    with pytest.raises(DataError, match=r"table.csv:5: .* or delete the line(?! and)"):
+        cml.prepare("table", tmp_path / "other", features=("emb_*",), **own)
 
 
 def test_groups_stay_together_and_columns_are_kept(tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def test_new_rows_of_a_file_are_indexed_and_found(run: Run, tmp_path: Path, caps
     assert "20 items, exact" in capsys.readouterr().out
     assert main(["index", str(run.folder), first, "--out", out, "--add"]) == 0
     assert "all 20 vectors were in the index already" in capsys.readouterr().err
-    assert main(["index", str(run.folder), second, "--out", out, "--add"]) == 1
+    assert main(["index", str(run.folder), second, "--out", out, "--add"]) == 2
     taken = capsys.readouterr().err
     assert f"already holds an item '0', {first}; {second} has the same id. Give the new ones other ids" in taken
     assert main(["index", str(run.folder), second, "--out", out, "--add", "--prefix", "b"]) == 0
@@ -190,7 +190,7 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "missing": (
         lambda path: np.save(path, with_value(np.nan)),
-        "new.npy: row 7, column 2 of the vectors should be a finite number, none may be missing. It is nan. Mend it",
+        "new.npy: row 7, column 2 .* of the vectors should be a finite number, none may be missing. It is nan. Mend it",
     ),
     "infinite": (lambda path: np.save(path, with_value(-np.inf)), "new.npy: row 7, column 2 .* It is -inf. Mend it"),
     "too large": (lambda path: np.save(path, with_value(1e300)), "new.npy: row 7, column 2 .* It is inf. Mend it"),
@@ -201,7 +201,7 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "texts": (lambda path: np.save(path, np.full((3, 10), "a")), "new.npy cannot be read: it holds <U1, no plain num"),
     "objects": (
         lambda path: np.save(path, np.full((3, 10), None), allow_pickle=True),
-        "new.npy cannot be read: .*allow_pickle=False",
+        "new.npy cannot be read: .*Python objects",
     ),
     "text file": (lambda path: path.write_text("1,2,3"), "new.npy cannot be read: it is no .npy file"),
     "cut": (lambda path: (np.save(path, np.zeros((9, 10))), path.write_bytes(path.read_bytes()[:300])), "cannot be re"),
@@ -252,3 +252,37 @@ def test_a_model_of_images_takes_no_file_of_vectors(tmp_path: Path) -> None:
         UserError, match=r"a.png is not a folder; give a folder of images, .* or a .npy file of vectors"
     ):
         ImageList.open(tmp_path / "a.png")
+
+
+IDS: dict[str, tuple[str | bytes, str]] = {
+    "too few": ("a\nb\n", "ids.txt should have a line with the id of each of the 3 rows of .*new.npy. It has 2"),
+    "twice": ("a\nb\na\n", "ids.txt:3: the id 'a' is that of line 1 as well"),
+    "empty": ("a\n \nc\n", "ids.txt:2: an id should be printable text. Got ' ' instead"),
+    "escape": ("a\nb\nc\x1b[2J\n", "ids.txt:3: an id should be printable text"),
+    "bytes": (b"a\nb\n\xff\n", "ids.txt cannot be read"),
+}
+
+
+@pytest.mark.parametrize("case", [*IDS, "right", "no file", "folder"])
+def test_ids_of_rows_come_from_a_text_file(run: Run, tmp_path: Path, case: str) -> None:
+    np.save(tmp_path / "new.npy", np.zeros((3, 10)))
+    listed, ids = ImageList.open(tmp_path / "new.npy"), tmp_path / "ids.txt"
+    if case == "folder":
+        with pytest.raises(UserError, match=r"Ids \(--ids\) are for the rows of a .npy file; the items of .* have ids"):
+            ImageList.open(run.dataset.folder).with_ids(ids)
+    elif case == "no file":
+        with pytest.raises(DataError, match=r"ids.txt cannot be read: No such file"):
+            listed.with_ids(ids)
+    elif case == "right":
+        ids.write_text("a\nb b\nü\n", "utf-8")
+        for command, given in (("index", []), ("embed", ["--images"])):
+            arguments = [str(run.folder), *given, str(tmp_path / "new.npy"), "--ids", str(ids)]
+            assert main([command, *arguments, "--out", str(tmp_path / command)]) == 0
+        lines = (tmp_path / "embed/items.jsonl").read_text("utf-8").splitlines()
+        assert [json.loads(line)["item_id"] for line in lines] == ["a", "b b", "ü"]
+        assert "b b" in cml.Index.open(tmp_path / "index")
+    else:
+        content, said = IDS[case]
+        ids.write_bytes(content.encode() if isinstance(content, str) else content)
+        with pytest.raises(DataError, match=said):
+            listed.with_ids(ids)

@@ -118,7 +118,8 @@ def test_constant_columns_are_said(capsys: pytest.CaptureFixture[str]) -> None:
     rows = np.column_stack([ROWS, np.full(len(ROWS), 7.1)])
     model = cml.fit(rows, TARGETS, steps=1, sampler="random(batch_size=64)")
     told = capsys.readouterr().err
-    assert "1 of 11 columns of the vectors are constant and carry no information about the label: column 10" in told
+    assert "1 of 11 columns of the training vectors are constant and carry no information about the label" in told
+    assert "label: column 10" in told
     assert np.isfinite(model.embed(rows)).all()
 
 
@@ -292,3 +293,31 @@ def test_the_explorer_of_a_model_shows_names_labels_and_pictures(model: cml.Mode
         model.explore(rows, labels, names=names[1:])
     with pytest.raises(UserError, match="at least 4 items to explore"):
         model.explore(rows[:3], labels[:3], maps=["pca"])
+
+
+@pytest.mark.parametrize(
+    ("label", "mend"),
+    [
+        (float("nan"), r"Leave out the items without a finite label, as by np.isfinite\(labels\)\."),
+        (float("inf"), r"Leave out the items without a finite label"),
+        ("294", r"Convert the labels to numbers, as by \[float\(label\) for label in labels\]\."),
+        ("old", r"Mend the label, or choose another distance"),
+        ([1.0, 2.0], r"Mend the label, or choose another distance"),
+    ],
+)
+def test_a_label_that_does_not_fit_has_a_mend(label: Any, mend: str) -> None:  # noqa: ANN401
+    labels = [*TARGETS[:40].tolist(), label]
+    with pytest.raises(UserError, match=mend):
+        cml.fit(ROWS[:41], labels, steps=1, **FAST)  # type: ignore[arg-type]
+
+
+def test_a_comparison_says_once_what_columns_are_constant(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(tmp_path / "rows.npy", np.column_stack([ROWS[:120], np.full(120, 7.1)]))
+    lines = ["label", *map(str, TARGETS[:120])]
+    (tmp_path / "labels.csv").write_text("\n".join(lines))
+    table = {"source": tmp_path / "labels.csv", "vectors": tmp_path / "rows.npy", "label_columns": ("label",)}
+    data = cml.prepare("table", tmp_path / "set", **table)
+    capsys.readouterr()
+    losses = ["cosent", "log-ratio"]
+    cml.compare("value", data, tmp_path / "out", losses=losses, seeds=1, steps=1, sampler="random(batch_size=20)")
+    assert capsys.readouterr().err.count("1 of 11 columns of the training vectors are constant") == 1
