@@ -126,7 +126,7 @@ class Table(LabelledRows):
         except DataError as error:
             if self.vectors is None:
                 raise
-            raise _name_vector(error, self.vectors) from None
+            raise _mention_row(error, self.vectors) from None
 
     @functools.cached_property
     def _columns(self) -> tuple[str, ...]:
@@ -201,7 +201,7 @@ class Table(LabelledRows):
         return check_row(vector, where, names, allow_missing=self.allow_missing)
 
 
-def _name_vector(error: DataError, vectors: Path) -> DataError:
+def _mention_row(error: DataError, vectors: Path) -> DataError:
     """The error of a row, whose mend keeps the vectors in step where it is to delete the line."""
     text, both = str(error), f"delete the line and its row of {vectors.name}"
     return DataError(text.replace("delete the line", both)) if "delete the line" in text else error

@@ -201,7 +201,7 @@ class Evaluation:
         )
 
     def extend_verdict(self, sentence: str) -> Evaluation:
-        """Add a sentence to the verdict.
+        """Add a sentence to the verdict, before the command at its end, if it names one.
 
         Args:
             sentence: What else should be known of the evaluation.
@@ -209,7 +209,8 @@ class Evaluation:
         Returns:
             The evaluation with the longer verdict.
         """
-        return replace(self, verdict=f"{self.verdict} {sentence}".strip())
+        said, mark, command = self.verdict.partition(" Next: ")
+        return replace(self, verdict=f"{said} {sentence}".strip() + mark + command)
 
     def _repr_html_(self) -> str:
         """The table as HTML, which notebooks show."""

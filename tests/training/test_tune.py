@@ -233,6 +233,11 @@ def test_an_evaluation_says_which_reference_tune_took() -> None:
     said = with_chosen_reference(evaluation, replace(tuning, chosen=("ridge",))).verdict
     assert said == "Verdict: better than random. The chosen head is the ridge regression: tune took it alone."
     assert with_chosen_reference(evaluation, replace(tuning, chosen=("ridge", "PCA"))) == evaluation
+    advised = replace(evaluation, verdict="Verdict: worse than frozen. Train more. Next: cml train --steps 9")
+    said = with_chosen_reference(advised, replace(tuning, chosen=("ridge",))).verdict
+    assert said.endswith(
+        "Train more. The chosen head is the ridge regression: tune took it alone. Next: cml train --steps 9"
+    )
     assert with_chosen_reference(evaluation, None) == evaluation
 
 
