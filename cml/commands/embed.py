@@ -4,9 +4,6 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-from tyro.conf import arg
 
 from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
@@ -29,11 +26,12 @@ class Embed(CommandOptions):
     """Embed images or vectors: embeddings.npy (N, D) float32 and items.jsonl in the same order."""
 
     run: SharedRun
-    images: Annotated[Path, arg(aliases=["--vectors"])]
-    """Folder of images, a prepared dataset of images or vectors, or a .npy file of vectors, whose ids are their row
-    numbers."""
     out: Path
     """Output folder. Rerun the command to resume."""
+    images: Path | None = None
+    """Folder of images, or a prepared dataset of images or vectors."""
+    vectors: Path | None = None
+    """In place of --images, a .npy file of vectors (N, F), whose ids are their row numbers."""
     ids: RowIds = None
     features: StoreOfBackbone = None
     splits: Splits = ("train", "query", "gallery")
@@ -55,6 +53,7 @@ class Embed(CommandOptions):
 def run(arguments: Sequence[str]) -> None:
     """Embed, and print what was written."""
     import cml
+    from cml.errors import UserError
     from cml.export.embed_folder import embed_folder
     from cml.export.image_list import ImageList
     from cml.runs.cluster_model import connect_workers
@@ -64,8 +63,11 @@ def run(arguments: Sequence[str]) -> None:
     options = parse(Embed, arguments, prog="cml embed")
     if options.parquet:  # before anything is embedded: it may not be installed
         from cml.export.parquet_file import write_parquet
+    given = [source for source in (options.images, options.vectors) if source is not None]
+    if len(given) != 1:
+        raise UserError("cml embed needs --images or --vectors, one of the two. 'cml embed --help' lists all options.")
     run = resolve_run(options.run)
-    model, images = cml.load(run, device=options.device), ImageList.open(options.images, options.splits)
+    model, images = cml.load(run, device=options.device), ImageList.open(given[0], options.splits)
     if options.ids is not None:
         images = images.with_ids(options.ids)
     if options.features is not None:

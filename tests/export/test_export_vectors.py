@@ -286,3 +286,12 @@ def test_ids_of_rows_come_from_a_text_file(run: Run, tmp_path: Path, case: str) 
         ids.write_bytes(content.encode() if isinstance(content, str) else content)
         with pytest.raises(DataError, match=said):
             listed.with_ids(ids)
+
+
+def test_embedding_takes_images_or_vectors(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    both = ["--images", str(run.dataset.folder), "--vectors", str(tmp_path / "new.npy")]
+    for given in ([], both):
+        assert main(["embed", str(run.folder), *given, "--out", str(tmp_path / "out")]) == 2
+        assert capsys.readouterr().err.startswith("error: cml embed needs --images or --vectors, one of the two.")
+    assert main(["embed", str(run.folder), "--vectors", str(tmp_path / "new.npy")]) == 2
+    assert capsys.readouterr().err.startswith("error: cml embed needs --out.")
