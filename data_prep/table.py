@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from cml.data.input_form import InputForm
 from cml.data.table_columns import match_columns
+from cml.data_prep.folder_split import Labelled
 from cml.data_prep.hf_parquet import ParquetTable
-from cml.data_prep.labelled_rows import Labelled, LabelledRows, Rows, read_feature
+from cml.data_prep.labelled_rows import LabelledRows, Rows, read_feature
 from cml.data_prep.provenance import record_provenance
 from cml.data_prep.row_files import Row, cell
 from cml.data_prep.vector_rows import check_row, map_vectors, name_column, store_row
