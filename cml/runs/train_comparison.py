@@ -125,7 +125,7 @@ def run_comparison(
     note = sheet_note([row.name for row in rows])
     page = write_retrieval_report(first, baseline, table=comparison.table(), note=note, path=out / RETRIEVAL_REPORT)
     folders = {f"{visible_text(run.row)}, {run.dimension} dimensions, seed {run.seed}": run.folder for run in runs}
-    write_report(comparison, folders, out, title=f"{dataset.info.name}: {len(rows)} losses, {options.seeds} runs each")
+    write_report(comparison, folders, out, title=f"{dataset.info.name}: comparison of losses")
     return ComparisonResult(comparison, page, folders, folder_names)
 
 
