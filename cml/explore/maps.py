@@ -143,5 +143,5 @@ def _is_available(name: str) -> bool:
 
 
 def _reduce_dimensions(points: NDArray[Any]) -> Float32:
-    """The first principal components, as many as t-SNE and UMAP are given."""
-    return principal(points, min(_FEATURES, points.shape[1]))
+    """The first principal components, as many as t-SNE and UMAP are given: at least the two that they start from."""
+    return principal(points, min(_FEATURES, max(2, points.shape[1])))

@@ -24,7 +24,7 @@ from cml.explore.further_columns import further_columns
 from cml.explore.item_pairs import MOST_PAIRS
 from cml.explore.label_columns import label_columns
 from cml.explore.label_side import LabelSide, build_label_side
-from cml.explore.maps import align_map, check_maps, landmark_mds, principal
+from cml.explore.maps import MAPS, align_map, check_maps, landmark_mds, principal
 from cml.explore.page import Items, write_explorer
 from cml.explore.picture_grid import frame_colours, place_on_grid
 from cml.explore.picture_sheets import curve_order, draw_sheets
@@ -317,6 +317,14 @@ def test_a_square_is_drawn(run: cml.Run, tmp_path: Path, capsys: pytest.CaptureF
     assert main(arguments) == 2
     assert main([*arguments, "--grid", "8x6", "--cell", "2"]) == 2
     assert frame_colours(np.array([0.0, 180.0, 360.0]), 360.0)[0] == frame_colours(np.array([360.0]), 360.0)[0]
+
+
+@pytest.mark.parametrize("name", ["pca", "tsne", "umap"])
+def test_embeddings_of_one_dimension_have_a_map(name: str) -> None:
+    points = np.random.default_rng(0).normal(size=(60, 1)).astype(np.float32)
+    drawn = MAPS[name].draw(points, 0)
+    assert drawn.shape == (60, 2)
+    assert abs(np.corrcoef(drawn[:, 0], points[:, 0])[0, 1]) > 0.9  # their order is that of the points
 
 
 def test_what_cannot_be_explored_is_said(run: cml.Run, monkeypatch: pytest.MonkeyPatch) -> None:
