@@ -21,7 +21,7 @@ class ProposeOptions(CommandOptions):
 
     run: Run
     pool: Annotated[Path, Positional, arg(metavar="POOL")]
-    """Folder of images without labels, or a prepared dataset of images or vectors, whose labels are not read."""
+    """Folder of images without labels, a .npy file of vectors, or a prepared dataset, whose labels are not read."""
     count: int = 50
     """Number of items to choose."""
     out: Path | None = None

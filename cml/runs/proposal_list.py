@@ -59,7 +59,7 @@ def propose_items(trained: TrainedRun, pool: Path | str, count: int) -> Proposal
 
     Args:
         trained: The run.
-        pool: Folder of images, or a prepared dataset of images or vectors.
+        pool: Folder of images, a .npy file of vectors, or a prepared dataset.
         count: How many items.
 
     Returns:

@@ -209,7 +209,7 @@ class Run(TrainedRun):
         they are chosen.
 
         Args:
-            pool: Folder of images, or a prepared dataset of images or vectors, whose labels are not read.
+            pool: Folder of images, a .npy file of vectors, or a prepared dataset, whose labels are not read.
             count: How many items to choose.
 
         Returns:

@@ -295,3 +295,11 @@ def test_embedding_takes_images_or_vectors(run: Run, tmp_path: Path, capsys: pyt
         assert capsys.readouterr().err.startswith("error: cml embed needs --images or --vectors, one of the two.")
     assert main(["embed", str(run.folder), "--vectors", str(tmp_path / "new.npy")]) == 2
     assert capsys.readouterr().err.startswith("error: cml embed needs --out.")
+
+
+def test_a_pool_may_be_a_file_of_vectors(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = np.load(run.dataset.folder / "train/vectors.npy")[:9]
+    rows[4] += 100 * rows.std()
+    np.save(tmp_path / "pool.npy", rows)
+    assert main(["propose", str(run.folder), str(tmp_path / "pool.npy"), "--count", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["items"] == ["4"]
