@@ -1,11 +1,12 @@
 """Tuning: an embedding of features that is chosen on held-out items, and no worse than the features themselves.
 
-Heads are trained on each of four splits of the items, and are compared there with the features as they are, their
-principal components and a ridge regression. The best is averaged with all that are not clearly worse, unless it alone
-is clearly better than the average. The features are kept unless that is better by more than 1.5 times the error of the
-gain.
+Heads are trained on each of four splits of the items, or of more where there are few items. They are compared there
+with the features as they are, their principal components and a ridge regression. The best is averaged with all that are
+not clearly worse, unless it alone is clearly better than the average. The features are kept unless that is better by
+more than 1.5 times the error of the gain.
 """
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,8 +66,9 @@ class Tuning:
         error: The standard error of the gain, which takes into account that splits share items.
         splits: How the splits were made: "groups", "blocks" or "random".
         control: What the same choice gives for shuffled labels; None if that was not asked for.
-        networks: The mean score of each whole network that was tried.
+        networks: The mean score on four splits of each whole network that was tried.
         left_out: Names of whole networks for which the time was too short.
+        split_count: How many splits there were.
     """
 
     chosen: tuple[str, ...]
@@ -80,6 +82,7 @@ class Tuning:
     control: ShuffledControl | None = None
     networks: Mapping[str, float] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
+    split_count: int = SPLITS
 
     @property
     def keeps_features(self) -> bool:
@@ -120,7 +123,8 @@ class Tuning:
                 f"{self.control.error:.3f}. The features would be {kept}."
             ]
         return [
-            f"tune: {SPLITS} splits held out {how}. A score of 1 ranks the nearest labels first; 0 is chance.",
+            f"tune: {self.split_count} splits held out {how}. A score of 1 ranks the nearest labels first; 0 is "
+            "chance.",
             *scores,
             f"tune: {verdict}",
             *control,
@@ -171,7 +175,7 @@ def tune(
     if len(labels) < FEWEST_ITEMS:
         raise UserError(_explain_few(features, labels, distance))
     splits, how = make_splits(features, groups, seed=seed)
-    total = SPLITS * (1 + control) + 1
+    total = len(splits) * (1 + control) + 1
     with ProgressBar(total=total, desc=bar, unit="fit", delay=BAR_DELAY, leave=False, disable=not bar) as shown:
 
         def fit(name: str, items: Int64, targets: Labels, seed: int) -> dict[str, LinearMap]:
@@ -187,16 +191,14 @@ def tune(
             return {**frozen_maps(some), **fitted}
 
         def choose(targets: Labels, title: str) -> _Choice:
-            scores = [make_score(held_out, targets, distance, how) for _, held_out in splits]
-            fitted = [
-                fit(f"{title}{number}", trained, targets, seed + number) for number, (trained, _) in enumerate(splits)
-            ]
-            return _choose(fitted, features, splits, scores, dimension)
+            scores = _make_scores(splits, targets, distance, how)
+            fitted = [fit(f"{title}{number}", splits[number][0], targets, seed + number) for number in scores]
+            return _choose(fitted, features, [splits[number] for number in scores], list(scores.values()), dimension)
 
         choice = choose(labels, "split-")
         shuffled = None
         if control:
-            order = np.random.default_rng([seed, SPLITS]).permutation(len(labels))
+            order = np.random.default_rng([seed, len(splits)]).permutation(len(labels))
             gain = choose(labels[order], "shuffled-").gain
             shuffled = ShuffledControl(gain.mean, gain.error, not gain.is_clear)
         kept = choice.tried if choice.gain.is_clear else (choice.frozen,)
@@ -210,10 +212,11 @@ def tune(
             error=choice.gain.error,
             splits=how,
             control=shuffled,
+            split_count=choice.splits,
         )
         if tuning.keeps_features:
             return frozen_maps(features)[choice.frozen], tuning
-        whole = fit("all", np.arange(len(features)), labels, seed + SPLITS)
+        whole = fit("all", np.arange(len(features)), labels, seed + len(splits))
     if len(choice.tried) == 1:
         return whole[choice.tried[0]], tuning
     return average_maps([whole[name] for name in choice.tried], features, dimension), tuning
@@ -227,6 +230,18 @@ class _Choice(NamedTuple):
     best: dict[str, float]
     score: float
     gain: Gain
+    splits: int
+
+
+def _make_scores(
+    splits: Sequence[Split], labels: Labels, distance: LabelDistance, how: str
+) -> dict[int, tuple[Int64, FirstItemsScore]]:
+    """The scores of splits by their numbers, without those beyond four whose held-out labels tell nothing."""
+    scores = {number: make_score(splits[number][1], labels, distance, how) for number in range(SPLITS)}
+    for number in range(SPLITS, len(splits)):
+        with contextlib.suppress(UserError):
+            scores[number] = make_score(splits[number][1], labels, distance, how)
+    return scores
 
 
 def _choose(
@@ -249,15 +264,17 @@ def _choose(
     frozen = max(FROZEN, key=best.__getitem__)
     ranked = sorted(best, key=best.__getitem__, reverse=True)
     alone = values[ranked[0]]
-    # few items hardly tell candidates apart, and the average of many is safer than the luckiest
-    tried = tuple(name for name in ranked if not measure_gain(alone, values[name]).is_clear)
+    # Few items hardly tell candidates apart, and the average of many is safer than the luckiest. More splits would
+    # leave fewer to average, although heads vary as much as before with what they are trained on: so four count.
+    tried = tuple(name for name in ranked if not measure_gain(alone, values[name], counted=SPLITS).is_clear)
     tried_scores = [
         _score_average([of[name] for name in tried], features, split, scored, dimension)
         for of, split, scored in zip(fitted, splits, scores, strict=True)
     ]
-    if measure_gain(alone, tried_scores).is_clear:
+    if measure_gain(alone, tried_scores, counted=SPLITS).is_clear:
         tried, tried_scores = tried[:1], alone
-    return _Choice(frozen, tried, best, mean_score(tried_scores), measure_gain(tried_scores, values[frozen]))
+    gain = measure_gain(tried_scores, values[frozen])
+    return _Choice(frozen, tried, best, mean_score(tried_scores), gain, len(splits))
 
 
 def best_steps(scores: Mapping[str, float]) -> dict[str, float]:
@@ -310,7 +327,7 @@ def make_score(held_out: Int64, labels: Labels, distance: LabelDistance, how: st
             "random": "Give more items with other labels.",
         }[how]
         raise UserError(
-            f"'tune' holds out a fifth of the items four times, and the labels of {len(items)} held-out ones are all "
+            f"'tune' holds out a fifth of the items at a time, and the labels of {len(items)} held-out ones are all "
             f"equally far from each other. {mend}"
         )
     return items, score

@@ -37,7 +37,8 @@ from cml.training.tune_networks import as_images, fit_network, network_candidate
 from cml.training.tune_score import mean_score
 from cml.training.tune_splits import SPLITS, make_splits
 
-TUNE_BLOCKS = (SPLITS + 1) * max(STOPS)  # of label distances that all heads take together
+# of label distances that all heads take together; more of so few items that a matrix has fewer distances anyway
+TUNE_BLOCKS = (SPLITS + 1) * max(STOPS)
 # what tuning decides itself
 DECIDED = (
     *("loss", "sampler", "steps", "optimizer", "learning_rate", "schedule", "weight_decay", "warmup", "head_first"),
@@ -183,6 +184,7 @@ def _tune_networks(
         How the model was chosen, and the options, loss and model of a network if one is better.
     """
     splits, how = make_splits(features, data.groups, seed=config.seed)
+    splits = splits[:SPLITS]  # more would leave each network less time
     candidates = network_candidates(config, data.inputs.form.channels)
     tried = score_networks(source, data, splits, how, candidates, deadline=deadline, folder=out)
     means = {name: mean_score(scores) for name, scores in tried.scores.items()}
@@ -194,8 +196,8 @@ def _tune_networks(
         items, score = make_score(held_out, data.labels, data.distance, how)
         frozen.append(score.score_items(frozen_maps(features[others])[tuning.frozen].embed(features[items])))
     gain = measure_gain(tried.scores[tried.best], frozen)
-    rival = tuning.scores[tuning.frozen] if tuning.keeps_features else tuning.score
-    if not gain.is_clear or means[tried.best] <= rival:
+    # both are gains over the same features, for heads may have been scored on more splits
+    if not gain.is_clear or (gain.mean <= tuning.gain and not tuning.keeps_features):
         return tuning, None
     name = tried.best
     candidate = replace(candidates[name], steps=tried.steps[name])

@@ -50,7 +50,7 @@ from cml.training.tune import best_steps, tune
 from cml.training.tune_candidates import fit_candidates, frozen_maps
 from cml.training.tune_fits import fit_once
 from cml.training.tune_score import FirstItemsScore
-from cml.training.tune_splits import MUCH, SPLITS, near_in_order, share_of_near_neighbors
+from cml.training.tune_splits import MUCH, make_splits, near_in_order, share_of_near_neighbors
 from cml.word_vectors.sentence_model import PACKAGED, sentence_vectors
 
 _HELD_OUT = 0.3
@@ -166,7 +166,8 @@ def measure(items: Items, dimension: int, seed: int, fits: Path | None = None) -
     embedding, tuning = tune(*some, dimension, seed=seed, folder=fits)
     seconds = time.process_time() - before
     # the last fit of tune, which it does not make where it keeps the features
-    fitted = fit_once(fits, "all", lambda: fit_candidates(*some, dimension, seed=seed + SPLITS))
+    splits, _ = make_splits(some[0], seed=seed)
+    fitted = fit_once(fits, "all", lambda: fit_candidates(*some, dimension, seed=seed + len(splits)))
     candidates = {**frozen_maps(some[0]), **fitted}
     single = {name: score(candidates[name].embed(items.features[held_out])) for name in tuning.scores}
     of_heads = {name.rpartition(", ")[0]: value for name, value in single.items() if name.endswith(" steps")}

@@ -26,7 +26,7 @@ from cml.models.embedding import ModelConfig
 from cml.models.joined_head import JoinedHead
 from cml.retrieval.results import Evaluation
 from cml.runs.chosen_reference import with_chosen_reference
-from cml.training import run_folder, tune_heads
+from cml.training import run_folder, tune_heads, tune_splits
 from cml.training import tune as tune_module
 from cml.training.linear_map import LinearMap, average_maps
 from cml.training.tune import Tuning, best_steps, tune
@@ -34,15 +34,16 @@ from cml.training.tune_candidates import FROZEN, fit_label_ridge
 from cml.training.tune_gain import Gain, measure_gain
 from cml.training.tune_heads import fit_rotation
 from cml.training.tune_score import FirstItemsScore
-from cml.training.tune_splits import make_splits, near_in_order, share_of_near_neighbors
+from cml.training.tune_splits import count_splits, make_splits, near_in_order, share_of_near_neighbors
 
 Rows = NDArray[np.float32]
 
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Train heads for few steps."""
+    """Train heads for few steps on few splits."""
     monkeypatch.setattr(tune_heads, "STOPS", (10, 30))
+    monkeypatch.setattr(tune_splits, "MOST_SPLITS", 5)
 
 
 def hidden_label(count: int = 120, seed: int = 0) -> tuple[Rows, list[float]]:
@@ -67,6 +68,9 @@ def test_error_of_a_gain_is_that_of_splits_and_of_items_corrected_for_shared_ite
     assert gain.mean == pytest.approx(sum(means) / 4)
     assert gain.error == pytest.approx(((between + of_items) / 2 * (1 / 4 + 0.2 / 0.8)) ** 0.5)
     assert gain.is_clear
+    of_two = measure_gain(ours, others, counted=2)
+    assert of_two == Gain(gain.mean, pytest.approx(gain.error * (3 / 2) ** 0.5))
+    assert measure_gain(ours, others, counted=9) == gain
     assert not measure_gain(others, ours).is_clear
     assert not measure_gain(ours, ours).is_clear
     assert not Gain(0.029, 0.02).is_clear
@@ -154,10 +158,12 @@ def test_splits_hold_out_whole_groups_blocks_or_random_items() -> None:
     assert share_of_near_neighbors(rows) < 0.2
     splits, how = make_splits(rows)
     assert how == "random"
+    assert len(splits) == 10
     assert all(len(held) == 20 and {*train} | {*held} == {*range(100)} for train, held in splits)
     groups = np.arange(100) % 10
     splits, how = make_splits(rows, groups)
     assert how == "groups"
+    assert len(splits) == 4
     assert all(not {*groups[train]} & {*groups[held]} for train, held in splits)
     assert all(len(held) == 20 for _, held in splits)
     uneven = np.where(np.arange(100) < 55, 0, np.arange(100))  # one group of more than half, and single items
@@ -167,8 +173,32 @@ def test_splits_hold_out_whole_groups_blocks_or_random_items() -> None:
     film = np.cumsum(rng.normal(size=(100, 5)), axis=0).astype(np.float32)
     splits, how = make_splits(film)
     assert how == "blocks"
+    assert len(splits) == 4
     assert all(np.diff(held).max() == 1 for _, held in splits)
     assert all(not {*one} & {*other} for (_, one), (_, other) in pairwise(splits))
+
+
+def test_few_items_are_split_more_often() -> None:
+    assert [count_splits(count) for count in (30, 83, 84, 124, 249, 250, 10_000)] == [12, 12, 12, 9, 5, 4, 4]
+    rows = np.random.default_rng(4).normal(size=(124, 5)).astype(np.float32)
+    few, many = make_splits(rows)[0], make_splits(np.tile(rows, (3, 1)))[0]
+    assert (len(few), len(many)) == (9, 4)
+    assert len({tuple(held) for _, held in few}) == 9
+
+
+@pytest.mark.slow
+def test_splits_beyond_four_are_left_out_where_all_held_out_labels_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tune_heads, "STOPS", (5, 10))
+    rows = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
+    splits, _ = make_splits(rows)
+    rare = {int(held[0]) for _, held in splits[:4]}
+    labels = ["b" if item in rare else "a" for item in range(40)]
+    telling = sum(bool(rare & {*held.tolist()}) for _, held in splits)
+    assert 4 < telling < len(splits) == 12
+    distance = as_label_distance("classes").fit(labels)
+    _, tuning = tune(rows, distance.encode(labels), distance, 4)
+    assert tuning.split_count == telling
+    assert tuning.lines()[0].startswith(f"tune: {telling} splits held out items at random.")
 
 
 @pytest.mark.usefixtures("short")
@@ -383,8 +413,8 @@ def test_train_command_tunes_a_frozen_backbone(tmp_path: Path, capsys: pytest.Ca
     network = ["--backbone", "small-cnn", "--weights", "none", "--image-size", "32", "32", "--freeze-backbone"]
     main(["train", "pose", "--data", str(tmp_path / "data"), "--out", str(tmp_path / "run"), "--tune", *network])
     said = capsys.readouterr()
-    lines = re.findall(r"^tune: (.+)", said.err, re.MULTILINE)
-    assert lines[0].startswith("4 splits held out items at random.")
+    lines = re.findall(r"^tune: (?!.*fit/s)(.+)", said.err, re.MULTILINE)  # but for the progress bar
+    assert lines[0].startswith("5 splits held out items at random.")
     assert all(line.startswith("score ") for line in lines[1:-1])
     assert lines[-1].startswith(("the gain is", "nothing scores higher than these features"))
     assert "next: cml evaluate" in said.out + said.err
@@ -467,13 +497,13 @@ def test_an_interrupted_run_continues_with_its_finished_fits(tmp_path: Path, mon
         cml.fit(rows, labels, out=run, resume=True, seed=1, **options)
     (run / "tune" / "split-1.safetensors").write_bytes(b"damaged")
     resumed = cml.fit(rows, labels, out=run, resume=True, **options)
-    assert calls == [0, 1, 2, 1, 2, 3, 4]  # split 0 was kept
+    assert calls == [0, 1, 2, *range(1, 6)]  # split 0 was kept
     np.testing.assert_array_equal(resumed.embed(rows), whole.embed(rows))
     assert not (run / "tune").exists()
     (run / "tune").mkdir()  # as if the process had been killed before it deleted the fits
     (run / "training_items.npy").unlink()
     again = cml.fit(rows, labels, out=run, resume=True, **options)
-    assert calls == [0, 1, 2, 1, 2, 3, 4]  # nothing was fitted anew
+    assert calls == [0, 1, 2, *range(1, 6)]  # nothing was fitted anew
     np.testing.assert_array_equal(again.embed(rows), whole.embed(rows))
     assert again.tuning == resumed.tuning
     assert not (run / "tune").exists()
