@@ -33,7 +33,7 @@ FORMULAS = {
     r" \left| \frac{1}{\log_2(1 + r_i)} - \frac{1}{\log_2(1 + r_j)} \right|"
     r" \log\Big(1 + e^{-(s_i - s_j) / t}\Big)",
     "language-guidance": r"\ell + \omega\, \mathrm{mean}_i \; \mathrm{KL}\Big(\mathrm{softmax}_j \frac{S_{ij}}{t} \,"
-    r"\Big\Vert\, \mathrm{softmax}_j \frac{T_{ij} + \gamma [y_i = y_j]}{t}\Big)",
+    r"\; \Vert \; \mathrm{softmax}_j \frac{T_{ij} + \gamma [y_i = y_j]}{t}\Big)",
     "lifted-structure": r"\mathrm{mean}_{(i, j)} \; \tfrac{1}{2} \Big[\, D_{ij} + \log\Big(\sum_{n} e^{m - D_{in}}"
     r" + \sum_{n} e^{m - D_{jn}}\Big) \,\Big]_+^2",
     "logistic-triplet": r"- \mathrm{mean}_t \; \log\big(e + (1 - 2e)\, \mathrm{sigmoid}(x_t)\big), \quad"

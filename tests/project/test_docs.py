@@ -41,6 +41,7 @@ from making import (  # noqa: E402
     thumbnails,
 )
 from making.formulas import FORMULAS, LEGENDS  # noqa: E402
+from making.mathml import render_formula  # noqa: E402
 from making.result_tables import overview  # noqa: E402
 
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
@@ -65,6 +66,17 @@ def test_the_readme_is_one_page() -> None:
 
 def test_the_table_of_losses_is_that_of_the_command(made: Path) -> None:
     assert markdown_table(loss_rows()) in (made / "losses" / "index.md").read_text(encoding="utf-8")
+
+
+def test_names_of_functions_are_set_with_space() -> None:
+    thin = 'lspace="0.167em" rspace="0.167em"'
+    assert f"<mi>p</mi><mo {thin}>log</mo><mi>x</mi>" in render_formula(r"p \log x", "inline")
+    assert '<mo lspace="0.167em" rspace="0">log</mo>' in render_formula(r"\log(x)", "block")
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_a_formula_is_rendered_whole(name: str) -> None:
+    assert "\\" not in render_formula(FORMULAS[name], "block")  # a command that the converter does not know
 
 
 def test_every_part_has_its_page(made: Path) -> None:
