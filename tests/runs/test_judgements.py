@@ -263,7 +263,7 @@ def test_the_page_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPLBACKEND", "Agg")
     page = Path(__file__).parents[2] / "docs" / "tutorials" / "judgements.md"
     cells = re.findall(r"```\{code-cell\}\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
-    assert len(cells) == 6
+    assert len(cells) == 7
     names: dict[str, Any] = {}
     for cell in cells:
         exec(cell, names)
