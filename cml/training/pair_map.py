@@ -1,9 +1,13 @@
-"""A linear map of vectors, learned from few known label distances; it begins at the identity.
+"""A map of vectors, learned from few known label distances: linear, or with a multilayer perceptron beside it.
 
-The loss is ``soft-target``: of the items that an anchor is compared with, the near ones should have the most weight.
-Whatever is learned is checked on anchors held out, and the identity stays where the map is no better there.
+The linear map begins at the identity, and the perceptron, whose features are added, at 0. The loss is ``soft-target``:
+of the items that an anchor is compared with, the near ones should have the most weight. Whatever is learned is checked
+on items held out, none of whose pairs is learned from. There the linear map must be better than the identity, and the
+perceptron clearly better than the linear map: it is more likely to be better by chance. Few known distances keep the
+linear map.
 """
 
+import copy
 import math
 import time
 from dataclasses import dataclass
@@ -11,11 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from cml.distances.sparse_distances import SparseDistances
 from cml.losses.soft_target import soft_target_loss
+from cml.models.backbones.mlp import mlp
 
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
@@ -29,6 +34,48 @@ _TEMPERATURE = 0.1  # of squared embedding distances, whose scale is learned
 _LABEL_TEMPERATURE = 0.5  # in standard deviations of an anchor's label distances
 _SCALES = torch.logspace(-1, 1, 11)  # of embeddings, whose mean squared distance is about 2
 _CHECKS, _HELD_OUT, _MOST_HELD_OUT = 8, 0.1, 96
+WIDTHS = (512, 512)  # of the perceptron
+_PERCEPTRON_RATE, _TIMES_THE_STEPS = 1e-3, 2
+_FEWEST_KNOWN = 10_000  # distances, each counted both ways: of fewer, a perceptron takes longer than its gain is worth
+_PATIENCE = 2  # checks in a row that are no better, after which the perceptron is given up
+_CLEAR = 2.0  # standard errors by which the perceptron must be better
+
+
+@dataclass(frozen=True, eq=False)
+class PairMap:
+    """A map of the first C columns of vectors.
+
+    Attributes:
+        weight: (C, C) of the columns, or (C, C + H) of the columns and the features of the perceptron.
+        perceptron: Maps the columns (N, C) to features (N, H); None for a linear map.
+    """
+
+    weight: Float32
+    perceptron: nn.Sequential | None = None
+
+    @classmethod
+    def identity(cls, columns: int = 1) -> "PairMap":
+        """The map that changes nothing."""
+        return cls(np.eye(columns, dtype=np.float32))
+
+    def apply(self, rows: Float32, *, normalize: bool) -> Float32:
+        """Map vectors.
+
+        Args:
+            rows: (N, F) vectors.
+            normalize: Whether to L2-normalise what comes out.
+
+        Returns:
+            (N, F); a row of zeros stays one if the map is linear.
+        """
+        size = len(self.weight)
+        features = rows[:, :size]
+        if self.perceptron is not None:
+            with torch.no_grad():
+                curved: Float32 = self.perceptron(torch.from_numpy(features)).numpy()
+            features = np.concatenate([features, curved], axis=1)
+        mapped = np.concatenate([features @ self.weight.T, rows[:, size:]], axis=1)
+        return normalize_rows(mapped) if normalize else mapped
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,9 +111,19 @@ class KnownLists:
         block = self.known.block(anchors, items)
         return torch.from_numpy(self.rows[items]), torch.from_numpy(block)
 
+    def leave_out(self, items: Int64) -> "KnownLists | None":
+        """Leave out all pairs of some items; None if no pair is left."""
+        known = self.known
+        owners = np.repeat(known.rows, np.diff(known.starts))
+        is_kept = ~np.isin(owners, items) & ~np.isin(known.columns, items)
+        if not is_kept.any():
+            return None
+        triples = owners[is_kept], known.columns[is_kept], known.distances[is_kept]
+        return KnownLists(self.rows, SparseDistances.from_triples(*triples, items=len(self.rows)), self.normalize)
 
-def learn_map(lists: KnownLists, *, seconds: float = math.inf, seed: int = 0) -> Float32:
-    """Learn a linear map of vectors from known label distances.
+
+def learn_map(lists: KnownLists, *, seconds: float = math.inf, seed: int = 0) -> PairMap:
+    """Learn a map of vectors from known label distances.
 
     Args:
         lists: Vectors, with the directions of largest spread first, and what is known of their label distances. Not
@@ -75,60 +132,51 @@ def learn_map(lists: KnownLists, *, seconds: float = math.inf, seed: int = 0) ->
         seed: Random seed.
 
     Returns:
-        (C, C), the map of the first C columns, F or ``MOST_TRAINED``: the identity where nothing better was found.
+        The map of the first C columns, F or ``MOST_TRAINED``: the identity where nothing better was found.
     """
     size = min(lists.rows.shape[1], MOST_TRAINED)
-    identity = np.eye(size, dtype=np.float32)
     rng = np.random.default_rng((seed, len(lists.known.distances)))
     counts = np.diff(lists.known.starts)
     able = rng.permutation(lists.known.rows[counts >= 2].astype(np.int64))
     held_out = min(_MOST_HELD_OUT, int(len(able) * _HELD_OUT))
     spread = _mean_spread(lists.known) if held_out else 0.0
+    learned = PairMap.identity(size)
     if spread == 0:
-        return identity
-    epoch = len(lists.known.distances) / (_ANCHORS * _OTHERS)  # steps
-    wanted = max(_EPOCHS * epoch, min(_ENOUGH_STEPS, _MOST_EPOCHS * epoch))
-    steps = int(np.clip(wanted, _FEWEST_STEPS, _MOST_STEPS))
-    checked, anchors = lists.batch(able[:held_out], rng), able[held_out:]
-    label_temperature = _LABEL_TEMPERATURE * spread
-    weight = torch.nn.Parameter(torch.from_numpy(identity.copy()))
-    least, first_scale = _held_out_loss(lists, weight, checked, label_temperature)
-    scale = torch.nn.Parameter(torch.tensor(first_scale).log())
-    rates = _RATE / math.sqrt(size), _SCALE_RATE
-    optimizer = torch.optim.Adam([{"params": [weight], "lr": rates[0]}, {"params": [scale], "lr": rates[1]}])
-    best, ends = identity, time.monotonic() + seconds
-    for step in range(1, steps + 1):
-        for group, rate in zip(optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate * min(1.0, 2 * (steps - step + 1) / steps)
-        chosen = rng.choice(anchors, min(_ANCHORS, len(anchors)), replace=False)
-        optimizer.zero_grad()
-        loss = _list_loss(lists, weight, scale.exp(), lists.batch(chosen, rng), label_temperature)
-        torch.autograd.backward(loss)
-        optimizer.step()
-        is_over = step == steps or time.monotonic() > ends
-        if step % max(1, steps // _CHECKS) == 0 or is_over:
-            value, _ = _held_out_loss(lists, weight, checked, label_temperature)
-            if value < least:
-                least, best = value, weight.detach().numpy().copy()
-        if is_over:
-            break
-    return best
+        return learned
+    checked = able[:held_out]
+    taught = lists.leave_out(checked)
+    if taught is None:
+        return learned
+    work = _Learning(taught, lists.batch(checked, rng), _LABEL_TEMPERATURE * spread, rng, time.monotonic() + seconds)
+    learned = work.improve(learned, _RATE / math.sqrt(size)) or learned
+    if len(lists.known.distances) < _FEWEST_KNOWN:
+        return learned
+    start = np.concatenate([learned.weight, np.zeros((size, WIDTHS[-1]), np.float32)], axis=1)
+    curved = PairMap(start, make_perceptron(size, seed))
+    better = work.improve(curved, _PERCEPTRON_RATE, times=_TIMES_THE_STEPS, patience=_PATIENCE)
+    return better if better is not None and work.is_clearly_better(better, learned) else learned
 
 
-def apply_map(rows: Float32, weight: Float32, *, normalize: bool) -> Float32:
-    """Map vectors.
+def make_perceptron(size: int, seed: int) -> nn.Sequential:
+    """Make the perceptron, with random weights, for vectors of a mean squared length of about 1.
 
     Args:
-        rows: (N, F) vectors.
-        weight: (C, C), the map of the first C columns.
-        normalize: Whether to L2-normalise what comes out.
+        size: C, the columns that it takes.
+        seed: Random seed.
 
     Returns:
-        (N, F); a row of zeros stays one.
+        The layers of ``mlp``; the first has no bias at the start, so that its units depend on the directions alone.
     """
-    size = len(weight)
-    mapped = np.concatenate([rows[:, :size] @ weight.T, rows[:, size:]], axis=1)
-    return normalize_rows(mapped) if normalize else mapped
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        layers = mlp(size, WIDTHS).module
+    assert isinstance(layers, nn.Sequential)
+    first = layers[0]
+    assert isinstance(first, nn.Linear)
+    nn.init.zeros_(first.bias)
+    with torch.no_grad():
+        first.weight.mul_(math.sqrt(size))
+    return layers
 
 
 def normalize_rows(rows: Float32) -> Float32:
@@ -138,26 +186,126 @@ def normalize_rows(rows: Float32) -> Float32:
     return rows / lengths
 
 
-def _list_loss(
-    lists: KnownLists, weight: Tensor, scale: Tensor, batch: tuple[Tensor, Tensor], label_temperature: float
-) -> Tensor:
-    """The loss of a batch of ``KnownLists``."""
-    vectors, label_distances = batch
-    size = len(weight)
-    mapped = torch.cat([vectors[:, :size] @ weight.T, vectors[:, size:]], dim=1)
-    mapped = functional.normalize(mapped, dim=1) if lists.normalize else mapped
-    return soft_target_loss(
-        mapped * scale, label_distances, label_temperature=label_temperature, temperature=_TEMPERATURE, normalize=False
-    )
+class _Learning:
+    """What maps are learned from, and checked on.
+
+    Args:
+        lists: What is learned from.
+        checked: A batch of ``KnownLists`` of items held out.
+        label_temperature: In the unit of the label distance.
+        rng: Draws the batches.
+        ends: By ``time.monotonic``.
+    """
+
+    def __init__(
+        self,
+        lists: KnownLists,
+        checked: tuple[Tensor, Tensor],
+        label_temperature: float,
+        rng: np.random.Generator,
+        ends: float,
+    ) -> None:
+        self._lists, self._checked, self._label_temperature = lists, checked, label_temperature
+        self._rng, self._ends = rng, ends
+        self._anchors = lists.known.rows[np.diff(lists.known.starts) >= 2].astype(np.int64)
+
+    def improve(self, start: PairMap, rate: float, *, times: int = 1, patience: int = _CHECKS) -> PairMap | None:
+        """Train a map.
+
+        Args:
+            start: Where it begins; its perceptron is trained in place.
+            rate: Learning rate.
+            times: As many times the steps that a linear map takes.
+            patience: Checks in a row that are no better, after which training ends.
+
+        Returns:
+            The map at its best check; None if no check is better than the start.
+        """
+        if not len(self._anchors) or time.monotonic() > self._ends:
+            return None
+        steps, perceptron = times * _count_steps(len(self._lists.known.distances)), start.perceptron
+        weight = nn.Parameter(torch.from_numpy(start.weight.copy()))
+        least, first_scale = self._check(weight, perceptron)
+        scale = nn.Parameter(torch.tensor(first_scale).log())
+        trained = [weight, *(perceptron.parameters() if perceptron is not None else ())]
+        rates = rate, _SCALE_RATE
+        optimizer = torch.optim.Adam([{"params": trained, "lr": rate}, {"params": [scale], "lr": _SCALE_RATE}])
+        best, worse = None, 0
+        for step in range(1, steps + 1):
+            for group, full in zip(optimizer.param_groups, rates, strict=True):
+                group["lr"] = full * min(1.0, 2 * (steps - step + 1) / steps)
+            chosen = self._rng.choice(self._anchors, min(_ANCHORS, len(self._anchors)), replace=False)
+            vectors, label_distances = self._lists.batch(chosen, self._rng)
+            optimizer.zero_grad()
+            loss = self._loss(self._map(vectors, weight, perceptron) * scale.exp(), label_distances)
+            torch.autograd.backward(loss)
+            optimizer.step()
+            is_over = step == steps or time.monotonic() > self._ends
+            if step % max(1, steps // _CHECKS) == 0 or is_over:
+                value, _ = self._check(weight, perceptron)
+                worse = 0 if value < least else worse + 1
+                if value < least:
+                    least, best = value, PairMap(weight.detach().numpy().copy(), copy.deepcopy(perceptron))
+            if is_over or worse == patience:
+                break
+        return best
+
+    def is_clearly_better(self, learned: PairMap, before: PairMap) -> bool:
+        """Whether the mean of the held-out losses falls by more than ``_CLEAR`` standard errors."""
+        gains = self._losses(before) - self._losses(learned)
+        error = gains.std() / math.sqrt(len(gains))
+        return len(gains) > 1 and bool(gains.mean() > _CLEAR * error)
+
+    def _map(self, vectors: Tensor, weight: Tensor, perceptron: nn.Sequential | None) -> Tensor:
+        """Map vectors as ``PairMap`` does, in a form that has gradients."""
+        size = len(weight)
+        features = vectors[:, :size]
+        if perceptron is not None:
+            features = torch.cat([features, perceptron(features)], dim=1)
+        mapped = torch.cat([features @ weight.T, vectors[:, size:]], dim=1)
+        return functional.normalize(mapped, dim=1) if self._lists.normalize else mapped
+
+    def _loss(self, scaled: Tensor, label_distances: Tensor) -> Tensor:
+        """The loss of a batch of ``KnownLists`` whose vectors are mapped, and multiplied by the scale."""
+        return soft_target_loss(
+            scaled,
+            label_distances,
+            label_temperature=self._label_temperature,
+            temperature=_TEMPERATURE,
+            normalize=False,
+        )
+
+    def _check(self, weight: Tensor, perceptron: nn.Sequential | None) -> tuple[float, float]:
+        """The loss held out at the scale that suits it best, and that scale: maps are compared by their shape alone."""
+        vectors, label_distances = self._checked
+        with torch.no_grad():
+            mapped = self._map(vectors, weight, perceptron)
+            values = [float(self._loss(mapped * scale, label_distances)) for scale in _SCALES]
+        return min(values), float(_SCALES[int(np.argmin(values))])
+
+    def _losses(self, learned: PairMap) -> NDArray[np.float64]:
+        """The loss of each item held out, at the scale that suits all of them best: (A,)."""
+        vectors, label_distances = self._checked
+        weight = torch.from_numpy(learned.weight)
+        _, scale = self._check(weight, learned.perceptron)
+        losses = []
+        with torch.no_grad():
+            scaled = self._map(vectors, weight, learned.perceptron) * scale
+            for number, row in enumerate(label_distances):
+                others = torch.isfinite(row)
+                others[number] = False
+                if others.sum() < 2:
+                    continue
+                alone = torch.cat([scaled[number, None], scaled[others]])
+                losses.append(float(self._loss(alone, torch.cat([row.new_zeros(1), row[others]])[None])))
+        return np.array(losses)
 
 
-def _held_out_loss(
-    lists: KnownLists, weight: Tensor, batch: tuple[Tensor, Tensor], label_temperature: float
-) -> tuple[float, float]:
-    """The loss of a batch at the scale that suits it best, and that scale: maps are compared by their shape alone."""
-    with torch.no_grad():
-        values = [float(_list_loss(lists, weight, scale, batch, label_temperature)) for scale in _SCALES]
-    return min(values), float(_SCALES[int(np.argmin(values))])
+def _count_steps(known: int) -> int:
+    """The steps in which a linear map is learned from so many known distances, each counted both ways."""
+    epoch = known / (_ANCHORS * _OTHERS)
+    wanted = max(_EPOCHS * epoch, min(_ENOUGH_STEPS, _MOST_EPOCHS * epoch))
+    return int(np.clip(wanted, _FEWEST_STEPS, _MOST_STEPS))
 
 
 def _mean_spread(known: SparseDistances) -> float:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import cml
 from cml.cli import main
@@ -21,10 +22,12 @@ from cml.errors import UserError
 from cml.runs.approximation.asked_pairs import choose_nearest, choose_of_neighbors, draw_pairs, pair_keys, pairs_of_keys
 from cml.runs.approximation.asking import Answers
 from cml.runs.approximation.budget import Budget
+from cml.runs.approximation.learned_model import make_model
 from cml.runs.approximation.recall import Sample, draw_sample, estimate_recall
 from cml.runs.approximation.result import Approximation
 from cml.runs.approximation.start_vectors import choose_start
-from cml.training.pair_map import KnownLists, apply_map, learn_map
+from cml.training import pair_map
+from cml.training.pair_map import WIDTHS, KnownLists, PairMap, _Learning, learn_map, make_perceptron
 
 ITEMS = 120
 PAIRS = ITEMS * (ITEMS - 1) // 2
@@ -34,7 +37,9 @@ VECTORS = np.concatenate([HIDDEN @ RNG.normal(size=(3, 5)), RNG.normal(size=(ITE
 TRUTH = np.abs(HIDDEN[:, None] - HIDDEN).sum(axis=2)
 
 
-def logged(log: Path, fails_after: int = 10**9, wrong: float | None = None) -> Callable[[Any, Any], float]:
+def logged(
+    log: Path, fails_after: int = 10**9, wrong: float | None = None, power: int = 1
+) -> Callable[[Any, Any], float]:
     """A distance that notes each call in a file, which is no part of its fingerprint."""
     where, limit = str(log), str(log) + ".limit"
     Path(limit).write_text(str(fails_after))
@@ -46,7 +51,7 @@ def logged(log: Path, fails_after: int = 10**9, wrong: float | None = None) -> C
             if wrong is None:
                 raise RuntimeError("the service does not answer")
             return wrong
-        return float(sum(abs(x - y) for x, y in zip(a, b, strict=True)))
+        return float(sum(abs(x**power - y**power) for x, y in zip(a, b, strict=True)))
 
     return slow
 
@@ -312,9 +317,98 @@ def test_a_map_follows_the_labels_and_is_never_worse_than_the_identity() -> None
     assert recall(start.embed(learned)) > recall(start.embed()) + 0.05
     noise = SparseDistances.from_triples(first, second, np.random.default_rng(1).uniform(1, 2, len(first)), items=ITEMS)
     unlearned = learn_map(KnownLists(start.rows, noise, start.normalize))
-    assert abs(unlearned - np.eye(len(unlearned))).max() < 0.2
-    np.testing.assert_allclose(start.join(learned).embed(VECTORS), start.embed(learned), rtol=1e-3, atol=1e-4)
-    np.testing.assert_array_equal(apply_map(start.rows, np.eye(2, dtype=np.float32), normalize=False), start.rows)
+    assert unlearned.perceptron is None
+    assert abs(unlearned.weight - np.eye(len(unlearned.weight))).max() < 0.2
+    linear = PairMap(learned.weight[:, : len(learned.weight)])
+    np.testing.assert_allclose(start.join(linear).embed(VECTORS), start.embed(linear), rtol=1e-3, atol=1e-4)
+    np.testing.assert_array_equal(PairMap.identity(2).apply(start.rows, normalize=False), start.rows)
+
+
+def found_in_ten(rows: np.ndarray, truth: np.ndarray) -> float:
+    """The share of the true five nearest among the ten nearest rows."""
+    alone = np.diag(np.full(len(rows), np.inf))
+    near = np.argsort(np.linalg.norm(rows[:, None] - rows, axis=2) + alone, axis=1)[:, :10]
+    true = np.argsort(truth + alone, axis=1)[:, :5]
+    return float(np.mean([np.isin(*pair).mean() for pair in zip(true, near, strict=True)]))
+
+
+def known_share(truth: np.ndarray, share: float, rng: np.random.Generator) -> SparseDistances:
+    """Some of all distances."""
+    items = len(truth)
+    first, second = pairs_of_keys(draw_pairs(items, int(share * items * (items - 1) / 2), rng), items).T
+    return SparseDistances.from_triples(first, second, truth[first, second], items=items)
+
+
+def test_a_perceptron_follows_a_distance_that_no_linear_map_does() -> None:
+    points = np.random.default_rng(0).normal(size=(150, 2)).astype(np.float32)
+    truth = np.abs(points[:, None] ** 2 - points**2).sum(axis=2)
+    known = known_share(truth, 0.5, np.random.default_rng(0))
+    learned = learn_map(KnownLists(points, known, normalize=False))
+    assert learned.perceptron is not None
+    linear = PairMap(learned.weight[:, :2]).apply(points, normalize=False)
+    assert found_in_ten(linear, truth) < 0.5
+    assert found_in_ten(learned.apply(points, normalize=False), truth) > 0.8
+    few = learn_map(KnownLists(points, known_share(truth, 0.4, np.random.default_rng(0)), normalize=False))
+    assert few.perceptron is None
+
+
+@pytest.mark.parametrize("fewest", [0, 10_000])
+@pytest.mark.parametrize("seed", range(3))
+def test_few_items_keep_vectors_that_are_right_already(fewest: int, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """60 items at 20 % of the calls, of which 6 are held out: not even a perceptron that is tried is chosen."""
+    monkeypatch.setattr(pair_map, "_FEWEST_KNOWN", fewest)
+    points = np.random.default_rng(seed).normal(size=(60, 4)).astype(np.float32)
+    truth = np.linalg.norm(points[:, None] - points, axis=2)
+    known = known_share(truth, 0.2, np.random.default_rng(seed))
+    learned = learn_map(KnownLists(points, known, normalize=False), seed=seed)
+    assert learned.perceptron is None
+    assert found_in_ten(learned.apply(points, normalize=False), truth) > 0.98
+
+
+def test_losses_of_items_are_the_terms_of_the_mean() -> None:
+    rows = VECTORS[:40]
+    lists = KnownLists(rows, known_share(TRUTH[:40, :40], 0.3, np.random.default_rng(0)), normalize=True)
+    checked = lists.batch(np.arange(7), np.random.default_rng(1))
+    work = _Learning(lists, checked, 1.0, np.random.default_rng(2), np.inf)
+    weight = np.random.default_rng(3).normal(size=(10, 10 + WIDTHS[-1])).astype(np.float32)
+    curved, linear = PairMap(weight, make_perceptron(10, 0)), PairMap(weight[:, :10])
+    for learned in (curved, linear):
+        mean, _ = work._check(torch.from_numpy(learned.weight), learned.perceptron)
+        losses = work._losses(learned)
+        assert len(losses) == 7
+        assert losses.mean() == pytest.approx(mean, rel=1e-5)
+    gains = work._losses(linear) - work._losses(curved)
+    assert not work.is_clearly_better(linear, linear)
+    assert work.is_clearly_better(curved, linear) == (gains.mean() > 2 * gains.std() / np.sqrt(7))
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_a_model_with_a_perceptron_embeds_as_its_map_does(normalize: bool, tmp_path: Path) -> None:
+    rows = np.concatenate([VECTORS, np.ones((ITEMS, 1), np.float32)], axis=1)  # the last is constant
+    units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    pairs = pairs_of_keys(draw_pairs(ITEMS, 900, np.random.default_rng(0)), ITEMS)
+    first, second = (units if normalize else (rows - 1) / (rows.std(axis=0) + 1e-6))[pairs.T]
+    start = choose_start(rows, pairs, np.linalg.norm(first - second, axis=1))
+    assert start.normalize == normalize
+    weight = np.random.default_rng(1).normal(size=(11, 11 + WIDTHS[-1])).astype(np.float32) / 9
+    learned = PairMap(weight, make_perceptron(11, 0))
+    distance = cml.distances.as_label_distance(TRUTH)
+    model = make_model(start, learned, distance, distance.encode(range(ITEMS)), 0)
+    again = cml.load(model.save(tmp_path / "model"))
+    np.testing.assert_allclose(again.embed(rows), start.embed(learned), rtol=1e-3, atol=1e-4)
+
+
+def test_a_perceptron_is_resumed_to_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pair_map, "_FEWEST_KNOWN", 0)
+    points, log, out = [tuple(row) for row in HIDDEN[:50, :2].tolist()], tmp_path / "log", tmp_path / "out"
+    slow = logged(log, 350, power=2)
+    with pytest.raises(UserError, match="does not answer"):
+        approximate(slow, points, np.array(points), "40%", k=5, out=out, threads=1, quiet=True)
+    Path(f"{log}.limit").write_text(str(10**9))
+    resumed = approximate(slow, points, np.array(points), "40%", k=5, out=out, quiet=True)
+    assert resumed.model.config.backbone.startswith("mlp(")
+    approximate(slow, points, np.array(points), "40%", k=5, out=tmp_path / "whole", quiet=True)
+    assert contents(out) == contents(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("share", [0.4, 0.7, 0.95])

@@ -156,6 +156,12 @@ def test_networks_on_vectors(tmp_path: Path) -> None:
     assert model.head.in_features == 7
     frozen = cml.fit(ROWS, TARGETS, backbone="mlp(8)", freeze_backbone=True, steps=3, **FAST)  # type: ignore[arg-type]
     assert frozen.embed(ROWS).shape == (len(ROWS), 128)
+    beside = cml.fit(ROWS, TARGETS, backbone="mlp(8, skip=true, unit=true)", steps=3, **FAST)  # type: ignore[arg-type]
+    assert beside.head.in_features == 10 + 8
+    units = torch.nn.functional.normalize(torch.randn(4, 10), dim=1)
+    features = beside.backbone(7 * units)
+    torch.testing.assert_close(features[:, :10], units)
+    torch.testing.assert_close(features[:, 10:], beside.backbone.layers(units))
     for backbone, message in (
         (
             "resnet18",
@@ -163,6 +169,7 @@ def test_networks_on_vectors(tmp_path: Path) -> None:
         ),
         (torch.nn.Linear(9, 4), r"fails on inputs of shape \(2, 10\)"),
         ("mlp(0)", "'widths' of mlp must be whole numbers from 1"),
+        ("mlp(8, unit=true)", "'unit' of mlp goes with skip=true"),
     ):
         with pytest.raises(UserError, match=message):
             cml.fit(ROWS, TARGETS, backbone=backbone, steps=1, **FAST)  # type: ignore[arg-type]

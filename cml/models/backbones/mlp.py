@@ -2,16 +2,42 @@
 
 from collections.abc import Sequence
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
 
 from cml.errors import UserError
 from cml.models.backbone import Backbone
-from cml.settings import check_whole
+from cml.settings import check_flag, check_whole
 
 _WIDEST = 65_536
 
 
-def mlp(vector_size: int, widths: Sequence[int] | int = (512, 512), dropout: float = 0.0) -> Backbone:
+class SkippedPerceptron(nn.Module):
+    """A perceptron whose features are the vector itself and those of the last layer, side by side.
+
+    Args:
+        layers: Maps vectors (B, F) to features (B, H).
+        unit: Whether vectors are L2-normalised first.
+    """
+
+    def __init__(self, layers: nn.Sequential, *, unit: bool) -> None:
+        super().__init__()
+        self.layers, self.unit = layers, unit
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Features (B, F + H) of vectors (B, F)."""
+        rows = functional.normalize(vectors, dim=1) if self.unit else vectors
+        return torch.cat([rows, self.layers(rows)], dim=1)
+
+
+def mlp(
+    vector_size: int,
+    widths: Sequence[int] | int = (512, 512),
+    dropout: float = 0.0,
+    skip: bool = False,
+    unit: bool = False,
+) -> Backbone:
     """A multilayer perceptron on standardised vectors: for each width a linear layer, layer normalisation and GELU.
 
     ``mlp(512, 512)`` is short for ``mlp(widths=[512, 512])``.
@@ -20,6 +46,8 @@ def mlp(vector_size: int, widths: Sequence[int] | int = (512, 512), dropout: flo
         vector_size: F, the numbers of a vector.
         widths: The number of units of each layer.
         dropout: The share of units that are set to zero in training, after each layer.
+        skip: Whether the features are the vector itself and those of the last layer, side by side.
+        unit: With ``skip``, whether standardised vectors are L2-normalised first.
 
     Returns:
         The backbone, with random weights.
@@ -33,6 +61,8 @@ def mlp(vector_size: int, widths: Sequence[int] | int = (512, 512), dropout: flo
         raise UserError(f"The 'widths' of mlp must be whole numbers from 1 to {_WIDEST:,}. Got {widths!r} instead.")
     if not isinstance(dropout, int | float) or isinstance(dropout, bool) or not 0 <= dropout < 1:
         raise UserError(f"The 'dropout' of mlp must be from 0 to below 1. Got {dropout!r} instead.")
+    if check_flag("unit", unit) and not check_flag("skip", skip):
+        raise UserError("The setting 'unit' of mlp goes with skip=true. Got skip=false.")
     layers: list[nn.Module] = []
     before = vector_size
     for size in sizes:
@@ -40,4 +70,7 @@ def mlp(vector_size: int, widths: Sequence[int] | int = (512, 512), dropout: flo
         if dropout:
             layers.append(nn.Dropout(dropout))
         before = size
-    return Backbone(nn.Sequential(*layers), before)
+    perceptron = nn.Sequential(*layers)
+    if skip:
+        return Backbone(SkippedPerceptron(perceptron, unit=unit), vector_size + before)
+    return Backbone(perceptron, before)

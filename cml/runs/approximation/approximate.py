@@ -1,11 +1,11 @@
 """``cml.distances.approximate``: neighbour lists and an embedding from few calls of a slow label distance.
 
 A twentieth of the budget, but no more than half a per cent of all pairs, is asked for at random. Then rounds follow: a
-linear map of the user's vectors is learned from all answers so far, and the nearest pairs of its embedding are asked
-for; from the third round on, half of the pairs are neighbours of neighbours by the answers. What is left goes to a
-sample of items, by which the recall of the lists is estimated. Each round is a distance job whose strips are kept, so
-that an interrupted call continues where it stopped. Not for: label distances that are fast enough for all pairs, whose
-lists ``LabelDistance.neighbors`` and ``cml.distances.jobs`` compute exactly.
+map of the user's vectors is learned from all answers so far (``cml/training/pair_map.py``), and the nearest pairs of
+its embedding are asked for; from the third round on, half of the pairs are neighbours of neighbours by the answers.
+What is left goes to a sample of items, by which the recall of the lists is estimated. Each round is a distance job
+whose strips are kept, so that an interrupted call continues where it stopped. Not for: label distances that are fast
+enough for all pairs, whose lists ``LabelDistance.neighbors`` and ``cml.distances.jobs`` compute exactly.
 """
 
 import contextlib
@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.console.messages import say
-from cml.data.input_form import InputForm
 from cml.distances import LabelDistance, Labels, Neighbors, SparseDistances, as_label_distance
 from cml.distances.blas_threads import one_blas_thread
 from cml.distances.jobs.job_options import JobOptions
@@ -29,11 +28,11 @@ from cml.distances.nearest import check_k
 from cml.distances.pair_function import PairFunction
 from cml.distances.sparse_distances import LabelRows
 from cml.errors import UserError
-from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.registry import Choice
 from cml.runs.approximation.asked_pairs import choose_nearest, choose_of_neighbors, draw_pairs, pairs_of_keys
 from cml.runs.approximation.asking import Answers, Interview
 from cml.runs.approximation.budget import Budget
+from cml.runs.approximation.learned_model import make_model
 from cml.runs.approximation.recall import RecallEstimate, Sample, draw_sample, estimate_recall
 from cml.runs.approximation.result import (
     DISTANCES,
@@ -48,19 +47,15 @@ from cml.runs.approximation.result import (
     Spent,
 )
 from cml.runs.approximation.start_vectors import StartVectors, check_vectors, choose_start
-from cml.runs.model import Model
 from cml.storage.atomic import atomic_file
 from cml.storage.cache_folder import cache_folder
 from cml.storage.json_file import write_json
 from cml.storage.resumable_output import ResumableOutput, resumable_output
-from cml.training.config import TrainConfig
-from cml.training.linear_map import LinearMap
-from cml.training.pair_map import KnownLists, learn_map
-from cml.training.run_config import RunConfig
+from cml.training.pair_map import KnownLists, PairMap, learn_map
 
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
-FORMAT = 2  # raise it when the same options ask for other pairs than before
+FORMAT = 3  # raise it when the same options ask for other pairs than before
 RANDOM_SHARE = 0.005  # of all pairs: the far distances keep their ranks
 _MOST_RANDOM = 0.05  # of the budget: of a small one, the nearest pairs need the larger part
 _SAMPLE_SHARE = 0.05  # of the budget, for the estimate of recall ...
@@ -220,7 +215,7 @@ class _Approximating:
                 np.save(file, array)
         known.save(self._output.work / KNOWN)
         if not (self._output.work / MODEL).exists():
-            _as_model(start.join(learned), self._distance, self._labels, self._seed).save(self._output.work / MODEL)
+            make_model(start, learned, self._distance, self._labels, self._seed).save(self._output.work / MODEL)
         if item_ids:
             write_json(self._output.work / ITEMS, list(item_ids))
         self._output.finish({**about, "unit": self._distance.unit, "spent": asdict(spent)})
@@ -319,10 +314,10 @@ class _Approximating:
         """The nearest of each item among the answers so far."""
         return self._collect().nearest(LabelRows(np.arange(self._items)), 0, self._items, self._k)
 
-    def _learn(self, start: StartVectors) -> Float32:
+    def _learn(self, start: StartVectors) -> PairMap:
         """Learn a map of the start; the identity where nothing is known."""
         if not np.isfinite(self._known.distances).any():
-            return np.eye(1, dtype=np.float32)
+            return PairMap.identity()
         lists = KnownLists(start.rows, self._collect(), start.normalize)
         seconds = min(_MAP_SHARE * (self._budget.seconds or np.inf), self._seconds_left)
         return learn_map(lists, seconds=seconds, seed=self._seed)
@@ -330,20 +325,3 @@ class _Approximating:
     def _say(self, text: str) -> None:
         if not self._quiet:
             say(text)
-
-
-def _as_model(linear: LinearMap, distance: LabelDistance, labels: Labels, seed: int) -> Model:
-    """A model of vectors that maps them linearly."""
-    dimension, features = linear.weight.shape
-    form = InputForm("vectors", (features,))
-    config = ModelConfig("none", "none", dimension, linear.normalize, (1, 1), inputs=form)
-    network = EmbeddingModel(config)
-    state = network.state_dict()
-    import torch
-
-    state["head.weight"], state["head.bias"] = torch.from_numpy(linear.weight), torch.from_numpy(linear.bias)
-    network.load_state_dict(state)
-    choice = str(Choice(distance.name, distance.settings()))
-    train = TrainConfig(backbone="none", weights="none", dimension=dimension, loss="soft-target", seed=seed)
-    run = RunConfig("", "", labels.fingerprint(), train, config, choice)
-    return Model(network, run, distance)

@@ -9,7 +9,7 @@ from scipy.stats import spearmanr
 
 from cml.errors import UserError
 from cml.training.linear_map import LinearMap
-from cml.training.pair_map import apply_map, normalize_rows
+from cml.training.pair_map import PairMap, normalize_rows
 
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
@@ -21,30 +21,28 @@ class StartVectors:
 
     Attributes:
         rows: (N, F) vectors, rotated so that the directions of largest spread come first.
-        weight: (F, F) of the linear map from the user's vectors.
-        bias: (F,).
+        factor: (F,) by which the user's vectors are multiplied, less ``shift``; 0 for constant columns.
+        shift: (F,).
+        turn: (F, F) of the rotation that follows, after the L2 normalisation if there is one.
         normalize: Whether they are compared after L2 normalisation.
     """
 
     rows: Float32
-    weight: Float32
-    bias: Float32
+    factor: Float32
+    shift: Float32
+    turn: Float32
     normalize: bool
 
-    def embed(self, learned: Float32 | None = None) -> Float32:
+    def embed(self, learned: PairMap | None = None) -> Float32:
         """Embed the items: (N, F), by a map of the first columns that was learned, or none."""
-        return apply_map(self.rows, _identity() if learned is None else learned, normalize=self.normalize)
+        return (learned or PairMap.identity()).apply(self.rows, normalize=self.normalize)
 
-    def join(self, learned: Float32) -> LinearMap:
-        """Join a map of the first columns to the map from the user's vectors."""
-        size = len(learned)
-        weight, bias = self.weight.copy(), self.bias.copy()
-        weight[:size], bias[:size] = learned @ weight[:size], learned @ bias[:size]
-        return LinearMap(weight, bias, self.normalize)
-
-
-def _identity() -> Float32:
-    return np.eye(1, dtype=np.float32)
+    def join(self, learned: PairMap) -> LinearMap:
+        """Join a linear map of the first columns to the map from the user's vectors."""
+        weight = self.turn.copy()
+        weight[: len(learned.weight)] = learned.weight @ weight[: len(learned.weight)]
+        weight *= self.factor
+        return LinearMap(weight, -weight @ self.shift, self.normalize)
 
 
 def choose_start(vectors: Float32, pairs: Int64, distances: Float32) -> StartVectors:
@@ -86,10 +84,9 @@ def _rotate(vectors: Float32, factor: Float32, shift: Float32, *, normalize: boo
     _, axes = np.linalg.eigh(centred.T @ centred)
     turn = axes[:, ::-1].T  # (F, F)
     size = 1.0 if normalize else float(np.sqrt(len(rows) / (np.square(centred).sum() or 1)))
-    weight = (size * turn * factor).astype(np.float32)
-    bias = (-size * turn @ (factor * shift)).astype(np.float32)
+    turn = (size * turn).astype(np.float32)
     # L2-normalised already where they are compared so: lengths carry nothing
-    return StartVectors((size * compared @ turn.T).astype(np.float32), weight, bias, normalize)
+    return StartVectors((compared @ turn.T).astype(np.float32), factor, shift, turn, normalize)
 
 
 def check_vectors(vectors: Any, items: int) -> Float32:  # noqa: ANN401 - checked here
