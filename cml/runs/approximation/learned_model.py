@@ -1,7 +1,5 @@
 """The model that embeds further items by their vectors as an approximation embeds its own."""
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -54,10 +52,9 @@ def _perceptron_state(start: StartVectors, learned: PairMap) -> dict[str, Tensor
     """The rotation of the start is a part of the first layer, and of the head."""
     size, width = learned.weight.shape
     assert learned.perceptron is not None
-    layers: dict[str, Any] = {
-        f"backbone.layers.{name}": value for name, value in learned.perceptron.state_dict().items()
-    }
-    layers["backbone.layers.0.weight"] = layers["backbone.layers.0.weight"] @ torch.from_numpy(start.turn[:size])
+    layers: dict[str, Tensor] = learned.perceptron.state_dict(prefix="backbone.layers.")
+    first = "backbone.layers.0.weight"
+    layers[first] = layers[first] @ torch.from_numpy(start.turn[:size])
     head = np.zeros((len(start.turn), len(start.turn) + width - size), np.float32)
     head[:, : len(start.turn)] = start.turn
     head[:size, : len(start.turn)] = learned.weight[:, :size] @ start.turn[:size]
