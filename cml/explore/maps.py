@@ -76,12 +76,16 @@ def umap(points: NDArray[Any], seed: int) -> Float32:
     """UMAP map (N, 2) of points (N, D) by umap-learn, with a random seed."""
     import warnings
 
+    import torch
+
+    threads = torch.get_num_threads()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # on threads and on graphs in parts, which the user cannot change
         from umap import UMAP
 
         mapper = UMAP(n_neighbors=min(15, len(points) - 1), random_state=seed, init="pca")
         embedding = mapper.fit_transform(_reduce_dimensions(points))
+    torch.set_num_threads(threads)  # umap-learn sets all cores, for torch too, which then computes other digits
     return np.asarray(embedding, np.float32)
 
 

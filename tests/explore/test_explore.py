@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -322,7 +323,9 @@ def test_a_square_is_drawn(run: cml.Run, tmp_path: Path, capsys: pytest.CaptureF
 @pytest.mark.parametrize("name", ["pca", "tsne", "umap"])
 def test_embeddings_of_one_dimension_have_a_map(name: str) -> None:
     points = np.random.default_rng(0).normal(size=(60, 1)).astype(np.float32)
+    threads = torch.get_num_threads()
     drawn = MAPS[name].draw(points, 0)
+    assert torch.get_num_threads() == threads
     assert drawn.shape == (60, 2)
     assert abs(np.corrcoef(drawn[:, 0], points[:, 0])[0, 1]) > 0.9  # their order is that of the points
 
