@@ -66,6 +66,10 @@ def run(arguments: Sequence[str]) -> None:
     given = [source for source in (options.images, options.vectors) if source is not None]
     if len(given) != 1:
         raise UserError("cml embed needs --images or --vectors, one of the two. 'cml embed --help' lists all options.")
+    if options.vectors is not None and options.vectors.suffix != ".npy":
+        raise UserError(
+            f"--vectors must be a .npy file. Got {options.vectors} instead. Folders and datasets go to --images."
+        )
     run = resolve_run(options.run)
     model, images = cml.load(run, device=options.device), ImageList.open(given[0], options.splits)
     if options.ids is not None:

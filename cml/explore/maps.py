@@ -84,8 +84,10 @@ def umap(points: NDArray[Any], seed: int) -> Float32:
         from umap import UMAP
 
         mapper = UMAP(n_neighbors=min(15, len(points) - 1), random_state=seed, init="pca")
-        embedding = mapper.fit_transform(_reduce_dimensions(points))
-    torch.set_num_threads(threads)  # umap-learn sets all cores, for torch too, which then computes other digits
+        try:
+            embedding = mapper.fit_transform(_reduce_dimensions(points))
+        finally:  # umap-learn sets all cores, for torch too, which then computes other digits
+            torch.set_num_threads(threads)
     return np.asarray(embedding, np.float32)
 
 

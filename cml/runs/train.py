@@ -273,9 +273,9 @@ def fit(
 def _suggest_mend(label: Any) -> str:  # noqa: ANN401 - of any kind
     """How a label that does not fit its distance could be mended."""
     if isinstance(label, str) and _is_number(label):
-        return "Convert the labels to numbers, as by [float(label) for label in labels]."
+        return "Convert the labels to numbers, for example by [float(label) for label in labels]."
     if isinstance(label, float | np.floating) and not np.isfinite(label):
-        return "Leave out the items without a finite label, as by np.isfinite(labels)."
+        return "Leave out the items without a finite label, which np.isfinite(labels) finds."
     return "Mend the label, or choose another distance by label_distance=.."
 
 

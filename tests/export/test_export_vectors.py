@@ -199,12 +199,12 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "no columns": (lambda path: np.save(path, np.zeros((3, 0))), r"new.npy: Vectors must be an array \(N, F\)"),
     "complex": (lambda path: np.save(path, np.zeros((3, 10), np.complex64)), "new.npy: Vectors must be an array"),
     "texts": (lambda path: np.save(path, np.full((3, 10), "a")), "new.npy cannot be read: it holds <U1, no plain num"),
-    "objects": (
-        lambda path: np.save(path, np.full((3, 10), None), allow_pickle=True),
-        "new.npy cannot be read: .*Python objects",
-    ),
+    "objects": (lambda path: np.save(path, np.full((3, 10), None)), "new.npy cannot be read: .*Python objects"),
     "text file": (lambda path: path.write_text("1,2,3"), "new.npy cannot be read: it is no .npy file"),
-    "cut": (lambda path: (np.save(path, np.zeros((9, 10))), path.write_bytes(path.read_bytes()[:300])), "cannot be re"),
+    "cut": (
+        lambda path: (np.save(path, np.zeros((9, 10))), path.write_bytes(path.read_bytes()[:300])),
+        "new.npy cannot be read",
+    ),
     "nothing": (lambda path: None, "new.npy cannot be read: No such file or directory"),
 }
 
@@ -222,6 +222,12 @@ def test_a_file_of_wrong_vectors_is_one_line(
     assert len(shown) == 1
     assert re.search(said, shown[0])
     assert not list(tmp_path.glob("out/*.json*"))
+
+
+def test_vectors_are_a_file(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = str(run.dataset.folder)
+    assert main(["embed", str(run.folder), "--vectors", given, "--out", str(tmp_path / "out")]) == 2
+    assert f"--vectors must be a .npy file. Got {given} instead." in capsys.readouterr().err
 
 
 def test_a_file_may_miss_numbers_where_the_model_takes_the_mean(tmp_path: Path) -> None:

@@ -305,9 +305,9 @@ def test_the_explorer_of_a_model_shows_names_labels_and_pictures(model: cml.Mode
 @pytest.mark.parametrize(
     ("label", "mend"),
     [
-        (float("nan"), r"Leave out the items without a finite label, as by np.isfinite\(labels\)\."),
+        (float("nan"), r"Leave out the items without a finite label, which np.isfinite\(labels\) finds\."),
         (float("inf"), r"Leave out the items without a finite label"),
-        ("294", r"Convert the labels to numbers, as by \[float\(label\) for label in labels\]\."),
+        ("294", r"Convert the labels to numbers, for example by \[float\(label\) for label in labels\]\."),
         ("old", r"Mend the label, or choose another distance"),
         ([1.0, 2.0], r"Mend the label, or choose another distance"),
     ],
