@@ -39,7 +39,7 @@ Float32 = NDArray[np.float32]
 
 _IMAGES_A_PASS = 64
 _VECTORS_A_PASS = 4096
-_MOST_IN_MEMORY = 1 << 25  # numbers of standardised vectors
+_MOST_IN_MEMORY = 1 << 25  # numbers of vectors
 _LARGEST = 65_536  # dimensions of an embedding, pixels of a side: an untrusted file may hold any number
 
 
@@ -332,9 +332,24 @@ class EmbeddingModel(nn.Module):
         Raises:
             UserError: As ``embed``, or the model takes no vectors.
         """
-        if self.config.inputs.kind != "vectors":
-            raise UserError(f"Only vectors are standardised; this model takes {self.config.inputs}.")
+        self._check_takes_vectors()
         return self._by_batches(self._normalize, inputs, None, bar)
+
+    def fill_missing(self, inputs: AnyInputs, *, bar: str = "") -> Float32:
+        """Read vectors in their own units; a missing number becomes the mean of its column in the training vectors.
+
+        Args:
+            inputs: N vectors, of any kind that ``cml.fit`` takes.
+            bar: Title of a progress bar; "" for none.
+
+        Returns:
+            (N, V) float32.
+
+        Raises:
+            UserError: As ``standardize``.
+        """
+        self._check_takes_vectors()
+        return self._by_batches(self._fill, inputs, None, bar)
 
     def standardize_in_parts(self, inputs: AnyInputs) -> Float32 | ComputedRows:
         """Standardise vectors as ``standardize`` does; many of them part by part, as they are read.
@@ -349,18 +364,45 @@ class EmbeddingModel(nn.Module):
         Raises:
             UserError: As ``standardize``.
         """
+        self._check_takes_vectors()
+        return self._compute_in_parts(self._normalize, inputs)
+
+    def fill_missing_in_parts(self, inputs: AnyInputs) -> Float32 | ComputedRows:
+        """Read vectors as ``fill_missing`` does; many of them part by part, as ``standardize_in_parts`` does.
+
+        Args:
+            inputs: N vectors, of any kind that ``cml.fit`` takes.
+
+        Returns:
+            (N, V) float32, or rows that are read anew at each use.
+
+        Raises:
+            UserError: As ``standardize``.
+        """
+        self._check_takes_vectors()
+        return self._compute_in_parts(self._fill, inputs)
+
+    def _check_takes_vectors(self) -> None:
+        if self.config.inputs.kind != "vectors":
+            raise UserError(f"Only vectors are standardised; this model takes {self.config.inputs}.")
+
+    def _fill(self, vectors: Tensor) -> Tensor:
+        filled = vectors.float()
+        return filled if self.config.inputs.missing == "refuse" else torch.where(filled.isnan(), self.mean, filled)
+
+    def _compute_in_parts(self, compute: Callable[[Tensor], Tensor], inputs: AnyInputs) -> Float32 | ComputedRows:
         opened = open_inputs(inputs, self.config.inputs, self.config.image_size)
         shape = len(opened), *self.config.inputs.shape
         if not isinstance(opened, Vectors) or opened.reads_anew or math.prod(shape) <= _MOST_IN_MEMORY:
-            return self.standardize(opened)
+            return self._by_batches(compute, opened, None, "")
 
         @torch.inference_mode()
-        def compute(rows: slice | NDArray[np.int64]) -> Float32:
+        def compute_part(rows: slice | NDArray[np.int64]) -> Float32:
             items = np.arange(*rows.indices(shape[0])) if isinstance(rows, slice) else rows
-            standardized: Float32 = self._normalize(to_device(opened.read(items), self.mean.device)).cpu().numpy()
-            return standardized
+            part: Float32 = compute(to_device(opened.read(items), self.mean.device)).cpu().numpy()
+            return part
 
-        return ComputedRows((shape[0], shape[1]), compute)
+        return ComputedRows((shape[0], shape[1]), compute_part)
 
     @torch.inference_mode()
     def embed_extracted(self, features: Float32, *, batch_size: int = 64) -> Float32:

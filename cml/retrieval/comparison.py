@@ -13,6 +13,7 @@ import numpy as np
 from cml.retrieval import text_table
 from cml.retrieval.array_types import Float64
 from cml.retrieval.best_methods import compare_with, simultaneous_probability
+from cml.retrieval.feature_forms import find_best_form
 from cml.retrieval.mean_interval import LEVEL, MeanEstimate
 from cml.retrieval.metric_result import MetricResult, none_if_nan
 from cml.retrieval.metrics import LABEL_DISTANCE, MetricInfo, family
@@ -125,7 +126,8 @@ class Comparison:
         name = main_metric(list(self.references.rows[self.row]))
         if self.seeds < 2:
             return "Verdict: one seed does not show the spread between training runs; use --seeds 3."
-        other = next(name for name in self.reference_names if name != "oracle")  # frozen features, or else random
+        first_reference = next(name for name in self.reference_names if name != "oracle")  # frozen, or else random
+        other = find_best_form(self.references.rows, name) or first_reference
         there = self.references.rows[other][name]
         sign = 1 if there.higher_is_better else -1
         scores, reference = self._query_values(name, there)

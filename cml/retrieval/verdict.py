@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cml.retrieval.feature_forms import VECTOR_ROWS, find_best_form
 from cml.retrieval.mean_interval import mean_intervals
 from cml.retrieval.random_row import RANDOM
 from cml.retrieval.results import Evaluation
@@ -43,7 +44,7 @@ def with_verdict(
 
     Args:
         evaluation: The evaluation.
-        row: The row of the trained embedding.
+        row: The row of the trained embedding. Of the forms of vectors, it is compared with the best alone.
         losses: Training losses of its steps, which show overfitting; none if they are unknown.
         own_rows: Rows of references that the trained embedding is itself, with which it is not compared.
         advise: Gives further sentences of the verdict: what would help, given how the embedding was trained.
@@ -55,8 +56,11 @@ def with_verdict(
     ours = evaluation.rows[row][name]
     is_better: dict[str, bool] = {}
     sentences: dict[str, list[str]] = {"worse than": [], "not better than": [], "better than": []}
+    best_form = find_best_form(evaluation.rows, name)
+    other_forms = {form for form in VECTOR_ROWS if form in evaluation.rows and form != best_form}
+    left_out = {row, "oracle", *own_rows, *other_forms}
     for other, metrics in evaluation.rows.items():
-        if other in (row, "oracle", *own_rows) or other.startswith(f"{row}, "):  # cut to its first numbers
+        if other in left_out or other.startswith(f"{row}, "):  # cut to its first numbers
             continue
         # how much better ours is, query by query
         gain = (ours.per_query - metrics[name].per_query) * (1 if ours.higher_is_better else -1)
@@ -64,8 +68,9 @@ def with_verdict(
         against = f"{ours.mean:.3g} against {metrics[name].mean:.3g} in {name}"
         relation = "better than" if low > 0 else "worse than" if high < 0 else "not better than"
         is_better[other] = low > 0
+        best_of = f", the best of {1 + len(other_forms)} forms" if other_forms and other == best_form else ""
         sentences[relation].append(
-            f"{relation} {other} ({against}; 95 % interval of the paired gain {low:.3g} to {high:.3g})"
+            f"{relation} {other}{best_of} ({against}; 95 % interval of the paired gain {low:.3g} to {high:.3g})"
         )
     if not is_better:
         return evaluation

@@ -1,8 +1,10 @@
 """That a tuned model is the frozen features or the ridge regression, as a sentence of an evaluation's verdict."""
 
+from cml.retrieval.feature_forms import VECTOR_ROWS
 from cml.retrieval.label_regression import RIDGE_ROWS
 from cml.retrieval.results import Evaluation
 from cml.training.tune import Tuning
+from cml.training.tune_candidates import FROZEN
 
 
 def chosen_rows(tuning: Tuning | None) -> tuple[str, ...]:
@@ -12,9 +14,14 @@ def chosen_rows(tuning: Tuning | None) -> tuple[str, ...]:
         tuning: What was chosen; None if the model was trained in steps.
 
     Returns:
-        The names of the row of the ridge regression, where that was taken alone.
+        The name of the form of vectors that was kept, or the names of the row of the ridge regression, where that was
+        taken alone.
     """
-    return RIDGE_ROWS if tuning is not None and tuning.is_ridge else ()
+    if tuning is None:
+        return ()
+    if tuning.keeps_features:
+        return tuple(row for frozen, row in zip(FROZEN, VECTOR_ROWS, strict=True) if frozen == tuning.frozen)
+    return RIDGE_ROWS if tuning.is_ridge else ()
 
 
 def with_chosen_reference(evaluation: Evaluation, tuning: Tuning | None) -> Evaluation:

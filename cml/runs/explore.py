@@ -83,9 +83,10 @@ def explore_runs(opened: Mapping[str, TrainedRun], path: Path, options: ExploreO
         build_embedding_view(title, run.embed_inputs(inputs), side, maps, stages=run.stages(inputs), seed=options.seed)
         for title, run in opened.items()
     ]
-    if "frozen" in options.beside and first.frozen is not None:
+    if "frozen" in options.beside and first.frozen:
+        title = list(first.frozen)[-1]  # vectors are standardised, as ``embed_inputs`` gives them
         features = first.embed_inputs(inputs, frozen=True)
-        views.append(build_embedding_view(first.frozen[0], features, side, maps, seed=options.seed))
+        views.append(build_embedding_view(title, features, side, maps, seed=options.seed))
     if "oracle" in options.beside:
         views.append(build_oracle_view(side, maps, seed=options.seed))
 

@@ -29,6 +29,7 @@ from cml.retrieval.calibration import LEVEL, Calibration, calibrate_embeddings
 from cml.retrieval.embeddings import evaluate_embeddings
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.farthest_first import choose_farthest
+from cml.retrieval.feature_forms import STANDARDISED
 from cml.retrieval.label_regression import fit_label_regression
 from cml.retrieval.neighbor_labels import predict_labels
 from cml.retrieval.results import Evaluation
@@ -39,6 +40,7 @@ from cml.runs.advice import advise, render_call
 from cml.runs.audit_list import AuditList
 from cml.runs.chosen_reference import chosen_rows, with_chosen_reference
 from cml.runs.explorer import Explorer
+from cml.runs.vector_forms import compute_vector_forms
 from cml.storage.atomic import atomic_folder
 from cml.storage.downloads import names_of_a_run
 from cml.storage.hugging_face import resolve_run
@@ -176,9 +178,10 @@ class Model(EmbeddingModel):
 
         Returns:
             The rows "embedding", "random" and "oracle", each metric with its 95 % interval over queries. Of a model of
-            vectors also "vectors", the standardised vectors themselves, and, until it is saved and loaded, "ridge" or
-            "ridge on label MDS": the prediction of a ridge regression of the training labels, see
-            ``cml.retrieval.label_regression``; where the embedding is not better than each of these, the verdict says
+            vectors also the vectors themselves, "vectors" as they are, "vectors, L2-normalised" and "vectors,
+            standardised"; the verdict compares with the best of the three. Until the model is saved and loaded, there
+            is also "ridge" or "ridge on label MDS": the prediction of a ridge regression of the training labels, see
+            ``cml.retrieval.label_regression``. Where the embedding is not better than each of these, the verdict says
             what would help.
 
         Raises:
@@ -521,9 +524,8 @@ class Model(EmbeddingModel):
         """Embeddings of queries and gallery that need no training of this model, by the names of their rows."""
         if self.config.inputs.kind != "vectors":
             return {}
-        query_vectors = self.standardize_in_parts(query)
-        vectors = query_vectors, query_vectors if gallery is None else self.standardize_in_parts(gallery)
-        rows: dict[str, tuple[Any, Any]] = {"vectors": vectors}
+        rows = compute_vector_forms(self, query, gallery)
+        vectors = rows[STANDARDISED]
         # a regression needs labels that can all be compared, as judged ones cannot
         if self._references is not None and not self.label_distance.is_partial:
             labels = self.label_distance.encode(self._references.labels)

@@ -88,9 +88,8 @@ def _write_run_sheet(path: Path, opened: Mapping[str, TrainedRun]) -> None:
     """
     trained = next(iter(opened.values()))
     methods: dict[str, Embeddings] = {name: run.embeddings for name, run in opened.items()}
-    if trained.frozen is not None:
-        methods[trained.frozen[0]] = trained.frozen[1]
-    retrieved = retrieve(trained, methods, min(_K, len(trained.gallery_labels)))
+    retrieved = retrieve(trained, {**methods, **trained.frozen}, min(_K, len(trained.gallery_labels)))
+    methods |= retrieved.select_best(trained.frozen)
     oracle_gap = np.mean([retrieved.mean(name) - retrieved.mean(ORACLE) for name in methods], axis=0)
     order = np.argsort(-oracle_gap, kind="stable")  # queries without a comparable item come last
     order = order[: max(1, int(np.isfinite(oracle_gap).sum()))]

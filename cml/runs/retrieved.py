@@ -54,6 +54,23 @@ class Retrieved:
             means: NDArray[np.float64] = np.where(known, self.distances[method], 0).sum(axis=1) / known.sum(axis=1)
         return means
 
+    def select_best(self, methods: Mapping[str, Embeddings]) -> dict[str, Embeddings]:
+        """Select the method whose first k items have the nearest labels, such as the best form of vectors.
+
+        Args:
+            methods: Method to embeddings, of some of the methods that were ranked.
+
+        Returns:
+            The method with its embeddings; nothing if there are no methods.
+        """
+
+        def measure(name: str) -> float:
+            means = self.mean(name)
+            return float(means[~np.isnan(means)].sum())  # over the same queries for every method
+
+        best = sorted(methods, key=measure)[:1]
+        return {name: methods[name] for name in best}
+
 
 def retrieve(trained: TrainedRun, methods: Mapping[str, Embeddings], k: int) -> Retrieved:
     """Rank the gallery for every query by embeddings, and by the labels themselves (``ORACLE``).
@@ -193,7 +210,7 @@ class Drawn:
 
 def write_retrieval_report(
     trained: TrainedRun,
-    baseline: tuple[str, Embeddings] | None,
+    baselines: Mapping[str, Embeddings],
     *,
     queries: int = 48,
     k: int = 5,
@@ -206,7 +223,8 @@ def write_retrieval_report(
 
     Args:
         trained: The run.
-        baseline: Name and embeddings of a baseline to compare with; None for none.
+        baselines: Name to embeddings of a baseline to compare with; none for no comparison. Of several, such as the
+            forms of vectors, the page shows the one whose first k items have the nearest labels.
         queries: Queries shown.
         k: Pictures per method.
         thumbnail: Size of a picture on the page, in pixels.
@@ -226,15 +244,15 @@ def write_retrieval_report(
     k = min(k, len(trained.gallery_labels))
     name = trained.config.train.method
     methods: dict[str, Embeddings] = {name: trained.embeddings}
-    if baseline is not None:
-        methods[baseline[0] if baseline[0] != name else f"{name} (baseline)"] = baseline[1]
-    retrieved = retrieve(trained, methods, k)
+    named = {title if title != name else f"{name} (baseline)": rows for title, rows in baselines.items()}
+    retrieved = retrieve(trained, {**methods, **named}, k)
+    methods |= retrieved.select_best(named)
 
     oracle_gap = retrieved.mean(name) - retrieved.mean(ORACLE)  # how much worse than the best possible
     order = np.argsort(-oracle_gap, kind="stable")
     shown = order[np.unique(np.linspace(0, len(order) - 1, min(queries, len(order))).round().astype(int))]
     titles = [name, ORACLE, *(title for title in methods if title != name)]
-    baseline_mean = math.nan if baseline is None else retrieved.mean(list(methods)[-1])
+    baseline_mean = retrieved.mean(list(methods)[-1]) if baselines else math.nan
     scores, gains = oracle_gap.tolist(), (baseline_mean - retrieved.mean(name)).tolist()
     task, dataset = trained.task, trained.dataset
     channels = trained.model.config.inputs.channels

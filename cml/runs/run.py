@@ -79,7 +79,8 @@ class Run(TrainedRun):
             pairs: A CSV or JSONL file of pairs with their similarity as people see it, in the columns item, other and
                 similarity: adds pair_spearman, the correlation with it. By default the dataset's own pairs.csv, if any.
             dimensions: Also measure the embedding cut to its first so many numbers, a row each.
-            references: Add the rows that do not depend on the training: oracle, random, frozen features.
+            references: Add the rows that do not depend on the training: oracle, random, frozen features; of vectors,
+                "vectors" as they are, "vectors, L2-normalised", "vectors, standardised", and a ridge regression.
             tracker: An experiment tracker, whose run of this folder gets the embedding's figures.
 
         Returns:
@@ -97,8 +98,8 @@ class Run(TrainedRun):
                 raise UserError(f"'dimensions' must be {rule}. Got {size} instead.")
             if size < query.shape[1]:
                 embeddings[cut_row(size)] = query[:, :size], gallery[:, :size]
-        if references and self.frozen is not None:
-            embeddings |= dict([self.frozen])
+        if references:
+            embeddings |= self.frozen
         if references and self.ridge is not None:
             embeddings |= dict([self.ridge])
         rankers: dict[str, Ranker] = {name: embedding_ranker(*both) for name, both in embeddings.items()}
@@ -225,7 +226,7 @@ class Run(TrainedRun):
         """The sentences of a verdict that say what would help an embedding that is not better than its references."""
         if standing.is_near_oracle or all(standing.is_better.values()):
             return []
-        if self.frozen is None or self.distance.is_partial:
+        if not self.frozen or self.distance.is_partial:
             return []
         try:
             signals = find_label_signals(self)
@@ -252,7 +253,8 @@ class Run(TrainedRun):
         """Write retrieval_report.html into the run folder: what queries retrieve, beside the oracle and a baseline.
 
         Args:
-            against: A run on the same dataset as the baseline; frozen ImageNet features when not given.
+            against: A run on the same dataset as the baseline; frozen ImageNet features when not given, or the form of
+                the vectors that retrieves best.
             queries: Queries shown, evenly spaced from the worst to the best.
             k: Pictures per method.
             thumbnail: Size of a picture on the page, in pixels.
@@ -261,11 +263,11 @@ class Run(TrainedRun):
         Raises:
             UserError: the baseline was trained on another dataset.
         """
-        baseline = self.frozen if against is None else (against.config.train.method, against.embeddings)
+        baselines = self.frozen if against is None else {against.config.train.method: against.embeddings}
         if against is not None and against.dataset.fingerprint != self.dataset.fingerprint:
             why = against.config.other_data(self.dataset.fingerprint, self.dataset.made_of)
             raise UserError(f"{against.folder} was trained on another dataset than {self.folder} ({why}).")
-        return write_retrieval_report(self, baseline, queries=queries, k=k, thumbnail=thumbnail, table=table)
+        return write_retrieval_report(self, baselines, queries=queries, k=k, thumbnail=thumbnail, table=table)
 
     def explore(
         self,

@@ -120,10 +120,10 @@ def run_comparison(
     write_tables(comparison, folder_names, out)
     write_pictures(comparison, results.opened, out)
     (_, first), *others = results.opened.items()
-    beside = [(name.partition(",")[0], run.embeddings) for name, run in others]
-    baseline = beside[0] if beside else first.frozen
+    beside = {name.partition(",")[0]: run.embeddings for name, run in others[:1]}
     note = sheet_note([row.name for row in rows])
-    page = write_retrieval_report(first, baseline, table=comparison.table(), note=note, path=out / RETRIEVAL_REPORT)
+    path = out / RETRIEVAL_REPORT
+    page = write_retrieval_report(first, beside or first.frozen, table=comparison.table(), note=note, path=path)
     folders = {f"{visible_text(run.row)}, {run.dimension} dimensions, seed {run.seed}": run.folder for run in runs}
     write_report(comparison, folders, out, title=f"{dataset.info.name}: comparison of losses")
     return ComparisonResult(comparison, page, folders, folder_names)

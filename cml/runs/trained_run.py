@@ -28,8 +28,10 @@ from cml.models import Backbone
 from cml.models.embedding import EmbeddingModel
 from cml.models.published_size import name_frozen
 from cml.processes.ranks import Ranks
+from cml.retrieval.feature_forms import STANDARDISED
 from cml.retrieval.label_regression import fit_label_regression
 from cml.runs.model import Model, explain_missing_plugins, load, load_published
+from cml.runs.vector_forms import compute_vector_forms
 from cml.task import Task
 from cml.training.run_config import RunConfig
 from cml.training.saved_model import kept_models, load_model
@@ -152,14 +154,16 @@ class TrainedRun:
         return query, query if self.dataset.info.queries_are_gallery else self._rows(self._embed, self.splits[1])
 
     @functools.cached_property
-    def frozen(self) -> tuple[str, Embeddings] | None:
-        """Name and features of the network that ``load_published`` gives; None, said on stderr, where there is none.
+    def frozen(self) -> dict[str, Embeddings]:
+        """The features of the network that ``load_published`` gives, by the name of their row.
 
-        Of a dataset of vectors, these are the vectors themselves, standardised as the model does.
+        None, said on stderr, where there is no such network. Of a dataset of vectors, these are the vectors themselves,
+        in each of the forms that ``compute_vector_forms`` gives.
         """
         if self.model.config.inputs.kind == "vectors":
-            query, gallery = (self.model.standardize_in_parts(split.inputs) for split in self.splits)
-            return "vectors", (query, gallery)
+            queries, searched = (split.inputs for split in self.splits)
+            is_gallery = self.dataset.info.queries_are_gallery
+            return compute_vector_forms(self.model, queries, None if is_gallery else searched)
         try:
             model = self._published
             stores = [cached_store(model, split.paths) for split in self.splits]
@@ -170,8 +174,8 @@ class TrainedRun:
             query, gallery = (self._rows(embed, split) for split in self.splits)
         except UserError as error:  # no weights, or images too small for it
             say(f"no row of frozen ImageNet features: {error}")
-            return None
-        return name_frozen(model.config.backbone, model.config.image_size), (query, gallery)
+            return {}
+        return {name_frozen(model.config.backbone, model.config.image_size): (query, gallery)}
 
     @functools.cached_property
     def ridge(self) -> tuple[str, Embeddings] | None:
@@ -179,12 +183,12 @@ class TrainedRun:
 
         None for images, and for labels of which few can be compared, as judged ones.
         """
-        if self.model.config.inputs.kind != "vectors" or self.frozen is None or self.distance.is_partial:
+        if self.model.config.inputs.kind != "vectors" or self.distance.is_partial:
             return None
         train = self.dataset.split("train").inputs
         labels = encode(self.distance, self.dataset, "train")
         name, predict = fit_label_regression(self.model.standardize_in_parts(train), labels, self.distance)
-        query, gallery = self.frozen[1]
+        query, gallery = self.frozen[STANDARDISED]
         return name, (predict(query), predict(gallery))
 
     @functools.cached_property

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.retrieval.feature_forms import normalize_rows
+
 Float32 = NDArray[np.float32]
 
 _FITTED = 5000  # items that an average is fitted to
@@ -40,11 +42,7 @@ class LinearMap:
             (N, D), L2-normalised if the map says so; a row of zeros stays as it is.
         """
         rows: Float32 = features @ self.weight.T + self.bias
-        if not self.normalize:
-            return rows
-        lengths: Float32 = np.linalg.norm(rows, axis=1, keepdims=True)
-        lengths[lengths == 0] = 1
-        return rows / lengths
+        return normalize_rows(rows) if self.normalize else rows
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,13 +7,14 @@ from numpy.typing import NDArray
 
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
+from cml.retrieval.feature_forms import name_forms
 from cml.retrieval.label_regression import draw_targets, fit_ridge_weights
 from cml.training.linear_map import LinearMap
 from cml.training.tune_heads import LOSSES, RATES, fit_rotation, replace_zero_deviations, train_tuned_heads
 
 Float32 = NDArray[np.float32]
 
-FROZEN = ("frozen features", "frozen features, L2-normalised", "frozen features, standardised")
+FROZEN = name_forms("frozen features")
 PCA, RIDGE = "PCA", "ridge"
 _SCALED = 1000  # items whose label distances to each other are scaled
 _REGRESSED = 5000  # items that a regression is fitted to

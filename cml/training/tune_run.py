@@ -217,9 +217,7 @@ def _read_features(
         remark = model.fit_standardization(inputs)
         if remark and not quiet:
             say(remark)
-        mean, std = (part.cpu().numpy() for part in (model.mean, model.std))
-        vectors: Float32 = model.standardize(inputs) * std + mean  # with the mean where a number is missing
-        return vectors
+        return model.fill_missing(inputs)
     _, rows = freeze_backbone(model, inputs, ranks, store=config.features, bar="" if quiet else "features")
     return np.ascontiguousarray(rows.read(np.arange(len(data))), np.float32)
 

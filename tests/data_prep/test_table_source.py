@@ -14,6 +14,7 @@ from cml.data.check_dataset import check_dataset
 from cml.data.images import native_size
 from cml.data.prepared import PreparedDataset
 from cml.errors import DataError, UserError
+from cml.retrieval.feature_forms import STANDARDISED, VECTOR_ROWS
 
 COUNT = 40
 
@@ -229,7 +230,8 @@ def test_missing_numbers_are_kept_on_demand(tmp_path: Path, suffix: str) -> None
     with pytest.raises(UserError, match=r"\(id 000003\), column 1 \('emb_1'\) of the vectors is nan"):
         cml.train("value", dataset, tmp_path / "run", **run)
     trained = cml.train("value", dataset, tmp_path / "mean", missing="mean", **run)
-    assert np.isfinite(trained.evaluate().rows["vectors"]["spearman_rho"].mean)
+    rows = trained.evaluate().rows
+    assert all(np.isfinite(rows[form]["spearman_rho"].mean) for form in VECTOR_ROWS)
 
 
 @pytest.mark.parametrize("suffix", WRITERS)
@@ -319,8 +321,8 @@ def test_diabetes_is_prepared_trained_and_compared_with_its_own_vectors(tmp_path
     run = cml.train("value", dataset, tmp_path / "run", steps=60, sampler="random(batch_size=64)", quiet=True)
     assert run.config.train.backbone == "none"
     evaluation = run.evaluate()
-    assert list(evaluation.rows) == ["embedding", "vectors", "ridge", "random", "oracle"]
-    # the row of vectors against a slow reading: standardised by the training rows alone
+    assert list(evaluation.rows) == ["embedding", *VECTOR_ROWS, "ridge", "random", "oracle"]
+    # the row of standardised vectors against a slow reading: by the training rows alone
     train, query = (dataset.split(role).vectors for role in ("train", "query"))
     assert train is not None
     assert query is not None
@@ -328,4 +330,4 @@ def test_diabetes_is_prepared_trained_and_compared_with_its_own_vectors(tmp_path
     rows = (query.read(np.arange(len(query))) - fitted.mean(axis=0)) / fitted.std(axis=0)
     slow = cml.retrieval.evaluate_embeddings(rows.astype(np.float32), list(dataset.split("query").labels))
     for name in ("label_distance@10", "spearman_rho"):
-        assert abs(slow.rows["embedding"][name].mean - evaluation.rows["vectors"][name].mean) < 1e-4
+        assert abs(slow.rows["embedding"][name].mean - evaluation.rows[STANDARDISED][name].mean) < 1e-4

@@ -23,6 +23,7 @@ from cml.data_prep.folder import Folder
 from cml.data_prep.synthetic.people.source import People
 from cml.errors import UserError
 from cml.retrieval.comparison import Comparison
+from cml.retrieval.feature_forms import VECTOR_ROWS, find_best_form
 from cml.retrieval.mean_interval import mean_intervals
 from cml.retrieval.metric_result import MetricResult
 from cml.retrieval.results import Evaluation
@@ -107,6 +108,33 @@ def test_nothing_is_advised_at_the_oracle(ours: float, is_near: bool) -> None:
     assert (said in found.verdict, "overfitted" in found.verdict) == (is_near, not is_near)
     alone = with_verdict(rows, "embedding", own_rows=("ridge", "ridge on label MDS")).verdict
     assert re.fullmatch(r"Verdict: better than random \([^()]*\)\.", alone)
+
+
+@pytest.mark.parametrize("best", [0, 1, 2])
+def test_an_embedding_is_compared_with_the_best_form_of_vectors(best: int) -> None:
+    forms = {name: sample(300, 4 if number == best else 5) for number, name in enumerate(VECTOR_ROWS)}
+    rows = evaluation(embedding=sample(300, 4.5), **forms, random=sample(300, 6), oracle=sample(300, 1))
+    said = with_verdict(rows, "embedding").verdict
+    assert said.startswith(f"Verdict: worse than {VECTOR_ROWS[best]}, the best of 3 forms (4.5 against 4 in ")
+    assert said.count("vectors") == 1
+    itself = with_verdict(rows, "embedding", own_rows=[VECTOR_ROWS[best]]).verdict
+    assert "vectors" not in itself  # it is the best form, of which the others are worse copies
+    single = evaluation(embedding=sample(300, 4.5), vectors=forms["vectors"])
+    assert "than vectors (" in with_verdict(single, "embedding").verdict
+    means = {name: values.mean(keepdims=True) for name, values in forms.items()}
+    references = evaluation(embedding=np.array([4.5]), **means)
+    runs = [evaluation(embedding=np.array([value])) for value in (4.4, 4.6)]
+    compared = Comparison({"ours": runs}, references, "embedding", 16, {}).verdict()
+    assert re.match(rf"Verdict: ours (is worse than|and) {VECTOR_ROWS[best]}( by| do not differ)", compared)
+
+
+def test_classes_choose_the_form_of_the_highest_score() -> None:
+    rows = {
+        name: {"map@r": MetricResult("map@r", np.array([mean]), mean, 0.0, 0.0)}
+        for name, mean in zip(VECTOR_ROWS, (0.3, 0.5, 0.4), strict=True)
+    }
+    assert find_best_form(rows, "map@r") == "vectors, L2-normalised"
+    assert find_best_form({"random": rows["vectors"]}, "map@r") is None
 
 
 def test_no_ranking_is_near_an_oracle_that_is_no_better_than_chance() -> None:

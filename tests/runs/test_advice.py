@@ -207,5 +207,5 @@ def test_a_model_of_vectors_names_the_call_that_helps(has_signal: bool, monkeypa
     assert verdict.endswith("Choose the head on held-out items. Next: cml.fit(inputs, labels, tune=True)")
     tuned = cml.fit(rows[:100], labels[:100], tune=True, quiet=True)
     again = tuned.evaluate(rows[100:], labels[100:]).verdict
-    assert "better than vectors (" in again.lower()
+    assert "better than vectors, standardised, the best of 3 forms (" in again.lower()
     assert "tune=True" not in again

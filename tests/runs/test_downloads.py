@@ -114,7 +114,7 @@ def test_evaluating_goes_on_without_the_row(
     run = make_run(tmp_path / "run")
     opened = TrainedRun.open(run, device="cpu")
     opened.model.config = ModelConfig("resnet18", "none", 8, True, (32, 32))
-    assert opened.frozen is None
+    assert opened.frozen == {}
     assert "no row of frozen ImageNet features" in capsys.readouterr().err
     assert asked == []
 

@@ -19,6 +19,9 @@ from sklearn.datasets import load_diabetes
 import cml
 from cml.errors import UserError
 from cml.models import embedding
+from cml.retrieval.feature_forms import VECTOR_ROWS
+from cml.runs.vector_forms import compute_vector_forms
+from cml.training.tune_candidates import frozen_maps
 
 ROWS, TARGETS = load_diabetes(return_X_y=True)
 IS_TEST = np.arange(len(ROWS)) % 3 == 0
@@ -238,21 +241,60 @@ def test_evaluations_of_vectors_have_their_baselines(model: cml.Model, tmp_path:
     from sklearn.linear_model import RidgeCV
     from sklearn.preprocessing import StandardScaler
 
-    assert list(model.evaluate(ROWS, TARGETS).rows) == ["embedding", "vectors", "ridge", "random", "oracle"]
+    assert list(model.evaluate(ROWS, TARGETS).rows) == ["embedding", *VECTOR_ROWS, "ridge", "random", "oracle"]
     loaded = cml.load(model.save(tmp_path / "model"))
     arguments = (ROWS[IS_TEST], TARGETS[IS_TEST], ROWS[~IS_TEST], TARGETS[~IS_TEST])
-    assert list(loaded.evaluate(*arguments).rows) == ["embedding", "vectors", "random", "oracle"]
+    assert list(loaded.evaluate(*arguments).rows) == ["embedding", *VECTOR_ROWS, "random", "oracle"]
     found = model.evaluate(*arguments)
     scaler = StandardScaler().fit(ROWS[~IS_TEST])
     ridge = RidgeCV(alphas=tuple(10.0**power for power in range(-2, 7)))
     ridge.fit(scaler.transform(ROWS[~IS_TEST]), TARGETS[~IS_TEST])
-    rows = {"vectors": scaler.transform(ROWS), "ridge": ridge.predict(scaler.transform(ROWS))[:, None]}
+    rows = {
+        "vectors": ROWS,
+        "vectors, L2-normalised": ROWS / np.linalg.norm(ROWS, axis=1, keepdims=True),
+        "vectors, standardised": scaler.transform(ROWS),
+        "ridge": ridge.predict(scaler.transform(ROWS))[:, None],
+    }
     for name, embeddings in rows.items():
         slow = cml.retrieval.evaluate_embeddings(
             embeddings[IS_TEST], TARGETS[IS_TEST], embeddings[~IS_TEST], TARGETS[~IS_TEST]
         )
         for metric in ("spearman_rho", "label_distance@10"):
             assert found.rows[name][metric].mean == pytest.approx(slow.rows["embedding"][metric].mean, rel=1e-3)
+
+
+def test_the_forms_of_vectors_are_those_that_tune_compares_heads_with(model: cml.Model) -> None:
+    train, test = (ROWS[chosen].astype(np.float32) for chosen in (~IS_TEST, IS_TEST))
+    for (name, (queries, gallery)), known in zip(
+        compute_vector_forms(model, test, train).items(), frozen_maps(train).values(), strict=True
+    ):
+        np.testing.assert_allclose(queries, known.embed(test), atol=1e-5, err_msg=name)
+        np.testing.assert_allclose(gallery, known.embed(train), atol=1e-5, err_msg=name)
+
+
+def test_a_head_is_compared_with_the_best_form_of_its_vectors(tmp_path: Path) -> None:
+    # the label is one wide column among forty narrow ones, which standardising makes as wide
+    rng = np.random.default_rng(0)
+    rows = np.concatenate([rng.normal(0, 9, (300, 1)), rng.normal(0, 0.1, (300, 40))], axis=1)
+    labels = rows[:, 0]
+    evaluation = cml.fit(rows[:150], labels[:150], steps=100, **FAST).evaluate(rows[150:], labels[150:])  # type: ignore[arg-type]
+    means = {name: evaluation.rows[name]["label_distance@10"].mean for name in evaluation.rows}
+    assert means["vectors"] < means["embedding"] < means["vectors, standardised"]
+    assert "worse than vectors, the best of 3 forms (" in evaluation.verdict
+    assert "standardised" not in evaluation.verdict
+    np.save(tmp_path / "rows.npy", rows)
+    (tmp_path / "labels.csv").write_text("\n".join(["label", *map(str, labels)]))
+    table = {"source": tmp_path / "labels.csv", "vectors": tmp_path / "rows.npy", "label_columns": ("label",)}
+    data = cml.prepare("table", tmp_path / "set", **table)
+    sampler = "random(batch_size=64)"
+    comparison = cml.compare("value", data, tmp_path / "out", losses=["cosent"], seeds=2, steps=100, sampler=sampler)
+    assert [*comparison.rows()][1:4] == [*VECTOR_ROWS]
+    assert comparison.verdict().startswith("Verdict: cosent is worse than vectors by ")
+    page = (tmp_path / "out" / "retrieval_report.html").read_text()
+    assert "vectors, standardised" not in page.partition("<table")[0] + page.rpartition("</table>")[2]
+    run = cml.open_run(tmp_path / "out" / "cosent" / "seed-0")
+    assert "worse than vectors, the best of 3 forms (" in run.evaluate().verdict
+    assert "vectors, standardised" in run.explore(maps=["pca"]).path.read_text()
 
 
 @pytest.mark.parametrize("missing", ["refuse", "mean"])
@@ -274,14 +316,14 @@ def test_baselines_of_many_vectors_are_read_in_parts(
     assert not isinstance(computed, np.ndarray)
     np.testing.assert_array_equal(computed[np.arange(5, 300, 7)], model.standardize(mapped)[5:300:7])
     in_parts = model.evaluate(mapped, TARGETS)
-    assert list(in_parts.rows) == ["embedding", "vectors", "ridge", "random", "oracle"]
+    assert list(in_parts.rows) == ["embedding", *VECTOR_ROWS, "ridge", "random", "oracle"]
     assert in_parts.to_json(per_query=True) == whole.to_json(per_query=True)
 
 
 def test_labels_that_are_no_vectors_have_a_ridge_on_their_scaling() -> None:
     words = [[f"w{int(level)}", f"w{int(level) + 1}"] for level in TARGETS[:120] // 40]
     model = cml.fit(ROWS[:120], words, label_distance="jaccard", steps=3, **FAST)  # type: ignore[arg-type]
-    assert list(model.evaluate(ROWS[:120], words).rows)[1:3] == ["vectors", "ridge on label MDS"]
+    assert list(model.evaluate(ROWS[:120], words).rows)[1:5] == [*VECTOR_ROWS, "ridge on label MDS"]
     assert model.predict(ROWS[:2], k=3)[0] in words
 
 

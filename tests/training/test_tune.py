@@ -25,7 +25,7 @@ from cml.export.onnx_graph import export_onnx
 from cml.models.embedding import ModelConfig
 from cml.models.joined_head import JoinedHead
 from cml.retrieval.results import Evaluation
-from cml.runs.chosen_reference import with_chosen_reference
+from cml.runs.chosen_reference import chosen_rows, with_chosen_reference
 from cml.training import run_folder, tune_heads, tune_splits
 from cml.training import tune as tune_module
 from cml.training.linear_map import LinearMap, average_maps
@@ -269,6 +269,14 @@ def test_an_evaluation_says_which_reference_tune_took() -> None:
         "Train more. The chosen head is the ridge regression: tune took it alone. Next: cml train --steps 9"
     )
     assert with_chosen_reference(evaluation, None) == evaluation
+
+
+def test_a_model_is_not_compared_with_the_row_that_it_is() -> None:
+    tuning = Tuning(("PCA",), FROZEN[1], ("PCA",), {FROZEN[1]: 0.5}, 0.5, 0.0, 0.1, "random")
+    assert chosen_rows(None) == chosen_rows(tuning) == ()
+    assert chosen_rows(replace(tuning, chosen=(FROZEN[1],))) == ("vectors, L2-normalised",)
+    assert chosen_rows(replace(tuning, chosen=(FROZEN[0],), frozen=FROZEN[0])) == ("vectors",)
+    assert chosen_rows(replace(tuning, chosen=("ridge",))) == ("ridge", "ridge on label MDS")
 
 
 @pytest.mark.usefixtures("short")

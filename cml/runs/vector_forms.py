@@ -1,0 +1,37 @@
+"""The forms of vectors that need no training, with which an evaluation compares a model of vectors."""
+
+from typing import Any
+
+from cml.models.embedding import EmbeddingModel
+from cml.retrieval.embedding_ranker import Rows
+from cml.retrieval.feature_forms import VECTOR_ROWS, normalize_in_parts
+
+
+def compute_vector_forms(
+    model: EmbeddingModel,
+    queries: Any,  # noqa: ANN401 - as ``cml.fit`` takes them
+    gallery: Any = None,  # noqa: ANN401
+) -> dict[str, tuple[Rows, Rows]]:
+    """Compute vectors in each form: as they are, L2-normalised, and standardised.
+
+    They are the forms that ``tune`` compares heads with. A missing number becomes the mean of its column.
+
+    Args:
+        model: A model of vectors, whose training vectors standardise.
+        queries: Q vectors.
+        gallery: G vectors; None if the queries are the gallery.
+
+    Returns:
+        The names of the rows to the rows (Q, V) and (G, V). Of many vectors, they are computed as they are read.
+
+    Raises:
+        UserError: The vectors are of another form than the model's.
+    """
+
+    def compute(inputs: Any) -> tuple[Rows, Rows, Rows]:  # noqa: ANN401
+        filled = model.fill_missing_in_parts(inputs)
+        return filled, normalize_in_parts(filled), model.standardize_in_parts(inputs)
+
+    of_queries = compute(queries)
+    of_gallery = of_queries if gallery is None else compute(gallery)
+    return dict(zip(VECTOR_ROWS, zip(of_queries, of_gallery, strict=True), strict=True))
