@@ -4,12 +4,13 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from numpy.typing import NDArray
 from PIL import Image
 
 from cml.console.messages import say
+from cml.data.dataset_info import TEST_ID
 from cml.data.pair_judgements import PairJudgements
 from cml.data.prepared_writer import Item, bad_item_error
 from cml.data.triplet_judgements import TripletJudgements
@@ -24,6 +25,15 @@ from cml.data_prep.vector_rows import check_row, map_vectors, store_row
 from cml.errors import DataError, UserError
 
 _FEWEST = 8  # items of a split
+Judged = PairJudgements | TripletJudgements
+
+
+class _Side(NamedTuple):
+    """The items of training or testing, and their labels."""
+
+    role: str
+    numbers: Sequence[int]
+    labels: Judged
 
 
 @dataclass(frozen=True)
@@ -39,8 +49,11 @@ class Judgements(DatasetSource):
     nearer, farther, and optional count. Both may have a column rater. Few of all pairs or triplets need to be there,
     and the same may be there several times, also with another answer.
 
-    The split is by item: a test item is in no judgement that is trained on. A judgement of training and test items is
-    used by neither. Items without any judgement are left out.
+    Split: by default by item, which measures how well new items are placed: a test item is in no judgement that is
+    trained on, and a judgement of training and test items is used by neither. With --split judgements, by question,
+    which measures how well new judgements of known items are predicted: all answers to one question (a pair in either
+    order, a triplet with either answer) are for training or for testing, no judgement is lost, and an item is on both
+    sides; as a test item, its id ends in " (test)". Items without any judgement are left out.
 
     Where pairs or triplets were judged several times, dataset.json holds how well an embedding can agree with them at
     most, and where raters are named, how well each agrees with the others.
@@ -58,10 +71,12 @@ class Judgements(DatasetSource):
     """CSV or JSONL file of judged pairs."""
     triplets: Path | None = None
     """CSV or JSONL file of judged triplets, in place of pairs."""
+    split: Literal["items", "judgements"] = "items"
+    """What is held out for testing: items with all their judgements, or judgements of items that are trained on."""
     split_seed: int = 0
     """Random seed of the split."""
     test_fraction: float = 0.3
-    """Fraction of items held out for testing. Each of them is a query among the others."""
+    """Fraction of the items, or of the different pairs or triplets, held out for testing."""
     image_size: int | None = None
     """Shrink larger images so that their shorter side has this many pixels; by default files are copied unchanged."""
     bits: int | None = None
@@ -91,7 +106,7 @@ class Judgements(DatasetSource):
     def origin(self) -> dict[str, Any]:
         """See ``DatasetSource.origin``."""
         files = [self._file, *(file for file in (self.vectors, self.names) if file is not None)]
-        return record_provenance(self, revision=1, files=files, images=[] if self.images is None else self.images)
+        return record_provenance(self, revision=2, files=files, images=[] if self.images is None else self.images)
 
     def content(self, skip_bad: bool) -> Content:
         """See ``DatasetSource.content``."""
@@ -100,44 +115,82 @@ class Judgements(DatasetSource):
         judged = self._read(names, faults if skip_bad else None)
         for remark in judged.remarks:
             say(f"{self._file}: {remark}")
-        is_triplets = isinstance(judged, TripletJudgements)
-        parties = [tuple(names[item] for item in items) for items in judged.parties.tolist()]
-        used = sorted({name for party in parties for name in party})
+        used = sorted({names[item] for item in judged.questions.ravel().tolist()})
         if len(used) < 2 * _FEWEST:
             raise DataError(f"{self._file} judges {len(used)} items; at least {2 * _FEWEST} are needed.")
-        held = split_by_group({name: name for name in used}, self.test_fraction, seed=self.split_seed, salt="test")
-        tested, total = sum(map(held.issuperset, parties)), len(parties)
-        trained = sum(map(held.isdisjoint, parties))
-        kind = "triplets" if is_triplets else "pairs"
-        of_both = total - trained - tested
-        say(f"{self._file}: {trained} different {kind} to train on, {tested} to test on; {of_both} are of both")
-        if of_both > total / 2:
-            say(
-                f"{self._file}: more than half of the {kind} are of training and test items, and are left out. A "
-                "smaller test_fraction leaves out fewer."
-            )
-        if not tested or not trained:
-            part, change = ("test", "Raise") if trained else ("training", "Lower")
-            raise DataError(
-                f"{self._file}: no {kind} are of {part} items alone. {change} test_fraction, or judge more."
-            )
+        kind = _name_kind(judged)
         details = {
             "gallery": "queries",
             "label_distance": judged.label_distance,
             "judgements": {"kind": kind, "ceiling": judged.ceiling, "raters": judged.raters},
             "left_out": {"no judgement": len(names) - len(used)} if len(used) < len(names) else {},
         }
+        if self.split == "items":
+            sides = self._hold_out_items(judged, names, used)
+        else:
+            sides = self._hold_out_judgements(judged, names)
+            details["queries"] = "train"
         if self._rows is not None:
             details["inputs"] = {"kind": "vectors", "size": self._rows.shape[1], "columns": []}
         _say_agreement(judged)
-        numbers = {name: number for number, name in enumerate(names)}
         items = [
-            self._make_item(name, "query" if name in held else "train", numbers[name], judged[numbers[name]])
-            for name in used
+            self._make_item(names[number], side.role, number, side.labels[number])
+            for side in sides
+            for number in side.numbers
         ]
         name = self._place.resolve().name.removesuffix(".npy")
         source = f"a user's own {'images' if self._rows is None else 'vectors'}; label: judged {kind}"
         return Content([*items, *faults], details, {"name": name, "source": source})
+
+    def _hold_out_items(self, judged: Judged, names: Sequence[str], used: Sequence[str]) -> list[_Side]:
+        """Split the items that are judged; the judgements of items of both sides are lost."""
+        kind = _name_kind(judged)
+        held = split_by_group({name: name for name in used}, self.test_fraction, seed=self.split_seed, salt="test")
+        asked = [tuple(names[item] for item in items) for items in judged.questions.tolist()]
+        trained, tested = sum(map(held.isdisjoint, asked)), sum(map(held.issuperset, asked))
+        of_both = len(asked) - trained - tested
+        say(f"{self._file}: {trained} different {kind} to train on, {tested} to test on; {of_both} are of both")
+        if of_both > len(asked) / 2:
+            say(
+                f"{self._file}: more than half of the {kind} are of training and test items, and are left out. A "
+                "smaller test_fraction leaves out fewer; --split judgements leaves out none, and tests on new "
+                "judgements of known items."
+            )
+        if not tested or not trained:
+            part, change = ("test", "Raise") if trained else ("training", "Lower")
+            raise DataError(
+                f"{self._file}: no {kind} are of {part} items alone. {change} test_fraction, judge more, or hold out "
+                "judgements in place of items (--split judgements)."
+            )
+        numbers = {name: number for number, name in enumerate(names)}
+        return [
+            _Side("train", [numbers[name] for name in used if name not in held], judged),
+            _Side("query", [numbers[name] for name in used if name in held], judged),
+        ]
+
+    def _hold_out_judgements(self, judged: Judged, names: Sequence[str]) -> list[_Side]:
+        """Split the questions; an item is on each side that has a judgement of it."""
+        try:
+            train, test = judged.hold_out(self.test_fraction, seed=self.split_seed)
+        except UserError as error:
+            raise DataError(f"{self._file}: {error}") from None
+        sides = [
+            _Side(role, sorted(set(part.questions.ravel().tolist()), key=names.__getitem__), part)
+            for role, part in (("train", train), ("query", test))
+        ]
+        trained = set(sides[0].numbers)
+        unknown = [number for number in sides[1].numbers if number not in trained]
+        say(
+            f"{self._file}: {len(train.questions)} different {_name_kind(judged)} to train on, {len(test.questions)} "
+            "to test on, of the same items; the test measures new judgements of known items, not new items"
+        )
+        if unknown:
+            say(f"{self._file}: {len(unknown)} items are in test judgements alone, such as {names[unknown[0]]}")
+        taken = {name + TEST_ID for name in names}.intersection(names)
+        if taken:
+            name = min(taken)
+            raise DataError(f"{self._file}: the name {name!r} would also be that of a test item. Rename the item.")
+        return sides
 
     @property
     def _place(self) -> Path:
@@ -172,14 +225,15 @@ class Judgements(DatasetSource):
 
     def _make_item(self, name: str, role: str, number: int, label: Sequence[str]) -> Item | DataError:
         """An item to write, or what is wrong with its vector."""
+        item_id = name + TEST_ID if role == "query" and self.split == "judgements" else name
         if self._rows is None:
             picture = Shrink(self.image_size, bits=self.bits).picture(self._place / name)
-            return Item(name, role, picture, label, where=str(self._file))
+            return Item(item_id, role, picture, label, where=str(self._file))
         try:
             vector = check_row(store_row(self._rows[number]), f"{self.vectors}, row {number}")
         except DataError as error:
             return error
-        return Item(name, role, None, label, where=str(self._file), vector=vector)
+        return Item(item_id, role, None, label, where=str(self._file), vector=vector)
 
     @property
     def _file(self) -> Path:
@@ -187,7 +241,7 @@ class Judgements(DatasetSource):
         assert file is not None  # one of them is given
         return file
 
-    def _read(self, names: Sequence[str], faults: list[DataError] | None) -> PairJudgements | TripletJudgements:
+    def _read(self, names: Sequence[str], faults: list[DataError] | None) -> Judged:
         """Read the file; bad rows are collected in ``faults``, or the first one is raised."""
         rows, places = [], []
         for where, row in read_rows(self._file, items="judgements"):
@@ -208,7 +262,11 @@ class Judgements(DatasetSource):
             raise DataError(f"{self._file}: {error}") from None
 
 
-def _say_agreement(judged: PairJudgements | TripletJudgements) -> None:
+def _name_kind(judged: Judged) -> str:
+    return "triplets" if isinstance(judged, TripletJudgements) else "pairs"
+
+
+def _say_agreement(judged: Judged) -> None:
     """Print the ceiling, and how well raters agree."""
     measure = "agreement" if isinstance(judged, TripletJudgements) else "rank correlation"
     if judged.ceiling is not None:

@@ -82,7 +82,7 @@ def run(arguments: Sequence[str]) -> None:
     with ProgressBar(desc="check", unit="image", leave=False, delay=BAR_DELAY) as bar:
         thumbnails = Thumbnails()
         problems = check_dataset(options.data, tasks=tasks.names(), progress=bar.update, look=thumbnails.add)
-    ties = verdict = constant = ""
+    ties = verdict = constant = known = ""
     findings: list[Finding] = []
     if not problems:
         dataset = PreparedDataset.open(options.data)
@@ -92,6 +92,11 @@ def run(arguments: Sequence[str]) -> None:
     if not problems:
         gallery, advice = len(dataset.split("gallery")) - dataset.info.queries_are_gallery, more_queries(dataset.info)
         constant = describe_constant_columns(dataset)
+        if dataset.info.queries_are_known:
+            known = (
+                "The split is by judgements: queries are training items again, with other judgements, and so are not "
+                "reported as duplicates."
+            )
         rules = {finding.rule for finding in findings}
         ties = "" if "constant-labels" in rules else describe_ties(options.data)
         verdict = size_verdict(len(dataset.split("query")), gallery, advice)
@@ -106,9 +111,10 @@ def run(arguments: Sequence[str]) -> None:
         "ties": ties,
         "verdict": verdict,
         "constant": constant,
+        "known_queries": known,
     }
     sound = f"{options.data}: {'no errors, but look at this' if findings else 'nothing wrong'}"
-    lines = [*(problems or [sound]), *suspicious, *filter(None, (constant, ties, verdict))]
+    lines = [*(problems or [sound]), *suspicious, *filter(None, (constant, ties, known, verdict))]
     show(result, *lines, as_json=options.json)
     if problems:
         raise DataError(f"{options.data} has {len(problems)} problem(s), listed above.")

@@ -20,6 +20,8 @@ VECTORS = "vectors.npy"  # beside each metadata.jsonl, if the items are vectors
 FIXED_COLUMNS = ("file_name", "item_id", "role")
 FILE_COLUMN = "_file_name"  # a column with this ending names another file, e.g. the mask in layout_file_name
 
+TEST_ID = " (test)"  # behind the id of a training item that is a test item too, with other labels
+
 _TEXTS = ("name", "task", "label_column", "label_unit", "frame", "source", "licence")  # in the order of DatasetInfo
 _NEVER_EMPTY = ("name", "task", "label_column")
 
@@ -38,6 +40,8 @@ class DatasetInfo:
         licence: Their licence, or that none is stated.
         details: What else the task needs: ``{"joints": ["r_ankle", ...], "image_size": [288, 288]}``.
             ``{"gallery": "queries"}`` means that each query is searched among all other queries, without a gallery.
+            ``{"queries": "train"}`` means that the queries are training items again, with other labels; the id of one
+            is that of the training item and " (test)".
             ``{"inputs": {"kind": "vectors", "size": 10, "columns": [..]}}`` means that the items are vectors; see
             docs/reference/formats.md.
         made_with: The provenance: settings and the fingerprint of the source; empty if the dataset was made by hand.
@@ -59,6 +63,11 @@ class DatasetInfo:
     def queries_are_gallery(self) -> bool:
         """Whether the queries are also the gallery, each left out of its own ranking."""
         return self.details.get("gallery") == "queries"
+
+    @property
+    def queries_are_known(self) -> bool:
+        """Whether the queries are training items again, on purpose: of these, other judgements are held out."""
+        return self.details.get("queries") == "train"
 
     @property
     def inputs(self) -> InputForm:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.data.held_out_questions import choose_questions
 from cml.data.item_labels import ItemLabels
 from cml.data.judgement_columns import JudgementColumns, describe_unjudged, number_items
 from cml.errors import DataError, UserError
@@ -20,12 +22,25 @@ _HALVES = 50  # random splits of repeated judgements into halves
 _SHARED = 3  # pairs that a rater has to share with others
 
 
+class _Rows(NamedTuple):
+    """J rows of a table of pairs."""
+
+    pairs: Int64  # (J, 2), the lower number first
+    values: Float64  # (J,) distances
+    weights: Float64  # (J,)
+    raters: NDArray[np.str_] | None  # (J,)
+
+    def subset(self, chosen: NDArray[np.bool_]) -> _Rows:
+        raters = None if self.raters is None else self.raters[chosen]
+        return _Rows(self.pairs[chosen], self.values[chosen], self.weights[chosen], raters)
+
+
 class PairJudgements(ItemLabels):
     """Judged pairs of N items, as their labels: ``cml.fit(x, PairJudgements(frame, items=len(x)))``.
 
     Few of all pairs need to be judged. A pair that was judged several times has the weighted mean of its distances, and
     the sum of their weights. As a sequence it holds the label of each item, which the label distance ``judged-pairs``
-    reads.
+    reads. ``hold_out`` splits it into judgements to train on and judgements to test on.
 
     Args:
         rows: A data frame or a mapping with the columns ``item``, ``other`` and either ``distance`` (at least 0) or
@@ -93,26 +108,69 @@ class PairJudgements(ItemLabels):
         if is_similarity:
             values = values[kept].max() - values
         low, high = np.minimum(one, other)[kept], np.maximum(one, other)[kept]
-        values, weights = values[kept], weights[kept]
-        _, begins, pair = np.unique(low * len(numbers) + high, return_index=True, return_inverse=True)
-        self._count = len(numbers)
-        self.first, self.second = low[begins], high[begins]
-        self.weights: Float64 = np.bincount(pair, weights).astype(np.float64)
-        self.distances: Float64 = np.bincount(pair, weights * values) / self.weights
-        self.remarks = describe_unjudged(numbers, {*self.first.tolist(), *self.second.tolist()})
-        self.remarks += _describe_contradictions(pair, values)
-        self.ceiling = _compute_ceiling(pair, values)
-        by = np.array([str(rater) for rater in table["rater"]])[kept] if "rater" in table else None
-        self.raters = {} if by is None else _compare_raters(pair, values, by)
+        raters = np.array([str(rater) for rater in table["rater"]])[kept] if "rater" in table else None
+        self._numbers = numbers
+        self._collect(_Rows(np.stack([low, high], axis=1), values[kept], weights[kept], raters))
+
+    def _collect(self, rows: _Rows) -> None:
+        """Set what follows from rows."""
+        self._rows = rows
+        questions, pair = np.unique(rows.pairs, axis=0, return_inverse=True)
+        pair = pair.ravel()
+        self.first, self.second = questions.T
+        self.weights: Float64 = np.bincount(pair, rows.weights).astype(np.float64)
+        self.distances: Float64 = np.bincount(pair, rows.weights * rows.values) / self.weights
+        self.remarks = describe_unjudged(self._numbers, set(questions.ravel().tolist()))
+        self.remarks += _describe_contradictions(pair, rows.values)
+        self.ceiling = _compute_ceiling(pair, rows.values)
+        self.raters = {} if rows.raters is None else _compare_raters(pair, rows.values, rows.raters)
         super().__init__(self._make_labels())
 
     @property
-    def parties(self) -> Int64:
+    def questions(self) -> Int64:
         """(P, 2) the two items of each different pair."""
         return np.stack([self.first, self.second], axis=1)
 
+    def hold_out(self, test_fraction: float = 0.3, *, seed: int = 0) -> tuple[Self, Self]:
+        """Split the judgements by pair: all judgements of one pair, in either order, go to one side.
+
+        Both sides are about the same N items, and similarities stay on one scale. Agreement with the test side measures
+        how well an embedding predicts new judgements of items that it was trained on, not of new items.
+
+        Args:
+            test_fraction: Fraction of the different pairs that the test side has.
+            seed: Random seed.
+
+        Returns:
+            The judgements to train on, and those to test on.
+
+        Raises:
+            UserError: The fraction is out of range, there are fewer than 20 pairs, or a side would have none.
+
+        Example:
+            >>> rows = {"item": [0] * 30, "other": range(1, 31), "distance": range(30)}
+            >>> PairJudgements(rows).hold_out()
+            (PairJudgements(21 pairs of 31 items), PairJudgements(9 pairs of 31 items))
+        """
+        is_held = choose_questions(len(self.first), test_fraction, seed, "pairs")
+        return self.select(~is_held), self.select(is_held)
+
+    def select(self, chosen: NDArray[np.bool_]) -> Self:
+        """Take the judgements of some pairs alone.
+
+        Args:
+            chosen: (P,) True for the ``questions`` to take, one at least.
+
+        Returns:
+            Their judgements, which are about the same N items.
+        """
+        _, pair = np.unique(self._rows.pairs, axis=0, return_inverse=True)
+        selected = copy.copy(self)
+        selected._collect(self._rows.subset(chosen[pair.ravel()]))
+        return selected
+
     def _make_labels(self) -> list[list[str]]:
-        labels = [[str(item)] for item in range(self._count)]
+        labels = [[str(item)] for item in range(len(self._numbers))]
         columns = (self.first, self.second, self.distances, self.weights)
         for first, second, distance, weight in zip(*(column.tolist() for column in columns), strict=True):
             rest = f"{distance:.9g}" if weight == 1 else f"{distance:.9g} {weight:.9g}"
@@ -121,7 +179,7 @@ class PairJudgements(ItemLabels):
         return labels
 
     def __repr__(self) -> str:
-        return f"PairJudgements({len(self.first):,} pairs of {self._count:,} items)"
+        return f"PairJudgements({len(self.first):,} pairs of {len(self._numbers):,} items)"
 
 
 def _has_column(rows: Any, name: str) -> bool:  # noqa: ANN401 - rows of any kind

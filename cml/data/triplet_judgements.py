@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.data.held_out_questions import choose_questions
 from cml.data.item_labels import ItemLabels
 from cml.data.judgement_columns import JudgementColumns, describe_unjudged, number_items
 from cml.data.pair_judgements import CONTRADICTED
@@ -18,12 +20,24 @@ _NAMES = ("anchor", "nearer", "farther", "count", "rater")
 _FEWEST = 10  # repeated questions from which a ceiling means something
 
 
+class _Rows(NamedTuple):
+    """J rows of a table of triplets."""
+
+    triplets: Int64  # (J, 3)
+    counts: Int64  # (J,)
+    raters: NDArray[np.str_] | None  # (J,)
+
+    def subset(self, chosen: NDArray[np.bool_]) -> _Rows:
+        raters = None if self.raters is None else self.raters[chosen]
+        return _Rows(self.triplets[chosen], self.counts[chosen], raters)
+
+
 class TripletJudgements(ItemLabels):
     """Judged triplets of N items, as their labels: ``cml.fit(x, TripletJudgements(frame, items=len(x)))``.
 
     A triplet may be there several times, and may contradict another one: the loss ``logistic-triplet`` learns which
     share of them is wrong. As a sequence it holds the label of each item, which the label distance ``judged-triplets``
-    reads.
+    reads. ``hold_out`` splits it into judgements to train on and judgements to test on.
 
     Args:
         rows: A data frame or a mapping with the columns ``anchor``, ``nearer`` and ``farther``, and optional ``count``
@@ -37,6 +51,8 @@ class TripletJudgements(ItemLabels):
     Attributes:
         triplets: (T, 3) anchor, nearer and farther item of each different triplet.
         counts: (T,) how often it was judged so.
+        questions: (Q, 3) the items of each question, "which of two is nearer to the anchor": anchor and the two others,
+            the lower number first.
         remarks: What should be known of the judgements: items that are left out, contradictions.
         ceiling: The share of judgements that an embedding can agree with at most, by repeated ones: 1 - e where two
             judgements of one question agree with probability (1 - e)^2 + e^2. None where fewer than 10 questions are
@@ -79,42 +95,82 @@ class TripletJudgements(ItemLabels):
         kept = np.flatnonzero(table.kept)
         if not len(kept):
             raise UserError("No judged triplet is left.")
-        whole, each = whole[kept], counts[kept].astype(np.int64)
-        self._count = len(numbers)
+        raters = np.array([str(rater) for rater in table["rater"]])[kept] if "rater" in table else None
+        self._numbers = numbers
+        self._collect(_Rows(whole[kept], counts[kept].astype(np.int64), raters))
+
+    def _collect(self, rows: _Rows) -> None:
+        """Set what follows from rows."""
+        self._rows = rows
         self.triplets: Int64
-        self.triplets, place = np.unique(whole, axis=0, return_inverse=True)
-        self.counts: Int64 = np.bincount(place.ravel(), each).astype(np.int64)
-        self.remarks = describe_unjudged(numbers, set(self.triplets.ravel().tolist()))
-        question, is_swapped = _as_questions(whole)
-        sides = [np.bincount(question, each * side) for side in (~is_swapped, is_swapped)]
+        self.triplets, place = np.unique(rows.triplets, axis=0, return_inverse=True)
+        self.counts: Int64 = np.bincount(place.ravel(), rows.counts).astype(np.int64)
+        self.questions: Int64
+        self.questions, question, is_swapped = _as_questions(rows.triplets)
+        self.remarks = describe_unjudged(self._numbers, set(self.triplets.ravel().tolist()))
+        sides = [np.bincount(question, rows.counts * side) for side in (~is_swapped, is_swapped)]
         votes = np.stack(sides, axis=1).astype(np.float64)  # (Q, 2)
         self.remarks += _describe_contradictions(votes)
         self.ceiling = _compute_ceiling(votes)
-        by = np.array([str(rater) for rater in table["rater"]])[kept] if "rater" in table else None
-        self.raters = {} if by is None else _compare_raters(question, is_swapped, each, votes, by)
+        self.raters = {}
+        if rows.raters is not None:
+            self.raters = _compare_raters(question, is_swapped, rows.counts, votes, rows.raters)
         super().__init__(self._make_labels())
 
-    @property
-    def parties(self) -> Int64:
-        """(T, 3) the three items of each different triplet."""
-        return self.triplets
+    def hold_out(self, test_fraction: float = 0.3, *, seed: int = 0) -> tuple[Self, Self]:
+        """Split the judgements by question: all answers to one question, whoever gave them, go to one side.
+
+        Both sides are about the same N items. Agreement with the test side measures how well an embedding predicts new
+        judgements of items that it was trained on, not of new items.
+
+        Args:
+            test_fraction: Fraction of the questions that the test side has.
+            seed: Random seed.
+
+        Returns:
+            The judgements to train on, and those to test on.
+
+        Raises:
+            UserError: The fraction is out of range, there are fewer than 20 questions, or a side would have none.
+
+        Example:
+            >>> rows = {"anchor": [0] * 30, "nearer": [1] * 30, "farther": range(2, 32)}
+            >>> TripletJudgements(rows).hold_out()
+            (TripletJudgements(21 judgements of 32 items), TripletJudgements(9 judgements of 32 items))
+        """
+        is_held = choose_questions(len(self.questions), test_fraction, seed, "triplets")
+        return self.select(~is_held), self.select(is_held)
+
+    def select(self, chosen: NDArray[np.bool_]) -> Self:
+        """Take the judgements of some questions alone.
+
+        Args:
+            chosen: (Q,) True for the ``questions`` to take, one at least.
+
+        Returns:
+            Their judgements, which are about the same N items.
+        """
+        _, question, _ = _as_questions(self._rows.triplets)
+        selected = copy.copy(self)
+        selected._collect(self._rows.subset(chosen[question]))
+        return selected
 
     def _make_labels(self) -> list[list[str]]:
-        labels = [[str(item)] for item in range(self._count)]
+        labels = [[str(item)] for item in range(len(self._numbers))]
         for (anchor, nearer, farther), count in zip(self.triplets.tolist(), self.counts.tolist(), strict=True):
             labels[anchor].append(f"{nearer} {farther}" if count == 1 else f"{nearer} {farther} {count}")
         return labels
 
     def __repr__(self) -> str:
-        return f"TripletJudgements({int(self.counts.sum()):,} judgements of {self._count:,} items)"
+        return f"TripletJudgements({int(self.counts.sum()):,} judgements of {len(self._numbers):,} items)"
 
 
-def _as_questions(triplets: Int64) -> tuple[Int64, NDArray[np.bool_]]:
-    """Which question each triplet answers, "is i or j nearer to a", i < j, and whether the answer is j."""
+def _as_questions(triplets: Int64) -> tuple[Int64, Int64, NDArray[np.bool_]]:
+    """The questions "is i or j nearer to a", i < j; which of them each triplet answers; whether the answer is j."""
     anchor, nearer, farther = triplets.T
-    questions = np.stack([anchor, np.minimum(nearer, farther), np.maximum(nearer, farther)], axis=1)
-    _, question = np.unique(questions, axis=0, return_inverse=True)
-    return question.ravel(), nearer > farther
+    asked = np.stack([anchor, np.minimum(nearer, farther), np.maximum(nearer, farther)], axis=1)
+    questions, question = np.unique(asked, axis=0, return_inverse=True)
+    return questions, question.ravel(), nearer > farther
 
 
 def _describe_contradictions(votes: NDArray[np.float64]) -> list[str]:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from cml.data.dataset_info import FOLDERS, INFO, ROLES, VECTORS
+from cml.data.dataset_info import FOLDERS, INFO, ROLES, TEST_ID, VECTORS
 from cml.data.input_form import InputForm
 from cml.data.input_sources import open_vector_file
-from cml.data.prepared import PreparedDataset
+from cml.data.prepared import PreparedDataset, Split
 from cml.data.vector_files import number_fault
 from cml.data.vectors import Float32, Vectors
 from cml.errors import DataError, UserError
@@ -88,18 +88,21 @@ class ImageList:
         # queries that are also the gallery are listed once
         repeated = {"gallery"} if dataset.info.queries_are_gallery and "query" in names else set()
         splits = {role: dataset.split(role) for role in names if role not in repeated}
-        ids = tuple(item_id for split in splits.values() for item_id in split.item_ids)
+        rows: dict[str, Sequence[int]] = {role: range(len(split)) for role, split in splits.items()}
+        if dataset.info.queries_are_known and {"train", "query"} <= splits.keys():
+            rows["query"] = _select_new(splits["query"], splits["train"])
+        ids = tuple(split.item_ids[item] for role, split in splits.items() for item in rows[role])
         vectors: list[tuple[Vectors, int]] = []
         paths: list[Path] = []
-        for role, split in splits.items():
-            if split.vectors is None:
-                paths += [path.absolute() for path in split.paths]
-            else:
-                paths += [(root / FOLDERS[role] / VECTORS).absolute()] * len(split)
-                vectors += [(split.vectors, item) for item in range(len(split))]
         columns: list[Mapping[str, Any]] = []
         for role, split in splits.items():
-            for label in split.labels:
+            if split.vectors is None:
+                paths += [split.paths[item].absolute() for item in rows[role]]
+            else:
+                paths += [(root / FOLDERS[role] / VECTORS).absolute()] * len(rows[role])
+                vectors += [(split.vectors, item) for item in rows[role]]
+            for item in rows[role]:
+                label = split.labels[item]
                 shown = {dataset.info.label_column: label} if isinstance(label, int | float | str) else {}
                 columns.append({"role": role, **shown})
         return cls(root.absolute(), ids, tuple(paths), tuple(columns), tuple(vectors))
@@ -414,3 +417,9 @@ def _listed_ids(listing: Path) -> dict[str, str]:
             f"({type(error).__name__}: {error})."
         ) from None
     return listed
+
+
+def _select_new(queries: Split, train: Split) -> list[int]:
+    """The positions of the queries that are no training items again."""
+    known = {item_id + TEST_ID for item_id in train.item_ids}
+    return [item for item, item_id in enumerate(queries.item_ids) if item_id not in known]

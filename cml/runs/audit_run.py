@@ -14,7 +14,8 @@ def audit_run(trained: TrainedRun, splits: Sequence[str] = (), seed: int = 0) ->
 
     Args:
         trained: The run.
-        splits: Which items: train, query, gallery; all if there are none.
+        splits: Which items: train, query, gallery; all if there are none, or the training items alone where the queries
+            are these again.
         seed: Random seed.
 
     Returns:
@@ -23,6 +24,8 @@ def audit_run(trained: TrainedRun, splits: Sequence[str] = (), seed: int = 0) ->
     Raises:
         UserError: There are no frozen features, fewer than 30 items, or labels that do not differ.
     """
+    if trained.dataset.info.queries_are_known and not splits:
+        splits = ("train",)  # it has most judgements
     drawings, labels = sample_items(trained, splits)
     features = trained.embed_inputs(inputs_of(drawings), frozen=True)
     factor, unit = trained.report

@@ -46,7 +46,7 @@ def find_suspicious(
         DataError: The features of some items are missing.
     """
     findings = find_in_dataset(dataset, thumbnails, skip=skip)
-    if features is not None and "feature-duplicates" not in skip:
+    if features is not None and "feature-duplicates" not in skip and not dataset.info.queries_are_known:
         findings += _find_in_features(with_features(dataset, features))
     if "unknown-words" not in skip and (words := _count_words(dataset)) is not None:
         findings += find_unknown_words(words)

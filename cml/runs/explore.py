@@ -117,14 +117,24 @@ def sample_items(
 
     Args:
         trained: The run.
-        splits: Which items: train, query, gallery; all if there are none.
+        splits: Which items: train, query, gallery; all if there are none, or the queries alone where these are training
+            items again.
         count: Maximum number of items; None for all.
         seed: Random seed of the subset.
 
     Returns:
         A drawing of each item, and their encoded labels.
+
+    Raises:
+        UserError: Both training items and queries that are the same ones are asked for.
     """
-    opened = [trained.dataset.split(name) for name in (splits or trained.dataset.info.roles)]
+    info = trained.dataset.info
+    if info.queries_are_known and len(set(splits)) > 1:
+        raise UserError(
+            f"The queries of {trained.dataset.folder} are training items again, with other judgements. Name one split, "
+            f"train or query. Got {', '.join(splits)}."
+        )
+    opened = [trained.dataset.split(name) for name in (splits or info.roles[info.queries_are_known :])]
     items = [(split, item) for split in opened for item in range(len(split))]
     rows = np.arange(len(items))
     if count is not None and len(rows) > count:

@@ -205,8 +205,8 @@ def _open_items(dataset: PreparedDataset | None, inputs: Any, splits: Sequence[s
         return FileItems(images.paths, images.item_ids, images.root)
     roles, ids, parts = _list_splits(dataset, splits)
     if dataset.info.inputs.kind == "images":
-        images = ImageList.open(dataset.folder, roles)
-        return FileItems(images.paths, ids, images.root, parts)
+        paths = tuple(path.absolute() for role in roles for path in dataset.split(role).paths)
+        return FileItems(paths, ids, dataset.folder.absolute(), parts)
     vectors = [dataset.split(role).vectors for role in roles]
     return ValueItems(JoinedVectors([part for part in vectors if part is not None]), ids, parts)
 

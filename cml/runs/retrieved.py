@@ -20,6 +20,7 @@ from cml.retrieval.embedding_ranker import embedding_ranker
 from cml.retrieval.oracle_row import ORACLE
 from cml.retrieval.own_column import mask_own_column
 from cml.retrieval.ranking_ties import rank_columns
+from cml.runs.held_out_judgements import describe_held_out
 from cml.runs.trained_run import Embeddings, TrainedRun
 from cml.task import Task
 
@@ -283,7 +284,7 @@ def write_retrieval_report(
             f'The "{ORACLE_GAP}" is the mean label distance of the top {k} of {name} minus that of the best possible '
             f"ranking. Run {trained.folder}, {how}, "
             f"label distance {task.label_distance(trained.config.train, info)}. "
-            + " ".join(filter(None, [describe_shown_bands(channels), note]))
+            + " ".join(filter(None, [describe_held_out(info), describe_shown_bands(channels), note]))
         ),
         table=table,
         legend=task.legend(info),

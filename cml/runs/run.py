@@ -31,6 +31,7 @@ from cml.runs.ceiling import with_ceiling
 from cml.runs.chosen_reference import chosen_rows, with_chosen_reference
 from cml.runs.explore import BESIDE, EXPLORER, ExploreOptions, by_title, explore_runs
 from cml.runs.explorer import Explorer
+from cml.runs.held_out_judgements import describe_held_out
 from cml.runs.label_signals import find_label_signals
 from cml.runs.pair_similarity import PAIRS, with_pairs
 from cml.runs.proposal_list import ProposalList, propose_items
@@ -135,6 +136,7 @@ class Run(TrainedRun):
         evaluation = with_verdict(
             evaluation, EMBEDDING, losses, own_rows=chosen_rows(tuning), advise=self._advise if is_first else None
         )
+        evaluation = evaluation.extend_verdict(describe_held_out(self.dataset.info))
         evaluation = with_ceiling(evaluation, self.dataset.info)
         evaluation = with_chosen_reference(evaluation, tuning)
         if is_first:
@@ -165,10 +167,13 @@ class Run(TrainedRun):
         trained = digest_items(self.dataset.split("train").inputs, MOST_DIGESTED)
         is_known = find_known(digest_items(query.inputs), trained)
         if is_known.any():
+            mend = "Prepare the dataset without them."
+            if self.dataset.info.queries_are_known:
+                mend = "The split is by judgements: prepare the dataset with --split items."
             raise UserError(
                 f"A calibration needs items that the model was not trained on. {is_known.sum()} of the {len(query)} "
                 f"queries of {self.dataset.folder} are training items, such as "
-                f"{query.item_ids[int(is_known.argmax())]!r}. Prepare the dataset without them."
+                f"{query.item_ids[int(is_known.argmax())]!r}. {mend}"
             )
         factor, unit = self.report
         calibration = calibrate_embeddings(

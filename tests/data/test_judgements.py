@@ -130,3 +130,62 @@ def test_the_ceiling_of_triplets_is_the_share_that_is_not_flipped(flips: float) 
     assert judged.ceiling == pytest.approx(1 - flips, abs=0.02)
     assert judged.raters["x"] == pytest.approx(judged.raters["y"], abs=0.05)
     assert any("contradict the majority" in remark for remark in judged.remarks) == (flips > 0.25)
+
+
+def questions_of(judged: PairJudgements | TripletJudgements) -> set[tuple[int, ...]]:
+    return {tuple(question) for question in judged.questions.tolist()}
+
+
+def test_held_out_triplets_share_no_question_and_lose_no_judgement() -> None:
+    rng = np.random.default_rng(3)
+    asked = np.array([rng.choice(12, 3, replace=False) for _ in range(400)])  # of 660 questions, many several times
+    columns = dict(zip(("anchor", "nearer", "farther"), asked.T, strict=True))
+    for raters in ({}, {"rater": np.tile(["x", "y"], 200)}):
+        judged = TripletJudgements({**columns, **raters}, 12)
+        train, test = judged.hold_out(0.25, seed=5)
+        assert len(test.questions) == round(0.25 * len(judged.questions))
+        assert questions_of(train).isdisjoint(questions_of(test))
+        assert questions_of(train) | questions_of(test) == questions_of(judged)
+        assert train.counts.sum() + test.counts.sum() == 400
+        assert len(train) == len(test) == len(judged) == 12
+        assert set(train.raters) == set(judged.raters)
+        # the table of one side alone gives the same labels
+        own = [row for row in asked.tolist() if (row[0], *sorted(row[1:])) in questions_of(test)]
+        assert list(TripletJudgements(np.array(own), 12)) == list(test)
+    assert list(judged.hold_out(0.25, seed=6)[1]) != list(test)
+
+
+def test_held_out_pairs_take_both_orders_and_keep_the_scale_of_similarities() -> None:
+    first, second = np.triu_indices(10, 1)
+    rows = {
+        "item": np.concatenate([first, second]),
+        "other": np.concatenate([second, first]),
+        "similarity": np.arange(90.0),
+        "weight": np.tile([1.0, 2.0], 45),
+        "rater": np.repeat(["x", "y"], 45),
+    }
+    judged = PairJudgements(rows, 10)
+    train, test = judged.hold_out()
+    assert questions_of(train).isdisjoint(questions_of(test))
+    assert len(train.first) + len(test.first) == 45
+    known = {tuple(pair): far for pair, far in zip(judged.questions.tolist(), judged.distances, strict=True)}
+    for side in (train, test):
+        assert [known[tuple(pair)] for pair in side.questions.tolist()] == pytest.approx(side.distances.tolist())
+        assert side.weights.sum() == pytest.approx(3 * len(side.first))
+        assert set(side.raters) == {"x", "y"}
+
+
+def test_bad_shares_of_held_out_judgements_are_one_line() -> None:
+    judged = PairJudgements({"item": [0] * 30, "other": range(1, 31), "distance": range(30)})
+    for fraction in (0, 1, -0.5, float("nan")):
+        with pytest.raises(UserError, match=r"^'test_fraction' should be above 0 and below 1\. Got"):
+            judged.hold_out(fraction)
+    with pytest.raises(
+        UserError, match=r"^A test_fraction of 0\.01 of 30 pairs leaves none on the test side\. Raise it"
+    ):
+        judged.hold_out(0.01)
+    with pytest.raises(UserError, match=r"of 30 pairs leaves none on the training side\. Lower it\.$"):
+        judged.hold_out(0.99)
+    few = TripletJudgements({"anchor": [0] * 19, "nearer": [1] * 19, "farther": range(2, 21)})
+    with pytest.raises(UserError, match=r"^To hold out judgements takes at least 20 different triplets\. Got 19"):
+        few.hold_out()

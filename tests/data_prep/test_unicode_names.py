@@ -172,7 +172,7 @@ def test_judged_images(in_labels: Spell, on_disk: Spell, tmp_path: Path) -> None
 
 def test_judgements_in_python_and_pairs_of_an_evaluation(tmp_path: Path) -> None:
     rows = {"item": [composed("é"), "b"], "other": ["b", decomposed("é")], "distance": [1, 2]}
-    assert PairJudgements(rows, [decomposed("é"), "b"]).parties.tolist() == [[0, 1]]  # one pair, judged twice
+    assert PairJudgements(rows, [decomposed("é"), "b"]).questions.tolist() == [[0, 1]]  # one pair, judged twice
     path = tmp_path / "pairs.csv"
     path.write_text(f"item,other,similarity\n{composed('é')},b,3\n", encoding="utf-8")
     assert read_pairs(path, {decomposed("é"): 0, "b": 1}).first.tolist() == [0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,14 @@ from PIL import Image
 
 import cml
 from cml import PairJudgements, TripletJudgements, UserError
+from cml.cli import main as run_command
 from cml.data.images import read_image
+from cml.distances.dataset_labels import encode
+from cml.distances.label_distance import LabelDistance
+from cml.distances.labels import Labels
 from cml.errors import DataError
+from cml.export.image_list import ImageList
+from cml.runs.explore import sample_items
 
 RNG = np.random.default_rng(0)
 PLACES = RNG.normal(size=(160, 3))
@@ -145,6 +152,107 @@ def test_a_prepared_dataset_is_trained_and_evaluated(
     assert run.retrieval_report().is_file()
 
 
+@pytest.mark.parametrize("kind", ["pairs", "triplets"])
+def test_judgements_are_held_out_by_question(kind: str, images: Path, tmp_path: Path) -> None:
+    if kind == "pairs":
+        file = write(tmp_path / "pairs.csv", "item,other,distance", pairs_of(60, 0.4))
+    else:
+        file = write(tmp_path / "triplets.csv", "anchor,nearer,farther", triplets_of(60, 2000))
+    made = {"images": images, kind: file, "split": "judgements", "test_fraction": 0.2}
+    dataset = cml.prepare("judgements", tmp_path / "data", **made)
+    assert dataset.info.queries_are_known
+    train, query = dataset.split("train"), dataset.split("query")
+    assert {item_id.removesuffix(" (test)") for item_id in query.item_ids} <= set(train.item_ids)
+    assert all(item_id.endswith(".png (test)") for item_id in query.item_ids)
+    options = {"backbone": "small-cnn", "weights": "none", "image_size": (24, 24), "freeze_backbone": True}
+    run = cml.train("value", dataset, tmp_path / "run", steps=5, workers=0, quiet=True, **options)
+    sides = [encode(run.distance, dataset, role) for role in ("train", "query")]
+    asked = [asked_of(run.distance, labels, kind) for labels in sides]
+    assert asked[0].isdisjoint(asked[1])
+    assert len(asked[1]) == round(0.2 * (len(asked[0]) + len(asked[1])))
+    assert "this measures new judgements of known items" in run.evaluate().verdict
+    assert "this measures new judgements of known items" in run.retrieval_report().read_text("utf-8")
+
+
+def asked_of(distance: LabelDistance, labels: Labels, kind: str) -> set[tuple[int, ...]]:
+    """The questions that labels answer, by the numbers of their items."""
+    numbers = labels.arrays["items"]
+    if kind == "pairs":
+        pairs = distance.known_pairs(labels)
+        return {tuple(sorted(pair)) for pair in zip(numbers[pairs.first], numbers[pairs.second], strict=True)}
+    known = distance.known_triplets(labels)
+    items = zip(numbers[known.anchor], numbers[known.nearer], numbers[known.farther], strict=True)
+    return {(anchor, *sorted(others)) for anchor, *others in items}
+
+
+def test_a_check_does_not_report_queries_that_are_training_items(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "images").mkdir()
+    noise = np.random.default_rng(0).integers(0, 256, (30, 16, 16, 3), np.uint8)
+    for number, pixels in enumerate(noise):
+        Image.fromarray(pixels).resize((64, 64), Image.Resampling.BILINEAR).save(tmp_path / f"images/{number:02}.png")
+    file = write(tmp_path / "pairs.csv", "item,other,distance", pairs_of(30, 0.6))
+    dataset = cml.prepare("judgements", tmp_path / "data", images=tmp_path / "images", pairs=file, split="judgements")
+    store = tmp_path / "features"
+    network = ["--backbone", "small-cnn", "--weights", "none", "--image-size", "24", "24"]
+    run_command(["features", "--data", str(dataset.folder), "--out", str(store), *network])
+    check = ["check", str(dataset.folder), "--features", str(store)]
+    capsys.readouterr()
+    assert run_command(check) == 0
+    said = capsys.readouterr().out
+    assert "queries are training items again, with other judgements" in said
+    assert "duplicates: " not in said
+    info = json.loads((dataset.folder / "dataset.json").read_text())
+    del info["details"]["queries"]  # any other dataset with such items is reported
+    (dataset.folder / "dataset.json").write_text(json.dumps(info))
+    assert run_command(check) == 0
+    said = capsys.readouterr().out
+    assert "near-duplicates: " in said
+    assert "feature-duplicates: " in said
+
+
+def test_what_compares_items_knows_that_queries_are_training_items(tmp_path: Path) -> None:
+    np.save(tmp_path / "vectors.npy", VECTORS[:60])
+    rows = [f"{one:.0f},{other:.0f},{far}" for one, other, far in pairs_of(60, 0.5)]
+    (tmp_path / "pairs.csv").write_text("\n".join(["item,other,distance", *rows]))
+    made = {"vectors": tmp_path / "vectors.npy", "pairs": tmp_path / "pairs.csv", "split": "judgements"}
+    dataset = cml.prepare("judgements", tmp_path / "data", **made)
+    assert sorted(ImageList.open(dataset.folder).item_ids) == sorted(dataset.split("train").item_ids)
+    queries = ImageList.open(dataset.folder, ("query", "gallery"))
+    assert list(queries.item_ids) == list(dataset.split("query").item_ids)
+    run = cml.train("value", dataset, tmp_path / "run", steps=5, quiet=True)
+    with pytest.raises(UserError, match=r"The split is by judgements: prepare the dataset with --split items\.$"):
+        run.calibrate()
+    with pytest.raises(UserError, match=r"are training items again, with other judgements\. Name one split, train or"):
+        run.explore(splits=["train", "query"])
+    drawings, _ = sample_items(run, ())
+    assert {drawing.split.role for drawing in drawings} == {"query"}
+    assert set(run.audit().roles) == {"train"}
+
+
+def test_bad_shares_of_judgements_are_one_line(images: Path, tmp_path: Path) -> None:
+    file = write(tmp_path / "pairs.csv", "item,other,distance", pairs_of(60, 0.05))
+    made: dict[str, Any] = {"images": images, "pairs": file, "split": "judgements"}
+    with pytest.raises(
+        DataError, match=r"pairs\.csv: A test_fraction of 0\.001 of \d+ pairs leaves none on the test side"
+    ):
+        cml.prepare("judgements", tmp_path / "data", test_fraction=0.001, **made)
+    few = write(tmp_path / "few.csv", "item,other,distance", pairs_of(60, 0.05)[:19])
+    with pytest.raises(DataError, match=r"few\.csv: To hold out judgements takes at least 20 different pairs\. Got 19"):
+        cml.prepare("judgements", tmp_path / "data", **{**made, "pairs": few})
+    with pytest.raises(UserError, match="split"):
+        cml.prepare("judgements", tmp_path / "data", **{**made, "split": "raters"})
+    np.save(tmp_path / "vectors.npy", VECTORS[:60])
+    names = ["0", "0 (test)", *map(str, range(2, 60))]
+    (tmp_path / "names.txt").write_text("\n".join(names) + "\n")
+    rows = [f"{names[int(one)]},{names[int(other)]},{far}" for one, other, far in pairs_of(60, 0.4)]
+    file.write_text("\n".join(["item,other,distance", *rows]))
+    made = {"vectors": tmp_path / "vectors.npy", "names": tmp_path / "names.txt", "pairs": file, "split": "judgements"}
+    with pytest.raises(DataError, match=r"the name '0 \(test\)' would also be that of a test item\. Rename the item"):
+        cml.prepare("judgements", tmp_path / "data", **made)
+
+
 def test_a_network_is_trained_on_linked_batches(images: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "pairs.csv", "item,other,distance", pairs_of(60, 0.2))
     dataset = cml.prepare("judgements", tmp_path / "data", images=images, pairs=file)
@@ -263,7 +371,7 @@ def test_the_page_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPLBACKEND", "Agg")
     page = Path(__file__).parents[2] / "docs" / "tutorials" / "judgements.md"
     cells = re.findall(r"```\{code-cell\}\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
-    assert len(cells) == 7
+    assert len(cells) == 8
     names: dict[str, Any] = {}
     for cell in cells:
         exec(cell, names)

@@ -1,0 +1,40 @@
+"""Which questions of a table of judgements are held out: whole questions, so that no answer to one is on both sides."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.errors import UserError
+
+FEWEST_QUESTIONS = 20
+
+
+def choose_questions(count: int, test_fraction: float, seed: int, kind: str) -> NDArray[np.bool_]:
+    """Choose the questions to hold out.
+
+    Args:
+        count: Q, the number of different questions.
+        test_fraction: Fraction of them to hold out.
+        seed: Random seed.
+        kind: What the questions are, for messages: "pairs" or "triplets".
+
+    Returns:
+        (Q,) True for the questions that are held out.
+
+    Raises:
+        UserError: The fraction is out of range, there are too few questions, or one side would have none.
+    """
+    if not 0 < test_fraction < 1:
+        raise UserError(f"'test_fraction' should be above 0 and below 1. Got {test_fraction} instead.")
+    if count < FEWEST_QUESTIONS:
+        raise UserError(
+            f"To hold out judgements takes at least {FEWEST_QUESTIONS} different {kind}. Got {count}; judge more."
+        )
+    held = round(test_fraction * count)
+    if held in (0, count):
+        side, change = ("training", "Lower") if held else ("test", "Raise")
+        raise UserError(
+            f"A test_fraction of {test_fraction} of {count} {kind} leaves none on the {side} side. {change} it."
+        )
+    is_held = np.zeros(count, np.bool_)
+    is_held[np.random.default_rng(seed).permutation(count)[:held]] = True
+    return is_held
