@@ -3,11 +3,11 @@
     python .ci/page_commands.py SCRATCH README.md docs/start/*.md ...
 
 Shell blocks are run line by line; setting up an environment and pytest are left to the caller. Long commands get fewer
-steps, seeds, drawn pictures and variants through their own documented options. Python blocks are run as they stand. One
-that begins with the name of a file is also written to that file. A block after the comment ``<!-- not run: reason -->``
-is skipped. The raw files that pages call ``tub.tar.gz``, ``lspet``, ... are the real ones where they exist; elsewhere
-the commands that read them are skipped, and their names are printed. ``photos``, ``labels.csv``, ``data/mine`` and
-``runs/mine`` are made here for pages that do not make them.
+steps, losses, seeds, drawn pictures and variants through their own documented options. Python blocks are run as they
+stand. One that begins with the name of a file is also written to that file. A block after the comment
+``<!-- not run: reason -->`` is skipped. The raw files that pages call ``tub.tar.gz``, ``lspet``, ... are the real ones
+where they exist; elsewhere the commands that read them are skipped, and their names are printed. ``photos``,
+``labels.csv``, ``data/mine`` and ``runs/mine`` are made here for pages that do not make them.
 
 ``tests/project/test_extend.py`` reads the pages of ``docs/extend`` through the same functions.
 """
@@ -150,11 +150,13 @@ def run(command: str, folder: Path, kind: str = "sh", page: str = "before") -> N
 
 
 def shorten(command: str) -> str:
-    """A command with few steps, seeds, drawn pictures and variants."""
+    """A command with few steps, losses, seeds, drawn pictures and variants."""
     if command.startswith("cml compare captioning"):
         return re.sub(r"(--\w+-steps) \d+", rf"\1 {STEPS}", command) + " --seeds 1"
     if re.match(r"cml prepare (scenes|people|rooms|heads)", command):
         return re.sub(r"\s--count \d+", "", command) + f" --count {COUNT}"
+    if "--tune" in command and "--tune-losses" not in command:
+        command += " --tune-losses log-ratio"
     if command.startswith(LONG) and "--resume" not in command and "--tune" not in command:  # it chooses its steps
         if "--epochs" in command:
             command = re.sub(r"--epochs \d+", "--epochs 1", command)

@@ -23,8 +23,8 @@ from cml.training import tune_heads, tune_splits  # noqa: E402
 
 BENCHMARKS = {path.stem: path for path in FOLDER.glob("*.py") if "\ndef main(" in path.read_text(encoding="utf-8")}
 TINY = {
-    "accelerator": "--backbones small-cnn --size 32 --batch 4 --steps 1 --warm 1 --device cpu --no-compile "
-    "--minutes 0.001 --recipe-size 64 --recipe-batch 4",
+    "accelerator": "--backbones small-cnn --precisions bfloat16 --size 32 --batch 4 --steps 1 --warm 1 --device cpu "
+    "--no-compile --minutes 0.001 --recipe-size 64 --recipe-batch 4",
     "self_supervision": "--seeds 1 --steps 2 --rows untrained log-ratio",
     "feature_duplicates": "--sets lspet --backbone small-cnn --side 32 --copies 2",
     "feature_store": "--rows 3000 --size 4 --steps 2 --batch 20",
