@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 
 from cml.data.held_out_questions import choose_questions
 from cml.data.item_labels import ItemLabels
+from cml.data.judgement_ceiling import estimate_pair_ceiling
 from cml.data.judgement_columns import JudgementColumns, describe_unjudged, number_items
 from cml.errors import DataError, UserError
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 CONTRADICTED = 0.2  # share of the repeated judgements from which contradictions are said
-_FEWEST = 10  # repeated pairs from which a ceiling means something
-_HALVES = 50  # random splits of repeated judgements into halves
 _SHARED = 3  # pairs that a rater has to share with others
 
 
@@ -71,7 +70,7 @@ class PairJudgements(ItemLabels):
         >>> rows = {"item": ["a", "b", "a"], "other": ["b", "c", "b"], "distance": [1, 4, 2]}
         >>> judged = PairJudgements(rows, ["a", "b", "c"])
         >>> judged[0], judged[2]
-        (['0', '1 1.5 2'], ['2', '1 4'])
+        (['0', '1 1.5 2 1 2'], ['2', '1 4'])
     """
 
     label_distance = "judged-pairs"
@@ -122,9 +121,9 @@ class PairJudgements(ItemLabels):
         self.distances: Float64 = np.bincount(pair, rows.weights * rows.values) / self.weights
         self.remarks = describe_unjudged(self._numbers, set(questions.ravel().tolist()))
         self.remarks += _describe_contradictions(pair, rows.values)
-        self.ceiling = _compute_ceiling(pair, rows.values)
+        self.ceiling = estimate_pair_ceiling(pair, rows.values)
         self.raters = {} if rows.raters is None else _compare_raters(pair, rows.values, rows.raters)
-        super().__init__(self._make_labels())
+        super().__init__(self._make_labels(pair, rows.values))
 
     @property
     def questions(self) -> Int64:
@@ -169,12 +168,18 @@ class PairJudgements(ItemLabels):
         selected._collect(self._rows.subset(chosen[pair.ravel()]))
         return selected
 
-    def _make_labels(self) -> list[list[str]]:
+    def _make_labels(self, pair: Int64, values: Float64) -> list[list[str]]:
         labels = [[str(item)] for item in range(len(self._numbers))]
-        columns = (self.first, self.second, self.distances, self.weights)
-        for first, second, distance, weight in zip(*(column.tolist() for column in columns), strict=True):
-            rest = f"{distance:.9g}" if weight == 1 else f"{distance:.9g} {weight:.9g}"
-            labels[first].append(f"{second} {rest}")
+        is_repeated = np.bincount(pair) > 1
+        order = np.argsort(pair, kind="stable")
+        each = np.split(values[order], np.cumsum(np.bincount(pair))[:-1])
+        columns = (self.first, self.second, self.distances, self.weights, is_repeated)
+        rows = zip(*(column.tolist() for column in columns), each, strict=True)
+        for first, second, distance, weight, is_several, judged in rows:
+            rest = f"{distance:.9g}" if weight == 1 and not is_several else f"{distance:.9g} {weight:.9g}"
+            # the single judgements, for the ceiling, are in one of the two labels
+            single = "".join(f" {value:.9g}" for value in judged.tolist()) if is_several else ""
+            labels[first].append(f"{second} {rest}{single}")
             labels[second].append(f"{first} {rest}")
         return labels
 
@@ -205,31 +210,6 @@ def _describe_contradictions(pair: Int64, values: Float64) -> list[str]:
         f"{share:.0%} of the {int(repeated.sum())} pairs that were judged several times have judgements further apart "
         f"than the standard deviation of all, {values.std():.3g}; their mean is taken"
     ]
-
-
-def _compute_ceiling(pair: Int64, values: Float64) -> float | None:
-    """The root of the reliability of mean judgements, from random halves of the repeated ones."""
-    from scipy.stats import spearmanr
-
-    counts = np.bincount(pair)
-    chosen = counts[pair] > 1
-    if int((counts > 1).sum()) < _FEWEST:
-        return None
-    _, place = np.unique(pair[chosen], return_inverse=True)
-    some = values[chosen]
-    generator = np.random.default_rng(0)
-    correlations = []
-    for _ in range(_HALVES):
-        order = np.lexsort((generator.random(len(some)), place))
-        rank = np.arange(len(order)) - np.searchsorted(place[order], place[order])
-        in_first = rank < (np.bincount(place) // 2)[place[order]]
-        halves = []
-        for half in (order[in_first], order[~in_first]):
-            halves.append(np.bincount(place[half], some[half]) / np.bincount(place[half]))
-        if all(np.ptp(half) > 0 for half in halves):
-            correlations.append(spearmanr(*halves)[0])
-    agreement = max(0.0, float(np.mean(correlations))) if correlations else 0.0
-    return float(np.sqrt(2 * agreement / (1 + agreement)))
 
 
 def _compare_raters(pair: Int64, values: Float64, raters: NDArray[np.str_]) -> dict[str, float]:

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from cml.data.held_out_questions import choose_questions
 from cml.data.item_labels import ItemLabels
+from cml.data.judgement_ceiling import estimate_triplet_ceiling
 from cml.data.judgement_columns import JudgementColumns, describe_unjudged, number_items
 from cml.data.pair_judgements import CONTRADICTED
 from cml.errors import DataError, UserError
 
 Int64 = NDArray[np.int64]
 _NAMES = ("anchor", "nearer", "farther", "count", "rater")
-_FEWEST = 10  # repeated questions from which a ceiling means something
 
 
 class _Rows(NamedTuple):
@@ -54,9 +54,9 @@ class TripletJudgements(ItemLabels):
         questions: (Q, 3) the items of each question, "which of two is nearer to the anchor": anchor and the two others,
             the lower number first.
         remarks: What should be known of the judgements: items that are left out, contradictions.
-        ceiling: The share of judgements that an embedding can agree with at most, by repeated ones: 1 - e where two
-            judgements of one question agree with probability (1 - e)^2 + e^2. None where fewer than 10 questions are
-            repeated.
+        ceiling: The share of judgements that an embedding can agree with at most, by repeated ones, a mean over
+            anchors: 1 - e where two judgements of one question agree with probability (1 - e)^2 + e^2. None where fewer
+            than 10 questions are repeated.
         raters: Rater to the share of their judgements that agree with the majority of the others', where raters are
             named and share questions with others.
 
@@ -111,7 +111,7 @@ class TripletJudgements(ItemLabels):
         sides = [np.bincount(question, rows.counts * side) for side in (~is_swapped, is_swapped)]
         votes = np.stack(sides, axis=1).astype(np.float64)  # (Q, 2)
         self.remarks += _describe_contradictions(votes)
-        self.ceiling = _compute_ceiling(votes)
+        self.ceiling = estimate_triplet_ceiling(votes, self.questions[:, 0])
         self.raters = {}
         if rows.raters is not None:
             self.raters = _compare_raters(question, is_swapped, rows.counts, votes, rows.raters)
@@ -185,17 +185,6 @@ def _describe_contradictions(votes: NDArray[np.float64]) -> list[str]:
         f"{share:.0%} of the judgements of {len(repeated)} triplets that were judged several times contradict the "
         "majority; all are kept, and the loss learns the share that is wrong"
     ]
-
-
-def _compute_ceiling(votes: NDArray[np.float64]) -> float | None:
-    """1 - e of the flip rate e by which judgements of one question agree as often as they do."""
-    total = votes.sum(axis=1)
-    repeated = total > 1
-    if repeated.sum() < _FEWEST:
-        return None
-    agreeing = (votes * (votes - 1)).sum(axis=1)[repeated]
-    pairs = (total * (total - 1))[repeated]
-    return float((1 + np.sqrt(max(0.0, 2 * (agreeing / pairs).mean() - 1))) / 2)
 
 
 def _compare_raters(

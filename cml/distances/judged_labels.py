@@ -88,7 +88,18 @@ def join_judgements(labels: Labels) -> Judgements:
     Returns:
         All judgements, label by label.
     """
-    tables = labels.arrays["judgements"]
+    return join_tables(labels.arrays["judgements"])
+
+
+def join_tables(tables: NDArray[np.object_]) -> Judgements:
+    """Join one kind of tables of labels.
+
+    Args:
+        tables: (N,) of tables (J, C), one of each label.
+
+    Returns:
+        All rows, label by label.
+    """
     counts = np.fromiter(map(len, tables), np.int64, len(tables))
     return Judgements(np.repeat(np.arange(len(tables)), counts), np.concatenate(tables))
 

@@ -2,11 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cml.distances.judged_labels import join_judgements, match_items, pack_judgements, read_item, same_items
+from cml.distances.judged_labels import (
+    join_judgements,
+    join_tables,
+    match_items,
+    pack_judgements,
+    read_item,
+    same_items,
+)
 from cml.distances.known_pairs import KnownPairs
 from cml.distances.label_distance import Float32, LabelDistance
 from cml.distances.labels import Labels
@@ -14,12 +22,27 @@ from cml.distances.labels import Labels
 _FORM = '["17", "4 0.25", "9 1.5 2"]: the item\'s number, then of each other item its number, distance and weight'
 
 
+class RepeatedPairs(NamedTuple):
+    """The J judgements of those pairs that were judged several times.
+
+    Attributes:
+        first: (J,) position of the label of one item of the pair.
+        second: (J,) that of the other.
+        distances: (J,) the distance by each judgement.
+    """
+
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+    distances: NDArray[np.float64]
+
+
 @dataclass(frozen=True)
 class JudgedPairs(LabelDistance):
     """The distances of judged pairs; other pairs cannot be compared.
 
     A label is a list of texts: the number of its item, and for each item that it was judged with that item's number,
-    the distance and, if it is not 1, the weight. ``PairJudgements`` makes such labels of a table. A pair is known if
+    the distance and, if it is not 1, the weight. Where a pair was judged several times, the distance by each judgement
+    follows in one of its two labels. ``PairJudgements`` makes such labels of a table. A pair is known if
     either of its labels names the other; of two distances the smaller counts.
 
     Attributes:
@@ -60,13 +83,19 @@ class JudgedPairs(LabelDistance):
             labels: N lists of texts.
 
         Returns:
-            Arrays ``items`` (N,) and ``judgements`` (N,) of tables (J, 3): other item, distance, weight.
+            Arrays ``items`` (N,), ``judgements`` (N,) of tables (J, 3): other item, distance, weight, and ``repeats``
+            (N,) of tables (R, 2): other item and distance of each judgement of a pair that was judged several times.
 
         Raises:
             LabelError: A label has another form.
             UserError: There is no label.
         """
-        return pack_judgements(labels, 3, _read_judgement, _FORM)
+        packed = pack_judgements(labels, 3, _read_judgement, _FORM)
+        repeats = np.empty(len(labels), object)
+        for position, label in enumerate(labels):
+            rows = [row for text in label[1:] for row in _read_repeats(text)]
+            repeats[position] = np.array(rows, np.float64).reshape(len(rows), 2)
+        return Labels({**packed.arrays, "repeats": repeats})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
         """Look up the distances between all labels of two sides.
@@ -104,11 +133,31 @@ class JudgedPairs(LabelDistance):
         kept = order[once]
         return KnownPairs(first[kept], second[kept], values[kept, 0], values[kept, 1])
 
+    def repeated_pairs(self, labels: Labels) -> RepeatedPairs:
+        """List the judgements of those pairs of two of the labels that were judged several times.
+
+        Args:
+            labels: N encoded labels, each of another item.
+
+        Returns:
+            The judgements.
+        """
+        owners, table = join_tables(labels.arrays["repeats"])
+        which, places = match_items(table[:, 0], labels)
+        return RepeatedPairs(owners[which], places, table[which, 1])
+
 
 def _read_judgement(text: str) -> tuple[float, float, float]:
     """Other item, distance and weight of a text such as "4 0.25 2"."""
-    other, *numbers = text.split()
-    distance, weight = map(float, numbers if len(numbers) == 2 else [*numbers, "1"])
-    if not (0 <= distance < np.inf and 0 < weight < np.inf):
+    other, distance, *rest = text.split()
+    weight, *judged = rest or ["1"]
+    numbers = [float(distance), *map(float, judged)]
+    if not (all(0 <= number < np.inf for number in numbers) and 0 < float(weight) < np.inf and len(judged) != 1):
         raise ValueError("out of range")
-    return read_item(other), distance, weight
+    return read_item(other), numbers[0], float(weight)
+
+
+def _read_repeats(text: str) -> list[tuple[int, float]]:
+    """Other item and distance of each judgement of a text such as "4 0.25 2 0.2 0.3"."""
+    other, _, *rest = text.split()
+    return [(int(other), float(distance)) for distance in rest[1:]]

@@ -102,6 +102,7 @@ def write_retrieval_page(
     values = {
         "title": visible_text(title) or "Retrieval report",
         "unit": views.unit,
+        "has_distances": views.has_distances,
         "measure": visible_text(measure),
         "baseline": visible_text(baseline),
         "paragraphs": [visible_text(line, 2000) for line in summary.splitlines() if line.strip()],
@@ -168,6 +169,7 @@ class _Views:
         self.images, self.unit, self.methods = PictureRules(thumbnail), unit, list(rows[0].retrieved)
         finite = finite_distances(p for row in rows for top in row.retrieved.values() for p in top)
         self._show = number_text(finite)
+        self.has_distances = any(p.distance is not None for row in rows for top in row.retrieved.values() for p in top)
         self._least_span = 0.1 * (max(finite, default=0.0) - min(finite, default=0.0))  # for almost equal distances
         self._scores = number_text([row.score for row in rows if math.isfinite(row.score)])
 

@@ -121,7 +121,7 @@ def _notes(evaluation: Tabulated, names: Sequence[str]) -> list[str]:
     if not_shown:
         notes.append(f"Also measured: {', '.join(not_shown)}.")
     ranked = evaluation.gallery if evaluation.known_items is None else evaluation.known_items
-    if ranked < 4 * (8 if "recall" in infos else 100):
+    if any("@" in name for name in names) and ranked < 4 * (8 if "recall" in infos else 100):
         items = "the gallery" if evaluation.known_items is None else "these"
         notes.append(f"K is at most {largest_k(ranked)}, a quarter of {items}. At larger K all rankings score alike.")
     if evaluation.ties:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cml.data.computed_rows import ComputedRows
-from cml.distances.known_pairs import KnownTriplets
+from cml.data.judgement_ceiling import estimate_pair_ceiling, estimate_triplet_ceiling
+from cml.distances.judged_pairs import JudgedPairs
+from cml.distances.known_pairs import KnownPairs, KnownTriplets
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
@@ -29,7 +31,24 @@ Rows = NDArray[np.floating[Any]] | ComputedRows
 Measure = Callable[[Int64, Int64], Float64]  # of two lists of positions (P,) their distances (P,)
 
 PAIR_SPEARMAN, TRIPLET_AGREEMENT = "pair_spearman", "triplet_agreement"
+REPEATED_SPEARMAN, REPEATED_AGREEMENT = "repeated_spearman", "repeated_agreement"  # of questions judged several times
 _BLOCK = 1 << 16  # pairs whose embeddings are read at a time
+
+
+class JudgementAgreement(NamedTuple):
+    """How well rows of embeddings agree with judgements.
+
+    Attributes:
+        rows: Row to its metrics by name: pair_spearman or triplet_agreement; and repeated_spearman or
+            repeated_agreement, which are of the questions alone that were judged several times, where these are 10 or
+            more.
+        ceiling: What the latter can be at most; None without them.
+        repeated_questions: Number of those questions.
+    """
+
+    rows: Mapping[str, Mapping[str, MetricResult]]
+    ceiling: float | None
+    repeated_questions: int
 
 
 def with_judgements(
@@ -45,29 +64,94 @@ def with_judgements(
         seed: Random seed of the resamples and of the random row.
 
     Returns:
-        The evaluation with pair_spearman of judged pairs, triplet_agreement of judged triplets; otherwise as it is.
+        The evaluation with the metrics and the ceiling of ``measure_agreement``; of triplets without those of label
+        distances, none of which is known. Otherwise as it is.
+    """
+    agreement = measure_agreement(list(evaluation.rows), distance, labels, embeddings, seed=seed)
+    if agreement is None:
+        return evaluation
+    has_distances = isinstance(distance, JudgedPairs)
+    return replace(
+        evaluation,
+        rows={
+            name: {**(metrics if has_distances else {}), **agreement.rows[name]}
+            for name, metrics in evaluation.rows.items()
+        },
+        known_items=evaluation.known_items if has_distances else None,
+        ceiling=agreement.ceiling,
+        repeated_questions=agreement.repeated_questions,
+    )
+
+
+def measure_agreement(
+    names: Sequence[str], distance: LabelDistance, labels: Labels, embeddings: Mapping[str, Rows], *, seed: int
+) -> JudgementAgreement | None:
+    """Measure how well rows agree with judgements.
+
+    Args:
+        names: The rows.
+        distance: The label distance.
+        labels: N encoded labels.
+        embeddings: Row to embeddings (N, D), for every row except oracle and random.
+        seed: Random seed of the resamples and of the random row.
+
+    Returns:
+        The agreement; None where the labels are no judgements, or pairs have fewer than 4 different first items.
+
+    Raises:
+        UserError: No triplet is of three of the items.
     """
     triplets = distance.known_triplets(labels)
     if triplets is not None:
-        return _with_triplets(evaluation, triplets, len(labels), embeddings, seed)
-    pairs = distance.known_pairs(labels) if distance.name == "judged-pairs" else None
-    if pairs is None or len(np.unique(pairs.first)) < 4:
-        return evaluation
+        return _measure_triplets(names, triplets, len(labels), embeddings, seed)
+    if not isinstance(distance, JudgedPairs):
+        return None
+    pairs = distance.known_pairs(labels)
+    return None if len(np.unique(pairs.first)) < 4 else _measure_pairs(names, distance, labels, pairs, embeddings, seed)
+
+
+def _measure_pairs(
+    names: Sequence[str],
+    distance: JudgedPairs,
+    labels: Labels,
+    pairs: KnownPairs,
+    embeddings: Mapping[str, Rows],
+    seed: int,
+) -> JudgementAgreement:
     judged, rows = pairs.distances.astype(np.float64), {}
-    for name, metrics in evaluation.rows.items():
+    is_repeated, ceiling = _find_repeated(distance, labels, pairs)
+    for name in names:
         measure = _measure_of(name, embeddings, seed)
         ours = judged if measure is None else measure(pairs.first, pairs.second)
-        rows[name] = {**metrics, PAIR_SPEARMAN: summarize_spearman(pairs.first, ours, judged, seed=seed)}
-    return replace(evaluation, rows=rows)
+        rows[name] = {PAIR_SPEARMAN: summarize_spearman(pairs.first, ours, judged, seed=seed)}
+        if ceiling is not None:
+            some = pairs.first[is_repeated], ours[is_repeated], judged[is_repeated]
+            rows[name][REPEATED_SPEARMAN] = summarize_spearman(*some, name=REPEATED_SPEARMAN, seed=seed)
+    return JudgementAgreement(rows, ceiling, 0 if ceiling is None else int(is_repeated.sum()))
 
 
-def summarize_spearman(queries: Int64, ours: Float64, judged: Float64, *, seed: int) -> MetricResult:
+def _find_repeated(distance: JudgedPairs, labels: Labels, pairs: KnownPairs) -> tuple[NDArray[np.bool_], float | None]:
+    """Which pairs (P,) were judged several times, and the ceiling by these; None for too few."""
+    single = distance.repeated_pairs(labels)
+    keys = pairs.first * len(labels) + pairs.second
+    lower, upper = np.minimum(single.first, single.second), np.maximum(single.first, single.second)
+    places = np.searchsorted(keys, lower * len(labels) + upper)  # pairs are in this order
+    is_repeated = np.bincount(places, minlength=len(keys)) > 0
+    if len(np.unique(pairs.first[is_repeated])) < 4:
+        return is_repeated, None
+    return is_repeated, estimate_pair_ceiling(places, single.distances)
+
+
+def summarize_spearman(
+    queries: Int64, ours: Float64, judged: Float64, *, name: str = PAIR_SPEARMAN, seed: int
+) -> MetricResult:
     """Spearman's rho of judged pairs with distances, as pair_spearman has it.
 
     Args:
         queries: (P,) the first item of each pair.
         ours: (P,) distances by a method.
         judged: (P,) distances as people see them.
+        name: Name of the metric.
         seed: Random seed of the resamples.
 
     Returns:
@@ -77,38 +161,55 @@ def summarize_spearman(queries: Int64, ours: Float64, judged: Float64, *, seed: 
     values = values[np.isfinite(values)]
     mean = float(values.mean()) if len(values) else float("nan")
     low, high = np.percentile(values, [2.5, 97.5]) if len(values) else (mean, mean)
-    return MetricResult(PAIR_SPEARMAN, np.empty(0), mean, float(low), float(high))
+    return MetricResult(name, np.empty(0), mean, float(low), float(high))
 
 
-def _with_triplets(
-    evaluation: Evaluation, triplets: KnownTriplets, items: int, embeddings: Mapping[str, Rows], seed: int
-) -> Evaluation:
-    """The agreement with triplets in place of metrics of label distances, none of which is known."""
+def _measure_triplets(
+    names: Sequence[str], triplets: KnownTriplets, items: int, embeddings: Mapping[str, Rows], seed: int
+) -> JudgementAgreement:
     if not len(triplets.anchor):
         raise UserError(f"No judged triplet is of three of the {items} items that are evaluated.")
-    info, rows = describe(TRIPLET_AGREEMENT), {}
-    for name in evaluation.rows:
+    questions, place = _number_questions(triplets)
+    side = (triplets.nearer > triplets.farther).astype(np.int64)
+    votes = np.zeros((len(questions), 2))
+    np.add.at(votes, (place, side), triplets.counts)
+    ceiling = estimate_triplet_ceiling(votes, questions[:, 0])
+    is_repeated = votes.sum(axis=1)[place] > 1
+    rows: dict[str, dict[str, MetricResult]] = {}
+    for name in names:
         measure = _measure_of(name, embeddings, seed)
         if measure is None:
-            near, far = _majority_distances(triplets)
+            near, far = _majority_distances(votes, place, side)
         else:
             near, far = measure(triplets.anchor, triplets.nearer), measure(triplets.anchor, triplets.farther)
-        per_query = compute_triplet_agreement(near, far, triplets.anchor, triplets.counts, items)
-        present = per_query[~np.isnan(per_query)]
-        mean = float(present.mean())
-        low, high = info.clip_interval(mean, *mean_intervals(per_query[:, None])[0].tolist())
-        result = MetricResult(TRIPLET_AGREEMENT, per_query, mean, low, high, items - len(present), info)
-        rows[name] = {TRIPLET_AGREEMENT: result}
-    return replace(evaluation, rows=rows, known_items=None)  # no label distance is
+        rows[name] = {TRIPLET_AGREEMENT: _summarize_triplets(TRIPLET_AGREEMENT, near, far, triplets, items)}
+        if ceiling is not None:
+            some = KnownTriplets(*(column[is_repeated] for column in triplets))
+            result = _summarize_triplets(REPEATED_AGREEMENT, near[is_repeated], far[is_repeated], some, items)
+            rows[name][REPEATED_AGREEMENT] = result
+    return JudgementAgreement(rows, ceiling, 0 if ceiling is None else int((votes.sum(axis=1) > 1).sum()))
 
 
-def _majority_distances(triplets: KnownTriplets) -> tuple[Float64, Float64]:
+def _summarize_triplets(name: str, near: Float64, far: Float64, triplets: KnownTriplets, items: int) -> MetricResult:
+    """The share of each anchor's triplets that distances to the nearer and the farther item agree with."""
+    info = describe(name)
+    per_query = compute_triplet_agreement(near, far, triplets.anchor, triplets.counts, items)
+    present = per_query[~np.isnan(per_query)]
+    mean = float(present.mean())
+    low, high = info.clip_interval(mean, *mean_intervals(per_query[:, None])[0].tolist())
+    return MetricResult(name, per_query, mean, low, high, items - len(present), info)
+
+
+def _number_questions(triplets: KnownTriplets) -> tuple[Int64, Int64]:
+    """The questions (Q, 3), "which of two is nearer to the anchor", and which of them each triplet answers (T,)."""
+    ends = np.sort(np.stack([triplets.nearer, triplets.farther], axis=1), axis=1)
+    questions, place = np.unique(np.column_stack([triplets.anchor, ends]), axis=0, return_inverse=True)
+    return questions, place.ravel()
+
+
+def _majority_distances(votes: Float64, place: Int64, side: Int64) -> tuple[Float64, Float64]:
     """0 and 1 where most judgements of the question said so, 1 and 0 where most said the opposite, 0 and 0 at a tie."""
-    ends = np.stack([triplets.nearer, triplets.farther], axis=1)
-    questions = np.column_stack([triplets.anchor, np.sort(ends, axis=1)])
-    _, place = np.unique(questions, axis=0, return_inverse=True)
-    side = np.where(triplets.nearer < triplets.farther, 1, -1)
-    lead = side * np.bincount(place.ravel(), side * triplets.counts)[place.ravel()]
+    lead = votes[place, side] - votes[place, 1 - side]
     return (lead < 0).astype(np.float64), (lead > 0).astype(np.float64)
 
 

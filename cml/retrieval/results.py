@@ -51,6 +51,8 @@ class _Saved(TypedDict):
     recall_within: NotRequired[float]
     ranking_sample: NotRequired[Count]
     known_items: NotRequired[Count | None]
+    ceiling: NotRequired[float | None]
+    repeated_questions: NotRequired[Count]
     verdict: NotRequired[str]
     ties: NotRequired[dict[str, Count]]
     metrics: NotRequired[dict[str, _SavedInfo]]
@@ -75,6 +77,9 @@ class Evaluation:
         ranking_sample: Number of gallery items on which the metrics of the whole ranking were computed; 0 for all.
         known_items: Number of gallery items that a query ranks, the median over queries, where it ranks those of known
             label distance alone; None if it ranks all. See ``LabelDistance.is_partial``.
+        ceiling: What repeated_spearman or repeated_agreement can reach at most, by the judgements that they are
+            measured on; None without judgements, or where too few were repeated.
+        repeated_questions: Number of questions, pairs or triplets, that were judged several times.
         verdict: A conclusion in one sentence, where embeddings were evaluated; "" of rankers.
     """
 
@@ -90,6 +95,8 @@ class Evaluation:
     recall_within: float = 0.0
     ranking_sample: int = 0
     known_items: int | None = None
+    ceiling: float | None = None
+    repeated_questions: int = 0
     verdict: str = ""
 
     @property

@@ -88,9 +88,30 @@ def with_verdict(
         parts.append(f"{evaluation.queries} queries are {few}")
         if few == "few":
             parts.append("the size of the difference is uncertain")
+    if evaluation.ceiling is not None:
+        parts.append(describe_ceiling(evaluation, row))
     texts = [parts[0], *(f"{part[0].upper()}{part[1:]}" for part in parts[1:])]
     advice = [] if advise is None else advise(Standing(is_better, is_overfitted, is_near_oracle))
     return replace(evaluation, verdict=" ".join([f"Verdict: {'. '.join(texts)}.", *advice]))
+
+
+def describe_ceiling(evaluation: Evaluation, row: str) -> str:
+    """Say how one row agrees with judgements that were repeated, beside how well it can agree with these at most.
+
+    Args:
+        evaluation: An evaluation that has a ceiling.
+        row: The row.
+
+    Returns:
+        A sentence without its full stop.
+    """
+    name = next(name for name in ("repeated_agreement", "repeated_spearman") if name in evaluation.rows[row])
+    ours, questions = evaluation.rows[row][name].mean, evaluation.repeated_questions
+    kind = "triplets" if name == "repeated_agreement" else "pairs"
+    return (
+        f"on the {questions} {kind} that were judged several times, {name} is {ours:.2f}, and {evaluation.ceiling:.2f} "
+        "at most by how far these judgements agree"
+    )
 
 
 def _is_near_oracle(evaluation: Evaluation, row: str, name: str) -> bool:
@@ -104,9 +125,10 @@ def _is_near_oracle(evaluation: Evaluation, row: str, name: str) -> bool:
 
 
 def main_metric(names: Sequence[str]) -> str:
-    """The metric that verdicts look at: MAP@R of classes, else label_distance at the largest K up to 10."""
+    """The metric that verdicts look at: MAP@R of classes, the agreement with triplets, else label_distance at K."""
     distances = [name for name in names if name.startswith("label_distance@")]
-    return next((name for name in ("map@r", "label_distance@10") if name in names), (distances or list(names))[-1])
+    first = ("map@r", "triplet_agreement", "label_distance@10")
+    return next((name for name in first if name in names), (distances or list(names))[-1])
 
 
 def size_verdict(queries: int, others: int, mend: str = "") -> str:

@@ -21,6 +21,7 @@ from cml.retrieval.oracle_row import ORACLE
 from cml.retrieval.own_column import mask_own_column
 from cml.retrieval.ranking_ties import rank_columns
 from cml.runs.held_out_judgements import describe_held_out
+from cml.runs.judged_report import DISAGREEMENT, report_judgements
 from cml.runs.trained_run import Embeddings, TrainedRun
 from cml.task import Task
 
@@ -115,6 +116,7 @@ def build_retrieval_row(
     score: float = 0.0,
     gain: float = math.nan,
     ids: bool = True,
+    comparable: bool = True,
     channels: int = 3,
 ) -> ReportRow:
     """Build the row of a page that shows what methods retrieve for a query.
@@ -129,6 +131,7 @@ def build_retrieval_row(
         score: Value by which a page sorts its rows; the gap between the first method and the oracle.
         gain: How much nearer the first method is than the baseline; NaN without a baseline.
         ids: Write ids and words below pictures; otherwise words alone, where nothing is drawn.
+        comparable: Write label distances below pictures; False where none is known.
         channels: The number of bands of an image that the backbone takes.
 
     Returns:
@@ -141,7 +144,10 @@ def build_retrieval_row(
 
     shown = {}
     for name in methods:
-        ranking = zip(retrieved.items[name][query].tolist(), retrieved.distances[name][query].tolist(), strict=True)
+        distances: list[float | None] = retrieved.distances[name][query].tolist()
+        if not comparable:
+            distances = [None] * len(distances)
+        ranking = zip(retrieved.items[name][query].tolist(), distances, strict=True)
         shown[name] = [_draw_item(gallery, item, distance) for item, distance in ranking if item >= 0]
     label = queries.labels[query]
     value = float(label) if isinstance(label, int | float) else math.nan
@@ -192,7 +198,10 @@ class Drawn:
     def picture(self, distance: float | None, *, ids: bool) -> Picture:
         """For a page or a sheet; see ``build_retrieval_row``."""
         if ids:
-            return Picture(self, self.words(), distance, self.split.item_ids[self.item])
+            item_id = self.split.item_ids[self.item]
+            # the number of an item's judgements says less of it than its name
+            is_judged = isinstance(self.dataset.info.details.get("judgements"), dict)
+            return Picture(self, item_id if is_judged else self.words(), distance, item_id)
         plain, image = self.plain(), self()
         seen = image.size != plain.size or image.tobytes() != plain.tobytes()
         return Picture(image, "" if seen else self.words(), distance)
@@ -247,14 +256,18 @@ def write_retrieval_report(
     methods: dict[str, Embeddings] = {name: trained.embeddings}
     named = {title if title != name else f"{name} (baseline)": rows for title, rows in baselines.items()}
     retrieved = retrieve(trained, {**methods, **named}, k)
-    methods |= retrieved.select_best(named)
-
-    oracle_gap = retrieved.mean(name) - retrieved.mean(ORACLE)  # how much worse than the best possible
-    order = np.argsort(-oracle_gap, kind="stable")
+    judged = report_judgements(trained, {**methods, **named})
+    if judged is None or not judged.disagreement:
+        methods |= retrieved.select_best(named)
+        measure, titles = ORACLE_GAP, [name, ORACLE, *(title for title in methods if title != name)]
+        losses = {title: retrieved.mean(title) - retrieved.mean(ORACLE) for title in methods}
+    else:  # triplets, whose label distances are not known
+        methods |= judged.select_best(named)
+        measure, titles, losses = DISAGREEMENT, list(methods), dict(judged.disagreement)
+    order = np.argsort(-losses[name], kind="stable")
     shown = order[np.unique(np.linspace(0, len(order) - 1, min(queries, len(order))).round().astype(int))]
-    titles = [name, ORACLE, *(title for title in methods if title != name)]
-    baseline_mean = retrieved.mean(list(methods)[-1]) if baselines else math.nan
-    scores, gains = oracle_gap.tolist(), (baseline_mean - retrieved.mean(name)).tolist()
+    baseline_losses = losses[titles[-1]] if baselines else math.nan
+    scores, gains = losses[name].tolist(), (baseline_losses - losses[name]).tolist()
     task, dataset = trained.task, trained.dataset
     channels = trained.model.config.inputs.channels
     page = [
@@ -267,11 +280,16 @@ def write_retrieval_report(
             size=2 * thumbnail,
             score=scores[row],
             gain=gains[row],
+            comparable=measure == ORACLE_GAP,
             channels=channels,
         )
         for row in shown.tolist()
     ]
     info, path = dataset.info, path or trained.folder / RETRIEVAL_REPORT
+    if measure == ORACLE_GAP:
+        is_mean = f"the mean label distance of the top {k} of {name} minus that of the best possible ranking"
+    else:
+        is_mean = f"the share of a query's judgements that {name} does not agree with"
     train = trained.config.train
     how = "tuned" if train.tune else f"{train.steps} steps"
     write_retrieval_page(
@@ -281,15 +299,14 @@ def write_retrieval_report(
         unit=trained.report[1],
         summary=(
             f"{len(page)} of {len(trained.query_labels)} queries against a gallery of {len(trained.gallery_labels)}. "
-            f'The "{ORACLE_GAP}" is the mean label distance of the top {k} of {name} minus that of the best possible '
-            f"ranking. Run {trained.folder}, {how}, "
+            f'The "{measure}" is {is_mean}. Run {trained.folder}, {how}, '
             f"label distance {task.label_distance(trained.config.train, info)}. "
             + " ".join(filter(None, [describe_held_out(info), describe_shown_bands(channels), note]))
         ),
-        table=table,
+        table=table or ([] if judged is None else judged.table),
         legend=task.legend(info),
         thumbnail=thumbnail,
-        measure=ORACLE_GAP,
+        measure=measure,
         baseline=titles[-1],
     )
     return path

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from cml import PairJudgements, TripletJudgements, UserError
+from cml.data.judgement_ceiling import estimate_triplet_ceiling
 from cml.errors import DataError
 
 NAMES = ["a", "b", "c", "d"]
@@ -18,7 +21,7 @@ def test_pairs_are_joined_by_their_weighted_mean() -> None:
     )
     judged = PairJudgements(frame, NAMES)
     assert len(judged) == 4
-    assert judged[0:3] == [["0", "1 2 3", "2 0.5"], ["1", "0 2 3"], ["2", "0 0.5"]]
+    assert judged[0:3] == [["0", "1 2 3 1 4", "2 0.5"], ["1", "0 2 3"], ["2", "0 0.5"]]
     assert judged.remarks[0] == "1 of 4 items have no judgement and are left out: d"
 
 
@@ -121,6 +124,7 @@ def test_the_ceiling_of_pairs_is_the_correlation_with_the_truth() -> None:
 def test_the_ceiling_of_triplets_is_the_share_that_is_not_flipped(flips: float) -> None:
     rng = np.random.default_rng(1)
     questions = np.array([rng.choice(30, 3, replace=False) for _ in range(1500)])
+    questions[:, 1:].sort(axis=1)  # one right answer to a question that is drawn twice
     asked = np.repeat(questions, 3, axis=0)
     flipped = rng.random(len(asked)) < flips
     asked[flipped] = asked[flipped][:, [0, 2, 1]]
@@ -189,3 +193,24 @@ def test_bad_shares_of_held_out_judgements_are_one_line() -> None:
     few = TripletJudgements({"anchor": [0] * 19, "nearer": [1] * 19, "farther": range(2, 21)})
     with pytest.raises(UserError, match=r"^To hold out judgements takes at least 20 different triplets\. Got 19"):
         few.hold_out()
+
+
+def test_the_ceiling_of_triplets_is_that_of_counting_pairs_of_judgements() -> None:
+    rng = np.random.default_rng(7)
+    votes, anchors = rng.integers(0, 4, (200, 2)), rng.integers(0, 15, 200)
+    shares = []
+    for anchor in range(15):
+        weighed = total = 0.0
+        for first, second in votes[anchors == anchor].tolist():
+            answers = [0] * first + [1] * second
+            if len(answers) < 2:
+                continue
+            pairs = list(itertools.combinations(answers, 2))
+            weighed += len(answers) * sum(one == other for one, other in pairs) / len(pairs)
+            total += len(answers)
+        if total:
+            shares.append(weighed / total)
+    agreement = sum(shares) / len(shares)  # (1 - e)^2 + e^2
+    expected = max(1 - e for e in np.roots([2, -2, 1 - agreement]).real)
+    assert estimate_triplet_ceiling(votes.astype(float), anchors) == pytest.approx(expected)
+    assert estimate_triplet_ceiling(votes[:5].astype(float), anchors[:5]) is None

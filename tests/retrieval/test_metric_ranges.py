@@ -21,6 +21,7 @@ RANGES = {
     "label_distance": (0, math.inf), "worst_decile": (0, math.inf), "score": (-math.inf, 1), "ndcg": (0, 1),
     "hit": (0, 1), "recall": (0, 1), "map_at_r": (0, 1), "r_precision": (0, 1), "h_ap": (0, 1),
     "kendall_tau": (-1, 1), "spearman_rho": (-1, 1), "pair_spearman": (-1, 1), "triplet_agreement": (0, 1),
+    "repeated_spearman": (-1, 1), "repeated_agreement": (0, 1),
 }  # fmt: skip
 NUMBERS = st.floats(-3, 3)
 
@@ -70,9 +71,8 @@ def test_intervals_of_few_queries_are_cut_to_the_range_and_no_more(seed: int, cl
                 if not math.isnan(result.low):
                     assert lowest - 1e-9 <= result.low <= result.mean + 1e-9
                     assert result.mean - 1e-9 <= result.high <= highest + 1e-9
-    assert names == RANGES.keys() - {"pair_spearman", "triplet_agreement"} - (
-        {"worst_decile"} if classes else {"recall", "map_at_r", "r_precision"}
-    )
+    judged = {"pair_spearman", "triplet_agreement", "repeated_spearman", "repeated_agreement"}
+    assert names == RANGES.keys() - judged - ({"worst_decile"} if classes else {"recall", "map_at_r", "r_precision"})
 
 
 def test_the_intervals_of_few_queries_would_leave_the_range() -> None:

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 import cml
-from cml import PairJudgements, TripletJudgements, UserError
+from cml import PairJudgements, TripletJudgements, UserError, distances
 from cml.cli import main as run_command
 from cml.data.images import read_image
 from cml.distances.dataset_labels import encode
@@ -20,6 +20,9 @@ from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import DataError
 from cml.export.image_list import ImageList
+from cml.retrieval import evaluate_embeddings
+from cml.retrieval.results import Evaluation
+from cml.retrieval.verdict import main_metric
 from cml.runs.explore import sample_items
 
 RNG = np.random.default_rng(0)
@@ -64,11 +67,57 @@ def test_triplets_of_vectors_are_learned_though_some_are_wrong() -> None:
     assert (config.loss, config.sampler, config.steps) == ("logistic-triplet", "triplets", 200)
     evaluation = model.evaluate(VECTORS[100:], TripletJudgements(triplets_of(60, 2000, 100), items=60))
     found = {name: row["triplet_agreement"].mean for name, row in evaluation.rows.items()}
-    assert list(evaluation.rows["embedding"]) == ["triplet_agreement"]
+    assert list(evaluation.rows["embedding"]) == ["triplet_agreement", "repeated_agreement"]
     assert "ridge" not in " ".join(evaluation.rows)  # no two labels can be compared
     assert found["embedding"] > found["vectors"] + 0.08
     assert found["oracle"] == 1
     assert found["random"] == pytest.approx(0.5, abs=0.06)
+
+
+@pytest.mark.parametrize("kind", ["pairs", "triplets"])
+def test_agreement_and_ceiling_are_of_the_same_judgements(kind: str) -> None:
+    """Only some questions are repeated, and those have other noise than the rest: the ceiling is beside these alone."""
+    rng = np.random.default_rng(4)
+    if kind == "pairs":
+        once, again = pairs_of(60, 0.3), np.repeat(pairs_of(60)[::2], 2, axis=0)
+        again[:, 2] += 0.8 * rng.normal(size=len(again))
+        again[:, 2] = again[:, 2].clip(0)
+        asked = {tuple(pair) for pair in again[:, :2].tolist()}
+        once = np.array([row for row in once.tolist() if tuple(row[:2]) not in asked])
+        judged: Any = PairJudgements(np.concatenate([once, again]), items=60)
+        expected = PairJudgements(again, items=60)
+        names = "pair_spearman", "repeated_spearman"
+    else:
+        once, again = triplets_of(60, 2000), np.repeat(triplets_of(60, 900, flips=0.0)[:300], 3, axis=0)
+        wrong = rng.random(len(again)) < 0.25
+        again[wrong] = again[wrong][:, [0, 2, 1]]
+        asked = {(row[0], *sorted(row[1:])) for row in again.tolist()}
+        once = np.array(list({(r[0], *sorted(r[1:])): r for r in once.tolist()}.values()))
+        once = np.array([row for row in once.tolist() if (row[0], *sorted(row[1:])) not in asked])
+        judged = TripletJudgements(np.concatenate([once, again]), items=60)
+        expected = TripletJudgements(again, items=60)
+        names = "triplet_agreement", "repeated_agreement"
+    rows = {"truth": PLACES[:60], "vectors": VECTORS[:60]}
+    distance = distances.get(judged.label_distance)
+    evaluation = evaluate_embeddings(PLACES[:60], judged, label_distance=distance, others=rows)
+    alone = evaluate_embeddings(PLACES[:60], expected, label_distance=distance, others=rows)
+    assert evaluation.repeated_questions == len(asked)
+    assert evaluation.ceiling == pytest.approx(expected.ceiling)
+    for name in ("embedding", "vectors", "oracle"):
+        assert evaluation.rows[name][names[1]].mean == pytest.approx(alone.rows[name][names[0]].mean)
+    # what knows the truth is near the ceiling, and not above it by much
+    assert evaluation.rows["embedding"][names[1]].mean == pytest.approx(expected.ceiling, abs=0.08)
+    assert evaluation.rows["embedding"][names[0]].mean > evaluation.rows["embedding"][names[1]].mean + 0.05
+    assert main_metric(list(evaluation.rows["embedding"])) != names[1]
+
+
+def test_few_repeated_judgements_give_no_ceiling() -> None:
+    once = triplets_of(60, 400)
+    judged = TripletJudgements(np.concatenate([once, once[:5]]), items=60)
+    evaluation = evaluate_embeddings(PLACES[:60], judged, label_distance=distances.get("judged-triplets"))
+    assert (evaluation.ceiling, evaluation.repeated_questions) == (None, 0)
+    assert list(evaluation.rows["embedding"]) == ["triplet_agreement"]
+    assert "at most" not in evaluation.verdict
 
 
 def test_options_that_were_given_stay(capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,8 +197,21 @@ def test_a_prepared_dataset_is_trained_and_evaluated(
     assert run.config.train.sampler == kind
     evaluation = run.evaluate()
     assert evaluation.rows["oracle"][name].mean == pytest.approx(1)
-    assert evaluation.verdict.endswith(f"{name} can reach 1.00 at most.")
-    assert run.retrieval_report().is_file()
+    assert evaluation.ceiling == pytest.approx(1)  # all was judged twice, with one answer
+    both = evaluation.rows["embedding"]
+    repeated = {"pairs": "repeated_spearman", "triplets": "repeated_agreement"}[kind]
+    assert both[repeated].mean == pytest.approx(both[name].mean)
+    said = f"On the {evaluation.repeated_questions} {kind} that were judged several times, {repeated} is "
+    assert said in evaluation.verdict
+    assert ", and 1.00 at most by how far these judgements agree" in evaluation.verdict
+    assert Evaluation.from_json(evaluation.to_json()).ceiling == pytest.approx(1)
+    page = run.retrieval_report().read_text("utf-8")
+    assert f"{repeated} ({evaluation.repeated_questions} questions)" in page
+    assert "<bdi>ceiling</bdi>" in page
+    assert f"<bdi>{both[name].mean:.3f}</bdi>" in page
+    assert ("share of a query&#39;s judgements that logistic-triplet does not" in page) == (kind == "triplets")
+    assert ("is its label distance to the query" in page) == (kind == "pairs")
+    assert "not judged" not in page
 
 
 @pytest.mark.parametrize("kind", ["pairs", "triplets"])
@@ -371,7 +433,7 @@ def test_the_page_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPLBACKEND", "Agg")
     page = Path(__file__).parents[2] / "docs" / "tutorials" / "judgements.md"
     cells = re.findall(r"```\{code-cell\}\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
-    assert len(cells) == 8
+    assert len(cells) == 9
     names: dict[str, Any] = {}
     for cell in cells:
         exec(cell, names)
@@ -379,4 +441,6 @@ def test_the_page_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert agreement[0.0] > 0.95
     assert agreement[0.3] > 0.85
     assert 0.7 < names["judged"].ceiling < 0.9
+    assert names["evaluation"].repeated_questions == len(names["judged"].questions)
+    assert names["evaluation"].ceiling == names["judged"].ceiling
     names["plt"].close("all")

@@ -41,6 +41,8 @@ _ENTRIES = {
     "h_ap": "cml.retrieval.metrics.h_ap:HAP",
     "pair_spearman": "cml.retrieval.metrics.pair_spearman:PairSpearman",
     "triplet_agreement": "cml.retrieval.metrics.triplet_agreement:TripletAgreement",
+    "repeated_spearman": "cml.retrieval.metrics.repeated_spearman:RepeatedSpearman",
+    "repeated_agreement": "cml.retrieval.metrics.repeated_agreement:RepeatedAgreement",
 }
 registry: Registry[Metric] = Registry("metric", _ENTRIES, group="cml.metrics")
 BUILT_IN = tuple(_ENTRIES)
