@@ -148,6 +148,13 @@ class LogisticTripletLoss(Loss):
         """E."""
         return 0.5 * torch.sigmoid(_FASTER * self.flip_logit)
 
+    def describe_learned(self) -> str:
+        """Say how many judgements are wrong, by what was learned."""
+        return (
+            f"The loss has learned a flip_rate of {self.flip_rate.item():.3f}, the share of judgements that are wrong "
+            f"whatever the ratio of distances, and a scale of {self.scale.item():.2f}."
+        )
+
     def target(self, batch: LabelSource) -> Tensor:
         """The triplets of a batch, or of a training set.
 

@@ -167,6 +167,10 @@ class Loss(nn.Module):
         """The constants that ``prepare`` found, by name, for the saved config; empty before."""
         return dict(self._constants)
 
+    def describe_learned(self) -> str:
+        """Say what the loss learned of the labels, for a report; "" where it learns nothing of them."""
+        return ""
+
     def get_extra_state(self) -> Tensor:
         """The constants as they go into a ``state_dict``: float64, empty before ``prepare``."""
         values = [self._constants[name] for name in self.constant_names if name in self._constants]

@@ -22,6 +22,7 @@ from cml.retrieval.own_column import mask_own_column
 from cml.retrieval.ranking_ties import rank_columns
 from cml.runs.held_out_judgements import describe_held_out
 from cml.runs.judged_report import DISAGREEMENT, report_judgements
+from cml.runs.learned_loss import describe_learned
 from cml.runs.trained_run import Embeddings, TrainedRun
 from cml.task import Task
 
@@ -290,6 +291,12 @@ def write_retrieval_report(
         is_mean = f"the mean label distance of the top {k} of {name} minus that of the best possible ranking"
     else:
         is_mean = f"the share of a query's judgements that {name} does not agree with"
+    remarks = [
+        describe_held_out(info),
+        describe_learned(trained.folder, trained.config),
+        describe_shown_bands(channels),
+        note,
+    ]
     train = trained.config.train
     how = "tuned" if train.tune else f"{train.steps} steps"
     write_retrieval_page(
@@ -300,8 +307,7 @@ def write_retrieval_report(
         summary=(
             f"{len(page)} of {len(trained.query_labels)} queries against a gallery of {len(trained.gallery_labels)}. "
             f'The "{measure}" is {is_mean}. Run {trained.folder}, {how}, '
-            f"label distance {task.label_distance(trained.config.train, info)}. "
-            + " ".join(filter(None, [describe_held_out(info), describe_shown_bands(channels), note]))
+            f"label distance {task.label_distance(trained.config.train, info)}. " + " ".join(filter(None, remarks))
         ),
         table=table or ([] if judged is None else judged.table),
         legend=task.legend(info),

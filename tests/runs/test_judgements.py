@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
+from safetensors.torch import load_file, save_file
 
 import cml
 from cml import PairJudgements, TripletJudgements, UserError, distances
@@ -109,6 +111,23 @@ def test_agreement_and_ceiling_are_of_the_same_judgements(kind: str) -> None:
     assert evaluation.rows["embedding"][names[1]].mean == pytest.approx(expected.ceiling, abs=0.08)
     assert evaluation.rows["embedding"][names[0]].mean > evaluation.rows["embedding"][names[1]].mean + 0.05
     assert main_metric(list(evaluation.rows["embedding"])) != names[1]
+
+
+def test_a_report_states_the_learned_flip_rate(tmp_path: Path) -> None:
+    np.save(tmp_path / "vectors.npy", VECTORS[:60])
+    rows = [f"{a},{b},{c}" for a, b, c in triplets_of(60, 3000, flips=0.25).tolist()]
+    (tmp_path / "triplets.csv").write_text("\n".join(["anchor,nearer,farther", *rows]))
+    made = {"vectors": tmp_path / "vectors.npy", "triplets": tmp_path / "triplets.csv", "split": "judgements"}
+    dataset = cml.prepare("judgements", tmp_path / "data", **made)
+    run = cml.train("value", dataset, tmp_path / "run", dimension=4, quiet=True)
+    parameters = load_file(tmp_path / "run" / "loss.safetensors")
+    rate = float(0.5 * torch.sigmoid(10 * parameters["flip_logit"]))
+    assert 0.1 < rate < 0.3
+    page = run.retrieval_report().read_text("utf-8")
+    assert f"a flip_rate of {rate:.3f}, the share of judgements that are wrong" in page
+    save_file({"scale": torch.ones(2), "flip_logit": torch.ones(3)}, tmp_path / "run" / "loss.safetensors")
+    with pytest.raises(DataError, match=r"loss\.safetensors does not hold the parameters of logistic-triplet"):
+        run.retrieval_report()
 
 
 def test_few_repeated_judgements_give_no_ceiling() -> None:
@@ -212,6 +231,7 @@ def test_a_prepared_dataset_is_trained_and_evaluated(
     assert ("share of a query&#39;s judgements that logistic-triplet does not" in page) == (kind == "triplets")
     assert ("is its label distance to the query" in page) == (kind == "pairs")
     assert "not judged" not in page
+    assert ("has learned a flip_rate of 0.0" in page) == (kind == "triplets")
 
 
 @pytest.mark.parametrize("kind", ["pairs", "triplets"])
