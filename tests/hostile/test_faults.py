@@ -711,7 +711,7 @@ def test_an_evaluation_from_before_the_clock_jumped_is_kept(
 
     out = tmp_path / "run"
     shutil.copytree(whole, out)
-    monkeypatch.setattr(TrainedRun, "frozen", None)  # the pictures are too small for it
+    monkeypatch.setattr(TrainedRun, "frozen", {})  # the pictures are too small for it
     assert main(["evaluate", str(out)]) == 0
     like = Evaluation.from_json(json.loads((out / "evaluation.json").read_text()))
     os.utime(out / "evaluation.json", (1, 1))  # written after the model, by a clock that had been set back

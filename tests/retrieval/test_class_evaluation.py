@@ -174,7 +174,7 @@ def test_queries_that_are_the_gallery_are_said_in_dataset_json(tmp_path: Path) -
 def test_train_and_evaluate_classes_from_the_command_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(TrainedRun, "frozen", None)  # a second network, of which nothing is asked here
+    monkeypatch.setattr(TrainedRun, "frozen", {})  # a second network, of which nothing is asked here
     data = write(tmp_path / "birds", {"train": 24, "query": 12}, gallery="queries", recall_ks=[1, 2, 100]).folder
     options = ["--backbone", "small-cnn", "--weights", "none", "--image-size", "32", "32", "--crop", "1"]
     options += ["--sampler", "per-class(batch_size=12, per_class=4)", "--steps", "15", "--workers", "0"]

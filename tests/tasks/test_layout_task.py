@@ -71,7 +71,7 @@ def broken(rooms: PreparedDataset, tmp_path: Path) -> Path:
 def test_train_evaluate_gallery_and_check(
     rooms: PreparedDataset, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(TrainedRun, "frozen", None)  # seconds of a large network, tested elsewhere
+    monkeypatch.setattr(TrainedRun, "frozen", {})  # seconds of a large network, tested elsewhere
     run = tmp_path / "run"
     assert main(["check", "--data", str(rooms.folder)]) == 0
     assert main(["train", "layout", "--data", str(rooms.folder), "--out", str(run), *SMALL, *BUDGET]) == 0
@@ -92,7 +92,7 @@ def test_train_evaluate_gallery_and_check(
 
 
 def test_compare(rooms: PreparedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TrainedRun, "frozen", None)
+    monkeypatch.setattr(TrainedRun, "frozen", {})
     out = tmp_path / "runs"
     some = ["--variants", "log-ratio", "dense triplet"]
     assert (
