@@ -29,13 +29,14 @@ if TYPE_CHECKING:
     from cml.plugins import load as load_plugin
     from cml.runs.compare import compare
     from cml.runs.features import features
+    from cml.runs.fit import fit
     from cml.runs.index import index
     from cml.runs.interrupted import Interrupted, last
     from cml.runs.model import Model, load
     from cml.runs.prepare import prepare
     from cml.runs.run import Run, open_run
     from cml.runs.search import search
-    from cml.runs.train import fit, train
+    from cml.runs.train import train
     from cml.training.callbacks import Callback
     from cml.training.config import TrainConfig
 
@@ -52,7 +53,7 @@ _PLACES = {  # public name: "module:name in it"
     "UserError": "cml.errors:UserError",
     "compare": "cml.runs.compare:compare",
     "features": "cml.runs.features:features",
-    "fit": "cml.runs.train:fit",
+    "fit": "cml.runs.fit:fit",
     "index": "cml.runs.index:index",
     "last": "cml.runs.interrupted:last",
     "load": "cml.runs.model:load",

@@ -14,7 +14,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from cml.errors import UserError
-from cml.runs.train import fit
+from cml.runs.fit import fit
 from cml.training.config import TrainConfig
 from cml.training.own_augmentation import Augment
 from cml.training.train_options import TrainOptions, list_options

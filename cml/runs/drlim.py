@@ -19,7 +19,7 @@ from cml.option_types import convert_options
 from cml.retrieval import text_table
 from cml.retrieval.comparison import Interval, interval_text, over_seeds
 from cml.retrieval.metrics import MetricInfo
-from cml.runs.train import fit
+from cml.runs.fit import fit
 from cml.storage.atomic import atomic_file
 from cml.storage.json_file import write_json
 from cml.training.config import TrainConfig

@@ -101,8 +101,9 @@ def test_columns_of_a_frame_of_places_are_taken_by_their_names(library: Callable
 
 def test_findings_name_the_columns_of_a_frame() -> None:
     frame = pd.DataFrame({"age": [*AGES[:39], 2014], "height": RNG.normal(170, 9, 40)})
-    with pytest.warns(ImplausibleData, match="1 of 40 numbers in 'age' lie far away"):
+    with pytest.warns(ImplausibleData, match="1 of 40 numbers in 'age' lie far away") as caught:
         cml.fit(ROWS, frame, **OPTIONS)
+    assert {warning.filename for warning in caught} == {__file__}  # the line that calls cml.fit
     one = cml.fit(ROWS, frame[["height"]], **OPTIONS)
     with warnings.catch_warnings(action="error", category=ImplausibleData):
         assert np.array_equal(one.embed(ROWS), cml.fit(ROWS, frame["height"], **OPTIONS).embed(ROWS))

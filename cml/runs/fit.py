@@ -1,0 +1,328 @@
+"""``cml.fit``: training on inputs and labels that are given in Python."""
+
+import functools
+import warnings
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from cml import distances
+from cml.console.messages import say
+from cml.data.groups import number_groups
+from cml.data.input_form import InputForm, InputKind
+from cml.data.input_sources import recognize_inputs
+from cml.data.inputs import Inputs
+from cml.data.items import Collate
+from cml.data.pair_judgements import PairJudgements
+from cml.data.table_columns import has_columns
+from cml.data.triplet_judgements import TripletJudgements
+from cml.distances import LabelDistance, LabelError, Labels
+from cml.distances.precomputed import Precomputed
+from cml.errors import UserError
+from cml.feature_store.store import FeatureStore
+from cml.losses.wrapped_loss import as_loss
+from cml.models import CUSTOM, Backbone
+from cml.models.backbone import count_channels
+from cml.plausibility.finding import ImplausibleData
+from cml.plausibility.label_rules import find_in_labels
+from cml.plausibility.unknown_words import find_unknown_words
+from cml.processes.init_processes import init_processes
+from cml.registry import Choice
+from cml.runs.dataset_findings import count_words
+from cml.runs.interrupted import keep_interrupted
+from cml.runs.item_weights import read_weights
+from cml.runs.kept_label_distance import kept_label_distance
+from cml.runs.model import Model
+from cml.runs.stated_labels import holds_classes, read_label_frame
+from cml.runs.validation_items import recognize_validation, refuse_with_validation
+from cml.trackers import Tracker
+from cml.training.callbacks import Callback
+from cml.training.config import TrainConfig, with_options
+from cml.training.history import History
+from cml.training.loop import Trained
+from cml.training.own_augmentation import Augment
+from cml.training.own_functions import take_functions
+from cml.training.recipe_inputs import recipe_for_inputs
+from cml.training.run_config import RunConfig
+from cml.training.seeded_randomness import seeded_randomness
+from cml.training.tracking import with_tracker
+from cml.training.train_options import FitOptions, list_options
+from cml.training.train_run import train_run
+from cml.training.tune_run import check_tune_options
+
+
+@list_options
+def fit(
+    inputs: Any,  # noqa: ANN401 - the kinds listed below
+    labels: Any = None,  # noqa: ANN401
+    config: TrainConfig | None = None,
+    *,
+    label_distance: str | LabelDistance | Callable[[Any, Any], float] | NDArray[Any] | None = None,
+    loss: str | nn.Module | None = None,
+    backbone: str | nn.Module | Backbone | None = None,
+    image: str | None = None,
+    features: str | Sequence[str] | None = None,
+    label: str | None = None,
+    groups: Any = None,  # noqa: ANN401 - a sequence of any names
+    input_kind: InputKind | None = None,
+    collate: Collate | None = None,
+    augment: Augment | None = None,
+    sample_weight: Any = None,  # noqa: ANN401 - a sequence of numbers
+    validation: Any = None,  # noqa: ANN401 - inputs with labels
+    out: Path | str | None = None,
+    resume: bool = False,
+    tracker: str | Tracker | None = None,
+    callbacks: Sequence[Callback] = (),
+    quiet: bool = False,
+    **options: Unpack[FitOptions],
+) -> Model:
+    """Train an embedding of ``inputs`` whose distances mirror the distances of ``labels``.
+
+    A script that calls this may be started by torchrun: its processes then share every batch.
+
+    Args:
+        inputs: N images: paths, uint8 arrays or tensors in either channel order, Pillow images; or N vectors: floats
+            (N, F) as an array, a tensor, a memory map, a ``.npy`` file, a list of rows, columns of a data frame or a
+            store of ``cml.features``. With a backbone of your own also N tensors (N, ..), see ``cml.data.tensors``, or
+            with ``collate`` N items of any kind. All of these also from what holds the labels too: a torch ``Dataset``
+            of (x, label) or of mappings with named fields, a list of such items, a Hugging Face ``Dataset`` or a data
+            frame. Labels of a data set are read once; its inputs anew at each use, so that random augmentation in it,
+            which ``seed`` seeds, is drawn anew.
+        labels: N labels of the kind that the label distance takes; numbers or vectors by default, also as a data frame
+            of one column or several. Or what people judged of the inputs, ``cml.PairJudgements`` or
+            ``cml.TripletJudgements``, which brings its label distance along.
+        config: All options of training; None for the defaults.
+        label_distance: How far apart two labels are: a text as on the command line, a ``LabelDistance``, a function of
+            two labels, or an (N, N) matrix. By default ``euclidean``, and ``classes`` for a column that is ClassLabel.
+        loss: A text as on the command line, a loss of ``cml.losses``, or a torch module of your own that takes
+            embeddings (B, D) and label distances (A, B), whose first A items are the anchors. If its attribute
+            ``normalize`` is true, the trained model L2-normalises its embeddings; otherwise it does not.
+        backbone: The network below the head: a text as on the command line, or a torch module of your own from
+            normalised pixels (B, 3, h, w) to features (B, F); see ``cml.models.as_backbone`` for its mean and std, and
+            for images of another number of bands, which "small-cnn(channels=4)" takes too. On
+            vectors: "none" (a linear head), which is the default, "mlp(512, 512)", or a module from standardised
+            vectors (B, V) to features (B, F).
+        image: Name of the column or field of images, where images come as a data frame or data set of mappings.
+        features: Names of its columns of vectors: a list, a pattern such as ``emb_*``, a prefix, or the name of one
+            column of lists; or the name of the field of inputs.
+        label: Name of its column or field of labels.
+        groups: A name or number for each input, such as its subject: validation holds out whole groups.
+        input_kind: Which kind the inputs are, "images", "vectors" or "tensors"; None to recognise it.
+        collate: A function that joins a list of inputs (graphs, sequences, texts) to what the backbone takes, with one
+            row for each of them: a tensor, a tuple or dict of tensors, or an object with a method ``to(device)``.
+        augment: A function that augments one input at each use, such as transforms of torchvision: of images a tensor
+            (3, h, w) uint8, of vectors (F,) float32, of tensors (..), else what ``collate`` joins. It returns one of
+            the same shape and type. If it has two parameters without a default, it takes the label too and returns a
+            pair of both. Its random numbers follow from ``seed`` and the step.
+        sample_weight: A number of at least 0 for each input: how often it is an anchor relative to the others; 0 leaves
+            it out. See docs/howto/recipe.md.
+        validation: Inputs and labels to validate on, (x, y) or a data set, of the kind of ``inputs``: they choose the
+            weights of the model, and no training item is held out. At most 1,000 are used, drawn at random. Without
+            ``evaluate_every`` there are ten validations.
+        out: Run folder for checkpoints and the model; None keeps nothing.
+        resume: Continue the run in ``out``.
+        tracker: An experiment tracker that follows the run: tensorboard, wandb, mlflow, trackio, or one of your own.
+        callbacks: Called after steps, validations, checkpoints and at the end; they may end the run.
+        quiet: No progress bar.
+        **options: Any option of ``TrainConfig`` by its name, such as ``steps=300``; it goes before that of ``config``.
+            ``optimizer`` may also be a function of groups of parameters that makes an optimiser, such as a class of
+            torch.optim, and ``schedule`` one of the optimiser that makes a scheduler of torch.optim.lr_scheduler.
+
+    Returns:
+        The trained model: ``model.embed(images)`` gives (N, D) float32.
+
+    Raises:
+        UserError: inputs, labels or options that do not fit each other.
+        Interrupted: Ctrl-C, or the stop button of a notebook, after the first step: a ``KeyboardInterrupt`` whose
+            attribute ``model`` is the model so far, as ``cml.last()`` is. With ``out``, there is a checkpoint of the
+            last step, which the same call with ``resume=True`` continues.
+
+    Example:
+        >>> import numpy as np
+        >>> import cml
+        >>> levels = np.linspace(0, 255, 40)
+        >>> images = np.tile(levels[:, None, None, None], (1, 16, 16, 3)).astype(np.uint8)
+        >>> model = cml.fit(images, levels, backbone="small-cnn", weights="none", image_size=(16, 16), steps=2,
+        ...                 sampler="random(batch_size=20)", workers=0, quiet=True)
+        >>> model.embed(images).shape
+        (40, 128)
+        >>> rows = np.stack([levels, levels**2], axis=1)
+        >>> cml.fit(rows, levels, steps=2, sampler="random(batch_size=20)", quiet=True)
+        Model(none, 2 numbers -> 128 numbers, L2-normalised)
+    """
+    # what the labels say of themselves
+    if isinstance(labels, PairJudgements | TripletJudgements):
+        label_distance = labels.label_distance if label_distance is None else label_distance
+        for remark in () if quiet else labels.remarks:
+            say(remark)
+    if label_distance is None and config is None and holds_classes(inputs, label):
+        label_distance = "classes"
+        if not quiet:
+            say(f"{label!r} is a column of classes; for their numbers, label_distance='euclidean'.")
+
+    # options, and the parts that are objects
+    own_backbone = None if isinstance(backbone, str) else backbone
+    own_loss = None if loss is None or isinstance(loss, str) else as_loss(loss)
+    own_functions, chosen = take_functions(options, augment)
+    chosen |= _name_parts(label_distance, loss, backbone)
+    config = with_options(TrainConfig() if config is None else config, chosen)
+    _refuse_dataset_options(config)
+
+    # label distance, labels and inputs
+    if label_distance is None or isinstance(label_distance, str):
+        label_distance = kept_label_distance(config.label_distance, "", out, resume=resume) or config.label_distance
+    distance = distances.as_label_distance(label_distance)
+    if labels is None and isinstance(distance, Precomputed):  # its labels are the numbers of its rows
+        labels = range(len(inputs))
+    label_columns: tuple[str, ...] = () if label is None else (label,)
+    if has_columns(labels):
+        labels, label_columns = read_label_frame(labels, distance.name, quiet=quiet)
+    recognize = functools.partial(
+        recognize_inputs,
+        kind=input_kind,
+        image=image,
+        features=features,
+        label=label,
+        missing=config.missing,
+        own_backbone=own_backbone is not None,
+        channels=count_channels(config.backbone if own_backbone is None else own_backbone),
+        collate=collate,
+    )
+    with seeded_randomness(config.seed):  # a data set of the user's own may draw where its labels are read
+        labelled = recognize(inputs.select() if isinstance(inputs, FeatureStore) else inputs, labels)
+        held_out = None
+        if validation is not None:
+            refuse_with_validation(config, groups=groups)
+            held_out = recognize_validation(validation, labelled, recognize, seed=config.seed)
+    plain_labels = labelled.labels
+
+    # options that suit inputs and labels, where none are given
+    form = labelled.inputs.form if isinstance(labelled.inputs, Inputs) else InputForm()
+    config = _adapt_to_inputs(config, chosen, form)
+    config = _adapt_to_labels(config, chosen, distance)
+    if config.tune and own_loss is not None:
+        raise UserError("'tune' chooses the loss itself: leave out 'loss'.")
+    check_tune_options(config, recipe_for_inputs(TrainConfig(), form))
+
+    weights = None if sample_weight is None else read_weights(sample_weight, len(plain_labels))
+    distance, encoded = _encode_labels(distance, plain_labels, () if held_out is None else held_out.labels)
+    _warn_of_implausible_labels(plain_labels, label_columns, distance)
+
+    def _make_model(trained: Trained, run: RunConfig) -> Model:
+        trained.model.set_collate(collate)
+        history = History.of(trained.metrics)
+        return Model(trained.model, run, distance, references=labelled, tuning=trained.tuning, history=history)
+
+    with keep_interrupted(_make_model, has_folder=out is not None), init_processes(config.device) as ranks:
+        trained, run = train_run(
+            labelled.inputs,
+            encoded,
+            distance,
+            config,
+            loss=own_loss,
+            backbone=own_backbone,
+            own=own_functions,
+            plain_labels=plain_labels,
+            weights=weights,
+            validation=None if held_out is None else held_out.inputs,
+            groups=None if groups is None else number_groups(groups, len(plain_labels)),
+            out=None if out is None else Path(out),
+            resume=resume,
+            shrink=True,
+            callbacks=with_tracker(callbacks, tracker),
+            quiet=quiet,
+            ranks=ranks,
+        )
+    return _make_model(trained, run)
+
+
+def _name_parts(
+    label_distance: object, loss: str | nn.Module | None, backbone: str | nn.Module | Backbone | None
+) -> dict[str, str]:
+    """The options that name the parts of a run: a text is the option itself, and of an object the run keeps a name."""
+    names = {}
+    if isinstance(label_distance, str):
+        names["label_distance"] = label_distance
+    if loss is not None:
+        names["loss"] = loss if isinstance(loss, str) else type(loss).__name__
+    if isinstance(backbone, str):
+        names["backbone"] = backbone
+    elif backbone is not None:
+        names |= {"backbone": CUSTOM, "weights": "none"}
+    return names
+
+
+def _refuse_dataset_options(config: TrainConfig) -> None:
+    """Refuse the options that name parts of a prepared dataset, which ``cml.fit`` takes as arguments."""
+    if config.group_column:
+        raise UserError(
+            "'group_column' names a column of a prepared dataset: give cml.fit the groups themselves, "
+            f"groups=[..]. Got group_column={config.group_column} instead."
+        )
+    if config.features and not config.freeze_backbone:
+        raise UserError(
+            "cml.fit takes a store as its inputs: cml.fit(store, labels). Leave 'features' out of 'config'."
+        )
+
+
+def _encode_labels(
+    distance: LabelDistance, labels: Sequence[Any], held_out_labels: Sequence[Any]
+) -> tuple[LabelDistance, Labels]:
+    """Fit the label distance to the training labels, and encode these and, after them, the held-out ones."""
+    try:
+        distance = distance.fit(labels)
+        return distance, distance.encode([*labels, *held_out_labels] if len(held_out_labels) else labels)
+    except LabelError as error:
+        label = labels[error.position] if error.position < len(labels) else None
+        fault = f"The 'labels' do not fit the label distance {distance.name!r}: {error}"
+        raise UserError(f"{fault} {_suggest_mend(label)}") from None
+
+
+def _warn_of_implausible_labels(labels: Sequence[Any], columns: Sequence[str], distance: LabelDistance) -> None:
+    """Warn of labels that are hardly meant so, at the line that calls ``cml.fit``."""
+    findings = find_in_labels(labels, columns=columns, distance=str(Choice(distance.name, distance.settings())))
+    if (words := count_words(distance, labels)) is not None:
+        findings += find_unknown_words(words)
+    for finding in findings:
+        warnings.warn(str(finding), ImplausibleData, stacklevel=3)
+
+
+def _suggest_mend(label: Any) -> str:  # noqa: ANN401 - of any kind
+    """How a label that does not fit its distance could be mended."""
+    if isinstance(label, str) and _is_number(label):
+        return "Convert the labels to numbers, for example by [float(label) for label in labels]."
+    if isinstance(label, float | np.floating) and not np.isfinite(label):
+        return "Leave out the items without a finite label, which np.isfinite(labels) finds."
+    return "Mend the label, or choose another distance by label_distance=.."
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _adapt_to_inputs(config: TrainConfig, chosen: Collection[str], form: InputForm) -> TrainConfig:
+    """The options with the recipe for the form of the inputs in place of those defaults that are for images."""
+    default = TrainConfig()
+    recipe = recipe_for_inputs(default, form)
+    names = [name for name in ("backbone", "weights", "learning_rate") if name not in chosen]
+    untouched = [name for name in names if getattr(config, name) == getattr(default, name)]
+    return replace(config, **{name: getattr(recipe, name) for name in untouched})
+
+
+def _adapt_to_labels(config: TrainConfig, chosen: Collection[str], distance: LabelDistance) -> TrainConfig:
+    """The options with those that suit the labels in place of defaults; tuning decides them itself."""
+    if config.tune:
+        return config
+    default = TrainConfig()
+    suited = distance.training_options(head_alone=config.freeze_backbone or config.backbone == "none")
+    untouched = [name for name in suited if name not in chosen and getattr(config, name) == getattr(default, name)]
+    return replace(config, **{name: suited[name] for name in untouched})
