@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from cml.errors import UserError
 from cml.registry import Registry
@@ -25,6 +25,18 @@ if TYPE_CHECKING:
 Made = TypeVar("Made", bound="Task | Callable[[], Task]")
 
 
+class ReportedUnit(NamedTuple):
+    """The unit in which label distances are reported, as a task's ``report`` gives it.
+
+    Attributes:
+        factor: What label distances are multiplied by.
+        unit: Their unit then.
+    """
+
+    factor: float
+    unit: str
+
+
 @dataclass(frozen=True)
 class Task:
     """Everything that depends on the kind of label.
@@ -38,8 +50,8 @@ class Task:
         variants: What ``cml compare`` trains: name to the options that differ from the recipe.
         label_distance: The label distance for a dataset, with the settings that depend on it; by default the recipe's.
         mirror: Mirrors a label: (label, dataset's info) to the label of the mirrored image. None if it cannot be.
-        report: How mean label distances are reported: (unit of the label distance, dataset's info) to a factor and
-            their new unit; by default as they are. nDCG always uses the label distance itself.
+        report: How label distances are reported: (unit of the label distance, dataset's info) to a factor and the new
+            unit, as a tuple; by default as they are. nDCG always uses the label distance itself.
         legend: What the colours of ``draw`` mean: word to colour.
         sample: Name of the data source that draws an embedded dataset for ``cml demo NAME``; "" if there is none.
     """

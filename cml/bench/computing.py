@@ -294,7 +294,7 @@ def build_result(
         chosen=getattr(choose(trials), "number", None),
         seconds={"run": round(seconds, 3), "trials": round(sum(trial.seconds for trial in trials), 3)},
         memory_mb=max((final.memory_mb for final in finals), default=measure_peak_memory()),
-        unit=data.report[1],
+        unit=data.reported_unit.unit,
         plugins=find_needed_plugins(config.get("loss", ""), config.get("backbone", "")),
         **(finals[-1].made_on if finals else describe_machine()),
     )

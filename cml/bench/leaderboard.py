@@ -200,7 +200,7 @@ def _write_retrieval_page(board: Board, data: BenchSet, results: Path, page: Pat
     distances = {method: np.full(items[method].shape, np.inf, np.float32) for method in tops}
     for method, top in tops.items():
         items[method][asked] = held[top]
-        distances[method][asked] = data.report[0] * np.take_along_axis(data.test_distances, top, axis=1)
+        distances[method][asked] = data.reported_unit.factor * np.take_along_axis(data.test_distances, top, axis=1)
     retrieved = Retrieved(items, distances)
     methods = [method for method in tops if method != ORACLE] or [ORACLE]  # all others may have failed
     oracle_gap = np.mean([retrieved.mean(method) - retrieved.mean(ORACLE) for method in methods], axis=0)
@@ -214,7 +214,7 @@ def _write_retrieval_page(board: Board, data: BenchSet, results: Path, page: Pat
             for row in asked[:queries]  # hashes have put them in a random order
         ],
         title=f"{data.name}, {board.version}, {board.track}",
-        unit=data.report[1],
+        unit=data.reported_unit.unit,
         summary=(
             f"The first {_FIRST} of {len(gallery)} test images that the first final run of each method retrieves. "
             f'The "{ORACLE_GAP}" is their mean label distance minus that of the best possible ranking, averaged over '

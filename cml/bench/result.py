@@ -160,7 +160,7 @@ def compute_scores(
     Returns:
         The scores.
     """
-    factor, _ = data.report
+    factor = data.reported_unit.factor
     each = scores.score_queries(ranks, data.test_distances)
     each["label_distance"] *= factor
     chosen = make_own_metrics(data.test_distances, classes=data.spec.kind == "classes", names=own)

@@ -19,7 +19,7 @@ from cml.data.dataset_info import FOLDERS, INFO, METADATA
 from cml.data.input_form import Missing
 from cml.data.prepared import PreparedDataset
 from cml.data.vectors import Vectors
-from cml.distances.dataset_labels import encode
+from cml.distances.dataset_labels import encode_labels, unit_in_dataset
 from cml.distances.label_distance import Float32, LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
@@ -29,6 +29,7 @@ from cml.storage.atomic import atomic_file
 from cml.storage.cache_folder import cache_folder
 from cml.storage.exclusive_lock import exclusive_lock
 from cml.storage.npy import map_array
+from cml.task import ReportedUnit
 from cml.training.config import TrainConfig
 
 _FEWEST = 20  # items of a part of the user's own dataset
@@ -57,7 +58,7 @@ class BenchSet:
     distance: LabelDistance
     label_distance: str  # as a text
     earlier_label_distance: str  # the same in results of before its defaults changed, if they did
-    report: tuple[float, str]  # what label distances are multiplied with to be reported, and their unit then
+    reported_unit: ReportedUnit  # in which results state label distances
     train: Part
     validation: Part  # each item is searched among all others
     split: str  # sha256 of all parts
@@ -174,7 +175,7 @@ def deal_items(name: str, spec: SetSpec, suite: Suite, dataset: PreparedDataset,
 
     def part(role: str, rows: list[int]) -> Part:
         split, chosen = dataset.split(role), np.array(rows, np.int64)
-        some = encode(distance, dataset, role)[chosen]
+        some = encode_labels(distance, dataset, role)[chosen]
         ids = [split.item_ids[row] for row in rows]
         own_groups = [groups[row] for row in rows] if spec.group and role == "train" else []
         if split.vectors is not None:
@@ -195,10 +196,10 @@ def deal_items(name: str, spec: SetSpec, suite: Suite, dataset: PreparedDataset,
     for role, items in parts.items():
         digest.update(f"\n{role} {items.labels.fingerprint()} ".encode())
         digest.update(hashlib.sha256("\n".join(items.item_ids).encode()).digest())
-    report = task.report(distance.unit.replace("label units", dataset.info.label_unit or "label units"), dataset.info)
+    reported_unit = ReportedUnit(*task.report(unit_in_dataset(distance, dataset), dataset.info))
     train, validation, *test = parts.values()
     where = digest.hexdigest(), dataset.fingerprint, cache, dataset.folder
-    return BenchSet(name, spec, distance, text, earlier, report, train, validation, *where, (test[0], test[1]))
+    return BenchSet(name, spec, distance, text, earlier, reported_unit, train, validation, *where, (test[0], test[1]))
 
 
 def _standardization(dataset: PreparedDataset, training: list[int]) -> Callable[[Vectors], Float32]:

@@ -1,4 +1,4 @@
-"""The labels of a prepared dataset, encoded: a label that is refused is named by its item."""
+"""The labels of a prepared dataset for a label distance: encoded, with the item of a refused one; and their unit."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from cml.errors import DataError
 Mirror = Callable[[Any], Any]  # of a label
 
 
-def encode(
+def encode_labels(
     distance: LabelDistance, dataset: PreparedDataset, role: str | Sequence[str], mirror: Mirror | None = None
 ) -> Labels:
     """Encode the labels of a prepared dataset; an error names the item.
@@ -62,6 +62,19 @@ def encode(
     return encoded
 
 
+def unit_in_dataset(distance: LabelDistance, dataset: PreparedDataset) -> str:
+    """Name the unit of a label distance; "label units" of plain numbers become the unit that the dataset names.
+
+    Args:
+        distance: The label distance.
+        dataset: The dataset.
+
+    Returns:
+        The unit, such as "px", "years" or "label units".
+    """
+    return distance.unit.replace("label units", dataset.info.label_unit or "label units")
+
+
 def label_faults(distance: LabelDistance, dataset: PreparedDataset) -> list[str]:
     """List everything that a label distance refuses in a dataset.
 
@@ -75,7 +88,7 @@ def label_faults(distance: LabelDistance, dataset: PreparedDataset) -> list[str]
     faults = []
     for role in dataset.info.roles:
         try:
-            encode(distance, dataset, role)
+            encode_labels(distance, dataset, role)
         except DataError as error:
             split = dataset.split(role)
             alone = [(item, _fault(distance, label)) for item, label in zip(split.item_ids, split.labels, strict=True)]

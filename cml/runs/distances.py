@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from cml import tasks
 from cml.console.messages import say
 from cml.data.prepared import PreparedDataset
-from cml.distances.dataset_labels import encode, label_faults
+from cml.distances.dataset_labels import encode_labels, label_faults, unit_in_dataset
 from cml.distances.jobs import run, stored_lists
 from cml.distances.jobs.job_options import JobOptions, JobResult
 from cml.distances.jobs.summary import Summary, summarize
@@ -117,7 +117,7 @@ class DatasetDistances:
         names = [name for name in ROLES[role] if name in dataset.info.roles or role == "gallery"]
         distance = label_distance_of(dataset.info.task, label_distance).fit(dataset.split("train").labels)
         ids = [item for name in names for item in dataset.split(name).item_ids]
-        return cls(dataset, distance, role, encode(distance, dataset, names), ids)
+        return cls(dataset, distance, role, encode_labels(distance, dataset, names), ids)
 
     @property
     def counted(self) -> str:
@@ -127,8 +127,8 @@ class DatasetDistances:
 
     @property
     def unit(self) -> str:
-        """Unit of the label distance; a distance of plain numbers is in the unit that the dataset gives them."""
-        return self.distance.unit.replace("label units", self.dataset.info.label_unit or "label units")
+        """Unit of the label distance, see ``unit_in_dataset``."""
+        return unit_in_dataset(self.distance, self.dataset)
 
     def write(self, work: Work, folder: Path, *, threads: int, scheduler: str) -> JobResult:
         """Write a matrix or neighbour lists into a folder, where training finds them; a job cut off is continued.

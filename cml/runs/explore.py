@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from cml.console.messages import say
 from cml.data.band_picture import describe_shown_bands
 from cml.data.vectors import Vectors
-from cml.distances.dataset_labels import encode
+from cml.distances.dataset_labels import encode_labels
 from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.option_types import convert_options
@@ -140,7 +140,7 @@ def sample_items(
     if count is not None and len(rows) > count:
         rows = np.sort(np.random.default_rng(seed).choice(rows, count, replace=False))
         say(f"{count:,} of {len(items):,} items, a random subset")
-    labels = encode(trained.distance, trained.dataset, [split.role for split in opened])[rows]
+    labels = encode_labels(trained.distance, trained.dataset, [split.role for split in opened])[rows]
     chosen = [items[row] for row in rows]
     channels = trained.model.config.inputs.channels
     drawings = [

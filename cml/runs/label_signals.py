@@ -6,7 +6,7 @@ import numpy as np
 
 from cml.data.images import Images
 from cml.data.vectors import Vectors
-from cml.distances.dataset_labels import encode
+from cml.distances.dataset_labels import encode_labels
 from cml.retrieval.shuffled_labels import ITEMS, LabelSignal, LabelSignals, find_label_signal
 from cml.runs.trained_run import TrainedRun
 
@@ -29,7 +29,7 @@ def find_label_signals(run: TrainedRun) -> LabelSignals:
     rows = np.arange(len(split))
     if len(rows) > ITEMS:
         rows = np.sort(np.random.default_rng(0).choice(rows, ITEMS, replace=False))
-    labels = encode(run.distance, run.dataset, "train")[rows]
+    labels = encode_labels(run.distance, run.dataset, "train")[rows]
 
     def signal(features: Any) -> LabelSignal:  # noqa: ANN401 - an array
         return find_label_signal(features.reshape(len(rows), -1), labels, run.distance)

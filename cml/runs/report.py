@@ -101,7 +101,7 @@ def _write_run_sheet(path: Path, opened: Mapping[str, TrainedRun]) -> None:
         build_retrieval_row(task, dataset, retrieved, row, every, size=_SIDE, ids=False, channels=channels)
         for row in shown.tolist()
     ]
-    write_sheet(path, rows, unit=trained.report[1], side=_SIDE, legend=task.legend(dataset.info))
+    write_sheet(path, rows, unit=trained.report.unit, side=_SIDE, legend=task.legend(dataset.info))
 
 
 def _over_k(comparison: Comparison, kind: str) -> Curves:

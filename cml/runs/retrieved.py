@@ -86,7 +86,7 @@ def retrieve(trained: TrainedRun, methods: Mapping[str, Embeddings], k: int) -> 
     Returns:
         The first k items of each ranking, and their label distances.
     """
-    factor, _ = trained.report
+    factor = trained.report.factor
     rankers = {name: embedding_ranker(*embeddings) for name, embeddings in methods.items()}
     items = {name: np.empty((len(trained.query_labels), k), np.int64) for name in [*methods, ORACLE]}
     distances = {name: np.empty((len(trained.query_labels), k), np.float32) for name in items}
@@ -303,7 +303,7 @@ def write_retrieval_report(
         path,
         page,
         title=f"{info.name}: what the embedding retrieves",
-        unit=trained.report[1],
+        unit=trained.report.unit,
         summary=(
             f"{len(page)} of {len(trained.query_labels)} queries against a gallery of {len(trained.gallery_labels)}. "
             f'The "{measure}" is {is_mean}. Run {trained.folder}, {how}, '

@@ -110,7 +110,7 @@ class Run(TrainedRun):
         options = replace(
             options,
             recall_ks=options.recall_ks or tuple(published_recall_ks(self.dataset.info)),
-            recall_within=recall_within / self.report[0],
+            recall_within=recall_within / self.report.factor,
         )
         evaluation = evaluate_by_label_kind(
             rankers,

@@ -15,7 +15,7 @@ from cml.data.groups import number_groups
 from cml.data.input_form import InputForm
 from cml.data.prepared import PreparedDataset
 from cml.data.vectors import Vectors
-from cml.distances.dataset_labels import encode
+from cml.distances.dataset_labels import Mirror, encode_labels
 from cml.errors import UserError
 from cml.feature_store.dataset_inputs import explain_new_items, with_features
 from cml.feature_store.store import FeatureStore
@@ -188,11 +188,11 @@ def train_task(
     inputs = items.inputs
     if isinstance(inputs, Vectors):
         inputs = inputs.with_missing(config.missing)
-    mirror = task.mirror if config.flip == "image" else None
     check_tune_options(config, recipe_for_inputs(task.recipe, dataset.info.inputs))
     kept = kept_label_distance(config.label_distance, task.name, out, resume=resume)
     distance = distances.registry.make(kept or task.label_distance(config, dataset.info)).fit(items.labels)
-    labels = encode(distance, dataset, "train", None if mirror is None else lambda label: mirror(label, dataset.info))
+    mirror = _label_mirror(task, dataset.info) if config.flip == "image" else None
+    labels = encode_labels(distance, dataset, "train", mirror)
     trained, _ = train_run(
         inputs,
         labels,
@@ -226,3 +226,9 @@ def _read_groups(dataset: PreparedDataset, config: TrainConfig) -> NDArray[np.in
         )
     names = dataset.read_groups("train", config.group_column)
     return number_groups(names, len(names))
+
+
+def _label_mirror(task: Task, info: DatasetInfo) -> Mirror | None:
+    """The function from a label to that of the mirrored image; None if the task cannot mirror labels."""
+    mirror = task.mirror
+    return None if mirror is None else lambda label: mirror(label, info)

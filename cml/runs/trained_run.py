@@ -15,7 +15,7 @@ from cml.console.messages import say
 from cml.data.computed_rows import ComputedRows
 from cml.data.prepared import PreparedDataset, Split
 from cml.data.vectors import Vectors
-from cml.distances.dataset_labels import encode
+from cml.distances.dataset_labels import encode_labels, unit_in_dataset
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import DataError, UserError
@@ -32,7 +32,7 @@ from cml.retrieval.feature_forms import STANDARDISED
 from cml.retrieval.label_regression import fit_label_regression
 from cml.runs.model import Model, explain_missing_plugins, load, load_published
 from cml.runs.vector_forms import compute_vector_forms
-from cml.task import Task
+from cml.task import ReportedUnit, Task
 from cml.training.run_config import RunConfig
 from cml.training.saved_model import kept_models, load_model
 
@@ -125,22 +125,22 @@ class TrainedRun:
     @functools.cached_property
     def query_labels(self) -> Labels:
         """Labels of the queries."""
-        return encode(self.distance, self.dataset, "query")
+        return encode_labels(self.distance, self.dataset, "query")
 
     @functools.cached_property
     def gallery_labels(self) -> Labels:
         """Labels of the gallery."""
-        return encode(self.distance, self.dataset, "gallery")
+        return encode_labels(self.distance, self.dataset, "gallery")
 
     @property
     def unit(self) -> str:
-        """Unit of the label distance; a distance of plain numbers is in the unit that the dataset gives them."""
-        return self.distance.unit.replace("label units", self.dataset.info.label_unit or "label units")
+        """Unit of the label distance, see ``unit_in_dataset``."""
+        return unit_in_dataset(self.distance, self.dataset)
 
     @property
-    def report(self) -> tuple[float, str]:
-        """What mean label distances are multiplied with to be reported, and their unit then."""
-        return self.task.report(self.unit, self.dataset.info)
+    def report(self) -> ReportedUnit:
+        """The unit in which label distances are reported, and the factor that converts them to it."""
+        return ReportedUnit(*self.task.report(self.unit, self.dataset.info))
 
     @functools.cached_property
     def splits(self) -> tuple[Split, Split]:
@@ -186,7 +186,7 @@ class TrainedRun:
         if self.model.config.inputs.kind != "vectors" or self.distance.is_partial:
             return None
         train = self.dataset.split("train").inputs
-        labels = encode(self.distance, self.dataset, "train")
+        labels = encode_labels(self.distance, self.dataset, "train")
         name, predict = fit_label_regression(self.model.standardize_in_parts(train), labels, self.distance)
         query, gallery = self.frozen[STANDARDISED]
         return name, (predict(query), predict(gallery))

@@ -415,7 +415,7 @@ def test_results_hold_a_metric_of_ones_own(
         written = check_result(path).result
         assert [name for name, _ in written.plugins] == ["worst_of_top.py"]
         distances = sets.open_set(SET, "tiny").test_distances
-        factor = sets.open_set(SET, "tiny").report[0]
+        factor = sets.open_set(SET, "tiny").reported_unit.factor
         for k in (1, 5):
             farthest = [
                 [max(distances[query, item] for item in row[:k]) for query, row in enumerate(run)]

@@ -17,7 +17,7 @@ import cml
 from cml import PairJudgements, TripletJudgements, UserError, distances
 from cml.cli import main as run_command
 from cml.data.images import read_image
-from cml.distances.dataset_labels import encode
+from cml.distances.dataset_labels import encode_labels
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import DataError
@@ -248,7 +248,7 @@ def test_judgements_are_held_out_by_question(kind: str, images: Path, tmp_path: 
     assert all(item_id.endswith(".png (test)") for item_id in query.item_ids)
     options = {"backbone": "small-cnn", "weights": "none", "image_size": (24, 24), "freeze_backbone": True}
     run = cml.train("value", dataset, tmp_path / "run", steps=5, workers=0, quiet=True, **options)
-    sides = [encode(run.distance, dataset, role) for role in ("train", "query")]
+    sides = [encode_labels(run.distance, dataset, role) for role in ("train", "query")]
     asked = [asked_of(run.distance, labels, kind) for labels in sides]
     assert asked[0].isdisjoint(asked[1])
     assert len(asked[1]) == round(0.2 * (len(asked[0]) + len(asked[1])))

@@ -29,7 +29,7 @@ from cml.data.prepared_writer import Item, write_dataset
 from cml.data_prep.layout_masks import DETAILS
 from cml.data_prep.synthetic.rooms.rooms import draw_rooms
 from cml.data_prep.synthetic.rooms.source import Rooms
-from cml.distances.dataset_labels import encode
+from cml.distances.dataset_labels import encode_labels
 from cml.distances.layout.distance import Layout
 from cml.errors import DataError, UserError
 from cml.registry import Choice
@@ -123,14 +123,14 @@ def test_masks_are_labels_as_paths(rooms: PreparedDataset) -> None:
     distance = Layout(resolution=None)
     same = distance.encode(list(drawn))
     assert distance.encode(split.labels).fingerprint() == same.fingerprint()
-    assert encode(distance, rooms, "query").fingerprint() == same.fingerprint()
+    assert encode_labels(distance, rooms, "query").fingerprint() == same.fingerprint()
 
 
 def test_real_rooms(real_data: Callable[[str], Path], tmp_path: Path) -> None:
     source = str(real_data("zind_layouts"))
     assert main(["prepare", "zind_layouts", "--source", source, "--out", str(tmp_path / "zind")]) == 0
     data = PreparedDataset.open(tmp_path / "zind")
-    labels = encode(distances.registry.make(label_distance(TASK.recipe, data.info)), data, "train")
+    labels = encode_labels(distances.registry.make(label_distance(TASK.recipe, data.info)), data, "train")
     assert len(labels) == 198
     drawn = draw(Image.open(data.split("query").paths[0]), data.split("query").labels[0], data.info)
     assert drawn.size == (320, 240)
@@ -198,7 +198,7 @@ def test_mirrored_rooms_are_as_far_apart_as_the_rooms(seed: int, tmp_path_factor
 def test_a_batch_mirrored_image_by_image_has_the_distances_of_the_mirrored_masks(rooms: PreparedDataset) -> None:
     distance = Layout(resolution=32)
     split = rooms.split("train")
-    both = encode(distance, rooms, "train", lambda label: mirror(label, rooms.info))
+    both = encode_labels(distance, rooms, "train", lambda label: mirror(label, rooms.info))
     images = Images(split.paths, (32, 32))
     data = TrainingData(images, both[: len(split)], distance, both[len(split) :])
     nearest = np.empty((len(split), 0), np.int32)
@@ -226,7 +226,7 @@ def test_masks_and_their_mirrored_ones_are_packed_alike_whatever_ids_they_hold(t
     picture = Image.new("RGB", (16, 16))
     items = [Item(f"{n}", role, picture, Image.fromarray(masks[n])) for n, role in enumerate(roles)]
     made = write_dataset(tmp_path / "set", info(), items)
-    both = encode(Layout(), made, "train", lambda label: mirror(label, made.info))
+    both = encode_labels(Layout(), made, "train", lambda label: mirror(label, made.info))
     assert len(both) == 8
     assert Layout().pairwise(both, both)[:, 1].tolist() == [1, 0, 1, 0, 1, 1, 1, 1]
 
@@ -361,9 +361,9 @@ def test_a_bad_mask_is_one_error_that_names_its_file(
     assert problem.startswith(f"{broken}/test/metadata.jsonl:9: The mask {broken}/test/layout/00040.png ")
     data = PreparedDataset.open(broken)
     distance = distances.registry.make(label_distance(TASK.recipe, data.info))
-    encode(distance, data, "train")
+    encode_labels(distance, data, "train")
     with pytest.raises(DataError, match=rf"role gallery, item '00040': its .*mask .*layout/00040\.png,? .*{message}"):
-        encode(distance, data, "gallery")
+        encode_labels(distance, data, "gallery")
     shutil.copy(broken / "test/layout/00040.png", broken / "train/layout/00002.png")
     run = str(tmp_path / "run")
     assert main(["train", "layout", "--data", str(broken), "--out", run, *SMALL, *BUDGET]) == 2
