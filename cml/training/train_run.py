@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,45 +111,39 @@ def train_run(
     if ranks is None:
         ranks = Ranks(device=pick_device(config.device))
     quiet = quiet or not ranks.first
-    count = len(inputs)
-    form = inputs.form if isinstance(inputs, Vectors | Tensors | Items) else None
-    channels = 3 if form is not None else count_channels(config.backbone if backbone is None else backbone)
+    count, validation_count = len(inputs), 0 if validation is None else len(validation)
+    images = None if isinstance(inputs, Vectors | Tensors | Items) else inputs
+    channels = 3 if images is None else count_channels(config.backbone if backbone is None else backbone)
+    opened = _open_inputs(inputs, config, channels)
 
-    def _open(source: ImageSource | Vectors | Tensors | Items) -> Inputs:
-        if isinstance(source, Vectors | Tensors | Items):
-            return source
-        size = stored_size(config.image_size, config.crop)
-        return Images(source, size, channels=channels, cache_bytes=config.cache_bytes)
-
-    stored = _open(inputs)
-    if form is not None:
-        _check_augmentation(config, form)
+    # what does not fit the inputs and labels is refused
+    if images is None:
+        _refuse_image_augmentation(config, opened.form)
     elif config.brightness_jitter and channels not in (1, 3):
         raise UserError(
-            f"'brightness_jitter' changes grey or RGB images, but the backbone takes {stored.form}, of which not all "
+            f"'brightness_jitter' changes grey or RGB images, but the backbone takes {opened.form}, of which not all "
             "may be colours: leave it out."
         )
-    held_out = 0 if validation is None else len(validation)
-    if config.flip == "image" and len(labels) - held_out < 2 * count:
+    if config.flip == "image" and len(labels) - validation_count < 2 * count:
         reason = f"The task {task!r} cannot mirror its labels" if task else "No mirrored labels are given"
         raise UserError(f"{reason}; set 'flip' to list or none.")
     own.check(config)
     if config.tune and weights is not None:
         raise UserError("'tune' chooses heads by all items alike: leave out 'sample_weight'.")
     check_head_start(config)
+
+    # options that follow from the run folder or from the number of items
     config = keep_head_start(config, out, resume=resume)
-    weighted = count if weights is None else int((weights > 0).sum())
-    trained_items = weighted if config.tune or validation is not None else count_trained_items(config, weighted)
+    usable = count if weights is None else int((weights > 0).sum())
+    trained_items = usable if config.tune or validation is not None else count_trained_items(config, usable)
     if shrink and not config.tune:
         config = reduce_batch_size(config, trained_items, warn=ranks.first)
     config = count_steps(config, trained_items)
     if validation is not None and not config.evaluate_every:
         config = replace(config, evaluate_every=max(1, config.steps // VALIDATIONS))
     sampler = sampling.registry.make(config.sampler)
-    run = _run_config(config, labels, distance, loss, own, stored, task=task, dataset=dataset)
-    if weights is not None:
-        digest = hashlib.sha256(weights.tobytes()).hexdigest()
-        run = replace(run, own={**run.own, "sample_weight": f"sha256:{digest[:16]}"})
+
+    run = _run_config(config, labels, distance, loss, own, opened, weights, task=task, dataset=dataset)
     if not config.tune:
         sampler.check_count(trained_items)  # before there is an empty run folder
     with contextlib.ExitStack() as stack:
@@ -169,21 +163,20 @@ def train_run(
                 all_pairs=sampler.neighbors > 0,
                 quiet=quiet,
             )
+        training_labels, mirrored_labels, validation_labels = _split_labels(labels, count, validation_count)
         if config.tune:
-            data = TrainingData(stored, labels[:count], distance, groups=groups)
-            source = None if isinstance(inputs, Vectors | Tensors | Items) else inputs
-            result = tune_run(data, config, run, source=source, backbone=backbone, out=out, quiet=quiet, ranks=ranks)
+            data = TrainingData(opened, training_labels, distance, groups=groups)
+            result = tune_run(data, config, run, source=images, backbone=backbone, out=out, quiet=quiet, ranks=ranks)
             _keep_digests(inputs, out, ranks)
             return result
-        mirrored_labels = labels[count : 2 * count] if len(labels) - held_out > count else None
         data = TrainingData(
-            stored, labels[:count], distance, mirrored_labels, groups, weights=weights, plain_labels=plain_labels
+            opened, training_labels, distance, mirrored_labels, groups, weights=weights, plain_labels=plain_labels
         )
-        if weighted < count:
-            assert weights is not None
+        if weights is not None and usable < count:
             data = data.subset(np.flatnonzero(weights > 0))
         if validation is not None:
-            data = replace(data, validation=TrainingData(_open(validation), labels[len(labels) - held_out :], distance))
+            opened_validation = _open_inputs(validation, config, channels)
+            data = replace(data, validation=TrainingData(opened_validation, validation_labels, distance))
         try:
             trained = train(
                 data,
@@ -204,13 +197,36 @@ def train_run(
         return trained, run
 
 
+def _open_inputs(inputs: ImageSource | Vectors | Tensors | Items, config: TrainConfig, channels: int) -> Inputs:
+    """Inputs that can be read by their numbers: images at the size at which they are augmented, others as they are."""
+    if isinstance(inputs, Vectors | Tensors | Items):
+        return inputs
+    size = stored_size(config.image_size, config.crop)
+    return Images(inputs, size, channels=channels, cache_bytes=config.cache_bytes)
+
+
+class _SplitLabels(NamedTuple):
+    """The labels of a run by their use."""
+
+    training: Labels
+    mirrored: Labels | None  # of the training images; None if these are not mirrored one by one
+    validation: Labels  # of the user's own items to validate on; empty if there are none
+
+
+def _split_labels(labels: Labels, count: int, validation_count: int) -> _SplitLabels:
+    """Split labels that were encoded together, see the argument ``labels`` of ``train_run``."""
+    first_validated = len(labels) - validation_count
+    mirrored = labels[count : 2 * count] if first_validated > count else None
+    return _SplitLabels(labels[:count], mirrored, labels[first_validated:])
+
+
 def _keep_digests(inputs: ImageSource | Inputs, out: Path | None, ranks: Ranks) -> None:
     """Keep digests of the training items in the run folder, if there is one."""
     if out is not None and ranks.first:
         save_training_items(out, digest_items(inputs, MOST_DIGESTED))
 
 
-def _check_augmentation(config: TrainConfig, form: InputForm) -> None:
+def _refuse_image_augmentation(config: TrainConfig, form: InputForm) -> None:
     """Refuse the augmentation of images for other inputs."""
     for name in ("flip", "random_crop", "scale_jitter", "shift_jitter", "brightness_jitter"):
         value = getattr(config, name)
@@ -263,10 +279,15 @@ def _run_config(
     loss: Loss | None,
     own: OwnFunctions,
     inputs: Inputs,
+    weights: NDArray[np.float64] | None,
     *,
     task: str,
     dataset: PreparedDataset | None,
 ) -> RunConfig:
+    """The content of config.json."""
+    given_in_python = own.names()
+    if weights is not None:
+        given_in_python["sample_weight"] = f"sha256:{hashlib.sha256(weights.tobytes()).hexdigest()[:16]}"
     label_distance = str(Choice(distance.name, distance.settings()))
     digest = label_digest(labels)
     return RunConfig(
@@ -277,6 +298,6 @@ def _run_config(
         model=model_config(config, losses.registry.make(config.loss) if loss is None else loss, inputs.form),
         label_distance=label_distance,
         made_of={"items": len(inputs), "labels": digest} if dataset is None else dataset.made_of,
-        own=own.names(),
+        own=given_in_python,
         plugins=plugins.required_plugins(task, label_distance, config.loss, config.sampler, config.backbone),
     )
