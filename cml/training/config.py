@@ -85,10 +85,10 @@ class TrainConfig:
     images as frozen backbone. Features of texts or by a function of your own are the model's inputs. --search-space
     features=A,B compares the stores A and B."""
     tune: bool = False
-    """Choose a head on frozen features, or on vectors, instead of training one: four heads, ridge, PCA and the features
-    themselves are compared on held-out items, and the features are kept unless training is better beyond doubt."""
+    """Choose a head on frozen features, or on vectors, instead of training one: trained heads, a ridge regression, PCA
+    and the features themselves are compared on held-out items. The features are kept unless the gain is clear."""
     tune_losses: tuple[str, ...] = ("log-ratio", "h-ap")
-    """Losses that tune trains heads by, from two starts each."""
+    """Losses that tune trains heads with, from three starts each."""
     tune_rates: tuple[float, ...] = (3e-3,)
     """Learning rates that tune trains heads with."""
     tune_minutes: float = 0.0
