@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
@@ -194,17 +195,24 @@ class Calibration:
         return cautions
 
 
-class _Pairs(NamedTuple):
-    """Embedding distances (P,) and label distances (P,) of comparable pairs, and an item (P,) that each belongs to."""
+class _Embedded(NamedTuple):
+    """Items with their embeddings (N, D) and encoded labels."""
 
-    near: Float64
-    label: Float64
-    item: Int64
+    embeddings: Float32
+    labels: Labels
+
+
+class _Pairs(NamedTuple):
+    """P comparable pairs of items."""
+
+    embedding_distances: Float64  # (P,)
+    label_distances: Float64  # (P,)
+    items: Int64  # (P,), the query that each pair belongs to
 
     def of(self, items: Int64) -> "_Pairs":
-        """The pairs that belong to some items."""
-        is_theirs = np.isin(self.item, items)
-        return _Pairs(self.near[is_theirs], self.label[is_theirs], self.item[is_theirs])
+        """The pairs that belong to some queries."""
+        is_theirs = np.isin(self.items, items)
+        return _Pairs(*(column[is_theirs] for column in self))
 
 
 def calibrate_embeddings(
@@ -229,9 +237,9 @@ def calibrate_embeddings(
             each other.
         gallery_labels: Their G encoded labels.
         level: The share of label distances that the intervals are to hold, above 0.5 and below 1.
-        factor: What label distances are multiplied with to be in ``unit``.
+        factor: Factor that converts label distances to ``unit``.
         unit: Their unit; that of the label distance when not given.
-        seed: Of the split into two halves.
+        seed: Random seed of the split into two halves.
 
     Returns:
         The calibration.
@@ -250,13 +258,13 @@ def calibrate_embeddings(
     if gallery is not None and len(gallery) < HITS:
         raise UserError(f"A calibration needs at least {HITS} items to search among. Got {len(gallery)} instead.")
     order = np.random.default_rng(seed).permutation(len(query))
-    ours = query, labels
-    others = None if gallery is None or gallery_labels is None else (gallery, gallery_labels)
-    pairs = _scale(_pair_items(ours, others, distance, order, seed), factor)
-    hits = _scale(_find_hits(ours, others, distance, order), factor)
+    queries = _Embedded(query, labels)
+    searched = None if gallery is None or gallery_labels is None else _Embedded(gallery, gallery_labels)
+    pairs = _scale(_pair_items(queries, searched, distance, order, seed), factor)
+    hits = _scale(_find_hits(queries, searched, distance, order), factor)
     _check_pairs(pairs)
     _check_pairs(hits, of="hits")
-    fitted, hit_fitted = (_fit(some, order, level) for some in (pairs, hits))
+    fitted, hit_fitted = _fit(pairs, order, level), _fit(hits, order, level)
     tail = (1 - level) / 2
     calibration = Calibration(
         fitted,
@@ -264,11 +272,11 @@ def calibrate_embeddings(
         level=level,
         unit=unit or distance.unit,
         items=len(query),
-        gallery=0 if others is None else len(others[0]),
-        values=min(1000, len(np.unique(pairs.label))),
+        gallery=0 if searched is None else len(searched.embeddings),
+        values=min(1000, len(np.unique(pairs.label_distances))),
         width=_mean_width(fitted, pairs),
         hit_width=_mean_width(hit_fitted, hits),
-        marginal_width=float(np.subtract(*np.quantile(pairs.label, [1 - tail, tail]))),
+        marginal_width=float(np.subtract(*np.quantile(pairs.label_distances, [1 - tail, tail]))),
     )
     for caution in calibration.cautions():
         warnings.warn(caution, stacklevel=3)
@@ -281,75 +289,76 @@ def _halves(order: Int64) -> tuple[Int64, Int64]:
 
 
 def _pair_items(
-    ours: tuple[Float32, Labels],
-    others: tuple[Float32, Labels] | None,
-    distance: LabelDistance,
-    order: Int64,
-    seed: int,
+    queries: _Embedded, gallery: _Embedded | None, distance: LabelDistance, order: Int64, seed: int
 ) -> _Pairs:
-    """Pair items with each other within each half, so that no item is in both; or with items of the gallery."""
+    """Pair queries with each other within each half, so that no item is in both; or with items of the gallery."""
     parts = []
     for half in _halves(order):
         rows = np.sort(half[: _MOST_PAIRED // 2])
-        if others is None:
-            parts.append(_block(ours, rows, ours, rows, distance, is_same=True))
+        if gallery is None:
+            parts.append(_all_pairs(queries, rows, queries, rows, distance, same_items=True))
         else:
-            drawn = np.random.default_rng(seed).permutation(len(others[0]))[: _MOST_PAIRED // 2]
-            parts.append(_block(ours, rows, others, np.sort(drawn), distance))
+            drawn = np.random.default_rng(seed).permutation(len(gallery.embeddings))[: _MOST_PAIRED // 2]
+            parts.append(_all_pairs(queries, rows, gallery, np.sort(drawn), distance))
     return _Pairs(*map(np.concatenate, zip(*parts, strict=True)))
 
 
-def _block(
-    left: tuple[Float32, Labels],
+def _all_pairs(
+    queries: _Embedded,
     rows: Int64,
-    right: tuple[Float32, Labels],
+    gallery: _Embedded,
     columns: Int64,
     distance: LabelDistance,
     *,
-    is_same: bool = False,
+    same_items: bool = False,
 ) -> _Pairs:
-    """All pairs of some rows and columns."""
-    a, b = (side[0][items].astype(np.float64) for side, items in ((left, rows), (right, columns)))
+    """All comparable pairs of some queries and some items of the gallery."""
+    a, b = (side.embeddings[items].astype(np.float64) for side, items in ((queries, rows), (gallery, columns)))
     squared = np.square(a).sum(axis=1)[:, None] + np.square(b).sum(axis=1) - 2 * a @ b.T
-    label = distance.pairwise(left[1][rows], right[1][columns])
-    is_used = np.isfinite(label)
-    if is_same:
+    label_distances = distance.pairwise(queries.labels[rows], gallery.labels[columns])
+    is_used = np.isfinite(label_distances)
+    if same_items:
         is_used &= ~np.eye(len(rows), dtype=bool)
-    item = np.broadcast_to(rows[:, None], label.shape)
-    return _Pairs(np.sqrt(np.maximum(squared, 0))[is_used], label[is_used].astype(np.float64), item[is_used])
+    return _select_pairs(np.sqrt(np.maximum(squared, 0)), label_distances, rows, is_used)
 
 
-def _find_hits(
-    ours: tuple[Float32, Labels], others: tuple[Float32, Labels] | None, distance: LabelDistance, order: Int64
-) -> _Pairs:
-    """The first hits of each item."""
-    items = np.sort(np.concatenate([half[: _MOST_SEARCHED // 2] for half in _halves(order)]))
-    if others is None:
-        near, positions = nearest_others(ours[0], items, HITS)
-        searched = ours[1]
+def _find_hits(queries: _Embedded, gallery: _Embedded | None, distance: LabelDistance, order: Int64) -> _Pairs:
+    """The first hits of each query."""
+    rows = np.sort(np.concatenate([half[: _MOST_SEARCHED // 2] for half in _halves(order)]))
+    if gallery is None:
+        embedding_distances, positions = nearest_others(queries.embeddings, rows, HITS)
     else:
-        near, positions = nearest_embeddings(ours[0][items], others[0], HITS)
-        searched = others[1]
-    label = listed_distances(distance, ours[1][items], searched, positions)
-    is_used = np.isfinite(label)
-    item = np.broadcast_to(items[:, None], label.shape)
-    return _Pairs(near[is_used].astype(np.float64), label[is_used].astype(np.float64), item[is_used])
+        embedding_distances, positions = nearest_embeddings(queries.embeddings[rows], gallery.embeddings, HITS)
+    searched = queries if gallery is None else gallery
+    label_distances = listed_distances(distance, queries.labels[rows], searched.labels, positions)
+    return _select_pairs(embedding_distances, label_distances, rows, np.isfinite(label_distances))
+
+
+def _select_pairs(
+    embedding_distances: Float32 | Float64, label_distances: Float32, rows: Int64, is_used: NDArray[np.bool_]
+) -> _Pairs:
+    """The used pairs of two blocks of distances (R, C), whose rows are queries."""
+    items = np.broadcast_to(rows[:, None], label_distances.shape)
+    return _Pairs(
+        embedding_distances[is_used].astype(np.float64), label_distances[is_used].astype(np.float64), items[is_used]
+    )
 
 
 def _scale(pairs: _Pairs, factor: float) -> _Pairs:
-    return pairs._replace(label=factor * pairs.label)
+    return pairs._replace(label_distances=factor * pairs.label_distances)
 
 
 def _check_pairs(pairs: _Pairs, of: str = "pairs") -> None:
-    if len(pairs.label) < FEWEST_ITEMS:
+    if len(pairs.label_distances) < FEWEST_ITEMS:
         raise UserError(
-            f"A calibration needs labels that can be compared: of the {of}, {len(pairs.label)} can. Give more items."
+            f"A calibration needs labels that can be compared: of the {of}, {len(pairs.label_distances)} can. Give "
+            "more items."
         )
-    if of == "pairs" and pairs.label.min() == pairs.label.max():
+    if of == "pairs" and pairs.label_distances.min() == pairs.label_distances.max():
         raise UserError(
-            f"A calibration needs label distances that differ, and all are {pairs.label[0]:g}. Give others."
+            f"A calibration needs label distances that differ, and all are {pairs.label_distances[0]:g}. Give others."
         )
-    if of == "pairs" and pairs.near.min() == pairs.near.max():
+    if of == "pairs" and pairs.embedding_distances.min() == pairs.embedding_distances.max():
         raise UserError("A calibration needs embeddings that differ: all distances between them are equal.")
 
 
@@ -358,17 +367,17 @@ def _fit(pairs: _Pairs, order: Int64, level: float) -> ExpectedDistance:
     from sklearn.isotonic import IsotonicRegression
 
     first, second = (pairs.of(half) for half in _halves(order))
-    knots = np.unique(np.quantile(pairs.near, np.linspace(0, 1, _KNOTS)))
-    mean = IsotonicRegression(out_of_bounds="clip").fit(pairs.near, pairs.label).predict(knots)
+    knots = np.unique(np.quantile(pairs.embedding_distances, np.linspace(0, 1, _KNOTS)))
+    mean = IsotonicRegression(out_of_bounds="clip").fit(pairs.embedding_distances, pairs.label_distances).predict(knots)
     tail = (1 - level) / 2
     low, high = (_fit_quantile(first, quantile, knots) for quantile in (tail, 1 - tail))
-    edges = np.quantile(pairs.near, [1 / 3, 2 / 3])
-    ends = np.interp(second.near, knots, low), np.interp(second.near, knots, high)
-    excess = np.maximum(ends[0] - second.label, second.label - ends[1])
-    share = min(1.0, level * (1 + 1 / max(1, len(np.unique(second.item)))))
-    third = np.searchsorted(edges, second.near)
-    groups = [excess[third == number] for number in range(3)]
-    margins = [float(np.quantile(some if len(some) >= _FEWEST_IN_THIRD else excess, share)) for some in groups]
+    edges = np.quantile(pairs.embedding_distances, [1 / 3, 2 / 3])
+    ends = np.interp(second.embedding_distances, knots, low), np.interp(second.embedding_distances, knots, high)
+    excess = np.maximum(ends[0] - second.label_distances, second.label_distances - ends[1])
+    share = min(1.0, level * (1 + 1 / max(1, len(np.unique(second.items)))))
+    third = np.searchsorted(edges, second.embedding_distances)
+    by_third = [excess[third == number] for number in range(3)]
+    margins = [float(np.quantile(part if len(part) >= _FEWEST_IN_THIRD else excess, share)) for part in by_third]
     return ExpectedDistance(
         knots=tuple(knots.tolist()),
         expected=tuple(mean.tolist()),
@@ -383,15 +392,15 @@ def _fit_quantile(pairs: _Pairs, quantile: float, knots: Float64) -> Float64:
     """A quantile (K,) of the label distances at knots that never falls: that of bins, made monotone."""
     from sklearn.isotonic import IsotonicRegression
 
-    bins = int(np.clip(len(pairs.near) // _FEWEST_IN_BIN, 1, _MOST_BINS))
-    ranks = np.argsort(pairs.near, kind="stable")
+    bins = int(np.clip(len(pairs.embedding_distances) // _FEWEST_IN_BIN, 1, _MOST_BINS))
+    ranks = np.argsort(pairs.embedding_distances, kind="stable")
     parts: Sequence[Int64] = np.array_split(ranks, bins)
-    centres = np.array([np.median(pairs.near[part]) for part in parts])
-    values = np.array([np.quantile(pairs.label[part], quantile) for part in parts])
+    centres = np.array([np.median(pairs.embedding_distances[part]) for part in parts])
+    values = np.array([np.quantile(pairs.label_distances[part], quantile) for part in parts])
     fitted: Float64 = IsotonicRegression(out_of_bounds="clip").fit(centres, values).predict(knots)
     return fitted
 
 
 def _mean_width(fitted: ExpectedDistance, pairs: _Pairs) -> float:
-    _, low, high = fitted(pairs.near)
+    _, low, high = fitted(pairs.embedding_distances)
     return float((high - low).mean())
