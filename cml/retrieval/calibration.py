@@ -212,7 +212,7 @@ class _Pairs(NamedTuple):
     def of(self, items: Int64) -> "_Pairs":
         """The pairs that belong to some queries."""
         is_theirs = np.isin(self.items, items)
-        return _Pairs(*(column[is_theirs] for column in self))
+        return _Pairs(self.embedding_distances[is_theirs], self.label_distances[is_theirs], self.items[is_theirs])
 
 
 def calibrate_embeddings(

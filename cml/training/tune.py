@@ -25,14 +25,14 @@ from cml.training.tune_fits import fit_once
 from cml.training.tune_gain import LEAST_GAIN, Gain, measure_gain
 from cml.training.tune_heads import LOSSES, RATES, check_tuned_losses
 from cml.training.tune_score import FirstItemsScore, mean_score
-from cml.training.tune_splits import SPLITS, Split, make_splits, near_in_order
+from cml.training.tune_split_score import SplitScore, make_split_score
+from cml.training.tune_splits import SPLITS, Split, SplitKind, make_splits
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
 FEWEST_ITEMS = 30
-_MOST_SCORED = 1000  # held-out items of a split
 _PROBED = 500  # items among which label distances have to differ
 
 
@@ -100,7 +100,7 @@ class Tuning:
         Returns:
             A few lines.
         """
-        how = {
+        held_out = {
             "groups": "whole groups",
             "blocks": "blocks of the order of the items, for neighbours in it are alike",
             "random": "items at random",
@@ -123,7 +123,7 @@ class Tuning:
                 f"{self.control.error:.3f}. The features would be {kept}."
             ]
         return [
-            f"tune: {self.split_count} splits held out {how}. A score of 1 ranks the nearest labels first; 0 is "
+            f"tune: {self.split_count} splits held out {held_out}. A score of 1 ranks the nearest labels first; 0 is "
             "chance.",
             *scores,
             f"tune: {verdict}",
@@ -153,9 +153,9 @@ def tune(
         features: (N, F).
         labels: N encoded labels.
         distance: The label distance that encoded them.
-        dimension: D of the average, at most. Features that are kept have F dimensions.
-        losses: Of the heads, as texts: losses of label distances.
-        rates: Learning rates of the heads.
+        dimension: The largest dimension D of the average. Features that are kept have F dimensions.
+        losses: The losses that heads are trained with, which take label distances, in command-line syntax.
+        rates: The learning rates that heads are trained with.
         control: Whether to choose for shuffled labels as well.
         groups: (N,) numbers of groups that are held out together; None for none.
         seed: Random seed.
@@ -174,7 +174,7 @@ def tune(
     _check_labels(labels, distance, seed)
     if len(labels) < FEWEST_ITEMS:
         raise UserError(_explain_few(features, labels, distance))
-    splits, how = make_splits(features, groups, seed=seed)
+    splits, kind = make_splits(features, groups, seed=seed)
     total = len(splits) * (1 + control) + 1
     with ProgressBar(total=total, desc=bar, unit="fit", delay=BAR_DELAY, leave=False, disable=not bar) as shown:
 
@@ -191,7 +191,7 @@ def tune(
             return {**frozen_maps(some), **fitted}
 
         def choose(targets: Labels, title: str) -> _Choice:
-            scores = _make_scores(splits, targets, distance, how)
+            scores = _make_scores(splits, targets, distance, kind)
             fitted = [fit(f"{title}{number}", splits[number][0], targets, seed + number) for number in scores]
             return _choose(fitted, features, [splits[number] for number in scores], list(scores.values()), dimension)
 
@@ -206,13 +206,13 @@ def tune(
             chosen=kept,
             frozen=choice.frozen,
             tried=choice.tried,
-            scores=choice.best,
+            scores=choice.scores,
             score=choice.score,
             gain=choice.gain.mean,
             error=choice.gain.error,
-            splits=how,
+            splits=kind,
             control=shuffled,
-            split_count=choice.splits,
+            split_count=choice.split_count,
         )
         if tuning.keeps_features:
             return frozen_maps(features)[choice.frozen], tuning
@@ -227,20 +227,20 @@ class _Choice(NamedTuple):
 
     frozen: str
     tried: tuple[str, ...]
-    best: dict[str, float]
+    scores: dict[str, float]
     score: float
     gain: Gain
-    splits: int
+    split_count: int
 
 
 def _make_scores(
-    splits: Sequence[Split], labels: Labels, distance: LabelDistance, how: str
-) -> dict[int, tuple[Int64, FirstItemsScore]]:
+    splits: Sequence[Split], labels: Labels, distance: LabelDistance, kind: SplitKind
+) -> dict[int, SplitScore]:
     """The scores of splits by their numbers, without those beyond four whose held-out labels tell nothing."""
-    scores = {number: make_score(splits[number][1], labels, distance, how) for number in range(SPLITS)}
+    scores = {number: make_split_score(splits[number][1], labels, distance, kind) for number in range(SPLITS)}
     for number in range(SPLITS, len(splits)):
         with contextlib.suppress(UserError):
-            scores[number] = make_score(splits[number][1], labels, distance, how)
+            scores[number] = make_split_score(splits[number][1], labels, distance, kind)
     return scores
 
 
@@ -248,43 +248,40 @@ def _choose(
     fitted: Sequence[Mapping[str, LinearMap]],
     features: Float32,
     splits: Sequence[Split],
-    scores: Sequence[tuple[Int64, FirstItemsScore]],
+    split_scores: Sequence[SplitScore],
     dimension: int,
 ) -> _Choice:
     """Compare the candidates that were fitted on each split."""
     names = [name for name in fitted[0] if all(name in candidates for candidates in fitted)]
-    values = {  # of each held-out item, split by split
-        name: [
-            score.score_items(of[name].embed(features[items]))
-            for of, (items, score) in zip(fitted, scores, strict=True)
-        ]
+    item_scores = {  # of each held-out item, split by split
+        name: [score.score_map(maps[name], features) for maps, score in zip(fitted, split_scores, strict=True)]
         for name in names
     }
-    best = best_steps({name: mean_score(value) for name, value in values.items()})
-    frozen = max(FROZEN, key=best.__getitem__)
-    ranked = sorted(best, key=best.__getitem__, reverse=True)
-    alone = values[ranked[0]]
+    scores = keep_best_steps({name: mean_score(of_items) for name, of_items in item_scores.items()})
+    frozen = max(FROZEN, key=scores.__getitem__)
+    ranked = sorted(scores, key=scores.__getitem__, reverse=True)
+    best_alone = item_scores[ranked[0]]
     # Few items hardly tell candidates apart, and the average of many is safer than the luckiest. More splits would
     # leave fewer to average, although heads vary as much as before with what they are trained on: so four count.
-    tried = tuple(name for name in ranked if not measure_gain(alone, values[name], counted=SPLITS).is_clear)
+    tried = tuple(name for name in ranked if not measure_gain(best_alone, item_scores[name], counted=SPLITS).is_clear)
     tried_scores = [
-        _score_average([of[name] for name in tried], features, split, scored, dimension)
-        for of, split, scored in zip(fitted, splits, scores, strict=True)
+        score.score_map(average_maps([maps[name] for name in tried], features[trained], dimension), features)
+        for maps, (trained, _), score in zip(fitted, splits, split_scores, strict=True)
     ]
-    if measure_gain(alone, tried_scores, counted=SPLITS).is_clear:
-        tried, tried_scores = tried[:1], alone
-    gain = measure_gain(tried_scores, values[frozen])
-    return _Choice(frozen, tried, best, mean_score(tried_scores), gain, len(splits))
+    if measure_gain(best_alone, tried_scores, counted=SPLITS).is_clear:
+        tried, tried_scores = tried[:1], best_alone
+    gain = measure_gain(tried_scores, item_scores[frozen])
+    return _Choice(frozen, tried, scores, mean_score(tried_scores), gain, len(splits))
 
 
-def best_steps(scores: Mapping[str, float]) -> dict[str, float]:
-    """Leave only the best step of each head.
+def keep_best_steps(scores: Mapping[str, float]) -> dict[str, float]:
+    """Keep only the best step of each head.
 
     Args:
-        scores: Of all candidates by name; names of one head differ in what follows the last comma.
+        scores: The scores of all candidates, by name; the names of one head differ in what follows the last comma.
 
     Returns:
-        The scores of those that are left.
+        The scores of the candidates that are kept.
     """
     heads: dict[str, str] = {}
     for name, score in scores.items():
@@ -292,45 +289,6 @@ def best_steps(scores: Mapping[str, float]) -> dict[str, float]:
         if head not in heads or score > scores[heads[head]]:
             heads[head] = name
     return {name: scores[name] for name in heads.values()}
-
-
-def _score_average(
-    maps: Sequence[LinearMap], features: Float32, split: Split, scored: tuple[Int64, FirstItemsScore], dimension: int
-) -> Float64:
-    items, score = scored
-    return score.score_items(average_maps(maps, features[split[0]], dimension).embed(features[items]))
-
-
-def make_score(held_out: Int64, labels: Labels, distance: LabelDistance, how: str) -> tuple[Int64, FirstItemsScore]:
-    """Choose the held-out items of a split that are scored.
-
-    Args:
-        held_out: The held-out items.
-        labels: N encoded labels.
-        distance: The label distance that encoded them.
-        how: How the splits were made, for the error.
-
-    Returns:
-        The items, and their score.
-
-    Raises:
-        UserError: The labels of these items are all equally far from each other.
-    """
-    items = np.sort(np.random.default_rng(0).permutation(held_out)[:_MOST_SCORED])
-    some = labels[items]
-    near = near_in_order(items, len(labels)) if how == "blocks" else None
-    score = FirstItemsScore(distance.pairwise(some, some), near)
-    if not score.tells:
-        mend = {
-            "groups": "Make the groups smaller, or leave 'groups' out.",
-            "blocks": "Shuffle the items, or give 'groups'.",
-            "random": "Give more items with other labels.",
-        }[how]
-        raise UserError(
-            f"'tune' holds out a fifth of the items at a time, and the labels of {len(items)} held-out ones are all "
-            f"equally far from each other. {mend}"
-        )
-    return items, score
 
 
 def _check_features(features: Float32) -> None:

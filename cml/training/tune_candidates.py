@@ -53,15 +53,15 @@ def fit_candidates(
         features: (N, F).
         labels: N encoded labels.
         distance: The label distance that encoded them.
-        dimension: Of PCA, at most.
-        losses: Of the heads, as texts.
-        rates: Learning rates of the heads.
+        dimension: The largest dimension of PCA.
+        losses: The losses that heads are trained with, in command-line syntax.
+        rates: The learning rates that heads are trained with.
         seed: Random seed.
 
     Returns:
         The maps by name. Heads that the labels do not suit are left out.
     """
-    heads = train_tuned_heads(features, labels, distance, losses_by_name=losses, rates=rates, seed=seed)
+    heads = train_tuned_heads(features, labels, distance, loss_names=losses, rates=rates, seed=seed)
     rotation = fit_rotation(features, standardize=False, components=dimension)
     axes = rotation.axes.shape[1]
     return {
@@ -78,7 +78,7 @@ def fit_label_ridge(features: Float32, labels: Labels, distance: LabelDistance, 
         features: (N, F).
         labels: N encoded labels.
         distance: The label distance that encoded them.
-        seed: Of the draw of the items that it is fitted to.
+        seed: Random seed of the draw of the items that it is fitted to.
 
     Returns:
         The prediction of a ridge regression, which is never L2-normalised: its length tells how sure it is.

@@ -139,16 +139,16 @@ def _fit_rotations(features: Float32) -> dict[str, Rotation]:
     }
 
 
-def check_tuned_losses(losses_by_name: Sequence[str]) -> None:
+def check_tuned_losses(loss_names: Sequence[str]) -> None:
     """Refuse losses that tuning cannot train heads by.
 
     Args:
-        losses_by_name: Losses as texts, such as ``cosent(scale=2.0)``.
+        loss_names: Losses as texts, such as ``cosent(scale=2.0)``.
 
     Raises:
         UserError: A loss is unknown, or takes no label distances.
     """
-    for name in losses_by_name:
+    for name in loss_names:
         loss = losses.registry.make(name)
         if loss.labels != "label distances":
             raise UserError(f"'tune_losses' takes losses of label distances. Got {name!r}, which takes {loss.labels}.")
@@ -159,7 +159,7 @@ def train_tuned_heads(
     labels: Labels,
     distance: LabelDistance,
     *,
-    losses_by_name: Sequence[str] = LOSSES,
+    loss_names: Sequence[str] = LOSSES,
     rates: Sequence[float] = RATES,
     seed: int = 0,
 ) -> dict[TrainedHead, LinearMap]:
@@ -169,7 +169,7 @@ def train_tuned_heads(
         features: (N, F).
         labels: N encoded labels.
         distance: The label distance that encoded them.
-        losses_by_name: Losses of label distances, as texts.
+        loss_names: Losses of label distances, as texts.
         rates: Learning rates.
         seed: Random seed.
 
@@ -181,7 +181,7 @@ def train_tuned_heads(
     by_start = _fit_rotations(features)
     rotations = [by_start[start] for start in STARTS]
     targets = TrainingTargets(distance, labels, seed=seed)
-    fitted = [_fit_loss(name, targets) for name in losses_by_name]
+    fitted = [_fit_loss(name, targets) for name in loss_names]
     # the order of heads: rates, starts, losses
     kinds = list(itertools.product(rates, range(len(STARTS)), range(len(fitted))))
     head_losses = HeadLosses([fitted[loss] for _, _, loss in kinds])
@@ -216,7 +216,7 @@ def train_tuned_heads(
                 made_by = fitted[loss]
                 if head_losses.failed[head] or isinstance(made_by, str):
                     continue
-                name = TrainedHead(STARTS[start], losses_by_name[loss], rate, step + 1)
+                name = TrainedHead(STARTS[start], loss_names[loss], rate, step + 1)
                 head_weight = trained[head, : widths[start]].T.double().numpy()
                 heads[name] = rotations[start].compose(head_weight, np.zeros(dimension), normalize=made_by.normalize)
     return heads

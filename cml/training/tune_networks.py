@@ -19,10 +19,10 @@ from cml.training.callbacks import Callback
 from cml.training.config import TrainConfig
 from cml.training.loop import StoppedRun, Trained, train
 from cml.training.training_data import TrainingData
-from cml.training.tune import make_score
 from cml.training.tune_fits import TUNE_FITS
 from cml.training.tune_score import mean_score
-from cml.training.tune_splits import SPLITS, Split
+from cml.training.tune_split_score import make_split_score
+from cml.training.tune_splits import SPLITS, Split, SplitKind
 
 Float64 = NDArray[np.float64]
 
@@ -73,15 +73,15 @@ def network_candidates(config: TrainConfig, channels: int) -> dict[str, TrainCon
     small = "small-cnn" if channels == 3 else f"small-cnn(channels={channels})"
     height, width = config.image_size
     side = min(_SIDE, height), min(_SIDE, width)
-    found = {
+    candidates = {
         f"small-cnn from scratch, rate {rate:g}": replace(
             common, backbone=small, weights="none", image_size=side, learning_rate=rate
         )
         for rate in _SMALL_RATES
     }
     if config.backbone in (CUSTOM, small):
-        return found
-    return found | {
+        return candidates
+    return candidates | {
         f"{config.backbone} as a whole, rate {rate:g}": replace(common, learning_rate=rate) for rate in _WHOLE_RATES
     }
 
@@ -90,7 +90,7 @@ def score_networks(
     source: ImageSource,
     data: TrainingData,
     splits: Sequence[Split],
-    how: str,
+    kind: SplitKind,
     candidates: dict[str, TrainConfig],
     *,
     deadline: float,
@@ -102,7 +102,7 @@ def score_networks(
         source: N images.
         data: Their labels.
         splits: The splits.
-        how: How the splits were made.
+        kind: How the splits were made.
         candidates: Name to the options of training.
         deadline: When to stop, in seconds of ``time.monotonic``. A network gets an equal share of what is left, which
             decides its number of steps; one whose share is shorter than 30 steps is left out.
@@ -116,7 +116,7 @@ def score_networks(
     scores = {name: [np.array(split) for split in entry["scores"]] for name, entry in kept.items()}
     steps: dict[str, int] = {name: entry["steps"] for name, entry in kept.items()}
     left_out: list[str] = []
-    scorers = [make_score(held_out, data.labels, data.distance, how) for _, held_out in splits]
+    split_scores = [make_split_score(held_out, data.labels, data.distance, kind) for _, held_out in splits]
     for number, (name, config) in enumerate(candidates.items()):
         if name in scores:
             continue
@@ -130,17 +130,17 @@ def score_networks(
         if count < FEWEST_STEPS:
             left_out.append(name)
             continue
-        found = []
-        for (trained, _), (items, score) in zip(splits, scorers, strict=True):
-            some = TrainingData(images.subset(trained), data.labels[trained], data.distance)
-            model = fit_network(some, replace(config, steps=count), deadline=deadline).model
+        item_scores = []  # split by split
+        for (trained, _), score in zip(splits, split_scores, strict=True):
+            rest = TrainingData(images.subset(trained), data.labels[trained], data.distance)
+            model = fit_network(rest, replace(config, steps=count), deadline=deadline).model
             if time.monotonic() >= deadline:
                 break
-            found.append(score.score_items(model.embed(images.subset(items))))
-        if len(found) < len(splits):
+            item_scores.append(score.first_items.score_items(model.embed(images.subset(score.items))))
+        if len(item_scores) < len(splits):
             left_out.append(name)
             continue
-        scores[name], steps[name] = found, count
+        scores[name], steps[name] = item_scores, count
         if path is not None:
             path.parent.mkdir(exist_ok=True)
             lists = {key: [split.tolist() for split in splits_of] for key, splits_of in scores.items()}

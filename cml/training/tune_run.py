@@ -28,13 +28,14 @@ from cml.training.run_config import RunConfig
 from cml.training.run_randomness import RunRandomness
 from cml.training.saved_model import load_model
 from cml.training.training_data import TrainingData
-from cml.training.tune import Tuning, make_score, tune
+from cml.training.tune import Tuning, tune
 from cml.training.tune_candidates import frozen_maps
 from cml.training.tune_fits import TUNE_FITS
 from cml.training.tune_gain import measure_gain
 from cml.training.tune_heads import STOPS
 from cml.training.tune_networks import as_images, fit_network, network_candidates, score_networks
 from cml.training.tune_score import mean_score
+from cml.training.tune_split_score import make_split_score
 from cml.training.tune_splits import SPLITS, make_splits
 
 # of label distances that all heads take together; more of so few items that a matrix has fewer distances anyway
@@ -183,18 +184,18 @@ def _tune_networks(
     Returns:
         How the model was chosen, and the options, loss and model of a network if one is better.
     """
-    splits, how = make_splits(features, data.groups, seed=config.seed)
+    splits, kind = make_splits(features, data.groups, seed=config.seed)
     splits = splits[:SPLITS]  # more would leave each network less time
     candidates = network_candidates(config, data.inputs.form.channels)
-    tried = score_networks(source, data, splits, how, candidates, deadline=deadline, folder=out)
+    tried = score_networks(source, data, splits, kind, candidates, deadline=deadline, folder=out)
     means = {name: mean_score(scores) for name, scores in tried.scores.items()}
     tuning = replace(tuning, networks=means, left_out=tried.left_out)
     if not means:
         return tuning, None
     frozen = []
     for others, held_out in splits:
-        items, score = make_score(held_out, data.labels, data.distance, how)
-        frozen.append(score.score_items(frozen_maps(features[others])[tuning.frozen].embed(features[items])))
+        score = make_split_score(held_out, data.labels, data.distance, kind)
+        frozen.append(score.score_map(frozen_maps(features[others])[tuning.frozen], features))
     gain = measure_gain(tried.scores[tried.best], frozen)
     # both are gains over the same features, for heads may have been scored on more splits
     if not gain.is_clear or (gain.mean <= tuning.gain and not tuning.keeps_features):

@@ -1,6 +1,7 @@
 """Splits of items into those that heads are trained on and those that choose among them."""
 
 import math
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,7 @@ from cml.errors import UserError
 Int64 = NDArray[np.int64]
 Float32 = NDArray[np.float32]
 Split = tuple[Int64, Int64]  # the items to train on, and those held out
+SplitKind = Literal["groups", "blocks", "random"]  # what is held out: whole groups, blocks of the order, or any items
 
 SPLITS, MOST_SPLITS = 4, 12
 TOLD_BY = 200  # held-out items of all splits together, which few items reach by more splits
@@ -20,7 +22,7 @@ MUCH = 0.5  # share of items with such a nearest neighbour, from which on the or
 _PROBED = 1000  # items whose nearest neighbours are looked at
 
 
-def make_splits(features: Float32, groups: Int64 | None = None, *, seed: int = 0) -> tuple[list[Split], str]:
+def make_splits(features: Float32, groups: Int64 | None = None, *, seed: int = 0) -> tuple[list[Split], SplitKind]:
     """Make splits, each of which holds out a fifth of the items: four, or more random ones of few items.
 
     Whole groups are held out where there are groups. Without, neighbours in the order of the file may be almost the
@@ -33,7 +35,7 @@ def make_splits(features: Float32, groups: Int64 | None = None, *, seed: int = 0
         seed: Random seed.
 
     Returns:
-        The splits, and how they were made: "groups", "blocks" or "random".
+        The splits, and what they hold out.
 
     Raises:
         UserError: The groups leave too few items on one side of a split.
@@ -61,7 +63,7 @@ def count_splits(count: int) -> int:
     that they share items, which ``measure_gain`` takes into account.
 
     Args:
-        count: Of the items.
+        count: The number of items.
 
     Returns:
         Four, or as many splits as hold out 200 items together; 12 at most.
@@ -74,7 +76,7 @@ def share_of_near_neighbors(features: Float32, *, seed: int = 0) -> float:
 
     Args:
         features: (N, F).
-        seed: Of the draw of the items that are looked at, 1,000 at most.
+        seed: Random seed of the draw of the items that are looked at, 1,000 at most.
 
     Returns:
         The share of items whose nearest neighbour lies within 2 % of the order; about 0.04 by chance.
@@ -96,7 +98,7 @@ def near_in_order(items: Int64, count: int) -> NDArray[np.bool_]:
 
     Args:
         items: (M,) places in the order.
-        count: Of all items of the file.
+        count: The number of all items of the file.
 
     Returns:
         (M, M), true where two items are within 2 % of the order; each item and itself are.

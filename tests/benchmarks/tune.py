@@ -46,7 +46,7 @@ from cml.distances import as_label_distance
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
-from cml.training.tune import best_steps, tune
+from cml.training.tune import keep_best_steps, tune
 from cml.training.tune_candidates import fit_candidates, frozen_maps
 from cml.training.tune_fits import fit_once
 from cml.training.tune_score import FirstItemsScore
@@ -185,7 +185,7 @@ def measure(items: Items, dimension: int, seed: int, fits: Path | None = None) -
         **of_heads,
         **with_near,
         "tune": score(embedding.embed(items.features[held_out])),
-        "in hindsight": max(best_steps(single).values()),
+        "in hindsight": max(keep_best_steps(single).values()),
         "features kept": float(tuning.keeps_features),
         "gain in standard errors": tuning.gain / max(tuning.error, 1e-9),
         "seconds": seconds,

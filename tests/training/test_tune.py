@@ -29,7 +29,7 @@ from cml.runs.chosen_reference import chosen_rows, with_chosen_reference
 from cml.training import run_folder, tune_heads, tune_splits
 from cml.training import tune as tune_module
 from cml.training.linear_map import LinearMap, average_maps
-from cml.training.tune import Tuning, best_steps, tune
+from cml.training.tune import Tuning, keep_best_steps, tune
 from cml.training.tune_candidates import FROZEN, fit_label_ridge
 from cml.training.tune_gain import Gain, measure_gain
 from cml.training.tune_heads import fit_rotation
@@ -216,7 +216,7 @@ def test_frames_of_the_same_moment_do_not_count_for_the_features_of_a_film() -> 
 
 def test_best_step_of_each_head_is_left() -> None:
     scores = {"PCA": 0.1, "a from b, 50 steps": 0.2, "a from b, 100 steps": 0.3, "c from b, 50 steps": 0.25}
-    assert best_steps(scores) == {"PCA": 0.1, "a from b, 100 steps": 0.3, "c from b, 50 steps": 0.25}
+    assert keep_best_steps(scores) == {"PCA": 0.1, "a from b, 100 steps": 0.3, "c from b, 50 steps": 0.25}
 
 
 @pytest.mark.slow

@@ -1,0 +1,74 @@
+"""The score of a split: how near the labels are that an embedding finds first among its held-out items."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.distances.label_distance import LabelDistance
+from cml.distances.labels import Labels
+from cml.errors import UserError
+from cml.training.linear_map import JoinedMaps, LinearMap
+from cml.training.tune_score import FirstItemsScore
+from cml.training.tune_splits import SplitKind, near_in_order
+
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+
+_MOST_SCORED = 1000  # held-out items of a split
+
+
+class SplitScore(NamedTuple):
+    """The held-out items of a split that are scored, and their score.
+
+    Attributes:
+        items: (M,) their numbers.
+        first_items: The score of embeddings (M, D) of these items.
+    """
+
+    items: Int64
+    first_items: FirstItemsScore
+
+    def score_map(self, embedding: LinearMap | JoinedMaps, features: Float32) -> Float64:
+        """Score a map of features.
+
+        Args:
+            embedding: The map.
+            features: (N, F) of all items.
+
+        Returns:
+            (M,) the score of each item.
+        """
+        return self.first_items.score_items(embedding.embed(features[self.items]))
+
+
+def make_split_score(held_out: Int64, labels: Labels, distance: LabelDistance, kind: SplitKind) -> SplitScore:
+    """Choose the held-out items of a split that are scored.
+
+    Args:
+        held_out: The held-out items.
+        labels: N encoded labels.
+        distance: The label distance that encoded them.
+        kind: How the splits were made. In blocks, near neighbours in the order of the items are not compared.
+
+    Returns:
+        The items, and their score.
+
+    Raises:
+        UserError: The labels of these items are all equally far from each other.
+    """
+    items = np.sort(np.random.default_rng(0).permutation(held_out)[:_MOST_SCORED])
+    near = near_in_order(items, len(labels)) if kind == "blocks" else None
+    score = FirstItemsScore(distance.pairwise(labels[items], labels[items]), near)
+    if not score.tells:
+        mend = {
+            "groups": "Make the groups smaller, or leave 'groups' out.",
+            "blocks": "Shuffle the items, or give 'groups'.",
+            "random": "Give more items with other labels.",
+        }[kind]
+        raise UserError(
+            f"'tune' holds out a fifth of the items at a time, and the labels of {len(items)} held-out ones are all "
+            f"equally far from each other. {mend}"
+        )
+    return SplitScore(items, score)
