@@ -36,7 +36,7 @@ from cml.registry import Choice
 from cml.runs.dataset_findings import count_words
 from cml.runs.interrupted import keep_interrupted
 from cml.runs.item_weights import read_weights
-from cml.runs.kept_label_distance import kept_label_distance
+from cml.runs.kept_label_distance import read_kept_label_distance
 from cml.runs.model import Model
 from cml.runs.stated_labels import holds_classes, read_label_frame
 from cml.runs.validation_items import recognize_validation, refuse_with_validation
@@ -175,7 +175,9 @@ def fit(
 
     # label distance, labels and inputs
     if label_distance is None or isinstance(label_distance, str):
-        label_distance = kept_label_distance(config.label_distance, "", out, resume=resume) or config.label_distance
+        label_distance = (
+            read_kept_label_distance(config.label_distance, "", out, resume=resume) or config.label_distance
+        )
     distance = distances.as_label_distance(label_distance)
     if labels is None and isinstance(distance, Precomputed):  # its labels are the numbers of its rows
         labels = range(len(inputs))

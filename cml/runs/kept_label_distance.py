@@ -5,7 +5,7 @@ from pathlib import Path
 from cml.training.run_config import RunConfig
 
 
-def kept_label_distance(label_distance: str, task: str, out: Path | str | None, *, resume: bool) -> str | None:
+def read_kept_label_distance(label_distance: str, task: str, out: Path | str | None, *, resume: bool) -> str | None:
     """Read the label distance that a resumed run began with.
 
     A run keeps all settings of its label distance, also those that were defaults. A later version of cml may have other

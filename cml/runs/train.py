@@ -23,7 +23,7 @@ from cml.processes.init_processes import init_processes
 from cml.processes.ranks import Ranks
 from cml.runs.interrupted import keep_interrupted
 from cml.runs.item_weights import read_weights
-from cml.runs.kept_label_distance import kept_label_distance
+from cml.runs.kept_label_distance import read_kept_label_distance
 from cml.runs.label_recipe import recipe_for_labels
 from cml.runs.model import Model
 from cml.task import Task
@@ -189,7 +189,7 @@ def train_task(
     if isinstance(inputs, Vectors):
         inputs = inputs.with_missing(config.missing)
     check_tune_options(config, recipe_for_inputs(task.recipe, dataset.info.inputs))
-    kept = kept_label_distance(config.label_distance, task.name, out, resume=resume)
+    kept = read_kept_label_distance(config.label_distance, task.name, out, resume=resume)
     distance = distances.registry.make(kept or task.label_distance(config, dataset.info)).fit(items.labels)
     mirror = _label_mirror(task, dataset.info) if config.flip == "image" else None
     labels = encode_labels(distance, dataset, "train", mirror)

@@ -144,8 +144,8 @@ def train(
     # of several processes only the first writes the folder and shows progress
     folder = out if ranks.first else None
     is_shown = ranks.first and not quiet
-    start = f"{config} {data.labels.fingerprint()}" if ranks.size > 1 else ""
-    ranks.check_same("options or training data", start, "Start all processes with one command line on one data set.")
+    given = f"{config} {data.labels.fingerprint()}" if ranks.size > 1 else ""
+    ranks.check_same("options or training data", given, "Start all processes with one command line on one data set.")
 
     # model and loss
     randomness = RunRandomness(config.seed, device)
@@ -155,25 +155,26 @@ def train(
             loss = losses.registry.make(config.loss)
         is_items = data.inputs.form.kind == "items"
         example = data.inputs.read(np.arange(min(2, len(data)))) if is_items else None
-        shape = model_config(config, loss, data.inputs.form)
+        shape = make_model_config(config, loss, data.inputs.form)
         model = EmbeddingModel(shape, backbone=backbone, example=example).to(device)
         adapters = LoraAdapters(model, config.lora)
         projector = Projector(config.dimension, config.projector, loss).to(device) if config.projector else None
     select_parameters(model, config.train_only)
     if loss.starts_at_zero and projector is None:
         torch.nn.init.zeros_(model.head.weight)
-    vectors = data.split_validation(config)[0].inputs
-    if isinstance(vectors, Vectors) and vectors.form.kind == "vectors":
-        remark = model.fit_standardization(vectors)
+    training_inputs = data.split_validation(config)[0].inputs
+    if isinstance(training_inputs, Vectors) and training_inputs.form.kind == "vectors":
+        remark = model.fit_standardization(training_inputs)
         if remark and is_shown:
             say(remark)
     network: Any = model
     if config.freeze_backbone:
-        compute = functools.partial(freeze_backbone, ranks=ranks, store=config.features)
-        network, features = compute(model, data.inputs, bar="features" if is_shown else "")
+        freeze = functools.partial(freeze_backbone, model, ranks=ranks, store=config.features)
+        network, features = freeze(data.inputs, bar="features" if is_shown else "")
         data = replace(data, inputs=features)
         if data.validation is not None:
-            data = replace(data, validation=replace(data.validation, inputs=compute(model, data.validation.inputs)[1]))
+            _, features = freeze(data.validation.inputs)
+            data = replace(data, validation=replace(data.validation, inputs=features))
     if projector is not None:
         network = ProjectedNetwork(network, projector)
     data, held_out = data.split_validation(config)
@@ -181,10 +182,10 @@ def train(
     check_views(config, data.inputs, augments=own.augment is not None, draws=draws)
     data.inputs.load()
     training = TrainingTargets(data.distance, data.labels, seed=config.seed, ranks=ranks)
-    start, remark = choose_head_start(config, loss, training)
+    head_start, remark = choose_head_start(config, loss, training)
     if remark and is_shown:
         say(remark)
-    if start == "pca":
+    if head_start == "pca":
         assert isinstance(data.inputs, Vectors)  # see check_head_start
         start_at_components(model, data.inputs, ranks)
     standardised_start = StandardisedStart(model, data.inputs, loss, config)
@@ -273,9 +274,7 @@ def train(
             rates.begin(step)
             optimizer.zero_grad(set_to_none=True)
             items = source.items(step)  # (B,), of which each process has its share
-            targets = ranks.broadcast_tensor(
-                targets.to(device, non_blocking=True), ranks.owner(step)
-            )  # of whose turn it was
+            targets = ranks.broadcast_tensor(targets.to(device, non_blocking=True), ranks.owner(step))
             with randomness.lent(draws):
                 if draws:
                     ranks.reseed(config.seed, step)
@@ -352,7 +351,7 @@ def _offer_model(take_model: Callable[[], Trained | None]) -> Iterator[None]:
         raise StoppedRun(str(stop), trained) from None
 
 
-def model_config(config: TrainConfig, loss: Loss, form: InputForm | None = None) -> ModelConfig:
+def make_model_config(config: TrainConfig, loss: Loss, form: InputForm | None = None) -> ModelConfig:
     """Make the shape of the model; the loss determines whether embeddings are normalised.
 
     Args:

@@ -23,7 +23,7 @@ from cml.data.items import Items
 from cml.data.prepared import PreparedDataset
 from cml.data.tensors import Tensors
 from cml.data.vectors import Vectors
-from cml.distances.jobs.stored_matrix import through_matrix
+from cml.distances.jobs.stored_matrix import replace_costly_distance
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
@@ -38,7 +38,7 @@ from cml.training.callbacks import Callback
 from cml.training.config import TrainConfig
 from cml.training.epochs import count_steps
 from cml.training.head_start import check_head_start, keep_head_start
-from cml.training.loop import StoppedRun, Trained, model_config, train
+from cml.training.loop import StoppedRun, Trained, make_model_config, train
 from cml.training.own_augmentation import OwnAugmentation
 from cml.training.own_functions import NONE, OwnFunctions
 from cml.training.run_config import RunConfig
@@ -155,7 +155,7 @@ def train_run(
             _keep_digests(inputs, out, ranks)
             return tuned
         if own.augment is None or not OwnAugmentation(own.augment).takes_labels:  # whose labels are in no matrix
-            distance, labels = through_matrix(
+            distance, labels = replace_costly_distance(
                 distance,
                 labels,
                 blocks=TUNE_BLOCKS * (1 + config.tune_control) if config.tune else config.steps,
@@ -295,7 +295,7 @@ def _run_config(
         dataset="" if dataset is None else str(dataset.folder.resolve()),
         dataset_fingerprint=digest if dataset is None else dataset.fingerprint,
         train=config,
-        model=model_config(config, losses.registry.make(config.loss) if loss is None else loss, inputs.form),
+        model=make_model_config(config, losses.registry.make(config.loss) if loss is None else loss, inputs.form),
         label_distance=label_distance,
         made_of={"items": len(inputs), "labels": digest} if dataset is None else dataset.made_of,
         own=given_in_python,

@@ -23,7 +23,7 @@ from cml.training import run_folder
 from cml.training.config import TrainConfig
 from cml.training.frozen_backbone import freeze_backbone
 from cml.training.linear_map import Float32, JoinedMaps, LinearMap
-from cml.training.loop import Trained, model_config
+from cml.training.loop import Trained, make_model_config
 from cml.training.run_config import RunConfig
 from cml.training.run_randomness import RunRandomness
 from cml.training.saved_model import load_model
@@ -112,7 +112,7 @@ def tune_run(
         loss = losses.registry.make(config.loss)
         is_items = kind == "items"
         example = data.inputs.read(np.arange(min(2, len(data)))) if is_items else None
-        model = EmbeddingModel(model_config(config, loss, data.inputs.form), backbone=backbone, example=example)
+        model = EmbeddingModel(make_model_config(config, loss, data.inputs.form), backbone=backbone, example=example)
     model = model.to(ranks.device).eval()
     features = _read_features(model, data, config, ranks, quiet=quiet)
     bar = "" if quiet else "tune"

@@ -38,7 +38,7 @@ from cml.training.batches import BatchSource
 from cml.training.callback_list import CallbackList
 from cml.training.callbacks import Callback
 from cml.training.data_workers import shutdown_workers
-from cml.training.loop import model_config, train
+from cml.training.loop import make_model_config, train
 from cml.training.tracking import TRACK_EVERY, Tracking
 from cml.training.training_data import TrainingData
 from cml.training.training_targets import TrainingTargets
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     nearest = sampler.sampler_state(training)
     source = BatchSource(data, sampler, nearest, config)
     batches = [source[step] for step in range(steps)]
-    model = EmbeddingModel(model_config(config, loss))
+    model = EmbeddingModel(make_model_config(config, loss))
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
 
     def bookkeeping() -> float:

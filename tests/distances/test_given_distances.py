@@ -21,7 +21,7 @@ from cml.distances import LabelDistance, Labels, as_label_distance
 from cml.distances.combined import Combined
 from cml.distances.content_hash import content_digest
 from cml.distances.jobs.job_options import JobOptions
-from cml.distances.jobs.stored_matrix import through_matrix
+from cml.distances.jobs.stored_matrix import replace_costly_distance
 from cml.distances.label_distance import Float32
 from cml.distances.sets import Sets
 from cml.errors import UserError
@@ -272,15 +272,16 @@ def test_a_function_goes_through_a_matrix_in_memory(cache: Path) -> None:
     labels = np.random.default_rng(0).normal(size=40).tolist()
     distance = as_label_distance(slow(asked), unit="K", symmetric=True)
     encoded = distance.encode(labels)
-    stored, rows = through_matrix(distance, encoded, blocks=100, rows=10)
+    stored, rows = replace_costly_distance(distance, encoded, blocks=100, rows=10)
     assert len(asked) == 1 + 40 * 41 / 2
     assert (stored.unit, stored.is_symmetric) == ("K", True)
     items = np.random.default_rng(1).permutation(40)[:12]
     np.testing.assert_array_equal(stored.pairwise(rows[items], rows), distance.pairwise(encoded[items], encoded))
     assert len(asked) == 1 + 40 * 41 / 2
     assert not cache.exists()
-    assert through_matrix(distance, encoded, blocks=10, rows=12)[0] is distance  # 1,440 pairs, the matrix has 1,600
-    assert through_matrix(distance, encoded, blocks=10, rows=12, all_pairs=True)[0] is not distance
+    # 1,440 pairs, the matrix has 1,600
+    assert replace_costly_distance(distance, encoded, blocks=10, rows=12)[0] is distance
+    assert replace_costly_distance(distance, encoded, blocks=10, rows=12, all_pairs=True)[0] is not distance
 
 
 @pytest.mark.usefixtures("own_names")
@@ -299,7 +300,7 @@ def test_a_registered_function_is_kept_until_its_code_changes(cache: Path, monke
         cml.distances.register("bent", symmetric=True)(bent)
         calls[...] = 0
         distance = as_label_distance("bent")
-        stored, rows = through_matrix(distance, distance.encode(labels), blocks=100, rows=10)
+        stored, rows = replace_costly_distance(distance, distance.encode(labels), blocks=100, rows=10)
         expected = np.abs(np.subtract.outer(labels, labels)) ** power
         np.testing.assert_allclose(stored.pairwise(rows, rows), expected, rtol=1e-6)
         return int(calls[0]) - 1  # the check of encode
@@ -322,12 +323,12 @@ def test_slow_work_is_forecast_and_shows_a_bar(
     distance = as_label_distance(slow([], 0.0005), symmetric=True)
     labels = distance.encode(list(range(30)))
     options = JobOptions(bar_after=0.0)
-    through_matrix(distance, labels, blocks=100, rows=10, options=options)
+    replace_costly_distance(distance, labels, blocks=100, rows=10, options=options)
     told = capfd.readouterr().err
     assert "The label distance 'gap' of 30 items, computed once: 465 pairs at " in told
     assert "label distances: 100%" in told
     distance = as_label_distance(slow([], 0.0005), symmetric=True)
-    through_matrix(distance, labels, blocks=100, rows=10, quiet=True)
+    replace_costly_distance(distance, labels, blocks=100, rows=10, quiet=True)
     assert capfd.readouterr().err == ""
 
 
@@ -349,11 +350,11 @@ class Slow(LabelDistance):
 
 def test_a_slow_class_of_ones_own_is_found_by_measuring(cache: Path) -> None:
     for distance, is_slow in ((Slow(), True), (as_label_distance("euclidean"), False)):
-        stored, _ = through_matrix(distance, distance.encode(list(range(20))), blocks=100, rows=10)
+        stored, _ = replace_costly_distance(distance, distance.encode(list(range(20))), blocks=100, rows=10)
         assert (stored is not distance) == is_slow
     quick = Slow()
     quick.seconds = 0
-    assert through_matrix(quick, quick.encode(list(range(20))), blocks=100, rows=10)[0] is quick
+    assert replace_costly_distance(quick, quick.encode(list(range(20))), blocks=100, rows=10)[0] is quick
     assert len(list(cache.rglob("matrix.npy"))) == 1
     assert as_label_distance("sets(base=euclidean)").is_costly is False
     assert Sets(as_label_distance(hours)).is_costly

@@ -25,7 +25,7 @@ from cml.models.embedding import EmbeddingModel
 from cml.training.batches import BatchSource
 from cml.training.config import TrainConfig
 from cml.training.learning_rate import learning_rate_factor
-from cml.training.loop import model_config, train
+from cml.training.loop import make_model_config, train
 from cml.training.optimizer import make_optimizer
 from cml.training.training_data import TrainingData
 from cml.training.training_targets import TrainingTargets
@@ -179,7 +179,7 @@ def by_hand(config: TrainConfig, memory_size: int) -> dict[str, Tensor]:
     torch.manual_seed(config.seed)
     data, sampler = data_of_bars(), sampling.registry.make(config.sampler)
     loss = losses.registry.make(config.loss)
-    model = EmbeddingModel(model_config(config, loss))
+    model = EmbeddingModel(make_model_config(config, loss))
     loss.prepare(
         torch.from_numpy(sample_label_distances(data.distance, data.labels, config.seed)), dimension=config.dimension
     )

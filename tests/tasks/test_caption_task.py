@@ -24,7 +24,7 @@ from cml.data_prep.synthetic.scenes.source import Scenes
 from cml.distances import LabelDistance, LabelError
 from cml.distances.captions.distance import Captions
 from cml.distances.jobs import stored_matrix
-from cml.distances.jobs.stored_matrix import MOST_ITEMS, through_matrix
+from cml.distances.jobs.stored_matrix import MOST_ITEMS, replace_costly_distance
 from cml.distances.precomputed import Precomputed
 from cml.errors import DataError, UserError
 from cml.registry import Choice
@@ -186,7 +186,7 @@ def labels_of(dataset: PreparedDataset) -> tuple[LabelDistance, distances.Labels
 
 def test_the_matrix_gives_the_same_distances(dataset: PreparedDataset) -> None:
     distance, labels = labels_of(dataset)
-    stored, rows = through_matrix(distance, labels, blocks=100, rows=24)
+    stored, rows = replace_costly_distance(distance, labels, blocks=100, rows=24)
     assert isinstance(stored, Precomputed)
     assert stored.unit == distance.unit
     items = np.random.default_rng(0).permutation(24)[:10]
@@ -198,15 +198,15 @@ def test_the_matrix_gives_the_same_distances(dataset: PreparedDataset) -> None:
 
 def test_a_matrix_is_made_only_where_it_pays(dataset: PreparedDataset, monkeypatch: pytest.MonkeyPatch) -> None:
     distance, labels = labels_of(dataset)
-    assert through_matrix(distance, labels, blocks=3, rows=13)[0] is distance  # 507 pairs, the matrix has 576
-    assert through_matrix(distance, labels, blocks=4, rows=12)[0] is not distance
+    assert replace_costly_distance(distance, labels, blocks=3, rows=13)[0] is distance  # 507 pairs, the matrix has 576
+    assert replace_costly_distance(distance, labels, blocks=4, rows=12)[0] is not distance
     relaxed = distances.get("captions-rwmd", vectors="scene-words")
-    assert through_matrix(relaxed, labels, blocks=100, rows=24)[0] is relaxed
+    assert replace_costly_distance(relaxed, labels, blocks=100, rows=24)[0] is relaxed
     cheap = distances.get("euclidean")
-    assert through_matrix(cheap, cheap.encode([1, 2, 3]), blocks=100, rows=24)[0] is cheap
+    assert replace_costly_distance(cheap, cheap.encode([1, 2, 3]), blocks=100, rows=24)[0] is cheap
     monkeypatch.setattr(stored_matrix, "MOST_ITEMS", 20)
     assert MOST_ITEMS > 20
-    assert through_matrix(distance, labels, blocks=100, rows=24)[0] is distance
+    assert replace_costly_distance(distance, labels, blocks=100, rows=24)[0] is distance
 
 
 def test_without_a_cache_blocks_are_made_on_demand(
@@ -215,7 +215,7 @@ def test_without_a_cache_blocks_are_made_on_demand(
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("CML_CACHE", str(tmp_path / "file"))
     distance, labels = labels_of(dataset)
-    assert through_matrix(distance, labels, blocks=100, rows=24) == (distance, labels)
+    assert replace_costly_distance(distance, labels, blocks=100, rows=24) == (distance, labels)
 
 
 @pytest.mark.parametrize(("start", "workers"), [("fork", 2), ("spawn", 1)])

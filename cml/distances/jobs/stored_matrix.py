@@ -25,7 +25,7 @@ LEAST_SECONDS = 0.2  # .. if all pairs take so long
 SAID_FROM = 3.0  # seconds from which on the work is forecast
 
 
-def through_matrix(
+def replace_costly_distance(
     distance: LabelDistance,
     labels: Labels,
     *,
