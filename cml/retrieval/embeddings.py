@@ -81,26 +81,26 @@ def evaluate_embeddings(
         >>> found.verdict.startswith("Verdict: better than random")
         True
     """
-    itself, distance = gallery is None, as_label_distance(label_distance)
-    if itself != (gallery_labels is None):
+    same_items, distance = gallery is None, as_label_distance(label_distance)
+    if same_items != (gallery_labels is None):
         raise UserError("A gallery needs labels, and its labels need a gallery. Got one without the other instead.")
     query = as_array(embeddings)
+    gallery = query if same_items else as_array(gallery)
     query_labels = distance.encode(labels)
-    among = query if itself else as_array(gallery)
-    among_labels = query_labels if itself else distance.encode(gallery_labels)
-    for name, points, item_labels in (("query", query, query_labels), ("gallery", among, among_labels)):
-        if len(points) != len(item_labels):
+    gallery_labels = query_labels if same_items else distance.encode(gallery_labels)
+    for name, vectors, item_labels in (("query", query, query_labels), ("gallery", gallery, gallery_labels)):
+        if len(vectors) != len(item_labels):
             raise UserError(
-                f"Each {name} needs a label. Got {len(points)} embeddings and {len(item_labels)} labels instead."
+                f"Each {name} needs a label. Got {len(vectors)} embeddings and {len(item_labels)} labels instead."
             )
     options = options or EvaluateOptions()
-    rankers = {EMBEDDING: embedding_ranker(query, among)}
-    pairs = {name: _as_pair(name, given, has_gallery=not itself) for name, given in (others or {}).items()}
-    rankers |= {name: embedding_ranker(*pair) for name, pair in pairs.items()}
-    rankers[RANDOM] = random_ranker(len(query), len(among), options.seed)
-    evaluation = evaluate_by_label_kind(rankers, distance, query_labels, among_labels, options, same_items=itself)
-    if itself:
-        rows = {EMBEDDING: query, **{name: pair[0] for name, pair in pairs.items()}}
+    pairs = {name: _as_pair(name, given, has_gallery=not same_items) for name, given in (others or {}).items()}
+    pairs = {EMBEDDING: (query, gallery), **pairs}
+    rankers = {name: embedding_ranker(*pair) for name, pair in pairs.items()}
+    rankers[RANDOM] = random_ranker(len(query), len(gallery), options.seed)
+    evaluation = evaluate_by_label_kind(rankers, distance, query_labels, gallery_labels, options, same_items=same_items)
+    if same_items:
+        rows = {name: pair[0] for name, pair in pairs.items()}
         evaluation = with_judgements(evaluation, distance, query_labels, rows, seed=options.seed)
     return with_verdict(evaluation, EMBEDDING, own_rows=own_rows, advise=advise)
 

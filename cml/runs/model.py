@@ -188,9 +188,7 @@ class Model(EmbeddingModel):
             UserError: inputs and labels that do not fit each other, the model or the label distance.
         """
         queries = self._recognize(inputs, labels, image, label)
-        ranked = None
-        if gallery is not None or gallery_labels is not None:
-            ranked = self._recognize(gallery, gallery_labels, image, label)
+        ranked = self._recognize_gallery(gallery, gallery_labels, image, label)
         others = self._baselines(queries.inputs, None if ranked is None else ranked.inputs)
         evaluation = evaluate_embeddings(
             self.embed(queries.inputs, bar="embed"),
@@ -235,11 +233,8 @@ class Model(EmbeddingModel):
             >>> len(model.predict(rows[:5], k=5))
             5
         """
-        if gallery is not None or gallery_labels is not None:
-            known = self._recognize(gallery, gallery_labels, None, None)
-        elif self._references is not None:
-            known = self._references
-        else:
+        known = self._recognize_gallery(gallery, gallery_labels) or self._references
+        if known is None:
             raise UserError("A loaded model does not have its training items: give 'gallery' and 'gallery_labels'.")
         if k < 1:
             raise UserError(f"'k' must be 1 or more. Got {k} instead.")
@@ -305,7 +300,7 @@ class Model(EmbeddingModel):
             image: Name of the column of images, where images come as a data frame.
             label: Name of its column of labels.
             level: The share of label distances that the intervals are to hold.
-            seed: Of the split of the items into two halves.
+            seed: Random seed of the split of the items into two halves.
 
         Returns:
             The calibration: ``expect(distances)`` gives the label distance of hits with an interval.
@@ -324,9 +319,7 @@ class Model(EmbeddingModel):
             True
         """
         queries = self._recognize(inputs, labels, image, label)
-        ranked = None
-        if gallery is not None or gallery_labels is not None:
-            ranked = self._recognize(gallery, gallery_labels, image, label)
+        ranked = self._recognize_gallery(gallery, gallery_labels, image, label)
         encoded = self.label_distance.encode(queries.labels)
         self._refuse_training_items(queries.inputs, encoded)
         self._calibration = calibrate_embeddings(
@@ -574,6 +567,18 @@ class Model(EmbeddingModel):
             channels=form.channels,
             collate=self.collate,
         )
+
+    def _recognize_gallery(
+        self,
+        gallery: Any,  # noqa: ANN401 - as cml.fit takes them
+        gallery_labels: Any,  # noqa: ANN401
+        image: str | None = None,
+        label: str | None = None,
+    ) -> LabelledInputs | None:
+        """The gallery with its labels; None if neither is given."""
+        if gallery is None and gallery_labels is None:
+            return None
+        return self._recognize(gallery, gallery_labels, image, label)
 
     def __repr__(self) -> str:
         form = self.config.inputs

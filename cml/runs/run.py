@@ -154,7 +154,7 @@ class Run(TrainedRun):
 
         Args:
             level: The share of label distances that the intervals are to hold.
-            seed: Of the split of the queries into two halves.
+            seed: Random seed of the split of the queries into two halves.
 
         Returns:
             The calibration, in the unit in which label distances are reported.
