@@ -76,10 +76,10 @@ def as_label_distance(
     metric: bool = False,
     symmetric: bool | None = None,
 ) -> LabelDistance:
-    """Convert what a user gives as a label distance: a text, a function, a matrix, or a label distance.
+    """Convert what a user gives as a label distance: a string, a function, a matrix, or a label distance.
 
     Args:
-        distance: A text as the command line takes it, ``keypoints(min_shared=2)``. A ``LabelDistance``, which is
+        distance: A string as on the command line, such as ``"keypoints(min_shared=2)"``. A ``LabelDistance``, which is
             returned as it is. A function of two labels, called once for each pair with the labels as they were given;
             it returns a number >= 0, 0 for equal labels, infinity for two labels that cannot be compared. Or
             distances of N items, where a label is the item's row number: all of them, an (N, N) array or tensor, or
@@ -94,7 +94,7 @@ def as_label_distance(
         The label distance.
 
     Raises:
-        UserError: ``distance`` is none of these, or a text names nothing.
+        UserError: ``distance`` is none of these, or a string names nothing.
 
     Example:
         >>> hours = as_label_distance(lambda a, b: min(abs(a - b), 24 - abs(a - b)), unit="h")

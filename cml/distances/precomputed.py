@@ -270,7 +270,7 @@ def check_matrix(values: Any) -> Float32:  # noqa: ANN401 - checked here
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size or matrix.dtype.kind not in "fiu":
         got = f"{matrix.dtype} of shape {matrix.shape}" if matrix.size and not matrix.dtype.hasobject else short(values)
         raise UserError(
-            "A label distance is a text such as 'euclidean', a LabelDistance, a function of two labels, or a square "
+            "A label distance is a string such as 'euclidean', a LabelDistance, a function of two labels, or a square "
             f"matrix (N, N) of numbers. Got {got} instead."
         )
     with np.errstate(over="ignore"):  # of float16, all of which fit

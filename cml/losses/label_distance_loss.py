@@ -75,7 +75,7 @@ class LabelDistanceLoss(Loss):
         """Find the constants in the training set ("auto", quantiles), so that they are not those of the first batch.
 
         Args:
-            distance: A text, a ``LabelDistance``, a function of two labels or a matrix, as ``cml.fit`` takes it; or,
+            distance: A string, a ``LabelDistance``, a function of two labels or a matrix, as ``cml.fit`` takes it; or,
                 without labels, a tensor or array of label distances: (P,) of a sample of training pairs, an item never
                 with itself, or (N, N), whose diagonal is left out. Infinite ones are left out.
             labels: The labels of the training set, as they are or encoded by the distance. All pairs among 512 of them,

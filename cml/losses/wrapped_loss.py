@@ -77,7 +77,7 @@ def as_loss(loss: nn.Module) -> Loss:
     """
     if not isinstance(loss, nn.Module):
         raise UserError(
-            "The 'loss' must be a text such as 'log-ratio' or a torch module that takes embeddings (B, D) and label "
+            "The 'loss' must be a string such as 'log-ratio' or a torch module that takes embeddings (B, D) and label "
             f"distances (A, B). Got {type(loss).__name__} instead."
         )
     if isinstance(loss, Loss):

@@ -56,7 +56,7 @@ def evaluate_embeddings(
         labels: A label for each of them, as they are or encoded.
         gallery: (G, D) embeddings that are ranked; None lets every query rank all other queries.
         gallery_labels: A label for each of them.
-        label_distance: A text, a ``LabelDistance``, a function of two labels or a matrix, as ``cml.fit`` takes it.
+        label_distance: A string, a ``LabelDistance``, a function of two labels or a matrix, as ``cml.fit`` takes it.
         options: What is measured, and how; the defaults when not given.
         others: Further embeddings of the same items, each a row of the table: name to a pair of arrays, those of the
             queries and those of the gallery; without a gallery also to one array.

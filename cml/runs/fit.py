@@ -86,58 +86,59 @@ def fit(
     A script that calls this may be started by torchrun: its processes then share every batch.
 
     Args:
-        inputs: N images: paths, uint8 arrays or tensors in either channel order, Pillow images; or N vectors: floats
-            (N, F) as an array, a tensor, a memory map, a ``.npy`` file, a list of rows, columns of a data frame or a
-            store of ``cml.features``. With a backbone of your own also N tensors (N, ..), see ``cml.data.tensors``, or
-            with ``collate`` N items of any kind. All of these also from what holds the labels too: a torch ``Dataset``
-            of (x, label) or of mappings with named fields, a list of such items, a Hugging Face ``Dataset`` or a data
-            frame. Labels of a data set are read once; its inputs anew at each use, so that random augmentation in it,
-            which ``seed`` seeds, is drawn anew.
-        labels: N labels of the kind that the label distance takes; numbers or vectors by default, also as a data frame
-            of one column or several. Or what people judged of the inputs, ``cml.PairJudgements`` or
-            ``cml.TripletJudgements``, which brings its label distance along.
-        config: All options of training; None for the defaults.
-        label_distance: How far apart two labels are: a text as on the command line, a ``LabelDistance``, a function of
-            two labels, or an (N, N) matrix. By default ``euclidean``, and ``classes`` for a column that is ClassLabel.
-        loss: A text as on the command line, a loss of ``cml.losses``, or a torch module of your own that takes
+        inputs: N images: paths, Pillow images, uint8 arrays or tensors, with channels first or last. Or N vectors:
+            floats (N, F) as an array, a tensor, a memory map, a ``.npy`` file, a list of rows, columns of a data frame
+            or a store of ``cml.features``. Your own backbone can also take N tensors (N, ...), see
+            ``cml.data.tensors``, or, with ``collate``, N items of any kind. All of these may come together with their
+            labels: as a torch ``Dataset`` of (x, label) or of mappings with named fields, a list of such items, a
+            Hugging Face ``Dataset`` or a data frame. The labels of a data set are read once, its inputs at each use, so
+            that random augmentation in it, which ``seed`` seeds, is drawn anew.
+        labels: N labels of the kind that the label distance takes: numbers or vectors by default, also as a data frame
+            with one column or several. Or judgements of the inputs by people, ``cml.PairJudgements`` or
+            ``cml.TripletJudgements``, which have a label distance of their own.
+        config: All options of training; the defaults if None.
+        label_distance: How far apart two labels are: a string such as ``"circular(period=24)"``, a ``LabelDistance``, a
+            function of two labels, or an (N, N) matrix. By default ``euclidean``, and ``classes`` for a column of
+            Hugging Face's ClassLabel.
+        loss: A string such as ``"cosent(scale=2.0)"``, a loss of ``cml.losses``, or your own torch module that takes
             embeddings (B, D) and label distances (A, B), whose first A items are the anchors. If its attribute
             ``normalize`` is true, the trained model L2-normalises its embeddings; otherwise it does not.
-        backbone: The network below the head: a text as on the command line, or a torch module of your own from
-            normalised pixels (B, 3, h, w) to features (B, F); see ``cml.models.as_backbone`` for its mean and std, and
-            for images of another number of bands, which "small-cnn(channels=4)" takes too. On
-            vectors: "none" (a linear head), which is the default, "mlp(512, 512)", or a module from standardised
-            vectors (B, V) to features (B, F).
-        image: Name of the column or field of images, where images come as a data frame or data set of mappings.
-        features: Names of its columns of vectors: a list, a pattern such as ``emb_*``, a prefix, or the name of one
+        backbone: The network below the head: a string such as ``"resnet34"``, or your own torch module from normalised
+            pixels (B, 3, h, w) to features (B, F); see ``cml.models.as_backbone`` for its mean and std, and for images
+            with another number of bands, which ``"small-cnn(channels=4)"`` takes too. For vectors: ``"none"`` (a linear
+            head), the default, ``"mlp(512, 512)"``, or your own module from standardised vectors (B, V) to features
+            (B, F).
+        image: Name of the column or field of images, if ``inputs`` is a data frame or a data set of mappings.
+        features: Names of the columns of vectors: a list, a pattern such as ``emb_*``, a prefix, or the name of one
             column of lists; or the name of the field of inputs.
-        label: Name of its column or field of labels.
+        label: Name of the column or field of labels.
         groups: A name or number for each input, such as its subject: validation holds out whole groups.
-        input_kind: Which kind the inputs are, "images", "vectors" or "tensors"; None to recognise it.
-        collate: A function that joins a list of inputs (graphs, sequences, texts) to what the backbone takes, with one
-            row for each of them: a tensor, a tuple or dict of tensors, or an object with a method ``to(device)``.
-        augment: A function that augments one input at each use, such as transforms of torchvision: of images a tensor
-            (3, h, w) uint8, of vectors (F,) float32, of tensors (..), else what ``collate`` joins. It returns one of
-            the same shape and type. If it has two parameters without a default, it takes the label too and returns a
-            pair of both. Its random numbers follow from ``seed`` and the step.
+        input_kind: The kind of the inputs, "images", "vectors" or "tensors"; None to recognise it.
+        collate: A function that joins a list of inputs (graphs, sequences, texts) to the backbone's input, with one row
+            for each of them: a tensor, a tuple or dict of tensors, or an object with a method ``to(device)``.
+        augment: A function that augments one input at each use, such as a transform of torchvision. It gets an image as
+            a uint8 tensor (3, h, w), a vector (F,) or a tensor (...) as float32, or one of the inputs that ``collate``
+            joins, and returns one of the same shape and type. If it has two parameters without a default, it gets the
+            label too and returns a pair of both. Its random numbers follow from ``seed`` and the step.
         sample_weight: A number of at least 0 for each input: how often it is an anchor relative to the others; 0 leaves
             it out. See docs/howto/recipe.md.
-        validation: Inputs and labels to validate on, (x, y) or a data set, of the kind of ``inputs``: they choose the
-            weights of the model, and no training item is held out. At most 1,000 are used, drawn at random. Without
-            ``evaluate_every`` there are ten validations.
+        validation: Inputs and labels to validate on, (x, y) or a data set; the inputs are of the kind of ``inputs``.
+            The model keeps the weights with the best validation, and no training item is held out. At most 1,000 are
+            used, drawn at random. Without ``evaluate_every`` there are ten validations.
         out: Run folder for checkpoints and the model; None keeps nothing.
         resume: Continue the run in ``out``.
-        tracker: An experiment tracker that follows the run: tensorboard, wandb, mlflow, trackio, or one of your own.
-        callbacks: Called after steps, validations, checkpoints and at the end; they may end the run.
-        quiet: No progress bar.
-        **options: Any option of ``TrainConfig`` by its name, such as ``steps=300``; it goes before that of ``config``.
-            ``optimizer`` may also be a function of groups of parameters that makes an optimiser, such as a class of
-            torch.optim, and ``schedule`` one of the optimiser that makes a scheduler of torch.optim.lr_scheduler.
+        tracker: An experiment tracker that follows the run: tensorboard, wandb, mlflow, trackio, or your own.
+        callbacks: Called after steps, validations and checkpoints, and at the end; they may end the run.
+        quiet: Whether to show no progress bar and no remarks.
+        **options: Any option of ``TrainConfig`` by its name, such as ``steps=300``; it overrides that of ``config``.
+            ``optimizer`` may also be a function from parameter groups to an optimiser, such as a class of torch.optim,
+            and ``schedule`` a function from the optimiser to a scheduler of torch.optim.lr_scheduler.
 
     Returns:
         The trained model: ``model.embed(images)`` gives (N, D) float32.
 
     Raises:
-        UserError: inputs, labels or options that do not fit each other.
+        UserError: Inputs, labels or options do not fit each other.
         Interrupted: Ctrl-C, or the stop button of a notebook, after the first step: a ``KeyboardInterrupt`` whose
             attribute ``model`` is the model so far, as ``cml.last()`` is. With ``out``, there is a checkpoint of the
             last step, which the same call with ``resume=True`` continues.
@@ -246,7 +247,7 @@ def fit(
 def _name_parts(
     label_distance: object, loss: str | nn.Module | None, backbone: str | nn.Module | Backbone | None
 ) -> dict[str, str]:
-    """The options that name the parts of a run: a text is the option itself, and of an object the run keeps a name."""
+    """The options that name the parts of a run: a string is the option itself; of an object, the run keeps a name."""
     names = {}
     if isinstance(label_distance, str):
         names["label_distance"] = label_distance

@@ -296,6 +296,9 @@ class Run(TrainedRun):
                 beside the page.
             path: Where to write the page instead.
 
+        Returns:
+            The page.
+
         Raises:
             UserError: an unknown map or tab, a map whose package is not installed, runs on different datasets.
         """
@@ -363,16 +366,19 @@ def open_run(
 
     Args:
         folder: The run folder.
-        data: Where its dataset lies now, if not where it was at training.
-        device: auto | cpu | cuda ..
+        data: Dataset path, if it moved since training.
+        device: "auto", "cpu", "cuda" or another device of torch.
         label_distance: As for ``cml.load``.
         backbone: As for ``cml.load``.
         allow_download: Download what the run names, such as published weights for the row of frozen features, if it is
             not in the cache.
         features: Folder of a feature store for the images, if it is not that of the run or was moved.
 
+    Returns:
+        The run.
+
     Raises:
-        UserError: not a finished run.
+        UserError: It is not a finished run.
 
     Example:
         >>> run = cml.open_run("runs/mine")

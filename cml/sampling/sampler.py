@@ -101,8 +101,8 @@ class Sampler:
         ``cml.distributed.gather`` puts the parts together.
 
         Args:
-            label_distance: A text, a ``LabelDistance``, a function of two labels or a matrix, as ``cml.fit`` takes it;
-                "classes" for per-class.
+            label_distance: A string, a ``LabelDistance``, a function of two labels or a matrix, as ``cml.fit`` takes
+                it; "classes" for per-class.
             labels: The N labels of the training set, as they are or encoded by the distance.
             seed: Random seed.
 

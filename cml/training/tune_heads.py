@@ -143,7 +143,7 @@ def check_tuned_losses(loss_names: Sequence[str]) -> None:
     """Refuse losses that tuning cannot train heads by.
 
     Args:
-        loss_names: Losses as texts, such as ``cosent(scale=2.0)``.
+        loss_names: Losses in command-line syntax, such as ``cosent(scale=2.0)``.
 
     Raises:
         UserError: A loss is unknown, or takes no label distances.
@@ -169,7 +169,7 @@ def train_tuned_heads(
         features: (N, F).
         labels: N encoded labels.
         distance: The label distance that encoded them.
-        loss_names: Losses of label distances, as texts.
+        loss_names: Losses over label distances, in command-line syntax.
         rates: Learning rates.
         seed: Random seed.
 
