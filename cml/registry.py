@@ -63,7 +63,7 @@ class Choice:
         """
         match = _CHOICE.fullmatch(text) if isinstance(text, str) else None
         if match is None:
-            raise UserError(f"{reprlib.repr(text)} should read 'name' or 'name(setting=value, ..)'.")
+            raise UserError(f"{reprlib.repr(text)} should read 'name' or 'name(setting=value, ...)'.")
         inside = match["settings"]
         if inside is None or not inside.strip():
             return cls(match["name"])
@@ -78,7 +78,7 @@ class Choice:
         settings = _keywords(call, text) if named else None
         listed = call.args if named else []
         if settings is None or (listed and match["name"] not in _LISTED):
-            raise UserError(f"{text!r} should read 'name(setting=value, ..)'; {inside!r} is not a list of settings.")
+            raise UserError(f"{text!r} should read 'name(setting=value, ...)'; {inside!r} is not a list of settings.")
         if listed:
             setting, parse_value = _LISTED[match["name"]]
             settings[setting] = [parse_value(value, text) for value in listed]
@@ -251,7 +251,7 @@ class Registry(Generic[T]):
         for key, parameter in known.items():
             required = parameter.default is parameter.empty and not str(parameter).startswith("*")
             if required and key not in settings:
-                raise UserError(f"{subject} needs the setting {key!r}: write {name}({key}=..).")
+                raise UserError(f"{subject} needs the setting {key!r}: write {name}({key}=...).")
         if _nested.get() >= _MOST_NESTED:
             raise _nested_error(str(Choice(name, settings)))
         outer = _nested.set(_nested.get() + 1)

@@ -32,7 +32,7 @@ class Donkeycar(DatasetSource):
 
     Command: cml prepare donkeycar --source tub.tar.gz --out DIR
 
-    Input: an archive (.tar.gz, .tar, ..) or an unpacked folder with catalog_N.catalog and images/*.jpg. Frames that
+    Input: an archive (.tar.gz, .tar, ...) or an unpacked folder with catalog_N.catalog and images/*.jpg. Frames that
     the tub marks as deleted are left out.
 
     Licence: the tub's own. The tub of the donkeycar project's tests is under the MIT licence.
@@ -178,5 +178,5 @@ def _json(line: bytes, where: str) -> dict[str, Any]:
     except ValueError as error:
         raise DataError(f"{where}: {error}.") from None
     if not isinstance(value, dict):
-        raise DataError(f"{where}: should be a JSON object {{..}}. Got {reprlib.repr(value)} instead.")
+        raise DataError(f"{where}: should be a JSON object {{...}}. Got {reprlib.repr(value)} instead.")
     return value

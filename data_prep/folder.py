@@ -1,4 +1,4 @@
-"""A user's own folder: images, and a CSV or JSONL file with a label each: numbers, captions, a class, a mask .."""
+"""A user's own folder: images, and a CSV or JSONL file with a label each: numbers, captions, a class, a mask ..."""
 
 import functools
 import os

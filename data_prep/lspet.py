@@ -33,7 +33,7 @@ class Lspet(DatasetSource):
     Command: cml prepare lspet --source DIR --out DIR
 
     Input: a folder with joints.mat (variable joints, 14 x 3 x N or 3 x 14 x N: x, y, visible) and images/im00001.jpg,
-    .. in the same order. Hidden joints hold junk in joints.mat; they are stored as [0, 0, 0]. So are joints that are
+    ... in the same order. Hidden joints hold junk in joints.mat; they are stored as [0, 0, 0]. So are joints that are
     said to be visible but lie outside the photograph.
 
     Licence: none is stated; use it for research only.
@@ -123,5 +123,5 @@ def _photos(folder: Path, people: int) -> dict[int, Path]:
     if numbered and max(numbered) > people:
         raise DataError(f"{folder}: joints.mat has {people} people, but there is {numbered[max(numbered)].name}.")
     if not numbered:
-        raise DataError(f"{folder}: there are no photographs im00001.jpg, .. in it.")
+        raise DataError(f"{folder}: there are no photographs im00001.jpg, ... in it.")
     return numbered

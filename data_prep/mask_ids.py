@@ -27,7 +27,7 @@ def parse_ids(names: Sequence[str]) -> dict[str, str]:
     for text in names:
         key, _, name = text.partition("=")
         if not (key.isdecimal() and int(key) <= 255) or not name.strip() or str(int(key)) in ids:
-            form = "1=wall 2=floor .., an id from 0 to 255 once each"
+            form = "1=wall 2=floor ..., an id from 0 to 255 once each"
             raise UserError(f"mask_names should read {form}. Got {text!r} instead.")
         ids[str(int(key))] = name.strip()
     return ids

@@ -38,7 +38,7 @@ def record_provenance(
         ignored: Names of settings that do not change the content.
 
     Returns:
-        ``{"source": .., "revision": .., "settings": {..}, "input": SHA-256 in hexadecimal}``.
+        ``{"source": ..., "revision": ..., "settings": {...}, "input": SHA-256 in hexadecimal}``.
 
     Raises:
         DataError: An input is missing or cannot be read.

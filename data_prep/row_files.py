@@ -75,7 +75,7 @@ def cell(row: Row, column: str, where: str, *, option: str = "--label-columns") 
     """
     if column not in row:
         names = list(map(str, row))
-        there = f"{', '.join(names[:_LISTED])}{', ..' if len(names) > _LISTED else ''}"
+        there = f"{', '.join(names[:_LISTED])}{', ...' if len(names) > _LISTED else ''}"
         meant = did_you_mean(column, names)
         mend = f"Name yours with {option}."
         if any(_is_value(name) for name in names):
@@ -202,5 +202,5 @@ def _jsonl(file: Iterator[str], path: Path) -> Iterator[tuple[int, Row | DataErr
             except ValueError as error:
                 row = DataError(f"{path}:{line_number}: {error}.")
             if not isinstance(row, dict | DataError):
-                row = DataError(f"{path}:{line_number}: should be a JSON object {{..}}.")
+                row = DataError(f"{path}:{line_number}: should be a JSON object {{...}}.")
             yield line_number, row

@@ -9,6 +9,6 @@ __all__ = ["Task", "comparisons", "get", "main", "names", "register", "registry"
 
 
 def main(name: str) -> None:
-    """Train from the task's own module: ``python -m cml.tasks.pose --data DIR --out RUN`` is ``cml train pose ..``."""
+    """Train from the task's own module: ``python -m cml.tasks.pose --data DIR --out RUN`` is ``cml train pose ...``."""
     sys.argv[1:1] = ["train", name]
     runpy.run_module("cml", run_name="__main__")

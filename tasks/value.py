@@ -74,7 +74,7 @@ def describe(label: Any, info: DatasetInfo) -> str:  # noqa: ANN401 - a label of
     if _distance(info) in ("judged-pairs", "judged-triplets"):
         return f"{len(label) - 1} judgements"
     if isinstance(label, list) and isinstance(label[0], str):
-        more = f", .. ({len(label)})" if len(label) > _NAMES else ""
+        more = f", ... ({len(label)})" if len(label) > _NAMES else ""
         return ", ".join(label[:_NAMES]) + more
     return ", ".join(f"{number:.3g}" for number in np.ravel(label).tolist())
 

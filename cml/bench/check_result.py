@@ -322,9 +322,9 @@ def _check_cost(result: Result, how: Method | None) -> Iterator[str]:
 def _check_rules(result: Result, how: Method | None, rules: Suite, data: BenchSet) -> Iterator[str]:
     """Faults that the set and the suite show: split, data, unit, options."""
     if result.split != data.split:
-        yield f"its split is {result.split[:12]}.., that of the suite's set {result.set} is {data.split[:12]}.."
+        yield f"its split is {result.split[:12]}..., that of the suite's set {result.set} is {data.split[:12]}..."
     if result.data != data.data:
-        yield f"its dataset is {result.data[:12]}.., the one that is prepared here {data.data[:12]}.."
+        yield f"its dataset is {result.data[:12]}..., the one that is prepared here {data.data[:12]}..."
     if result.unit != data.reported_unit.unit:
         yield f"its unit is {result.unit!r}, that of the set {result.set} is {data.reported_unit.unit!r}"
     if result.track == "C" or result.method in UNTRAINED:

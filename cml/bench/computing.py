@@ -331,8 +331,8 @@ def _in_worker(recipe: tuple[Any, ...], call: Callable[..., R], arguments: tuple
             raise UserError(f"A worker of the cluster cannot compute on {name}: {error}") from None
         if data.split != split:
             raise UserError(
-                f"A worker of the cluster has another split of {name}, {data.split[:12]}.. in place of {split[:12]}..: "
-                f"delete {data.folder} there, and install the same versions everywhere."
+                f"A worker of the cluster has another split of {name}, {data.split[:12]}... in place of "
+                f"{split[:12]}...: delete {data.folder} there, and install the same versions everywhere."
             )
         if plugins.required_plugins(parts) != needed:
             raise UserError(f"A worker of the cluster has other code of {', '.join(name for name, _ in needed)}.")

@@ -37,7 +37,7 @@ class Distances(CommandOptions):
     verify: bool = False
     """Recompute a random part of a finished --matrix or --neighbors and compare it."""
     label_distance: str = ""
-    """A name, or name(setting=value, ..); by default the one of the dataset's task. Numbers and vectors: euclidean,
+    """A name, or name(setting=value, ...); by default the one of the dataset's task. Numbers and vectors: euclidean,
     cosine. Angles, hours, hues: circular. Rotations in space: rotation. Latitude and longitude: haversine; with a
     heading: place. Poses: keypoints, procrustes, oks. Masks: layout. Labelled boxes: boxes. Captions: captions (words),
     sentences. Tags: jaccard. Attributes: hamming. Classes: classes. Sets of labels: sets. Several labels: combined. A

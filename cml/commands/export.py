@@ -1,4 +1,4 @@
-"""``cml export KIND RUN --out ..``: a trained run as ONNX, as a folder to share, as features for captioning code."""
+"""``cml export KIND RUN --out ...``: a trained run as ONNX, as a folder to share, as features for captioning code."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Hub(CommandOptions):
     name: str = ""
     """Name of the model; by default that of the run folder."""
     licence: str = "other"
-    """Licence of the weights, by its name on the hub: mit, apache-2.0, cc-by-4.0, .."""
+    """Licence of the weights, by its name on the hub: mit, apache-2.0, cc-by-4.0, ..."""
     data: Data = None
     push: str = ""
     """Also upload the folder to this repository of the Hugging Face hub: user/name."""

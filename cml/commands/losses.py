@@ -45,4 +45,4 @@ def run(arguments: Sequence[str]) -> None:
     else:
         print(text_table(rows))
         print("\nA, B, C: anchors, items and classes of a batch; the products of its vectors come on top of the cost.")
-        print("cml losses NAME explains its settings, written as in --loss 'NAME(setting=value, ..)'")
+        print("cml losses NAME explains its settings, written as in --loss 'NAME(setting=value, ...)'")

@@ -37,7 +37,7 @@ class Train(CommandOptions):
     resume: bool = False
     """Resume the run in --out from its last checkpoint, with its original options."""
     tracker: str = ""
-    """Experiment tracker of the run: tensorboard | wandb | mlflow | trackio, or name(setting=value, ..)."""
+    """Experiment tracker of the run: tensorboard | wandb | mlflow | trackio, or name(setting=value, ...)."""
     allow_download: AllowDownload = False
     json: AsJson = False
 

@@ -122,7 +122,7 @@ def count_bands(channels: int) -> str:
 
 
 def bands_last(images: NDArray[Any], axes: int, where: str, channels: int) -> NDArray[Any]:
-    """Bring arrays of pixels into the order (.., H, W, C).
+    """Bring arrays of pixels into the order (..., H, W, C).
 
     Args:
         images: Of ``axes`` axes, with the bands last or first; of one band also without an axis for it.

@@ -51,7 +51,7 @@ class Column(Sequence[Any]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"<{len(self)} items: {', '.join(map(repr, self[:3]))}{', ..' if len(self) > 3 else ''}>"
+        return f"<{len(self)} items: {', '.join(map(repr, self[:3]))}{', ...' if len(self) > 3 else ''}>"
 
 
 class Numbers(Column):

@@ -42,7 +42,7 @@ class DatasetInfo:
             ``{"gallery": "queries"}`` means that each query is searched among all other queries, without a gallery.
             ``{"queries": "train"}`` means that the queries are training items again, with other labels; the id of one
             is that of the training item and " (test)".
-            ``{"inputs": {"kind": "vectors", "size": 10, "columns": [..]}}`` means that the items are vectors; see
+            ``{"inputs": {"kind": "vectors", "size": 10, "columns": [...]}}`` means that the items are vectors; see
             docs/reference/formats.md.
         made_with: The provenance: settings and the fingerprint of the source; empty if the dataset was made by hand.
         counts: The number of items by role.
@@ -98,7 +98,7 @@ def parse_object(raw: bytes) -> dict[str, Any]:
         ValueError: it is none; the message is to follow the name of the file.
     """
     if not isinstance(value := parse_json(raw), dict):
-        raise ValueError(f"should be one JSON object {{..}}, but is {reprlib.repr(value)}")
+        raise ValueError(f"should be one JSON object {{...}}, but is {reprlib.repr(value)}")
     return value
 
 
@@ -125,7 +125,7 @@ def parse_dataset_info(value: dict[str, Any]) -> DatasetInfo:
     rest = {name: value.get(name, {}) for name in ("details", "made_with", "counts")}
     for name, content in rest.items():
         if not isinstance(content, dict):
-            raise ValueError(f"{name} should be an object {{..}}, but is {reprlib.repr(content)}")
+            raise ValueError(f"{name} should be an object {{...}}, but is {reprlib.repr(content)}")
     info = DatasetInfo(*(value[name] for name in _TEXTS), **rest)
     _ = info.inputs  # raises what is wrong with it
     return info

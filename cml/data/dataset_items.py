@@ -148,7 +148,7 @@ def _check_length(source: Any) -> None:  # noqa: ANN401 - a data set
         if not hasattr(source, method):
             raise UserError(
                 f"The data set of (x, label) {rule}, so that items can be drawn. Got {name} without {method} instead: "
-                "read it into a list, list(..)."
+                "read it into a list, list(...)."
             )
 
 
@@ -239,7 +239,7 @@ def _read_labels(
             )
         return (), [_second(first if at == 0 else read_item(source, at), at) for at in range(len(source))]
     if label is None:
-        raise UserError(f"Name the field that holds the labels, as in label='..'. {_there(first)}")
+        raise UserError(f"Name the field that holds the labels, as in label='...'. {_there(first)}")
     _field(first, label, 0)
     fields = _find_fields(first, fields, label, several=several)
     if has_columns(source) and source.format.get("type") != "custom" and label in column_names(source):
@@ -255,7 +255,7 @@ def _find_fields(
         _field(item, name, 0)
     others = tuple(str(name) for name in item if name != label)
     if not fields and (not others or (len(others) > 1 and not several)):
-        raise UserError(f"Name the field that holds the inputs, as in features='..' or image='..'. {_there(item)}")
+        raise UserError(f"Name the field that holds the inputs, as in features='...' or image='...'. {_there(item)}")
     return fields or others
 
 
@@ -264,7 +264,7 @@ def _second(item: Any, position: int) -> Any:  # noqa: ANN401 - an item and its 
         got = f"a tuple of {len(item)}" if isinstance(item, list | tuple) else type(item).__name__
         raise UserError(
             "'labels' are missing: give a label for each input; a data set without them must give (x, label), or "
-            f"mappings with label='..'. Got {got} as item {position} instead."
+            f"mappings with label='...'. Got {got} as item {position} instead."
         )
     return item[1]
 

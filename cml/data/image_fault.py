@@ -2,4 +2,4 @@
 
 
 class ImageFault(ValueError):
-    """What is wrong with an image file, to follow its name: "cannot be read: ..", without a full stop."""
+    """What is wrong with an image file, to follow its name: "cannot be read: ...", without a full stop."""

@@ -169,7 +169,7 @@ def _column(frame: Any, name: str | None, content: str) -> Any:  # noqa: ANN401 
     names = column_names(frame)
     if name is None:
         raise UserError(
-            f"Name the column that holds the {content}s, as in {content}='..'. There are: {', '.join(names)}."
+            f"Name the column that holds the {content}s, as in {content}='...'. There are: {', '.join(names)}."
         )
     if name not in names:
         hint = did_you_mean(name, names)

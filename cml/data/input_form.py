@@ -87,6 +87,6 @@ class InputForm:
         """
         if not columns:
             return ""
-        names = ", ".join(map(self.column_name, columns[:3])) + (", .." if len(columns) > 3 else "")
+        names = ", ".join(map(self.column_name, columns[:3])) + (", ..." if len(columns) > 3 else "")
         count = f"{len(columns)} of {self.shape[0]}"
         return f"{count} columns of the {noun} are constant and carry no information about the label: {names}"

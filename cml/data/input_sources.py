@@ -92,7 +92,7 @@ def recognize_inputs(
         if not own_backbone:
             raise UserError(
                 "Inputs that 'collate' joins need a backbone of your own that takes the batch: a torch module as "
-                "backbone=.."
+                "backbone=..."
             )
         if collate is None or kind not in (None, "items"):
             raise UserError(
@@ -117,7 +117,7 @@ def recognize_inputs(
         return LabelledInputs(source, plain, kind)
     if labels is None and has_columns(inputs):
         if label is None:
-            raise UserError("Name the column that holds the labels, as in label='..', or give the labels themselves.")
+            raise UserError("Name the column that holds the labels, as in label='...', or give the labels themselves.")
         labels = inputs[select_columns(inputs, [label])[0]]
     if labels is None:
         raise UserError(f"'labels' are missing: give a label for each of the {kind}.")
@@ -313,7 +313,7 @@ def _kind_of(
         return "vectors"
     if has_columns(inputs) and image is None:
         raise UserError(
-            "Name the columns of the data frame: image='..' for one of images, or features=.. for numbers "
+            "Name the columns of the data frame: image='...' for one of images, or features=... for numbers "
             "(a list of columns, or a pattern such as 'emb_*')."
         )
     if isinstance(inputs, str | Path) and Path(inputs).suffix == ".npy":
@@ -365,7 +365,7 @@ def _kind_of_array(array: NDArray[Any], *, own_backbone: bool, channels: int) ->
         return "tensors"
     raise UserError(
         f"Inputs of shape {array.shape}, {array.dtype} need a backbone of your own that takes them, a torch module as "
-        "backbone=..; pictures are uint8, (N, H, W, 3) or (N, 3, H, W), and vectors floats, (N, F)."
+        "backbone=...; pictures are uint8, (N, H, W, 3) or (N, 3, H, W), and vectors floats, (N, F)."
     )
 
 
@@ -408,7 +408,7 @@ def _tensor_array(source: Any) -> NDArray[Any]:  # noqa: ANN401
     if array is not None:
         return array
     if not isinstance(source, list | tuple) or not len(source):
-        raise UserError(f"Tensors must be an array (N, ..) or a list of arrays. Got {type(source).__name__} instead.")
+        raise UserError(f"Tensors must be an array (N, ...) or a list of arrays. Got {type(source).__name__} instead.")
     items = [as_array(item) for item in source]
     for number, item in enumerate(items):
         if item is None or items[0] is None or item.shape != items[0].shape:

@@ -49,6 +49,6 @@ class Inputs(Protocol):
             items: Their positions, (B,).
 
         Returns:
-            One array, (B, ..); of ``Items`` a batch of any kind.
+            One array, (B, ...); of ``Items`` a batch of any kind.
         """
         ...

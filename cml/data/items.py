@@ -106,7 +106,7 @@ class Items:
                 raise
             reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}".rstrip(": ")
             numbers = [self._source.position(item) for item in items.tolist()]
-            shown = f"{', '.join(map(str, numbers[:5]))}{', ..' if len(numbers) > 5 else ''}"
+            shown = f"{', '.join(map(str, numbers[:5]))}{', ...' if len(numbers) > 5 else ''}"
             kind = type(values[0]).__name__ if values else "nothing"
             raise UserError(
                 f"'collate' fails on a list of {len(values)} inputs of type {kind}, the items {shown} ({reason})."

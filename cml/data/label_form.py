@@ -25,7 +25,7 @@ class LabelForm:
             label: The label, as in the JSON.
 
         Returns:
-            The fault, to follow the name of the label ("is one number, but .."); None if there is none.
+            The fault, to follow the name of the label ("is one number, but ..."); None if there is none.
         """
         try:
             form = _form(label)

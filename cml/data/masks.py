@@ -16,7 +16,7 @@ _SCALED = {"L;2": 85, "L;4": 17}  # Pillow stretches grey of 2 and 4 bits to 0..
 
 
 class MaskFault(ImageFault):
-    """What is wrong with a mask, to follow its name: "has the mode RGB, ..", without a full stop."""
+    """What is wrong with a mask, to follow its name: "has the mode RGB, ...", without a full stop."""
 
 
 def read_mask(path: Path) -> UInt8:

@@ -12,7 +12,7 @@ from cml.errors import UserError
 
 
 class StackedItems:
-    """N arrays or tensors of one shape as an array (N, ..), whose rows are read anew at each indexing.
+    """N arrays or tensors of one shape as an array (N, ...), whose rows are read anew at each indexing.
 
     Args:
         items: The items.
@@ -20,7 +20,7 @@ class StackedItems:
         dtype: The type of their numbers; by default that of the first.
 
     Attributes:
-        shape: (N, ..).
+        shape: (N, ...).
         dtype: The type of the numbers.
         ndim: The number of axes.
         fields: The fields of the data set that hold the items.
@@ -71,7 +71,7 @@ class StackedItems:
         if array.shape != self.shape[1:]:
             raise UserError(
                 f"{name} of the data set has the shape {array.shape}, others {self.shape[1:]}: cut or pad them to one "
-                "shape, or give collate=.., a function that joins a list of inputs to a batch."
+                "shape, or give collate=..., a function that joins a list of inputs to a batch."
             )
         return array
 
@@ -101,11 +101,11 @@ def item_array(value: Any, name: str) -> NDArray[Any]:  # noqa: ANN401 - an item
         kind = type(value).__name__ if array is None else f"an array of {array.dtype}"
         raise UserError(
             f"{name} of the data set must be an array or tensor of numbers. Got {kind} instead: convert it, or give "
-            "collate=.., a function that joins a list of inputs to a batch."
+            "collate=..., a function that joins a list of inputs to a batch."
         )
     if array.ndim == 0:
         raise UserError(
             f"{name} of the data set is the single number {value}, as a label is: inputs come first, as in "
-            "(x, label), or are named, as in features='..', label='..'."
+            "(x, label), or are named, as in features='...', label='...'."
         )
     return array

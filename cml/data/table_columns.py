@@ -61,7 +61,7 @@ def match_columns(names: Sequence[str], features: str | Sequence[str]) -> list[s
     Raises:
         UserError: There is no such column.
     """
-    there = f"There are: {', '.join(names[:20])}{', ..' if len(names) > 20 else ''}."
+    there = f"There are: {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}."
     if not isinstance(features, str):
         for name in features:
             if name not in names:

@@ -19,7 +19,7 @@ class Tensors:
     as int64.
 
     Args:
-        items: (N, ..) of numbers.
+        items: (N, ...) of numbers.
 
     Attributes:
         form: The shape of the tensors.
@@ -32,7 +32,7 @@ class Tensors:
     def __init__(self, items: NDArray[Any] | StackedItems) -> None:
         if items.ndim < 2 or items.dtype.kind not in "fiub" or items.dtype in (np.uint32, np.uint64):
             raise UserError(
-                "Tensors must be an array (N, ..) of floats, of integers of at most 16 bits, int32 or int64. "
+                "Tensors must be an array (N, ...) of floats, of integers of at most 16 bits, int32 or int64. "
                 f"Got {items.shape}, {items.dtype} instead."
             )
         self._source = items
@@ -70,7 +70,7 @@ class Tensors:
             items: Their positions, (B,).
 
         Returns:
-            The tensors, (B, ..) float32 or int64.
+            The tensors, (B, ...) float32 or int64.
         """
         return np.ascontiguousarray(self._source[items], np.int64 if self.form.whole else np.float32)
 

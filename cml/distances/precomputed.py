@@ -77,7 +77,7 @@ class Precomputed(LabelDistance):
                 form, save = "sparse", "save its triples with SparseDistances.save"
             raise UserError(
                 f"The label distance is {form} of shape {self.path.get('shape')}, which was given in Python; give it "
-                f"again there (label_distance=..), or {save} and name the file: precomputed(path=FILE)."
+                f"again there (label_distance=...), or {save} and name the file: precomputed(path=FILE)."
             )
         if hasattr(self.path, "tocoo"):
             object.__setattr__(self, "path", SparseDistances.from_matrix(self.path))

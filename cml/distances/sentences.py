@@ -62,7 +62,7 @@ class Sentences(LabelDistance):
         if self.model_sha256 and self.model_sha256 != self._digest():
             raise DataError(
                 f"The sentence model {self.model} is not the one that these settings were saved with: SHA-256 "
-                f"{self._digest()[:12]}.. instead of {self.model_sha256[:12]}.."
+                f"{self._digest()[:12]}... instead of {self.model_sha256[:12]}..."
             )
 
     @property

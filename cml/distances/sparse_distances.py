@@ -357,7 +357,7 @@ class LabelRows:
 
 
 def expand_runs(starts: Int64, counts: Int64) -> tuple[Int64, Int64]:
-    """Whole numbers start, start + 1, .. of R runs one after another.
+    """Whole numbers start, start + 1, ... of R runs one after another.
 
     Args:
         starts: (R,) the first number of each run.

@@ -4,7 +4,7 @@
   process computes the loss of the whole batch.
 - ``cached_backward`` computes the gradient of a batch that is larger than the memory.
 
-Both work in one process as well. The batches of a sampler, ``sampler.batches(..)``, give each process its part of a
+Both work in one process as well. The batches of a sampler, ``sampler.batches(...)``, give each process its part of a
 batch. ``cml.fit`` and ``cml train`` under torchrun need none of this.
 """
 

@@ -34,9 +34,9 @@ def cached_backward(
     Under ``torch.autocast``, the network runs as it would without micro batches, and the loss gets float32.
 
     Args:
-        network: Maps inputs (b, ..) to embeddings (b, D).
+        network: Maps inputs (b, ...) to embeddings (b, D).
         loss: Maps embeddings (B, D), in at least float32, to a scalar. It is called once.
-        inputs: (B, ..), on the network's device.
+        inputs: (B, ...), on the network's device.
         micro_batch: Inputs per pass, at least 1. The batch is split into as few and as equal parts as possible, in
             every process into as many.
         backward: Propagates the gradient of the loss, which is its only argument: ``accelerator.backward``, or with a
@@ -69,7 +69,7 @@ def cached_backward(
         raise UserError(f"The 'micro_batch' must be a whole number of at least 1. Got {micro_batch!r} instead.")
     if not isinstance(inputs, Tensor) or inputs.ndim == 0:
         got = "a single number" if isinstance(inputs, Tensor) else type(inputs).__name__
-        raise UserError(f"The 'inputs' must be a tensor (B, ..). Got {got} instead.")
+        raise UserError(f"The 'inputs' must be a tensor (B, ...). Got {got} instead.")
     ranks = find_ranks()
     averages_itself = isinstance(network, DistributedDataParallel)
     if ranks.size > 1 and not averages_itself:

@@ -26,8 +26,8 @@ def gather(rows: Rows) -> Rows:
     several processes (``torch.distributed.init_process_group``), it returns ``rows`` itself.
 
     Args:
-        rows: A row for each item of this process's part of the batch: a tensor (b, ..), such as embeddings (b, D); an
-            array (b, ..); the ``Labels`` that a label distance has encoded; or a list or tuple of labels of any kind.
+        rows: A row for each item of this process's part of the batch: a tensor (b, ...), such as embeddings (b, D); an
+            array (b, ...); the ``Labels`` that a label distance has encoded; or a list or tuple of labels of any kind.
 
     Returns:
         The rows of all processes, of the kind of ``rows`` and on its device.

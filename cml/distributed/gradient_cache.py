@@ -38,9 +38,9 @@ def backward(
     """Compute loss and embeddings of a batch, and add the gradient of the loss to all parameters it depends on.
 
     Args:
-        network: Maps inputs (b, ..) to embeddings (b, D).
+        network: Maps inputs (b, ...) to embeddings (b, D).
         loss: Maps embeddings (B, D), in at least float32, to a scalar.
-        inputs: (B, ..), on the network's device; where it is not split also a batch of any kind.
+        inputs: (B, ...), on the network's device; where it is not split also a batch of any kind.
         micro_batch: Inputs per pass, at least 1. A larger batch is split into as few and as equal parts as possible.
             None, or a batch that is no larger: one direct pass.
         largest: The size of the largest share of the batch, if several processes have one each: all split theirs into

@@ -316,8 +316,8 @@ class Index:
     def _check_digest(self, digest: str, owner: str) -> None:
         if digest != self.digest:
             raise UserError(
-                f"{self.folder} holds embeddings of another model (digest {self.digest[:12]}..) than {owner} (digest "
-                f"{str(digest)[:12]}..): they cannot be compared. Give that model, or make a new index."
+                f"{self.folder} holds embeddings of another model (digest {self.digest[:12]}...) than {owner} (digest "
+                f"{str(digest)[:12]}...): they cannot be compared. Give that model, or make a new index."
             )
 
     def _refresh(self) -> IndexState:

@@ -13,7 +13,7 @@ from cml.storage.saved_options import read_record
 from cml.version import __version__
 
 CALIBRATION = "calibration.json"
-_AGAIN = "Calibrate the model again: cml calibrate RUN, or model.calibrate(..)."
+_AGAIN = "Calibrate the model again: cml calibrate RUN, or model.calibrate(...)."
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Features by the workers of a Dask cluster: ``cml features .. --scheduler tcp://host:port``.
+"""Features by the workers of a Dask cluster: ``cml features ... --scheduler tcp://host:port``.
 
 This process alone writes: a worker that dies costs only the chunks it had. A chunk is computed whole, with the batches
 that it has on one machine. A CPU of another kind, or a GPU, may round another way.

@@ -80,7 +80,8 @@ def explain_new_items(store: FeatureStore) -> str:
     what, option = ("texts", "--texts FILE") if is_text else ("images", "--images FOLDER")
     how = f"'cml features {option} --backbone {name} --out STORE' computes those of new {what}"
     if not name.startswith(SENTENCES):
-        how = f"compute those of new items by cml.features(items, backbone={name}, out=..), as the run does not hold it"
+        call = f"cml.features(items, backbone={name}, out=...)"
+        how = f"compute those of new items by {call}, as the run does not hold the network"
     return f"The model takes the {size} features of {name}: {how}; model.embed(store.select()) embeds them."
 
 

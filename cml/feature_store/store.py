@@ -144,7 +144,7 @@ class FeatureStore:
                 missing[str(inputs[number]) if is_files else f"item {number}"] = fault
         if missing:
             named = "; ".join(f"{name} ({fault})" for name, fault in list(missing.items())[:_NAMED])
-            more = "; .." if len(missing) > _NAMED else ""
+            more = "; ..." if len(missing) > _NAMED else ""
             raise DataError(
                 f"The feature store {self.folder} lacks {len(missing)} of {len(items)} items: {named}{more}. Compute "
                 "features of these items, or leave the store out."

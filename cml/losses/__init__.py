@@ -1,4 +1,4 @@
-"""Losses, by class, by function and by name: ``LogRatioLoss()``, ``log_ratio_loss(..)``, ``get("log-ratio")``.
+"""Losses, by class, by function and by name: ``LogRatioLoss()``, ``log_ratio_loss(...)``, ``get("log-ratio")``.
 
 ``get`` reads the same text as the command line: ``cml.losses.get("log-ratio(weights=uniform)")``. In a loop of your own
 a loss over label distances is a module like any other; ``fit`` finds its constants in the training set:

@@ -76,7 +76,7 @@ class BinaryLoss(RuleLoss):
             if not isinstance(value, str | None):
                 raise UserError(
                     f"The {name!r} of binary is a text that names it, such as "
-                    f"'{type(value).__name__}(..)' with its settings. Got an object instead."
+                    f"'{type(value).__name__}(...)' with its settings. Got an object instead."
                 )
         self.loss = loss
         self.inner = _pair_loss(loss)

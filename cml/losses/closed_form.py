@@ -64,7 +64,7 @@ def plain_gradient(plain: Callable[[Tensor], Tensor], points: Tensor, slopes: Te
 
 
 def is_transformed(tensor: Tensor) -> bool:
-    """Whether a transform of ``torch.func`` (grad, jvp, hessian, ..) follows a tensor."""
+    """Whether a transform of ``torch.func`` (grad, jvp, hessian, ...) follows a tensor."""
     return not torch.compiler.is_compiling() and torch.func.debug_unwrap(tensor, recurse=False) is not tensor
 
 

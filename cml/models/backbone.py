@@ -42,7 +42,7 @@ class Backbone:
     """A feature extractor and the pixels it expects.
 
     Attributes:
-        module: Maps (B, C, h, w), where C is the length of ``mean``, or for inputs that are no images (B, ..), to
+        module: Maps (B, C, h, w), where C is the length of ``mean``, or for inputs that are no images (B, ...), to
             (B, ``features``).
         features: F.
         mean: Subtracted from each channel of pixels scaled to 0..1.

@@ -98,7 +98,7 @@ class EmbeddingModel(nn.Module):
         example: A batch of items of any kind to measure it with.
 
     Attributes:
-        backbone: Maps normalised pixels (B, C, h, w), standardised vectors (B, V) or tensors (B, ..) to features
+        backbone: Maps normalised pixels (B, C, h, w), standardised vectors (B, V) or tensors (B, ...) to features
             (B, F).
         head: Maps features (B, F) to embeddings (B, D): a linear map, or a ``JoinedHead`` with ``config.parts``;
             during training with another ``start`` a ``RotatedHead``.
@@ -186,7 +186,7 @@ class EmbeddingModel(nn.Module):
         vars(self)["collate"] = collate
 
     def features(self, inputs: Any) -> Tensor:  # noqa: ANN401 - a tensor, or a batch of any kind
-        """Backbone features (B, F) of images (B, 3, h, w) in 0..255, vectors (B, V), tensors (B, ..) or a batch."""
+        """Backbone features (B, F) of images (B, 3, h, w) in 0..255, vectors (B, V), tensors (B, ...) or a batch."""
         if self.config.inputs.kind != "images":
             return self._features_of_numbers(inputs)
         try:
@@ -265,7 +265,7 @@ class EmbeddingModel(nn.Module):
         return functional.normalize(embeddings.float(), dim=1) if self.config.normalize else embeddings
 
     def forward(self, inputs: Any) -> Tensor:  # noqa: ANN401 - a tensor, or a batch of any kind
-        """Embeddings (B, D) of images (B, 3, h, w) in 0..255, vectors (B, V), tensors (B, ..) or a batch."""
+        """Embeddings (B, D) of images (B, 3, h, w) in 0..255, vectors (B, V), tensors (B, ...) or a batch."""
         return self.embed_features(self.features(inputs))
 
     def embed(self, inputs: AnyInputs, *, batch_size: int | None = None, bar: str = "") -> Float32:

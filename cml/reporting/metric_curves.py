@@ -45,7 +45,7 @@ class Panel:
     curves: Curves  # method to {x: (value, lower end, upper end)}; values that are not finite leave a gap
     ylabel: str  # the metric, with its unit
     xlabel: str = "K"
-    ticks: Sequence[str] = ()  # names of the x 0, 1, .. if they are not numbers
+    ticks: Sequence[str] = ()  # names of the x 0, 1, ... if they are not numbers
     log: bool = False  # the x axis is logarithmic in any case
     joined: bool = True  # draw lines between points
 

@@ -94,7 +94,7 @@ def write_retrieval_page(
     view = [{"part": part_of[place - 1], "place": place, **views.row(row)} for place, row in enumerate(bar, start=1)]
     colours = ("#{:02x}{:02x}{:02x}".format(*ImageColor.getrgb(colour)[:3]) for colour in legend.values())
     rules = [f"body:has(#by-{name}:checked) .row{{order:var(--{name})}}" for name in orders]
-    for name, places in orders.items():  # the rows have the ids q1, q2, ..
+    for name, places in orders.items():  # the rows have the ids q1, q2, ...
         rules += [f"#q{place + 1}{{--{name}:{number}}}" for number, place in enumerate(places)]
     rules += [f"body:has(#part{part}:checked) .row:not(.p{part}){{display:none}}" for part in range(len(parts))]
     rules += [f".k{place}{{--color:{colour}}}" for place, colour in enumerate(colours)]

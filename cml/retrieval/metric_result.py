@@ -15,7 +15,7 @@ class MetricResult:
     """One metric of one ranker.
 
     Attributes:
-        name: The column: "label_distance@10", "score@10", "ndcg@100", "hit@5", "spearman_rho" ..
+        name: The column: "label_distance@10", "score@10", "ndcg@100", "hit@5", "spearman_rho" ...
         per_query: (Q,) float64, NaN for a query without a value; empty if it was not saved.
         mean: Mean over the queries with a value; NaN if there are none.
         low: Lower end of the 95 % interval of the mean over queries; see ``mean_interval.py``.

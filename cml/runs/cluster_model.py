@@ -1,4 +1,4 @@
-"""The model of a run on the workers of a Dask cluster: ``cml embed RUN .. --scheduler tcp://host:port``."""
+"""The model of a run on the workers of a Dask cluster: ``cml embed RUN ... --scheduler tcp://host:port``."""
 
 from collections.abc import Mapping
 from pathlib import Path

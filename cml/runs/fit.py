@@ -265,7 +265,7 @@ def _refuse_dataset_options(config: TrainConfig) -> None:
     if config.group_column:
         raise UserError(
             "'group_column' names a column of a prepared dataset: give cml.fit the groups themselves, "
-            f"groups=[..]. Got group_column={config.group_column} instead."
+            f"groups=[...]. Got group_column={config.group_column} instead."
         )
     if config.features and not config.freeze_backbone:
         raise UserError(
@@ -301,7 +301,7 @@ def _suggest_mend(label: Any) -> str:  # noqa: ANN401 - of any kind
         return "Convert the labels to numbers, for example by [float(label) for label in labels]."
     if isinstance(label, float | np.floating) and not np.isfinite(label):
         return "Leave out the items without a finite label, which np.isfinite(labels) finds."
-    return "Mend the label, or choose another distance by label_distance=.."
+    return "Mend the label, or choose another distance by label_distance=..."
 
 
 def _is_number(text: str) -> bool:

@@ -89,7 +89,7 @@ def keep_interrupted(make_model: Callable[[Trained, RunConfig], Model], *, has_f
         model = make_model(stop.trained, stop.config)
         _latest[:] = [model]
         again = (
-            "The same call with resume=True continues the run." if has_folder else "A run with out=.. can be resumed."
+            "The same call with resume=True continues the run." if has_folder else "A run with out=... can be resumed."
         )
         text = f"{stop}" or "training was interrupted in a step"
         raise Interrupted(f"{text}. The model so far: cml.last(). {again}", model) from None

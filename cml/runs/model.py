@@ -54,7 +54,7 @@ from cml.training.tune import Tuning
 
 _OWN_DISTANCE = (
     "One that was registered in Python has to be registered here too: load the file that does it by --plugin FILE, or "
-    "give it in Python as label_distance=.."
+    "give it in Python as label_distance=..."
 )
 
 
@@ -62,17 +62,17 @@ class Model(EmbeddingModel):
     """A trained embedding model, and what it was trained with.
 
     It is the ``torch.nn.Module`` from images (B, 3, h, w), uint8 or float in 0..255, to embeddings (B, D), or from
-    vectors (B, V) or tensors (B, ..) if it was trained on those; ``embed`` takes all that ``cml.fit`` takes.
+    vectors (B, V) or tensors (B, ...) if it was trained on those; ``embed`` takes all that ``cml.fit`` takes.
     ``cml.fit`` and ``cml.load`` make it.
 
     Args:
         network: The trained ``EmbeddingModel``; the model shares its weights.
         run: The ``RunConfig`` that it was trained with.
         label_distance: The label distance that it was trained with, for one that has no registered name.
-        allow_download: Whether models that the config names may be downloaded, such as that of ``sentences(..)``.
+        allow_download: Whether models that the config names may be downloaded, such as that of ``sentences(...)``.
         references: The training inputs and their labels, among which ``predict`` finds neighbours. They are neither
             saved nor pickled.
-        tuning: How ``cml.fit(.., tune=True)`` chose the embedding; None for a model that was trained in steps or
+        tuning: How ``cml.fit(..., tune=True)`` chose the embedding; None for a model that was trained in steps or
             loaded.
         history: The ``History`` of the training, or the folder to read it from when it is asked for; None for none.
         folder: The folder that the model was loaded from, which may hold its calibration.
@@ -626,7 +626,7 @@ def load(
             ``evaluate`` needs it.
         backbone: The module that the run was trained with, where that was the user's own; it gets the trained weights.
         collate: The function that the run joined items to batches with, if it did.
-        allow_download: Download what the run itself names, such as the model of ``sentences(..)``, if it is not in the
+        allow_download: Download what the run itself names, such as the model of ``sentences(...)``, if it is not in the
             cache; otherwise that is an error where it is needed. ``hf:user/name`` is downloaded in both cases.
 
     Returns:

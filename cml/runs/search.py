@@ -94,10 +94,10 @@ def open_with_model(
         return opened, opened.model
     made_with = opened.manifest["run"]
     if run is None and not made_with:
-        raise UserError(f"{opened.folder} does not know its model's run; say where it is with --run, in Python run=..")
+        raise UserError(f"{opened.folder} does not know its model's run; say where it is with --run, in Python run=...")
     source = Path(made_with).absolute() if run is None else resolve_run(run)
     if not source.is_dir():
-        raise UserError(f"{source}, the run of {opened.folder}, is gone; say where it is with --run, in Python run=..")
+        raise UserError(f"{source}, the run of {opened.folder}, is gone; say where it is with --run, in Python run=...")
     model = load(source, device=device)
     opened.check_model(model, source)
     return Index(opened.folder, model, opened.state), model

@@ -63,7 +63,7 @@ def train(
     """Train an embedding on a prepared dataset into a run folder, as ``cml train`` does.
 
     Args:
-        task: The task, or its name: "value", "pose", ..
+        task: The task, or its name: "value", "pose", ...
         data: The prepared dataset or its folder.
         out: Run folder.
         config: All options of training; None for the task's recipe.

@@ -22,7 +22,7 @@ class MakeBatch(Protocol):
 class EpochBatches:
     """Batches as lists of item numbers; each time that it is iterated over, those of the next epoch.
 
-    ``Sampler.batches`` makes it, and ``DataLoader(batch_sampler=..)`` takes it. After
+    ``Sampler.batches`` makes it, and ``DataLoader(batch_sampler=...)`` takes it. After
     ``torch.distributed.init_process_group``, each process gets its part of every batch. The parts of all processes in
     the order of ranks, as ``cml.distributed.gather`` puts them together, are the batch of one process.
 

@@ -94,7 +94,7 @@ class Sampler:
         *,
         seed: int = 0,
     ) -> EpochBatches:
-        """Make the batches of a training loop of your own; ``DataLoader(batch_sampler=..)`` takes them too.
+        """Make the batches of a training loop of your own; ``DataLoader(batch_sampler=...)`` takes them too.
 
         Each time that they are iterated over they are those of the next epoch. The first ``batches.anchors`` items of
         a batch are its anchors. With several processes, each gets its part of every batch, and

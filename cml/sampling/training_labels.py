@@ -113,7 +113,7 @@ class TrainingLabels:
         if self._classes is None:
             raise UserError(
                 f"The label distance {self.distance.name!r} has no classes. Use label_distance=classes for labels "
-                "that are classes; for continuous labels use a rule, as in binary(loss=.., rule=nearest, k=5)."
+                "that are classes; for continuous labels use a rule, as in binary(loss=..., rule=nearest, k=5)."
             )
         numbers, names = self._classes
         if len(names) < 2:

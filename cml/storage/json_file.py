@@ -35,7 +35,7 @@ def read_parsed(path: Path, subject: str, form: str, parse: Callable[[bytes], An
         path: The file.
         subject: What the file should hold, for errors: "the run's config".
         form: The name of the format: "YAML".
-        parse: Converts the content, or raises a ``ValueError`` that says what is wrong ("is not YAML: ..").
+        parse: Converts the content, or raises a ``ValueError`` that says what is wrong ("is not YAML: ...").
 
     Returns:
         What ``parse`` returns.

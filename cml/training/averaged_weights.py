@@ -18,7 +18,7 @@ _EARLY_STEPS = 8  # eta in the paper
 class AveragedWeights:
     """The average of a network's weights over steps.
 
-    After step t = 1, 2, .. it is d average + (1 - d) weights with d = min(``decay``, (t - 1) / (t + 8)), so that the
+    After step t = 1, 2, ... it is d average + (1 - d) weights with d = min(``decay``, (t - 1) / (t + 8)), so that the
     first steps, whose weights are far from the last, are soon forgotten.
 
     Reference: Shamir, Zhang: Stochastic Gradient Descent for Non-smooth Optimization, ICML 2013 (the early steps).

@@ -37,7 +37,7 @@ from cml.training.training_data import TrainingData
 from cml.training.training_targets import TrainingTargets
 from cml.training.views import repeat_items
 
-# this process's inputs (b, ..) or batch of any kind, with one process of all B items, and the target of the whole
+# this process's inputs (b, ...) or batch of any kind, with one process of all B items, and the target of the whole
 # batch: label distances (A, B), undefined if it is another process's turn to compute them, class numbers or vectors
 Step = tuple[Any, Tensor]
 
@@ -110,7 +110,7 @@ class BatchSource(Dataset[Step]):
         return self._plan(step).items
 
     def __getitem__(self, step: int) -> Step:
-        """Make this process's inputs, images (b, 3, h, w) uint8, (b, ..) or a batch, and the target of a step."""
+        """Make this process's inputs, images (b, 3, h, w) uint8, (b, ...) or a batch, and the target of a step."""
         plan = self._plan(step)
         own_turn = self.ranks.owner(step) == self.ranks.rank
         with contextlib.ExitStack() as stack:
@@ -142,7 +142,7 @@ class BatchSource(Dataset[Step]):
         return batch, changed_labels if own_turn else None
 
     def _read(self, plan: _Plan, part: slice) -> Any:  # noqa: ANN401 - a tensor or a list
-        """A part of the batch: images (b, C, h, w), vectors or tensors (b, ..), or a list of items."""
+        """A part of the batch: images (b, C, h, w), vectors or tensors (b, ...), or a list of items."""
         source = self.data.inputs
         if isinstance(source, Items):
             return source.read_each(plan.items[part])

@@ -30,7 +30,7 @@ class OwnAugmentation:
 
     Args:
         function: Takes an item, and returns one of the same shape and type: of images a tensor (C, h, w) uint8, of
-            vectors (V,) float32, of tensors (..), else what ``collate`` takes. If it has two parameters without a
+            vectors (V,) float32, of tensors (...), else what ``collate`` takes. If it has two parameters without a
             default, it also takes the item's label, and returns a pair of both.
 
     Attributes:
@@ -65,7 +65,7 @@ class OwnAugmentation:
         """Augment a part of a batch.
 
         Args:
-            batch: Images, vectors or tensors (b, ..), or a list of b items of any kind.
+            batch: Images, vectors or tensors (b, ...), or a list of b items of any kind.
             items: (b,) their numbers, for messages.
             labels: b labels, if the function takes them.
             seed: The seed of the run.

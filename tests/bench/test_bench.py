@@ -103,7 +103,7 @@ def test_results_of_a_run_can_be_trusted(results: Path, capsys: pytest.CaptureFi
         ("rank", "a rank was changed"),
         ("rank and digest", "its top and its probe are not of one run"),
         ("split", "its split is"),
-        ("data", "its dataset is 000000000000.., the one that is prepared here"),
+        ("data", "its dataset is 000000000000..., the one that is prepared here"),
         ("trial left out", "all of them"),
         ("trial tuned", "other settings than the suite draws"),
         ("trial chosen", "has the best score on validation"),

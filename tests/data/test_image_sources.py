@@ -83,7 +83,7 @@ def test_columns_of_a_data_frame(paths: Sequence[Path]) -> None:
     with pytest.raises(UserError, match=r"no column label='agee'\. Did you mean 'age'\? There are: file"):
         images_and_labels(frame, None, image="file", label="agee")
     with pytest.raises(
-        UserError, match=r"Name the column that holds the images, as in image='\.\.'\. There are: file, age"
+        UserError, match=r"Name the column that holds the images, as in image='\.\.\.'\. There are: file, age"
     ):
         images_and_labels(frame, None, label="age")
 

@@ -110,7 +110,7 @@ def test_pictures_stay_pictures() -> None:
         (
             pandas.DataFrame(TABLE),
             {},
-            r"Name the columns of the data frame: image='..' for one of images, or features=",
+            r"Name the columns of the data frame: image='...' for one of images, or features=",
         ),
         (
             pandas.DataFrame(TABLE),

@@ -98,7 +98,7 @@ def test_a_micro_batch_is_a_whole_number(size: object) -> None:
 
 @pytest.mark.parametrize("inputs", [[1.0], {"x": INPUTS}, torch.tensor(1.0)])
 def test_inputs_are_a_tensor(inputs: object) -> None:
-    with pytest.raises(UserError, match=r"'inputs' must be a tensor \(B, \.\.\)"):
+    with pytest.raises(UserError, match=r"'inputs' must be a tensor \(B, \.\.\.\)"):
         cached_backward(network(), torch.sum, inputs, micro_batch=2)  # type: ignore[arg-type]
 
 

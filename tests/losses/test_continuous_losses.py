@@ -702,7 +702,7 @@ def test_a_sum_is_the_weighted_sum_of_its_parts_with_their_own_constants() -> No
         ("matryoshka(loss=matryoshka)", "A Matryoshka loss cannot hold another one; name all sizes in one"),
         ("matryoshka(loss='sum(log-ratio, matryoshka)')", "A Matryoshka loss cannot hold another one"),
         ("matryoshka(dimensions=(0,))", "'dimensions' must be a whole number of at least 1"),
-        ("log-ratio(uniform)", "should read 'name(setting=value, ..)'"),
+        ("log-ratio(uniform)", "should read 'name(setting=value, ...)'"),
     ],
 )
 def test_what_is_no_sum_is_named(text: str, message: str) -> None:

@@ -114,7 +114,7 @@ def test_what_a_loss_needs_is_said_where_it_is_asked_for_something_else() -> Non
     state = losses.LogRatioLoss().fit(EUCLIDEAN, AGES).state_dict()
     with pytest.raises(UserError, match=r"CoSENTLoss has 0 fitted constants\. Got 2 of them in the state_dict instead"):
         losses.CoSENTLoss().load_state_dict(state)
-    with pytest.raises(UserError, match=r"The 'loss' of binary is a text .* 'Linear\(\.\.\)'"):
+    with pytest.raises(UserError, match=r"The 'loss' of binary is a text .* 'Linear\(\.\.\.\)'"):
         losses.BinaryLoss(torch.nn.Linear(2, 2))  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"must agree on normalising embeddings: .* Set that of the one"):
         losses.get("sum(rkd-distance, 0.5*cosent)")

@@ -95,7 +95,7 @@ class Captions(LabelDistance):
         if self.vectors_sha256 and self.vectors_sha256 != self._vectors.sha256():
             raise DataError(
                 f"The word vectors {self.vectors} are not those that these settings were saved with: SHA-256 "
-                f"{self._vectors.sha256()[:12]}.. instead of {self.vectors_sha256[:12]}.."
+                f"{self._vectors.sha256()[:12]}... instead of {self.vectors_sha256[:12]}..."
             )
 
     @classmethod
@@ -168,7 +168,7 @@ class Captions(LabelDistance):
                     "take other vectors.",
                 )
         if dropped:
-            named = ", ".join(map(repr, dropped[:5])) + " .." * (len(dropped) > 5)
+            named = ", ".join(map(repr, dropped[:5])) + " ..." * (len(dropped) > 5)
             warnings.warn(
                 f"{len(dropped)} caption(s) of which {self.vectors} knows no word are left out: {named}", stacklevel=2
             )

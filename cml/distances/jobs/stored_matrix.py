@@ -20,8 +20,8 @@ from cml.errors import DataError
 from cml.storage.work_folder import FolderError
 
 MOST_ITEMS = 4096  # a matrix of 64 MB
-COSTLY = 20_000  # pairs a second below which a distance that does not say counts as costly, ..
-LEAST_SECONDS = 0.2  # .. if all pairs take so long
+COSTLY = 20_000  # pairs a second, below which a distance that does not say whether it is costly counts as costly
+LEAST_SECONDS = 0.2  # that all pairs of such a distance take at least; a matrix saves nothing otherwise
 SAID_FROM = 3.0  # seconds from which on the work is forecast
 
 

@@ -22,7 +22,7 @@ Normalization = Literal["crop", "torso", "centered", "torso_centered"]
 
 @dataclass(frozen=True)
 class Keypoints(LabelDistance):
-    """Squared L2 distance between poses [[x, y, visible], ..] over the joints visible in both, mean per shared joint.
+    """Squared L2 distance between poses [[x, y, visible], ...] over the joints visible in both, mean per shared joint.
 
     Exact: every distance is the float64 value of the direct formula rounded to float32, equal poses give exactly 0.
     Two poses that share fewer than ``min_shared`` joints cannot be compared: their distance is infinite, not zero.

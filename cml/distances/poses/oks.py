@@ -22,7 +22,7 @@ _BOX_SHARE = 0.53  # of a person's box that COCO's people fill on average
 
 @dataclass(frozen=True)
 class Oks(LabelDistance):
-    """1 - OKS of poses [[x, y, visible], ..]: the mean over shared joints of 1 - exp(-d^2 / (2 s^2 (2 sigma)^2)).
+    """1 - OKS of poses [[x, y, visible], ...]: the mean over shared joints of 1 - exp(-d^2 / (2 s^2 (2 sigma)^2)).
 
     s^2 is the person's area. COCO takes it from the first pose of a pair, its ground truth; here it is the mean of
     both, so that the distance is symmetric.

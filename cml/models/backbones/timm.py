@@ -1,4 +1,4 @@
-"""All models of timm (the extra ``timm``): ``timm/resnet18``, ``timm/vit_small_patch14_dinov2.lvd142m``, .."""
+"""All models of timm (the extra ``timm``): ``timm/resnet18``, ``timm/vit_small_patch14_dinov2.lvd142m``, ..."""
 
 from pathlib import Path
 from typing import Any

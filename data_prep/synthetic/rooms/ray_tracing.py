@@ -161,7 +161,7 @@ def _find_nearest(
 
 
 def _dot(a: Float32, b: Float32) -> Float32:
-    """Products of vectors (3, ..): numpy's own sums along an axis of three are slow."""
+    """Products of vectors (3, ...): numpy's own sums along an axis of three are slow."""
     product: Float32 = a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
     return product
 

@@ -42,7 +42,7 @@ class View:
     walls: tuple[int, ...] = ()  # walls in view, from left to right, as numbers of faces
 
     def directions(self, across: Float32, up: Float32) -> Float32:
-        """Rays (3, ..) through picture coordinates ``across`` and ``up`` of one shape, -0.5 to 0.5, not normalised."""
+        """Rays (3, ...) through picture coordinates ``across`` and ``up`` of one shape, -0.5 to 0.5, not normalised."""
         right, above, forward = self.frame.astype(np.float32)
         rays = np.empty((3, *across.shape), np.float32)
         for axis in range(3):
@@ -56,7 +56,7 @@ class View:
         return self.directions(*np.meshgrid(across, -across))
 
     def leave(self, rays: Float32) -> tuple[Float32, UInt8]:
-        """How far each ray (3, ..) goes until it leaves the room, in its own lengths, and through which face."""
+        """How far each ray (3, ...) goes until it leaves the room, in its own lengths, and through which face."""
         eye, room = self.eye.astype(np.float32), self.room.astype(np.float32)
         far, faces = np.full(rays.shape[1:], np.inf, np.float32), np.zeros(rays.shape[1:], np.uint8)
         for axis in range(3):
