@@ -49,7 +49,7 @@ _MANY = 0.3  # of the labels: beyond it, the estimate shows that the features do
 class _Neighbors(NamedTuple):
     """The nearest others of each item."""
 
-    distances: Float32  # (N, K), the nearest first
+    distances: Float32  # (N, K) between features or embeddings, the nearest first
     items: Int64  # (N, K)
 
 
@@ -132,7 +132,7 @@ def audit_labels(
         labels: Their N encoded labels.
         distance: The label distance that encoded them.
         groups: (N,) numbers of groups that are held out together; None for none.
-        factor: What label distances are multiplied with to be in ``unit``.
+        factor: Factor that converts label distances to ``unit``.
         unit: Their unit; that of the label distance when not given.
         seed: Random seed.
 
@@ -144,23 +144,31 @@ def audit_labels(
     """
     from scipy.stats import rankdata
 
-    _check(features, labels, distance, seed)
+    _check_features_and_labels(features, labels, distance, seed)
     count = len(features)
-    frozen, trained, predicted, targets = _look_around(
-        features, labels, distance, deal_folds(count, groups, seed=seed), seed
-    )
+    folds = deal_folds(count, groups, seed=seed)
+    targets = _label_targets(labels, distance, seed)
+    frozen = _find_frozen_neighbors(features)
+    trained, predicted = _fit_folds(features, labels, distance, targets, folds, seed)
+
+    # each item is judged with its own label and, for comparison, with that of a random other item
     exchange = np.random.default_rng([seed, 1]).permutation(count)
-    taken = np.concatenate([np.arange(count), exchange])  # each item's own label, and that of another item
+    label_items = np.concatenate([np.arange(count), exchange])  # (2 N,) whose label it is
+    frozen_distances, trained_distances = (  # label distances (2 N, K) to the neighbours
+        listed_distances(distance, labels[label_items], labels, np.tile(neighbors.items, (2, 1))).astype(np.float64)
+        for neighbors in (frozen, trained)
+    )
     density = LabelDensity(distance, labels, seed=seed)
-    to_frozen, to_trained = (
-        listed_distances(distance, labels[taken], labels, np.tile(near.items, (2, 1))).astype(np.float64)
-        for near in (frozen, trained)
+    frozen_weights, trained_weights = (
+        np.tile(weigh_neighbors(neighbors.distances), (2, 1)) for neighbors in (frozen, trained)
     )
     disagreements = {
-        FROZEN: density.surprise(taken, to_frozen, np.tile(weigh_neighbors(frozen.distances), (2, 1))),
-        TRAINED: density.surprise(taken, to_trained, np.tile(weigh_neighbors(trained.distances), (2, 1))),
-        RIDGE: np.linalg.norm(np.tile(predicted, (2, 1)) - targets[taken], axis=1),
+        FROZEN: density.surprise(label_items, frozen_distances, frozen_weights),
+        TRAINED: density.surprise(label_items, trained_distances, trained_weights),
+        RIDGE: np.linalg.norm(np.tile(predicted, (2, 1)) - targets[label_items], axis=1),
     }
+
+    # the parts are ranked together, weighed by how well they tell the exchanged labels, and added
     ranks = {name: (rankdata(values) - 0.5) / len(values) for name, values in disagreements.items()}
     weights = weigh_parts(ranks)
     scores, exchanged_scores = np.split(np.sum([weights[name] * ranks[name] for name in ranks], axis=0), 2)
@@ -170,7 +178,7 @@ def audit_labels(
         {name: values[:count] for name, values in ranks.items()},
         weights,
         trained.items[:, :NEIGHBORS],
-        factor * _median_distances(to_trained[:count, :NEIGHBORS]),
+        factor * _median_distances(trained_distances[:count, :NEIGHBORS]),
         wrong=_estimate_wrong(scores, chances),
         unit=unit or distance.unit,
         chances=chances,
@@ -202,7 +210,7 @@ def deal_folds(count: int, groups: Int64 | None = None, *, seed: int = 0) -> lis
     return [np.flatnonzero(owners[numbers] == fold) for fold in range(_FOLDS)]
 
 
-def _check(features: Float32, labels: Labels, distance: LabelDistance, seed: int) -> None:
+def _check_features_and_labels(features: Float32, labels: Labels, distance: LabelDistance, seed: int) -> None:
     if len(features) < FEWEST_ITEMS:
         raise UserError(f"An audit needs at least {FEWEST_ITEMS} items. Got {len(features)} instead.")
     if not np.isfinite(features).all():
@@ -218,30 +226,38 @@ def _check(features: Float32, labels: Labels, distance: LabelDistance, seed: int
         raise UserError(f"An audit needs label distances that differ, but {value}, of {len(some)} items looked at.")
 
 
-def _look_around(
-    features: Float32, labels: Labels, distance: LabelDistance, folds: Sequence[Int64], seed: int
-) -> tuple[_Neighbors, _Neighbors, Float64, Float64]:
-    """The neighbours by features and by heads trained on other folds, and predictions (N, V) of targets (N, V)."""
-    count = len(features)
-    compared = min(_COMPARED, count // 3)
+def _count_compared(count: int) -> int:
+    """The number of neighbours that labels are compared with, fewer where there are few items."""
+    return min(_COMPARED, count // 3)
+
+
+def _find_frozen_neighbors(features: Float32) -> _Neighbors:
+    """The nearest others by the features as they are, centred and L2-normalised."""
     centred = features - features.mean(axis=0, dtype=np.float64).astype(np.float32)
     lengths = np.linalg.norm(centred, axis=1, keepdims=True)
-    frozen = _Neighbors(*nearest_others(centred / np.where(lengths > 0, lengths, 1), np.arange(count), compared))
-    trained = _Neighbors(np.empty_like(frozen.distances), np.empty_like(frozen.items))
-    targets = _label_targets(labels, distance, seed)
+    unit = centred / np.where(lengths > 0, lengths, 1)
+    return _Neighbors(*nearest_others(unit, np.arange(len(features)), _count_compared(len(features))))
+
+
+def _fit_folds(
+    features: Float32, labels: Labels, distance: LabelDistance, targets: Float64, folds: Sequence[Int64], seed: int
+) -> tuple[_Neighbors, Float64]:
+    """Find neighbours by heads, and predict targets (N, V); each item by what was fitted to the other folds."""
+    count, compared = len(features), _count_compared(len(features))
+    neighbors = _Neighbors(np.empty((count, compared), np.float32), np.empty((count, compared), np.int64))
     predicted = np.empty_like(targets)
     for number, held_out in enumerate(folds):
         rest = np.setdiff1d(np.arange(count), held_out)
         embeddings = _train_head(features, labels, distance, rest, seed + number)
-        trained.distances[held_out], trained.items[held_out] = nearest_others(embeddings, held_out, compared)
+        neighbors.distances[held_out], neighbors.items[held_out] = nearest_others(embeddings, held_out, compared)
         predicted[held_out] = _predict(features, targets, rest, held_out)
-    return frozen, trained, predicted, targets
+    return neighbors, predicted
 
 
-def _median_distances(between: Float64) -> Float64:
+def _median_distances(label_distances: Float64) -> Float64:
     """The median (N,) of label distances (N, K) to neighbours; labels that cannot be compared are the farthest."""
-    known = np.isfinite(between)
-    return np.median(np.where(known, between, between[known].max(initial=0)), axis=1)
+    known = np.isfinite(label_distances)
+    return np.median(np.where(known, label_distances, label_distances[known].max(initial=0)), axis=1)
 
 
 def weigh_parts(ranks: Mapping[str, Float64]) -> dict[str, float]:
