@@ -8,7 +8,7 @@ COMMANDS = {
     "features": "compute the features of a frozen network once, for training many heads",
     "train": "train an embedding",
     "evaluate": "evaluate a trained embedding against the oracle, a random ranking and frozen features",
-    "audit": "list the labels that disagree with those of alike items, perhaps wrong ones",
+    "audit": "list the labels that disagree with those of similar items, perhaps wrong ones",
     "propose": "list the items of a pool that are worth labelling next",
     "calibrate": "learn which label distance an embedding distance means, with an interval",
     "compare": "train with several losses, with the same budget and seeds, and compare the results in a table",

@@ -1,4 +1,4 @@
-"""``cml audit RUN``: the labels of a dataset that disagree with those of alike items, perhaps wrong ones."""
+"""``cml audit RUN``: the labels of a dataset that disagree with those of similar items, perhaps wrong ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device,
 
 @dataclass(frozen=True)
 class AuditOptions(CommandOptions):
-    """List the labels that disagree with those of alike items: perhaps wrong ones, to be looked at first."""
+    """List the labels that disagree with those of similar items: perhaps wrong ones, to be looked at first."""
 
     run: Run
     count: int = 10

@@ -22,7 +22,7 @@ def audit_inputs(
     """Audit labels that are given in Python; see ``cml.Model.audit``.
 
     Args:
-        features: (N, F) features that know nothing of the labels.
+        features: (N, F) features that do not depend on the labels.
         labels: N labels.
         distance: The label distance.
         names: Names of the items; their numbers when not given.

@@ -358,9 +358,9 @@ class Model(EmbeddingModel):
         label: str | None = None,
         seed: int = 0,
     ) -> AuditList:
-        """Find the labels that disagree with those of alike items: perhaps wrong ones. See ``cml.training.audit``.
+        """Find the labels that disagree with those of similar items: perhaps wrong ones. See ``cml.training.audit``.
 
-        The model gives the label distance alone. Items are compared by features that know nothing of the labels: those
+        The model gives the label distance alone. Items are compared by features that do not depend on the labels: those
         of the published backbone, or vectors as they are standardised.
 
         Args:
@@ -405,8 +405,8 @@ class Model(EmbeddingModel):
 
         Each is the item that is farthest from all labelled and all chosen ones (farthest-first traversal; Sener,
         Savarese: Active learning for convolutional neural networks, a core-set approach, ICLR 2018). As in ``audit``,
-        items are compared by features that know nothing of the labels: in the trained embedding, the farthest items are
-        often those that it has not learned to place. ``tests/benchmarks/proposals.py`` measures both.
+        items are compared by features that do not depend on the labels: in the trained embedding, the farthest items
+        are often those that it has not learned to place. ``tests/benchmarks/proposals.py`` measures both.
 
         Args:
             pool: N images or vectors without labels, of any kind that ``cml.fit`` takes.
@@ -430,14 +430,14 @@ class Model(EmbeddingModel):
         return choose_farthest(self._published_features(pool), known, count).items
 
     def _published_features(self, inputs: Any) -> NDArray[np.float32]:  # noqa: ANN401 - as ``cml.fit`` takes them
-        """Features (N, F) that know nothing of the labels: of the published backbone, or standardised vectors."""
+        """Features (N, F) that do not depend on the labels: of the published backbone, or standardised vectors."""
         kind = self.config.inputs.kind
         if kind == "vectors":
             return self.standardize(inputs, bar="features")
         if kind == "images":
             return load_published(self).extract(inputs, bar="features")
         raise UserError(
-            f"Items are compared by features that know nothing of the labels, which {self.config.inputs} do not have: "
+            f"Items are compared by features that do not depend on the labels, which {self.config.inputs} do not have: "
             "compute vectors of the items by another network, and take a model of these."
         )
 

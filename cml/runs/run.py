@@ -191,7 +191,7 @@ class Run(TrainedRun):
         return calibration
 
     def audit(self, *, splits: Sequence[str] = (), seed: int = 0) -> AuditList:
-        """Find the labels of the dataset that disagree with those of alike items, perhaps wrong ones.
+        """Find the labels of the dataset that disagree with those of similar items, perhaps wrong ones.
 
         Items are compared by frozen features, as ``cml evaluate`` has a row of; see ``cml.training.audit``. The list is
         kept in audit.csv of the run folder, and the explorer has its scores as a colour.

@@ -1,4 +1,4 @@
-"""Audit of labels: which labels disagree with those of alike items, whatever kind of label they are.
+"""Audit of labels: which labels disagree with those of similar items, whatever kind of label they are.
 
 Three scores say how much a label disagrees with what its item's features suggest: how surprising it is among the labels
 of the nearest neighbours, by the features themselves and by an embedding that was trained on the other items, and how
@@ -125,7 +125,7 @@ def audit_labels(
     unit: str = "",
     seed: int = 0,
 ) -> Audit:
-    """Find the labels that disagree with those of alike items.
+    """Find the labels that disagree with those of similar items.
 
     Args:
         features: (N, F) of a network that was not trained on the labels, or the items themselves if they are vectors.
