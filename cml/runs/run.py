@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,28 +90,13 @@ class Run(TrainedRun):
         Raises:
             UserError: the run was trained on images given in Python, or its dataset or label distance is not here.
         """
-        options = options or EvaluateOptions()
-        query, gallery = self.embeddings
-        embeddings: dict[str, Embeddings] = {EMBEDDING: self.embeddings}
-        for size in dimensions:
-            if not 1 <= size <= query.shape[1]:
-                rule = f"in 1..{query.shape[1]}, those of the embedding"
-                raise UserError(f"'dimensions' must be {rule}. Got {size} instead.")
-            if size < query.shape[1]:
-                embeddings[cut_row(size)] = query[:, :size], gallery[:, :size]
+        embeddings: dict[str, Embeddings] = {EMBEDDING: self.embeddings, **self._cut_embeddings(dimensions)}
         if references:
-            embeddings |= self.frozen
-        if references and self.ridge is not None:
-            embeddings |= dict([self.ridge])
+            embeddings |= self.frozen | self.ridge
+        options = self._in_label_units(options or EvaluateOptions())
         rankers: dict[str, Ranker] = {name: embedding_ranker(*both) for name, both in embeddings.items()}
         if references:
             rankers[RANDOM] = random_ranker(len(self.query_labels), len(self.gallery_labels), options.seed)
-        recall_within = options.recall_within or published_recall_within(self.dataset.info)
-        options = replace(
-            options,
-            recall_ks=options.recall_ks or tuple(published_recall_ks(self.dataset.info)),
-            recall_within=recall_within / self.report.factor,
-        )
         evaluation = evaluate_by_label_kind(
             rankers,
             self.distance,
@@ -123,28 +108,61 @@ class Run(TrainedRun):
             ranks=self.ranks,
         )
         evaluation = replace(evaluation, unit=self.unit).in_unit(*self.report)
-        own, log = self.dataset.folder / PAIRS, self.folder / METRICS
-        if pairs is not None or own.is_file():
-            evaluation = with_pairs(evaluation, self, embeddings, Path(pairs or own), options.seed)
-        elif self.dataset.info.queries_are_gallery:
-            rows = {name: both[0] for name, both in embeddings.items()}
-            evaluation = with_judgements(evaluation, self.distance, self.query_labels, rows, seed=options.seed)
-        records = read_metrics(log) if log.exists() else []  # a shared model has none
-        losses = [record["loss"] for record in records if "loss" in record]
-        is_first = self.ranks is None or self.ranks.first
-        tuning = load_tuning(self.folder) if (self.folder / TUNING).exists() else None
-        evaluation = with_verdict(
-            evaluation, EMBEDDING, losses, own_rows=chosen_rows(tuning), advise=self._advise if is_first else None
-        )
-        evaluation = evaluation.extend_verdict(describe_held_out(self.dataset.info))
-        evaluation = with_ceiling(evaluation, self.dataset.info)
-        evaluation = with_chosen_reference(evaluation, tuning)
-        if is_first:
+        evaluation = self._with_judgements(evaluation, embeddings, pairs, options.seed)
+        evaluation = self._with_verdict(evaluation)
+        if self._is_first:
             main = main_metric(list(evaluation.rows[EMBEDDING]))
             write_json(self.folder / EVALUATION, evaluation.to_json(per_query=[main]))  # which comparisons pair
             if tracker:
                 track_evaluation(tracker, self.folder, self.config.train, evaluation.rows[EMBEDDING])
         return evaluation
+
+    def _cut_embeddings(self, dimensions: Sequence[int]) -> dict[str, Embeddings]:
+        """The embeddings cut to their first numbers, by the name of the row; all of them are the row "embedding"."""
+        query, gallery = self.embeddings
+        size = query.shape[1]
+        for dimension in dimensions:
+            if not 1 <= dimension <= size:
+                raise UserError(f"'dimensions' must be in 1..{size}, those of the embedding. Got {dimension} instead.")
+        return {
+            cut_row(dimension): (query[:, :dimension], gallery[:, :dimension])
+            for dimension in dimensions
+            if dimension < size
+        }
+
+    def _in_label_units(self, options: EvaluateOptions) -> EvaluateOptions:
+        """The options with the dataset's K and radius of Recall@K as defaults, the radius in the unit of the labels."""
+        recall_within = options.recall_within or published_recall_within(self.dataset.info)
+        return replace(
+            options,
+            recall_ks=options.recall_ks or tuple(published_recall_ks(self.dataset.info)),
+            recall_within=recall_within / self.report.factor,
+        )
+
+    def _with_judgements(
+        self, evaluation: Evaluation, embeddings: Mapping[str, Embeddings], pairs: Path | str | None, seed: int
+    ) -> Evaluation:
+        """Add how well the embeddings agree with what people judged: a file of pairs, or else judged labels."""
+        own_pairs = self.dataset.folder / PAIRS
+        if pairs is not None or own_pairs.is_file():
+            return with_pairs(evaluation, self, embeddings, Path(pairs or own_pairs), seed)
+        if not self.dataset.info.queries_are_gallery:
+            return evaluation
+        rows = {name: both[0] for name, both in embeddings.items()}
+        return with_judgements(evaluation, self.distance, self.query_labels, rows, seed=seed)
+
+    def _with_verdict(self, evaluation: Evaluation) -> Evaluation:
+        """Add the verdict against the references, with sentences on held-out judgements and on what tuning chose."""
+        log = self.folder / METRICS
+        records = read_metrics(log) if log.exists() else []  # a shared model has none
+        losses = [record["loss"] for record in records if "loss" in record]
+        tuning = load_tuning(self.folder) if (self.folder / TUNING).exists() else None
+        evaluation = with_verdict(
+            evaluation, EMBEDDING, losses, own_rows=chosen_rows(tuning), advise=self._advise if self._is_first else None
+        )
+        evaluation = evaluation.extend_verdict(describe_held_out(self.dataset.info))
+        evaluation = with_ceiling(evaluation, self.dataset.info)
+        return with_chosen_reference(evaluation, tuning)
 
     def calibrate(self, *, level: float = LEVEL, seed: int = 0) -> Calibration:
         """Learn from the queries of the dataset what label distance an embedding distance means.

@@ -157,7 +157,7 @@ class TrainedRun:
     def frozen(self) -> dict[str, Embeddings]:
         """The features of the network that ``load_published`` gives, by the name of their row.
 
-        None, said on stderr, where there is no such network. Of a dataset of vectors, these are the vectors themselves,
+        Empty, with a message, if there is no such network. Of a dataset of vectors, these are the vectors themselves,
         in each of the forms that ``compute_vector_forms`` gives.
         """
         if self.model.config.inputs.kind == "vectors":
@@ -178,18 +178,18 @@ class TrainedRun:
         return {name_frozen(model.config.backbone, model.config.image_size): (query, gallery)}
 
     @functools.cached_property
-    def ridge(self) -> tuple[str, Embeddings] | None:
-        """Name and predictions of a ridge regression of the training labels on the vectors.
+    def ridge(self) -> dict[str, Embeddings]:
+        """The predictions of a ridge regression of the training labels on the vectors, by the name of their row.
 
-        None for images, and for labels of which few can be compared, as judged ones.
+        Empty for images, and for labels of which few can be compared, as judged ones.
         """
         if self.model.config.inputs.kind != "vectors" or self.distance.is_partial:
-            return None
+            return {}
         train = self.dataset.split("train").inputs
         labels = encode_labels(self.distance, self.dataset, "train")
         name, predict = fit_label_regression(self.model.standardize_in_parts(train), labels, self.distance)
         query, gallery = self.frozen[STANDARDISED]
-        return name, (predict(query), predict(gallery))
+        return {name: (predict(query), predict(gallery))}
 
     @functools.cached_property
     def _published(self) -> EmbeddingModel:
@@ -253,8 +253,13 @@ class TrainedRun:
         return store
 
     @property
+    def _is_first(self) -> bool:
+        """Whether this process writes files and shows progress."""
+        return self.ranks is None or self.ranks.first
+
+    @property
     def _bar(self) -> str:
-        return "embed" if self.ranks is None or self.ranks.first else ""
+        return "embed" if self._is_first else ""
 
     def _rows(self, embed: Callable[[Any], NDArray[np.float32]], split: Split) -> NDArray[np.float32]:
         """One row per item, (N, D); of several processes each embeds its share."""
