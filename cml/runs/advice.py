@@ -47,7 +47,6 @@ def advise(config: TrainConfig, items: int, standing: Standing, signals: LabelSi
         The advice, which never changes what is so already.
     """
     is_vectors = takes_vectors(config.backbone)
-    has_head_alone = config.freeze_backbone or config.backbone == "none"
     trained = (describe_training(config, items),)
     noun = "vectors" if is_vectors else "frozen features"
     features, pixels = signals.features, signals.pixels
@@ -64,15 +63,15 @@ def advise(config: TrainConfig, items: int, standing: Standing, signals: LabelSi
         if signal is not None
     )
     if pixels is not None and pixels.is_clear and pixels.explained > features.explained:
-        if has_head_alone:
+        if config.has_head_alone:
             return Advice((*reasons, "Train a small network on the pixels."), _small_network(config))
-    elif features.is_clear and not has_head_alone and not config.tune:
+    elif features.is_clear and not config.has_head_alone and not config.tune:
         network = {} if is_vectors or config.weights != "none" else _published_network(recipe)
         backbone = {"backbone": "none", "weights": "none"} if is_vectors else {"freeze_backbone": True}
         return Advice((*reasons, "Choose a head on held-out items."), {**network, **backbone, "tune": True})
     elif features.is_clear and not config.tune:
         return Advice((*reasons, "Choose the head on held-out items."), {"tune": True})
-    if not has_head_alone and not config.evaluate_every and not config.tune:
+    if not config.has_head_alone and not config.evaluate_every and not config.tune:
         every = max(1, config.steps // _CHECKS)
         return Advice((*reasons, "Keep the best step on held-out items."), {"evaluate_every": every, "patience": 4})
     return Advice((*reasons, "More training items are most likely to help."))
@@ -89,7 +88,7 @@ def describe_training(config: TrainConfig, items: int) -> str:
         A sentence.
     """
     if config.tune:
-        part = "head" if config.freeze_backbone or config.backbone == "none" else f"network {config.backbone}"
+        part = "head" if config.has_head_alone else f"network {config.backbone}"
         return f"The {part} was chosen on held-out ones of {items} items."
     if config.backbone == "none":
         part = "A linear head on the vectors"

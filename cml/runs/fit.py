@@ -326,6 +326,6 @@ def _adapt_to_labels(config: TrainConfig, chosen: Collection[str], distance: Lab
     if config.tune:
         return config
     default = TrainConfig()
-    suited = distance.training_options(head_alone=config.freeze_backbone or config.backbone == "none")
+    suited = distance.training_options(head_alone=config.has_head_alone)
     untouched = [name for name in suited if name not in chosen and getattr(config, name) == getattr(default, name)]
     return replace(config, **{name: suited[name] for name in untouched})

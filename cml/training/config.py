@@ -310,6 +310,11 @@ class TrainConfig:
         """What chose the embedding, as titles and tables name it: the loss, or "tuned" with ``tune``."""
         return "tuned" if self.tune else self.loss
 
+    @property
+    def has_head_alone(self) -> bool:
+        """Whether only a head is trained: on a frozen backbone, or on vectors."""
+        return self.freeze_backbone or self.backbone == "none"
+
     def difference(self, other: Self) -> dict[str, tuple[Any, Any]]:
         """Compare the options that affect the result.
 

@@ -36,7 +36,7 @@ def check_head_start(config: TrainConfig) -> None:
     Raises:
         UserError: A backbone is trained below the head.
     """
-    if config.head_start in ("pca", "standardised") and not has_head_alone(config):
+    if config.head_start in ("pca", "standardised") and not config.has_head_alone:
         raise UserError(
             f"head_start={config.head_start} begins at the principal components of features that stay as they are: add "
             f"freeze_backbone=True (--freeze-backbone). Got the backbone {config.backbone} to train instead."
@@ -59,11 +59,6 @@ def keep_head_start(config: TrainConfig, out: Path | None, *, resume: bool) -> T
     return replace(config, head_start=RunConfig.load(out).started_with.head_start)
 
 
-def has_head_alone(config: TrainConfig) -> bool:
-    """Whether only a linear head is trained: on a frozen backbone, or on vectors."""
-    return config.freeze_backbone or config.backbone == "none"
-
-
 def choose_head_start(config: TrainConfig, loss: Loss, training: TrainingTargets) -> tuple[Start, str]:
     """Choose the start of a head by the label distances of a sample of training pairs.
 
@@ -81,7 +76,7 @@ def choose_head_start(config: TrainConfig, loss: Loss, training: TrainingTargets
     """
     if config.head_start != "auto":
         return config.head_start, ""
-    if not has_head_alone(config) or loss.starts_at_zero:
+    if not config.has_head_alone or loss.starts_at_zero:
         return "random", ""
     try:
         sample = finite_sample(torch.from_numpy(training.label_distances()))
