@@ -82,7 +82,7 @@ def next_steps(dataset: PreparedDataset) -> list[str]:
     from cml.distances import LabelError
     from cml.distances import registry as distances
     from cml.models import has_published_weights
-    from cml.runs.label_recipe import recipe_for_labels
+    from cml.runs.dataset_recipe import recipe_for_dataset
     from cml.sampling import registry as samplers
     from cml.sampling.sampler import suggest_batch_size
     from cml.training.recipe_inputs import recipe_for_inputs
@@ -102,7 +102,7 @@ def next_steps(dataset: PreparedDataset) -> list[str]:
             obstacles.append(f"first: {error}")
         recipe = recipe_for_inputs(task.recipe, dataset.info.inputs)
         is_frozen = items < _SMALL and has_published_weights(recipe.backbone)
-        suited = recipe_for_labels(recipe, task, dataset.info, head_alone=is_frozen or recipe.backbone == "none")
+        suited = recipe_for_dataset(task, dataset.info, is_frozen=is_frozen)
         if is_frozen:
             command += ["--freeze-backbone", *(["--steps", "300"] if suited.steps == recipe.steps else [])]
         if 2 <= items < samplers.make(suited.sampler).batch_size and suited.sampler == recipe.sampler:

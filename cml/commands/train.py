@@ -15,12 +15,11 @@ from cml.command_line.shared_options import AllowDownload, AsJson
 from cml.console.messages import say
 from cml.data.dataset_info import read_dataset_info
 from cml.errors import DataError, UserError
-from cml.runs.label_recipe import recipe_for_labels
+from cml.runs.dataset_recipe import recipe_for_dataset
 from cml.storage.downloads import names_of_a_run
 from cml.task import Task
 from cml.training.config import TrainConfig, with_options
 from cml.training.metrics_log import METRICS
-from cml.training.recipe_inputs import recipe_for_inputs
 
 
 @dataclass(frozen=True)
@@ -137,8 +136,7 @@ def _show(result: dict[str, Any], summary: str, options: Train) -> None:
 def recipe_for(task: Task, recipe: TrainConfig, arguments: Sequence[str], prog: str) -> TrainConfig:
     """Find the defaults: the file of ``--config``, then the recipe, whose horizontal flip needs a trained backbone.
 
-    For a dataset of vectors, the recipe has no backbone. A feature store decides the backbone. Labels that are
-    judgements decide loss and sampler.
+    The recipe is adapted to the dataset, see ``recipe_for_dataset``. A feature store decides the backbone.
 
     Args:
         task: The task.
@@ -157,11 +155,8 @@ def recipe_for(task: Task, recipe: TrainConfig, arguments: Sequence[str], prog: 
         )
     info = None if deciding.data is None or deciding.resume else read_dataset_info(deciding.data)
     if info is not None:
-        recipe = recipe_for_inputs(recipe, info.inputs)
-        is_vector = info.inputs.kind == "vectors"
-        if not deciding.tune:
-            head_alone = is_vector or deciding.freeze_backbone or bool(deciding.features)
-            recipe = recipe_for_labels(recipe, task, info, head_alone=head_alone)
+        is_frozen = deciding.freeze_backbone or bool(deciding.features)
+        recipe = recipe_for_dataset(task, info, is_frozen=is_frozen, tune=deciding.tune)
     if deciding.features and not deciding.resume:
         recipe = with_options(recipe, {"features": deciding.features})
     unflipped = replace(recipe, flip="none")

@@ -12,7 +12,6 @@ from cml import distances, tasks
 from cml.console.messages import say
 from cml.data.dataset_info import DatasetInfo
 from cml.data.groups import number_groups
-from cml.data.input_form import InputForm
 from cml.data.prepared import PreparedDataset
 from cml.data.vectors import Vectors
 from cml.distances.dataset_labels import Mirror, encode_labels
@@ -21,10 +20,10 @@ from cml.feature_store.dataset_inputs import explain_new_items, with_features
 from cml.feature_store.store import FeatureStore
 from cml.processes.init_processes import init_processes
 from cml.processes.ranks import Ranks
+from cml.runs.dataset_recipe import recipe_for_dataset
 from cml.runs.interrupted import keep_interrupted
 from cml.runs.item_weights import read_weights
 from cml.runs.kept_label_distance import read_kept_label_distance
-from cml.runs.label_recipe import recipe_for_labels
 from cml.runs.model import Model
 from cml.task import Task
 from cml.trackers import Tracker
@@ -126,8 +125,7 @@ def options_for(
         task: The task.
         config: All options; None for the task's recipe, whose horizontal flip does not apply to a frozen backbone.
         options: Options by name, which go before those of ``config``.
-        info: The dataset's info; None for images whose labels are as the task has them. The recipe for vectors has no
-            backbone, and labels that are judgements decide loss and sampler.
+        info: The dataset's info, see ``recipe_for_dataset``; None for images whose labels are as the task has them.
 
     Returns:
         The options of the run.
@@ -137,11 +135,10 @@ def options_for(
     """
     if config is not None:
         return with_options(config, options)
-    recipe = recipe_for_inputs(task.recipe, InputForm() if info is None else info.inputs)
-    if info is not None and not options.get("tune"):
+    recipe = task.recipe
+    if info is not None:
         is_frozen = bool(options.get("freeze_backbone") or options.get("features"))
-        head_alone = is_frozen or info.inputs.kind == "vectors"
-        recipe = recipe_for_labels(recipe, task, info, head_alone=head_alone)
+        recipe = recipe_for_dataset(task, info, is_frozen=is_frozen, tune=bool(options.get("tune")))
     if options.get("freeze_backbone") and "flip" not in options:
         recipe = replace(recipe, flip="none")
     return with_options(recipe, options)
