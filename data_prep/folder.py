@@ -18,6 +18,7 @@ from cml.data_prep.dataset_source import Content, DatasetSource, InfoTexts
 from cml.data_prep.folder_split import Labelled, assign_roles, describe_split, read_split
 from cml.data_prep.grouped_numbers import find_grouped_numbers
 from cml.data_prep.joint_checks import check_joints_inside
+from cml.data_prep.kept_columns import read_kept, unify_columns
 from cml.data_prep.label_kinds import KINDS, SHARES, WITH_UNIT, KindName, check_distance, distance_of
 from cml.data_prep.layout_masks import MASK_FRAME, prepare_mask
 from cml.data_prep.mask_ids import find_ids, parse_ids
@@ -98,6 +99,9 @@ class Folder(DatasetSource):
     group_column: str | None = None
     """Column that identifies images that belong together, such as a person or a video. Groups are never split. The
     column is kept, so that cml train --group-column can hold out whole groups as well."""
+    keep_columns: tuple[str, ...] = ()
+    """Further columns to keep, which cml explore and cml search show and exports hold; of an image with several rows,
+    those of the first."""
     split_seed: int = 0
     """Random seed of the split."""
     test_fraction: float = 0.3
@@ -154,6 +158,11 @@ class Folder(DatasetSource):
             raise UserError(f"A unit belongs to numbers and angles. Got {self.unit!r} for {self.kind}; leave it out.")
         if self.kind == "boxes" and len(columns) != 5:
             raise UserError("label_columns of boxes should name five columns: the class, x0, y0, x1 and y1.")
+        for column in self.keep_columns:
+            if column in (*FIXED_COLUMNS, CROP) or column.endswith(FILE_COLUMN):
+                raise UserError(
+                    f"keep_columns should not name {column!r}, a name that datasets use: rename the column."
+                )
         if self.label_distance:
             check_distance(self.kind, self.label_distance)
         NumberFormat(self.decimal, self.thousands)
@@ -176,7 +185,9 @@ class Folder(DatasetSource):
         revision = 4 if self.kind == "keypoints" else 3  # which came to record the crop
         if self.group_column is not None:
             revision = 5  # which came to record the group
-        return record_provenance(self, revision=revision, files=files, images=folders)
+        # the default is not recorded, so that datasets of before stay the same
+        ignored = () if self.keep_columns else ("keep_columns",)
+        return record_provenance(self, revision=revision, files=files, images=folders, ignored=ignored)
 
     def content(self, skip_bad: bool) -> Content:
         """See ``DatasetSource.content``."""
@@ -185,6 +196,8 @@ class Folder(DatasetSource):
         if bad is not None and not skip_bad:
             raise bad_item_error(str(bad))
         images = [row for row in rows if isinstance(row, Labelled)]
+        if images:
+            unify_columns(images)
         kind = KINDS[self.kind]
         columns = self._numbers.columns if self.kind in WITH_UNIT else self._columns
         dealt = {"classes": self.kind == "classes", "grouped": self.group_column is not None}
@@ -264,7 +277,7 @@ class Folder(DatasetSource):
         group = name if self.group_column is None else str(cell(row, self.group_column, where, option="--group-column"))
         split = read_split(row, self.split_column, where, printed)
         label = self._label(row, name, where, lambda sentence: say_once(printed, f"{self.labels}: {sentence}"))
-        labelled = Labelled(name, name, where, split, group, label)
+        labelled = Labelled(name, name, where, split, group, label, read_kept(row, self.keep_columns, where))
         if first and labelled.split != first.split:
             raise DataError(f"{where}: {name!r} is {labelled.split!r} here, but {first.split!r} in {first.where}.")
         if first and self.kind in _FURTHER:
@@ -312,6 +325,7 @@ class Folder(DatasetSource):
 
     def _item(self, labelled: Labelled, role: str, details: dict[str, Any]) -> Item:
         image, label = self.images / labelled.name, labelled.label
+        kept = {**self._kept_group(labelled), **labelled.extra}
         if self.kind == "masks":
             label = functools.partial(
                 prepare_mask, labelled.label, image, details["ids"], self.ignore_id, self.image_size
@@ -319,9 +333,9 @@ class Folder(DatasetSource):
         if self.kind == "keypoints":
             box, side = person_box(label, self.margin), self.image_size or _CROP_SIDE
             person = person_item(labelled.item_id, role, image, label, box, side, labelled.where, self.bits)
-            return replace(person, extra={**person.extra, **self._kept_group(labelled)})
+            return replace(person, extra={**person.extra, **kept})
         picture = Shrink(self.image_size, bits=self.bits).picture(image)
-        return Item(labelled.item_id, role, picture, label, extra=self._kept_group(labelled), where=labelled.where)
+        return Item(labelled.item_id, role, picture, label, extra=kept, where=labelled.where)
 
     def _kept_group(self, labelled: Labelled) -> dict[str, str]:
         """The column of the group, which training can hold out as a whole; none where its name is taken."""

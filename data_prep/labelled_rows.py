@@ -20,6 +20,7 @@ from cml.data_prep.dataset_source import Content, DatasetSource, InfoTexts
 from cml.data_prep.folder_split import Labelled, assign_roles, describe_split, read_split
 from cml.data_prep.grouped_numbers import find_grouped_numbers
 from cml.data_prep.hf_parquet import ParquetTable
+from cml.data_prep.kept_columns import read_kept, unify_columns
 from cml.data_prep.label_kinds import KINDS, WITH_UNIT, check_distance, distance_of
 from cml.data_prep.number_format import PLAIN, Decimal, NumberFormat, Thousands
 from cml.data_prep.number_labels import NumberLabels, choose_number_labels
@@ -55,7 +56,7 @@ class LabelledRows(DatasetSource):
     group_column: str | None = field(default=None, kw_only=True)
     """Column that identifies rows that belong together, such as those of one patient. Groups are never split."""
     keep_columns: tuple[str, ...] = field(default=(), kw_only=True)
-    """Further columns to keep, which cml explore shows."""
+    """Further columns to keep, which cml explore and cml search show and exports hold."""
     split_seed: int = field(default=0, kw_only=True)
     """Random seed of the split."""
     test_fraction: float = field(default=0.3, kw_only=True)
@@ -175,7 +176,7 @@ class LabelledRows(DatasetSource):
         labelled = [row for row in rows if isinstance(row, Labelled)]
         if not labelled:
             raise DataError(f"{self.source} lists no rows.")
-        _unify_columns(labelled)
+        unify_columns(labelled)
         is_classes, is_grouped = self.kind == "classes", self.group_column is not None
         roles = assign_roles(
             labelled,
@@ -237,7 +238,7 @@ class LabelledRows(DatasetSource):
             raise DataError(f"{where}: {self.id_column} should be printable text. Got {name!r} instead.")
         split = read_split(row, self.split_column, where, printed)
         group = name if self.group_column is None else str(cell(row, self.group_column, where, option="--group-column"))
-        kept = {column: cell(row, column, where, option="--keep-columns") for column in self.keep_columns}
+        kept = read_kept(row, self.keep_columns, where)
         return Labelled(name, name, where, split, group, label, kept, self.find_picture(row, where))
 
     def _items(
@@ -300,24 +301,3 @@ def read_feature(
 
 
 _MISSING = frozenset({"", "nan", "na", "n/a", "null", "none"})
-
-
-def _unify_columns(items: list[Labelled]) -> None:
-    """Give each kept column one type: numbers if all of its cells are numbers, else texts."""
-    for column in items[0].extra:
-        values = [item.extra[column] for item in items]
-        numbers = [_finite(value) for value in values]
-        is_number = all(value is not None for value in numbers)
-        for item, plain, value in zip(items, numbers, values, strict=True):
-            item.extra[column] = plain if is_number else "" if value is None else str(value)
-
-
-def _finite(value: Any) -> float | None:  # noqa: ANN401 - a cell
-    """A cell as a finite number; None if it is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        result = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return result if np.isfinite(result) else None

@@ -37,7 +37,7 @@ class Search(CommandOptions):
     exact: bool = False
     """Compare with every item, even if the index is approximate."""
     html: Path | None = None
-    """Also write a page that shows the retrieved images."""
+    """Also write a page that shows the retrieved images, or the names, labels and columns of vectors."""
     run: Path | None = None
     """Path of the run, if it moved since the index was built."""
     features: StoreOfBackbone = None
@@ -50,6 +50,7 @@ def run(arguments: Sequence[str]) -> None:
     from cml.errors import UserError
     from cml.export.search_page import own_label, write_index_page
     from cml.reporting.visible_text import visible_text
+    from cml.runs.query_rows import describe_query_rows
     from cml.runs.search import open_with_model, search
 
     options = parse(Search, arguments, prog="cml search")
@@ -59,11 +60,8 @@ def run(arguments: Sequence[str]) -> None:
         raise UserError(f"{folder} is a folder; give images to look for, as in {folder}/*.jpg.")
     index, model = open_with_model(options.index, options.run, device=options.device)
     takes_images = model.config.inputs.kind == "images" or options.features is not None
-    if not takes_images and (len(options.images) != 1 or options.html is not None):
-        raise UserError(
-            f"The model takes {model.config.inputs}: give one .npy file, whose rows are the queries, and leave "
-            "--html out, which shows images."
-        )
+    if not takes_images and len(options.images) != 1:
+        raise UserError(f"The model takes {model.config.inputs}: give one .npy file, whose rows are the queries.")
     k = 5 if options.k is None and options.within is None else options.k
     results = search(
         index,
@@ -74,28 +72,31 @@ def run(arguments: Sequence[str]) -> None:
         features=options.features,
     )
     calibration = model.calibration
-    queries = options.images
+    queries: Sequence[Path | Hit] = options.images
+    names = [str(image) for image in options.images]
     if not takes_images:
-        queries = tuple(Path(f"{options.images[0]}, row {row}") for row in range(len(results)))
+        queries = describe_query_rows(options.images[0], len(results))
+        names = [f"{options.images[0]}, row {row}" for row in range(len(results))]
     if options.html is not None:
-        write_index_page(options.html, options.images, results, index.folder, len(index))
+        write_index_page(options.html, queries, results, index.folder, len(index), calibration)
     if options.json:
         listed = [
             [{**vars(hit), "path": hit.path and str(hit.path), **_expectation(hit, calibration)} for hit in hits]
             for hits in results
         ]
         unit = {} if calibration is None else {"unit": calibration.unit}
-        print_json([{"image": str(image), "found": hits, **unit} for image, hits in zip(queries, listed, strict=True)])
+        print_json([{"image": name, "found": hits, **unit} for name, hits in zip(names, listed, strict=True)])
         return
     if calibration is not None:
         print(f"expected label distance in {calibration.unit}, interval of {calibration.level:.0%}")
-    for image, hits in zip(queries, results, strict=True):
-        label = own_label(image, hits)
-        print(visible_text(f"{image}{f', label {label}' if label else ''}", _LONGEST))
+    for name, query, hits in zip(names, queries, results, strict=True):
+        label = own_label(query, hits) if isinstance(query, Path) else query.shown_label
+        print(visible_text(f"{name}{f', label {label}' if label else ''}", _LONGEST))
         meaning = "" if calibration is None else f"{'expected':<10}{'interval':<18}"
         print(f"      distance  {meaning}{'label  ' if any(hit.shown_label for hit in hits) else ''}item")
         for place, hit in enumerate(hits, 1):  # names of strangers may hold what steers a terminal
-            texts = hit.shown_label, hit.item_id, str(hit.path or "")
+            columns = ", ".join(f"{name} {text}" for name, text in hit.shown_columns.items())
+            texts = hit.shown_label, hit.item_id, str(hit.path or ""), columns
             named = (visible_text(text, _LONGEST) for text in texts if text)
             meaning = ""
             if calibration is not None:

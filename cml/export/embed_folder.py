@@ -18,7 +18,15 @@ from cml.console.progress_bar import ProgressBar
 from cml.errors import DataError, UserError
 from cml.export.decoding import DEFAULT_THREADS
 from cml.export.embedded_batches import BATCHES_A_CHUNK, embed_batches, embed_on_workers
-from cml.export.embedding_folder import DIGESTED, EMBEDDINGS, ITEMS, EmbeddingFolder, encode_item, npy_header
+from cml.export.embedding_folder import (
+    DIGESTED,
+    EMBEDDINGS,
+    ITEMS,
+    EmbeddingFolder,
+    encode_item,
+    flatten_columns,
+    npy_header,
+)
 from cml.export.image_list import ImageList
 from cml.storage.atomic import atomic_file, delete
 from cml.storage.growing_file import GrowingFile
@@ -238,7 +246,7 @@ def _write_tsv(folder: Path) -> None:
             file.write("\t".join(map(str, row)) + "\n")
     with atomic_file(folder / METADATA_TSV) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
         columns: list[str] | None = None
-        for entry in embedded.items():
+        for entry in map(flatten_columns, embedded.items()):
             if columns is None:
                 columns = list(entry)
                 file.write("\t".join(map(_tsv_cell, columns)) + "\n")

@@ -7,7 +7,7 @@ import functools
 import io
 import json
 import mmap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NotRequired, Self, TypedDict
@@ -27,6 +27,7 @@ from cml.storage.strict_json import parse_json
 from cml.version import __version__
 
 EMBEDDINGS, ITEMS = "embeddings.npy", "items.jsonl"
+COLUMNS = "columns"  # of an item: the further columns of its dataset
 DIGESTED = (EMBEDDINGS, ITEMS)  # a flipped bit there would change what a search finds, and nothing else
 LONGEST_LINE = 1 << 20  # bytes of an item
 _BLOCK = 1 << 24  # bytes of items.jsonl in which line ends are looked for at a time
@@ -188,6 +189,26 @@ class EmbeddingFolder:
                 f"{self.folder / ITEMS} has {number} items, but there are {len(self.embeddings)} embeddings; embed "
                 "again."
             )
+
+
+def flatten_columns(item: Mapping[str, Any], taken: Collection[str] = ()) -> dict[str, Any]:
+    """Put the further columns of an item beside what else is known of it.
+
+    Args:
+        item: The item, as ``EmbeddingFolder.items`` gives it.
+        taken: Names that a further column cannot have.
+
+    Returns:
+        The item without ``COLUMNS``. A further column whose name is taken gets "_" at its end.
+    """
+    known = {name: value for name, value in item.items() if name != COLUMNS}
+    columns = item.get(COLUMNS)
+    for name, value in columns.items() if isinstance(columns, dict) else ():
+        free = name
+        while free in known or free in taken:
+            free += "_"
+        known[free] = value
+    return known
 
 
 def read_embedding_manifest(folder: Path) -> Manifest:

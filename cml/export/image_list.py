@@ -19,6 +19,7 @@ from cml.data.prepared import PreparedDataset, Split
 from cml.data.vector_files import number_fault
 from cml.data.vectors import Float32, Vectors
 from cml.errors import DataError, UserError
+from cml.export.embedding_folder import COLUMNS
 from cml.storage.json_file import read_json
 
 if TYPE_CHECKING:
@@ -27,8 +28,19 @@ if TYPE_CHECKING:
 
 _CHECKED = 1 << 22  # numbers of a file that are checked at a time
 # names of COCO's own files: 391895, 000000391895 and COCO_val2014_000000391895
+_MOST_COLUMNS, _LONGEST_TEXT = 24, 4096  # further columns of an item, and characters of a text among them
 _ID = re.compile(r"\d{1,18}", re.ASCII)
 _COCO_NAME = re.compile(r"(?:COCO_[a-z]+\d{4}_)?(\d{1,18})", re.ASCII | re.IGNORECASE)
+
+
+def _select_columns(further: Mapping[str, Any]) -> dict[str, Any]:
+    """The first numbers and short texts among the further columns of an item."""
+    kept = {
+        name: value
+        for name, value in further.items()
+        if value is None or isinstance(value, int | float) or (isinstance(value, str) and len(value) <= _LONGEST_TEXT)
+    }
+    return dict(itertools.islice(kept.items(), _MOST_COLUMNS))
 
 
 @dataclass(frozen=True)
@@ -39,7 +51,8 @@ class ImageList:
         root: The folder that they lie in.
         item_ids: Their unique ids; in a plain folder an image's path below it, in a .npy file the number of the row.
         paths: Their files; of a vector the file that holds it.
-        columns: The role of each in a dataset, and its label if that is a number or a text; empty in a plain folder.
+        columns: The role of each in a dataset, its label if that is a number or a text, and its further columns of
+            numbers and texts under the name ``COLUMNS``; empty in a plain folder.
         vectors: Each vector as its split and its position there; empty for images.
         features: The backbone features of the images where they come from a feature store.
         file: The .npy file that all vectors were read from; None for a folder.
@@ -101,10 +114,11 @@ class ImageList:
             else:
                 paths += [(root / FOLDERS[role] / VECTORS).absolute()] * len(rows[role])
                 vectors += [(split.vectors, item) for item in rows[role]]
+            further = list(dataset.read_further(role))
             for item in rows[role]:
-                label = split.labels[item]
+                label, kept = split.labels[item], _select_columns(further[item])
                 shown = {dataset.info.label_column: label} if isinstance(label, int | float | str) else {}
-                columns.append({"role": role, **shown})
+                columns.append({"role": role, **({COLUMNS: kept} if kept else {}), **shown})
         return cls(root.absolute(), ids, tuple(paths), tuple(columns), tuple(vectors))
 
     @classmethod

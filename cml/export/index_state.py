@@ -3,7 +3,7 @@
 import functools
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from cml.data.computed_rows import ComputedRows
 from cml.errors import DataError
 from cml.export.approximate import ApproximateIndex
-from cml.export.embedding_folder import EmbeddingFolder, read_embedding_manifest
+from cml.export.embedding_folder import COLUMNS, EmbeddingFolder, read_embedding_manifest
 from cml.export.hit import Hit
 from cml.export.index_manifest import AGAIN, MANIFEST, PARTS, IndexManifest, read_index_manifest
 from cml.retrieval.array_types import Float32, Int64
@@ -23,7 +23,7 @@ from cml.storage.npy import map_array
 from cml.storage.regular_file import digest_file
 
 _ATTEMPTS = 20
-_NO_LABEL = ("item_id", "file_name", "role", "indexed_at")
+_NO_LABEL = ("item_id", "file_name", "role", "indexed_at", COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -173,8 +173,8 @@ class IndexState:
         items = {position: self._describe(position) for position in np.unique(positions).tolist() if position >= 0}
 
         def hit(position: int, distance: float) -> Hit:
-            item_id, path, label = items[position]
-            return Hit(item_id, path, distance, label)
+            item_id, path, label, columns = items[position]
+            return Hit(item_id, path, distance, label, columns)
 
         return [
             [hit(position, distance) for position, distance in zip(*row, strict=True) if position >= 0]
@@ -242,14 +242,16 @@ class IndexState:
                 galleries.append(ComputedRows((len(rows), self.manifest["dimension"]), _Selected(part, rows)))
         return galleries
 
-    def _describe(self, position: int) -> tuple[str, Path | None, Any]:
+    def _describe(self, position: int) -> tuple[str, Path | None, Any, Mapping[str, Any]]:
         number = int(np.searchsorted(self._starts, position, side="right")) - 1
         part = self.parts[number]
         entry = part.item(position - int(self._starts[number]))
         label = next((value for name, value in entry.items() if name not in _NO_LABEL), None)
         path = _path_of(part, entry)
         is_own = path is not None and path.suffix != ".npy"  # a file of vectors is that of all of them
-        return str(entry["item_id"]), path if is_own else None, label
+        columns = entry.get(COLUMNS)
+        known = columns if isinstance(columns, dict) else {}
+        return str(entry["item_id"]), path if is_own else None, label, known
 
 
 @dataclass(frozen=True)

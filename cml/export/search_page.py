@@ -1,10 +1,15 @@
-"""The results of a search in an index as one self-contained HTML page, in the style of the retrieval report."""
+"""The results of a search in an index as one self-contained HTML page, in the style of the retrieval report.
+
+Items of which there are no pictures, such as vectors, are shown by their names, labels and columns as text.
+"""
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from PIL import Image
 
 from cml.console.progress_bar import BAR_DELAY, ProgressBar
@@ -14,25 +19,30 @@ from cml.export.hit import Hit
 from cml.reporting import picture_rules
 from cml.reporting.picture_rules import STEPS, Drawable, PictureRules
 from cml.reporting.visible_text import visible_text
+from cml.retrieval.calibration import Calibration
 
 _UNREADABLE = Image.new("RGB", (4, 3), "#808080")
 
 
 @dataclass(frozen=True)
 class SearchPicture:
-    """A picture of the page.
+    """An item of the page: a picture with text below it, or the text alone.
 
     Attributes:
-        image: The picture; None if it cannot be read.
+        image: The picture; None if it cannot be read, or if the page shows no pictures.
         caption: The text below it.
         distance: Embedding distance to the query; None for the query itself.
         label: Its label in words; "" for none.
+        expected: The label distance to expect to the query, in words; "" if that is not known.
+        columns: Further columns of the item, as texts.
     """
 
     image: Drawable | None
     caption: str
     distance: float | None = None
     label: str = ""
+    expected: str = ""
+    columns: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -59,29 +69,65 @@ def own_label(image: Path, hits: Sequence[Hit]) -> str:
     return next((hit.shown_label for hit in own), "")
 
 
+def describe_expectation(calibration: Calibration, distance: float) -> str:
+    """Say what label distance to expect at an embedding distance, with its interval.
+
+    Args:
+        calibration: What embedding distances mean.
+        distance: The embedding distance.
+
+    Returns:
+        Such as "4.2, 1.1 to 7.9", in the unit of the calibration.
+    """
+    expected, low, high = (float(value) for value in calibration.expect(np.array(distance)))
+    return f"{expected:.3g}, {low:.3g} to {high:.3g}"
+
+
 def write_index_page(
-    path: Path, images: Sequence[Path], hits: Sequence[Sequence[Hit]], index: Path, items: int
+    path: Path,
+    queries: Sequence[Path | Hit],
+    hits: Sequence[Sequence[Hit]],
+    index: Path,
+    items: int,
+    calibration: Calibration | None = None,
 ) -> None:
     """Write a page of a search in an index.
 
     Args:
         path: The page.
-        images: The query images.
+        queries: The query images; or, of vectors, what is known of each query.
         hits: The hits of each.
         index: Folder of the index.
         items: Number of items that it holds.
+        calibration: What embedding distances mean as label distances; None if that is not known.
     """
+
+    def show_query(query: Path | Hit, its_hits: Sequence[Hit]) -> SearchPicture:
+        if isinstance(query, Hit):
+            return SearchPicture(None, query.item_id, label=query.shown_label, columns=query.shown_columns)
+        return SearchPicture(_Picture(query), query.name, label=own_label(query, its_hits))
+
+    def show_hit(hit: Hit) -> SearchPicture:
+        expected = "" if calibration is None else describe_expectation(calibration, hit.distance)
+        image = _Picture(hit.path) if hit.path else None
+        return SearchPicture(image, hit.item_id, hit.distance, hit.shown_label, expected, hit.shown_columns)
+
     rows = [
-        (
-            SearchPicture(_Picture(image), image.name, label=own_label(image, image_hits)),
-            [
-                SearchPicture(_Picture(hit.path) if hit.path else None, hit.item_id, hit.distance, hit.shown_label)
-                for hit in image_hits
-            ],
-        )
-        for image, image_hits in zip(images, hits, strict=True)
+        (show_query(query, its_hits), [show_hit(hit) for hit in its_hits])
+        for query, its_hits in zip(queries, hits, strict=True)
     ]
-    write_search_page(path, rows, title=f"Nearest in {index.name}", summary=f"An index of {items} images.")
+    has_pictures = not queries or isinstance(queries[0], Path)
+    note = ""
+    if calibration is not None:
+        note = f" Expected label distances are in {calibration.unit}, with an interval of {calibration.level:.0%}."
+    noun = "images" if has_pictures else "items"
+    write_search_page(
+        path,
+        rows,
+        title=f"Nearest in {index.name}",
+        summary=f"An index of {items} {noun}.{note}",
+        has_pictures=has_pictures,
+    )
 
 
 def write_search_page(
@@ -91,8 +137,9 @@ def write_search_page(
     title: str,
     summary: str = "",
     thumbnail: int = 128,
+    has_pictures: bool = True,
 ) -> None:
-    """Write a page of queries and the pictures found for each.
+    """Write a page of queries and the items found for each.
 
     Args:
         path: The page.
@@ -100,6 +147,7 @@ def write_search_page(
         title: Title of the page.
         summary: A sentence below it.
         thumbnail: Size of a picture on the page, in CSS pixels.
+        has_pictures: Whether the items have pictures; without, their texts stand alone.
 
     Raises:
         UserError: There is no query, or ``thumbnail`` is out of range.
@@ -111,13 +159,16 @@ def write_search_page(
     images = PictureRules(thumbnail)
     farthest = max((hit.distance or 0.0 for _, hits in rows for hit in hits), default=0.0)
 
-    def view(picture: SearchPicture) -> dict[str, str | None]:
+    def view(picture: SearchPicture) -> dict[str, Any]:
         step = round(STEPS * (picture.distance or 0.0) / farthest) if farthest > 0 else 0
         image = images.name(picture.image)
+        is_unreadable = has_pictures and image is None
         return {
-            "image": image or images.name(_UNREADABLE),
-            "caption": visible_text(picture.caption) + ("" if image else " (cannot be read)"),
+            "image": images.name(_UNREADABLE) if is_unreadable else image,
+            "caption": visible_text(picture.caption) + (" (cannot be read)" if is_unreadable else ""),
             "label": visible_text(picture.label),
+            "expected": visible_text(picture.expected),
+            "columns": [(visible_text(name), visible_text(text)) for name, text in picture.columns.items()],
             "number": "" if picture.distance is None else f"{picture.distance:.4f}",
             "bar": "" if picture.distance is None else f"s{step}",
         }
@@ -125,5 +176,5 @@ def write_search_page(
     bar = ProgressBar(rows, "page", unit="query", delay=BAR_DELAY)
     shown = [(view(query), list(map(view, hits))) for query, hits in bar]
     shown_title, shown_summary = visible_text(title) or "Search", visible_text(summary, 2000)
-    values = {"title": shown_title, "summary": shown_summary, "rows": shown}
+    values = {"title": shown_title, "summary": shown_summary, "rows": shown, "has_pictures": has_pictures}
     picture_rules.write_page(path, "search.html.j2", images, values)

@@ -67,7 +67,7 @@ class PictureRules:
             mix = 2 * part if part < 0.5 else 2 * part - 1
             color = ",".join(str(round(a + mix * (b - a))) for a, b in zip(*ends, strict=True))
             rules.append(f".s{step}{{--part:{max(4, round(100 * part))}%;--color:rgb({color})}}")
-        ratio = min(2.0, max(0.5, statistics.median(self._ratios)))
+        ratio = min(2.0, max(0.5, statistics.median(self._ratios or [1.0])))
         width = round(self.thumbnail * min(1.0, ratio))
         rules.append(f":root{{--width:{width}px;--ratio:{ratio:.3f}}}\n")
         return "\n".join(rules), "\n".join(self._rules)

@@ -72,6 +72,43 @@ def test_captions_come_from_all_columns_and_all_lines(photos: Path, tmp_path: Pa
     assert tasks.get("caption").describe(found["4.jpg"], dataset.info) == "cat 4 / c"
 
 
+def test_further_columns_are_kept_with_their_type(photos: Path, tmp_path: Path) -> None:
+    labels = written(tmp_path, "file_name,value,site,dose", lambda n: f"{name_of(n)},{n},s{n % 3},{n / 4}")
+    kept = {"keep_columns": ("site", "dose"), "group_column": "site"}
+    dataset = Folder(photos, labels, **kept).prepare(tmp_path / "set")
+    assert check_dataset(dataset.folder) == []
+    for role in dataset.info.roles:
+        for name, columns in zip(dataset.split(role).item_ids, dataset.read_further(role), strict=True):
+            number = int(Path(name).stem)
+            assert columns == {"site": f"s{number % 3}", "dose": number / 4}
+    assert Folder(photos, labels, **kept).prepare(tmp_path / "set").fingerprint == dataset.fingerprint
+    plain = Folder(photos, labels)
+    assert "keep_columns" not in plain.origin()["settings"]  # datasets that were made before stay the same
+
+
+def test_the_columns_of_an_image_are_those_of_its_first_row(photos: Path, tmp_path: Path) -> None:
+    labels = written(tmp_path, "file_name,caption,by", lambda n: f"{name_of(n)},a {n},x{n}\n{name_of(n)},b,y")
+    dataset = Folder(photos, labels, "captions", keep_columns=("by",)).prepare(tmp_path / "set")
+    assert [columns["by"] for columns in dataset.read_further("train")] == [
+        f"x{Path(name).stem}" for name in dataset.split("train").item_ids
+    ]
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        ("file_name", "keep_columns should not name 'file_name', a name that datasets use"),
+        ("crop", "keep_columns should not name 'crop'"),
+        ("value", "An extra column cannot be named 'value'; that name is reserved."),
+        ("sites", "Did you mean 'site'?"),
+    ],
+)
+def test_columns_that_cannot_be_kept_are_one_line(column: str, said: str, photos: Path, tmp_path: Path) -> None:
+    labels = written(tmp_path, "file_name,value,site,crop", lambda n: f"{name_of(n)},{n},s,c")
+    with pytest.raises(UserError, match=re.escape(said)):
+        Folder(photos, labels, keep_columns=(column,)).prepare(tmp_path / "set")
+
+
 def test_captions_of_a_jsonl_list_and_a_command_line(
     photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

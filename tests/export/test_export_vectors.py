@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,93 @@ def test_hits_of_a_dataset_of_vectors_name_no_file(
     hits = [line for line in capsys.readouterr().out.splitlines() if line.lstrip().startswith("1 ")]
     assert len(hits) == len(run.dataset.split("train"))
     assert not [line for line in hits if "npy" in line]
+
+
+class _Page(HTMLParser):
+    """The names of the elements of a page, and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.add(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += f" {data} "
+
+
+HOSTILE = '<img src=x onerror=alert(1)>{{7*7}}"'
+
+
+def test_a_page_shows_what_is_known_of_vectors_as_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(400, 4)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    lines = [{"age": float(row[0]), "site": f"{HOSTILE} {n}", "dose": n / 4} for n, row in enumerate(rows)]
+    (tmp_path / "labels.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    dataset = cml.prepare(
+        "table",
+        tmp_path / "set",
+        source=tmp_path / "labels.jsonl",
+        vectors=tmp_path / "rows.npy",
+        label_columns=("age",),
+        keep_columns=("site", "dose"),
+        unit="years",
+        query_fraction=0.5,
+        test_fraction=0.8,
+    )
+    run = cml.train("value", dataset, tmp_path / "run", steps=20, sampler="random(batch_size=64)", quiet=True)
+    cml.index(run.folder, dataset.folder, tmp_path / "index", quiet=True)
+    page, queries = tmp_path / "page.html", dataset.folder / "test/vectors.npy"
+    search = ["search", str(tmp_path / "index"), str(queries), "--k", "3", "--html", str(page)]
+    assert main(search) == 0
+    assert "expected" not in page.read_text()
+    run.calibrate()
+    capsys.readouterr()
+    assert main(search) == 0
+    printed = capsys.readouterr().out
+    shown = _Page(page.read_text())
+    assert not shown.names & {"img", "script", "b onerror"}
+    first = json.loads((dataset.folder / "test/metadata.jsonl").read_text().splitlines()[0])
+    number = int(first["item_id"])
+    assert f"{first['item_id']} (row 0)" in shown.text  # the query, which is known as an item of the dataset
+    assert f"row 0, label {lines[number]['age']:.6g}" in printed
+    assert shown.text.count(f"{HOSTILE} {number} ") >= 2  # the query's, and that of its first hit, which is itself
+    assert f" {number / 4:.6g} " in shown.text
+    assert f"dose {number / 4:.6g}" in printed
+    hit = cml.search(tmp_path / "index", rows[[number]], k=2)[0]
+    assert hit[0].columns == {"site": f"{HOSTILE} {number}", "dose": number / 4}
+    assert run.model.calibration is None or run.model.calibration.unit == "years"
+    expected, low, high = (f"{float(end):.3g}" for end in run.calibrate().expect(np.array(hit[1].distance)))
+    assert f" {expected}, {low} to {high} " in shown.text
+    assert "Expected label distances are in years, with an interval of 90%." in shown.text
+    np.save(tmp_path / "own.npy", rows[:2])
+    assert main([*search[:2], str(tmp_path / "own.npy"), *search[3:]]) == 0
+    assert " row 1 " in _Page(page.read_text()).text  # of a file of one's own, rows are known by their numbers
+
+
+def test_further_columns_stay_with_exports(tmp_path: Path) -> None:
+    from pyarrow import parquet
+
+    lines = [{"x": n / 7, "age": n % 5, "site": f"s{n}", "id": n, "note": None if n % 2 else "n"} for n in range(40)]
+    (tmp_path / "table.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    kept = ("site", "id", "note")
+    table = {"source": tmp_path / "table.jsonl", "features": ("x",), "label_columns": ("age",), "keep_columns": kept}
+    dataset = cml.prepare("table", tmp_path / "set", **table)
+    run = cml.train("value", dataset, tmp_path / "run", steps=1, sampler="random(batch_size=16)", quiet=True)
+    command = ["embed", str(run.folder), "--images", str(dataset.folder), "--out", str(tmp_path / "out")]
+    assert main([*command, "--parquet", "--tsv"]) == 0
+    for row in parquet.read_table(tmp_path / "out/embeddings.parquet").to_pylist():
+        known = lines[int(row["id"])]
+        # a column of the name of another one gets "_" at its end
+        assert (row["label"], row["site"], row["id_"]) == (known["age"], known["site"], known["id"])
+        assert row["note"] == (known["note"] or "")
+    header, first = (line.split("\t") for line in (tmp_path / "out/metadata.tsv").read_text().splitlines()[:2])
+    assert header == ["item_id", "file_name", "role", "value", "site", "id", "note"]
+    assert first[4] == f"s{int(first[0])}"
 
 
 def with_value(value: float) -> Floats:
