@@ -327,6 +327,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     warnings.simplefilter("ignore")  # random poses that share too few joints
     torch.set_num_threads(1)  # idle threads would count as processor time
     torch.manual_seed(0)
+    gc.collect()
+    gc.freeze()  # what is imported: every collection between two rounds would search it
     bench = Bench(options.rounds, options.smaller, options.largest)
     print(f"{'':10} {'step':34} {'by':2} {'cost':18} {'size, ms at each of three':54}  exponent")
     for part in options.only:

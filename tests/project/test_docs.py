@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
+import page_commands
 import pytest
 from PIL import Image
 
@@ -228,6 +229,20 @@ def test_every_block_runs_or_says_why_not() -> None:
         for block in FENCE.finditer(page.read_text(encoding="utf-8")):
             info = block["info"].strip()
             assert info in {"sh", "python", *shown} or info.startswith("{"), f"{page.relative_to(ROOT)}: {info!r}"
+
+
+def test_what_is_left_to_the_readme_is_in_it() -> None:
+    readme = page_commands.read_blocks((ROOT / "README.md").read_text(encoding="utf-8"))
+    run = {command for block in readme if not block.is_skipped for command in block.commands()}
+    left = {
+        command
+        for page in hand_written()
+        for block in page_commands.BLOCK.finditer(page.read_text(encoding="utf-8"))
+        if "the README" in (block["skip"] or "")
+        for command in page_commands.Block(block["kind"], block["text"], is_skipped=True).commands()
+    }
+    assert "cml demo" in left
+    assert left <= run
 
 
 def test_every_page_is_in_a_table_of_contents() -> None:
