@@ -215,7 +215,9 @@ def register(
 
 
 __all__ = [
+    "Approximation",
     "Boxes",
+    "Budget",
     "Captions",
     "CaptionsRwmd",
     "Circular",
@@ -238,10 +240,12 @@ __all__ = [
     "Place",
     "Precomputed",
     "Procrustes",
+    "RecallEstimate",
     "Rotation",
     "Sentences",
     "Sets",
     "SparseDistances",
+    "Spent",
     "approximate",
     "as_label_distance",
     "get",
@@ -250,7 +254,13 @@ __all__ = [
     "registry",
 ]
 # It trains, and so lies far above label distances, but this is where it is looked for.
-_ABOVE = {"approximate": "cml.runs.approximation.approximate"}
+_ABOVE = {
+    "approximate": "cml.runs.approximation.approximate",
+    "Approximation": "cml.runs.approximation.result",
+    "Budget": "cml.runs.approximation.budget",
+    "RecallEstimate": "cml.runs.approximation.recall",
+    "Spent": "cml.runs.approximation.result",
+}
 _HOMES = _ABOVE | {name: module for module, _, name in (entry.rpartition(":") for entry in _ENTRIES.values())}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -185,9 +186,54 @@ def test_budgets() -> None:
     for wrong in ("0", "0%", "0s", 0):
         with pytest.raises(UserError, match="The budget is 0"):
             Budget.parse(wrong)
-    for wrong in ("1.5", "-3", "many", "3 days", "", True, 2.5, None):
+    assert Budget.parse(0.02) == Budget.parse(np.float64(0.02)) == Budget.parse("2%")
+    for wrong in ("1.5", "-3", "many", "3 days", "", True, 2.5, None, -0.02, 2.0, np.nan, np.inf):
         with pytest.raises(UserError, match="budget should be a number of calls"):
             Budget.parse(wrong)
+
+
+def test_a_float_that_may_be_calls_or_a_share_says_what_to_write() -> None:
+    for value, mend in (
+        (2.0, r"Got 2\.0 instead: write 2 for calls, '2%' or 0\.02 for a share of all pairs\.$"),
+        (2.5, r"Got 2\.5 instead: write '2\.5%' or 0\.025 for a share of all pairs\.$"),
+        (5000.0, r"Got 5000\.0 instead: write 5000 for calls\.$"),
+        (1.0, r"Got 1\.0 instead: write 1 for calls, '100%' for all pairs\.$"),
+        (-0.02, r"Got -0\.02 instead\.$"),
+    ):
+        with pytest.raises(UserError, match=mend):
+            Budget.parse(value)
+    with pytest.raises(UserError, match="The budget is 0"):
+        Budget.parse(0.0)
+
+
+def test_a_budget_too_small_for_the_lists_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    values = HIDDEN[:, 0].tolist()
+
+    def ask(budget: str | float, k: int, *, quiet: bool = False) -> str:
+        approximate(lambda a, b: abs(a - b), values, VECTORS, budget, k=k, quiet=quiet)
+        return capsys.readouterr().err
+
+    small = ask(299, 5)  # of 120 items
+    assert "A budget of 299 calls is too small for 5 neighbours of each of 120 items, which take 300 calls at" in small
+    assert small.count("warning: A budget") == 1
+    assert "lists will be short" in small
+    assert "most lists will be empty" in ask(50, 5)
+    assert "too small" not in ask(300, 5)
+    assert "A budget of 0.02 of all pairs is too small for 5 neighbours" in ask(0.02, 5)
+    assert "too small" not in ask(50, 5, quiet=True)
+    with pytest.raises(UserError, match=r"A budget of 0\.01 % of all 7,140 pairs is less than one call of the label"):
+        ask("0.01%", 5)
+
+
+def test_a_budget_of_time_that_is_too_short_for_the_lists_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    def sleep(a: float, b: float) -> float:
+        time.sleep(0.02)
+        return abs(a - b)
+
+    with contextlib.suppress(UserError):  # on a loaded machine, the time may be over before a pair is compared
+        approximate(sleep, HIDDEN[:, 0].tolist(), VECTORS, "1s", k=50)
+    said = capsys.readouterr().err
+    assert re.search(r"A budget of 1 s, about \d+ calls, is too small for 50 neighbours .* take 3,000 calls at", said)
 
 
 @pytest.mark.parametrize(
@@ -239,6 +285,10 @@ def test_wrong_vectors_are_refused_before_a_call(tmp_path: Path, vectors: Any, m
 @pytest.mark.parametrize("budget", [1, 2, "50%", "90%"])
 def test_few_items_and_few_calls(items: int, budget: str | int) -> None:
     rows = HIDDEN[:items]
+    if items == 2 and isinstance(budget, str):
+        with pytest.raises(UserError, match="is less than one call of the label distance"):
+            approximate(lambda a, b: abs(a - b), rows[:, 0].tolist(), rows, budget, k=1, quiet=True)
+        return
     found = approximate(lambda a, b: abs(a - b), rows[:, 0].tolist(), rows, budget, k=1, quiet=True)
     assert 0 < found.spent.calls <= Budget.parse(budget).calls_of(items)
     assert found.neighbors.ids.shape == (items, 1)

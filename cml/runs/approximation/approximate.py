@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.console.messages import say
+from cml.console.messages import say, say_warning
 from cml.distances import LabelDistance, Labels, Neighbors, SparseDistances, as_label_distance
 from cml.distances.blas_threads import one_blas_thread
 from cml.distances.jobs.job_options import JobOptions
@@ -74,7 +74,7 @@ def approximate(
     distance: Any,  # noqa: ANN401 - as ``as_label_distance`` takes it
     labels: Any,  # noqa: ANN401 - N labels of any form
     vectors: Any,  # noqa: ANN401 - checked here
-    budget: str | int | Budget,
+    budget: str | float | Budget,
     *,
     k: int = 10,
     out: Path | str | None = None,
@@ -93,8 +93,9 @@ def approximate(
         vectors: (N, F) vectors to start from, an array or a tensor, such as frozen features or simple statistics of
             the labels. The better they follow the label distance, the fewer calls are needed; what is learned is kept
             only where it is better than they are.
-        budget: ``"1%"`` of all pairs, ``"200000"`` calls (or that number), or a time for everything together:
-            ``"90s"``, ``"30min"``, ``"2h"``. A budget of all pairs and more asks for all of them.
+        budget: ``"1%"`` of all pairs (or the float 0.01), ``"200000"`` calls (or that number), or a time for everything
+            together: ``"90s"``, ``"30min"``, ``"2h"``. A budget of all pairs and more asks for all of them. Lists of k
+            neighbours take N k / 2 calls at least, and several times as many to be good; a budget below that is said.
         k: Neighbours in a list, 1 to N - 1.
         out: Folder that keeps all answers: the same call continues an interrupted one there. None for one in the cache;
             for a function that is not registered, for nothing to be kept.
@@ -108,8 +109,8 @@ def approximate(
         The lists, all known distances, the embedding and an estimate of the recall of the lists.
 
     Raises:
-        UserError: The budget is 0 or no budget, vectors and labels do not fit, the label distance fails, is negative,
-            NaN or not symmetric, or ``out`` holds something else. Answers so far are kept.
+        UserError: The budget is 0, less than one call or no budget, vectors and labels do not fit, the label distance
+            fails, is negative, NaN or not symmetric, or ``out`` holds something else. Answers so far are kept.
 
     Example:
         >>> import numpy as np
@@ -126,6 +127,7 @@ def approximate(
     encoded = chosen.encode(labels)
     items = len(encoded)
     check_k(k, items)
+    allowed.calls_of(items)  # a share of less than one call is refused before anything is written
     rows = check_vectors(vectors, items)
     options = JobOptions(threads=threads, scheduler=scheduler, bar_after=None if quiet else 1.0)
     terms = {
@@ -187,7 +189,7 @@ class _Approximating:
         quiet: bool,
     ) -> None:
         self._distance, self._labels, self._vectors, self._budget = distance, labels, vectors, budget
-        self._k, self._seed, self._output, self._quiet = k, seed, output, quiet
+        self._k, self._seed, self._output, self._options, self._quiet = k, seed, output, options, quiet
         self._items = len(labels)
         self._pairs = self._items * (self._items - 1) // 2
         self._interview = Interview(distance, labels, output, budget.seconds, options)
@@ -196,6 +198,7 @@ class _Approximating:
     def write(self, item_ids: Sequence[str], about: dict[str, Any]) -> None:
         """Ask, learn, and write the result."""
         calls = self._budget.calls_of(self._items)
+        self._warn(calls)
         if calls >= self._pairs and self._budget.seconds is None:
             self._say(f"A budget of {self._budget} pays for all {self._pairs:,} pairs: all are computed.")
             self._ask("all", lambda: np.sort(draw_pairs(self._items, self._pairs, np.random.default_rng(0))))
@@ -226,7 +229,11 @@ class _Approximating:
         count = max(1, min(round(RANDOM_SHARE * self._pairs), int(_MOST_RANDOM * calls)))
         random = draw_pairs(self._items, count, rng)
         self._interview.check(pairs_of_keys(random, self._items), calls)
+        if self._budget.seconds is not None and not self._options.scheduler:
+            self._warn(self._options.threads * self._budget.seconds / max(self._interview.call_seconds, 1e-9))
         self._ask("random", lambda: random, lambda: _MOST_RANDOM * (self._budget.seconds or np.inf))
+        if not len(self._known.keys):
+            raise UserError(f"The budget of {self._budget} is over before two items were compared. Give a longer one.")
         if not np.isfinite(self._known.distances).any():
             raise UserError(
                 f"All {len(self._known.keys):,} random pairs are at an infinite label distance, so that none can be "
@@ -321,6 +328,12 @@ class _Approximating:
         lists = KnownLists(start.rows, self._collect(), start.normalize)
         seconds = min(_MAP_SHARE * (self._budget.seconds or np.inf), self._seconds_left)
         return learn_map(lists, seconds=seconds, seed=self._seed)
+
+    def _warn(self, calls: float) -> None:
+        """Say where so many calls are too few for the lists."""
+        shortage = self._budget.describe_shortage(self._items, self._k, calls)
+        if shortage and not self._quiet:
+            say_warning(shortage)
 
     def _say(self, text: str) -> None:
         if not self._quiet:
