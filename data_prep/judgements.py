@@ -68,9 +68,11 @@ class Judgements(DatasetSource):
     names: Path | None = None
     """Text file with a name for each row of the vectors, one per line."""
     pairs: Path | None = None
-    """CSV or JSONL file of judged pairs."""
+    """CSV or JSONL file of judged pairs, with the columns item, other, and distance or similarity; optional weight and
+    rater."""
     triplets: Path | None = None
-    """CSV or JSONL file of judged triplets, in place of pairs."""
+    """CSV or JSONL file of judged triplets, in place of pairs, with the columns anchor, nearer and farther; optional
+    count and rater."""
     split: Literal["items", "judgements"] = "items"
     """What is held out for testing: items with all their judgements, or judgements of items that are trained on."""
     split_seed: int = 0

@@ -89,7 +89,8 @@ class JudgementColumns:
             DataError: Faults are not collected.
         """
         place = self.places[row]
-        error = DataError(f"{place[0].upper() + place[1:]} {fault}" if self._faults is None else f"{place}: {fault}")
+        start = "Row" + place.removeprefix("row") if place.startswith("row ") else place  # not the name of a file
+        error = DataError(f"{start} {fault}" if self._faults is None else f"{place}: {fault}")
         if self._faults is None:
             raise error
         if self.kept[row]:
@@ -117,6 +118,7 @@ class JudgementColumns:
                 number = numbers.get(value if isinstance(value, int) else _whole(value))
             if number is None:
                 known = f"none of the {len(numbers):,} items"
+                known += f", such as {next(iter(numbers))!r}" if numbers else ""
                 mend = "" if numbers else ". Give 'items', the names of all items in order"
                 self.refuse(row, f"names the {name} {value!r}, which is {known}{mend}.")
             else:

@@ -50,6 +50,11 @@ class LabelSide:
     def __len__(self) -> int:
         return len(self.labels)
 
+    @property
+    def is_known(self) -> bool:
+        """Whether any label distance between two items is known; none is of judged triplets."""
+        return bool(np.isfinite(self.nearest.distances).any())
+
     def distances_to(self, ids: Int64) -> Float32:
         """Label distances (N, k) of each item to the k items of its row of ``ids`` (N, k)."""
         if len(self.landmarks) == len(self):

@@ -87,7 +87,7 @@ def explore_runs(opened: Mapping[str, TrainedRun], path: Path, options: ExploreO
         title = list(first.frozen)[-1]  # vectors are standardised, as ``embed_inputs`` gives them
         features = first.embed_inputs(inputs, frozen=True)
         views.append(build_embedding_view(title, features, side, maps, seed=options.seed))
-    if "oracle" in options.beside:
+    if "oracle" in options.beside and side.is_known:
         views.append(build_oracle_view(side, maps, seed=options.seed))
 
     ids = [picture.split.item_ids[picture.item] for picture in pictures]

@@ -72,7 +72,9 @@ def explore_inputs(
         label_columns("label", known.labels, distance),
         note=describe_shown_bands(model.config.inputs.channels) if pictures is None else "",
     )
-    views = [build_embedding_view("embedding", embeddings, side, chosen), build_oracle_view(side, chosen)]
+    views = [build_embedding_view("embedding", embeddings, side, chosen)]
+    if side.is_known:
+        views.append(build_oracle_view(side, chosen))
     write_explorer(path, items, side, views, title=path.stem, unit=distance.unit)
     return Explorer(path)
 

@@ -45,7 +45,8 @@ _QUERIES, _K, _SIDE = 6, 4, 144  # of the sheet: rows, pictures per method, pixe
 def write_pictures(comparison: Comparison, opened: Mapping[str, TrainedRun], out: Path) -> None:
     """Write the figures of a comparison.
 
-    They are retrieval.png, dimension.png if there are several dimensions, and sheet.png beside sheet_dark.png.
+    They are retrieval.png, if there are metrics over K, then also dimension.png, if there are several dimensions, and
+    sheet.png beside sheet_dark.png.
 
     Args:
         comparison: The figures of all methods.
@@ -56,8 +57,9 @@ def write_pictures(comparison: Comparison, opened: Mapping[str, TrainedRun], out
     labels, curves = _labels(comparison), _curves_over_k(comparison)
     drawn = _of_several_k(curves) or curves  # a panel of a single K is nearly empty: the table shows its points
     panels = [Panel(curve, f"{labels[kind][0]}@K{labels[kind][1]}") for kind, curve in drawn.items()]
-    write_metric_curves(out / "retrieval.png", panels, quiet=quiet)
-    if comparison.at:
+    if panels:  # triplets have no metric over K
+        write_metric_curves(out / "retrieval.png", panels, quiet=quiet)
+    if comparison.at and panels:
         panels = [
             Panel(_over_dimension(comparison, name), label, "dimension of the embedding")
             for name, label in list_figure_metrics(comparison)

@@ -78,6 +78,13 @@ def test_names_need_the_items() -> None:
         TripletJudgements({"anchor": ["a"], "nearer": ["b"], "farther": ["c"]})
 
 
+def test_the_place_of_a_row_keeps_its_case() -> None:
+    with pytest.raises(
+        DataError, match=r"^pairs\.csv:2 names the item 'x', which is none of the 4 items, such as 'a'\.$"
+    ):
+        PairJudgements({"item": ["x"], "other": ["b"], "distance": [1]}, NAMES, places=["pairs.csv:2"])
+
+
 def test_bad_rows_may_be_left_out() -> None:
     faults: list[DataError] = []
     rows = {"item": ["a", "x", "c"], "other": ["b", "b", "c"], "distance": [1, 1, 1]}

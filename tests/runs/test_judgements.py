@@ -130,6 +130,32 @@ def test_a_report_states_the_learned_flip_rate(tmp_path: Path) -> None:
         run.retrieval_report()
 
 
+def test_an_explorer_of_triplets_has_no_tab_of_labels(tmp_path: Path) -> None:
+    judged = TripletJudgements(triplets_of(60, 900), items=60)
+    model = cml.fit(VECTORS[:60], judged, steps=5, quiet=True)
+    model.explore(VECTORS[:60], judged, tmp_path / "explorer.html", maps=["pca"])
+    page = (tmp_path / "explorer.html").read_text("utf-8")
+    assert "oracle (the labels)" not in page
+    pairs = PairJudgements(pairs_of(60, 0.3), items=60)
+    model = cml.fit(VECTORS[:60], pairs, steps=5, quiet=True)
+    model.explore(VECTORS[:60], pairs, tmp_path / "pairs.html", maps=["pca"])
+    assert "oracle (the labels)" in (tmp_path / "pairs.html").read_text("utf-8")
+
+
+def test_losses_are_compared_on_triplets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(tmp_path / "vectors.npy", VECTORS[:60])
+    rows = [f"{a},{b},{c}" for a, b, c in triplets_of(60, 900).tolist()]
+    (tmp_path / "triplets.csv").write_text("\n".join(["anchor,nearer,farther", *rows]))
+    made = {"vectors": tmp_path / "vectors.npy", "triplets": tmp_path / "triplets.csv"}
+    dataset = cml.prepare("judgements", tmp_path / "data", **made)
+    losses = ["--losses", "logistic-triplet", "logistic-triplet(normalize=true)", "--steps", "5", "--seeds", "2"]
+    out = tmp_path / "compared"
+    assert run_command(["compare", "value", "--data", str(dataset.folder), "--out", str(out), *losses]) == 0
+    assert "triplet_agreement" in capsys.readouterr().out
+    assert (out / "report.html").is_file()
+    assert not (out / "retrieval.png").exists()
+
+
 def test_few_repeated_judgements_give_no_ceiling() -> None:
     once = triplets_of(60, 400)
     judged = TripletJudgements(np.concatenate([once, once[:5]]), items=60)
@@ -347,6 +373,7 @@ BAD_FILES = [
     ("item,other,distance\n00.png,nowhere.png,1\n", r"pairs.csv:2 names the other 'nowhere.png', which is none"),
     ("item,other,distance\n00.png,00.png,1\n", r"pairs.csv:2 pairs '00.png' with itself; delete it"),
     ("item,other,distance\n00.png,01.png,far\n", r"pairs.csv:2 has the distance 'far', which should be a number"),
+    ("item,other,distance\n00.png,nowhere.png,1\n", r"none of the 60 items, such as '00.png'"),
     ("item,other\n00.png,01.png\n", r"pairs.csv: The judged pairs have no column 'distance'"),
     ("item,other,distance\n00.png,01.png,1\n", r"pairs.csv judges 2 items; at least 16 are needed"),
 ]
