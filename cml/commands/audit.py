@@ -17,7 +17,7 @@ class AuditOptions(CommandOptions):
     count: int = 10
     """Number of items to print; audit.csv in the run folder lists all."""
     splits: tuple[Split, ...] = ()
-    """Splits to audit; by default all."""
+    """Splits to audit; by default all, or train where the queries are training items again."""
     seed: int = 0
     """Random seed."""
     data: Data = None

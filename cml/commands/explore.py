@@ -22,7 +22,7 @@ class Explore(CommandOptions):
     beside: tuple[Literal["frozen", "oracle"], ...] = ("frozen", "oracle")
     """Additional tabs: frozen features of an ImageNet network, and the labels themselves."""
     splits: tuple[Split, ...] = ()
-    """Splits to show; by default all."""
+    """Splits to show; by default all, or query where the queries are training items again."""
     maps: tuple[Literal["pca", "tsne", "umap"], ...] = ()
     """Maps of each embedding; by default pca and, if it is installed, tsne."""
     count: int = 10_000

@@ -134,7 +134,8 @@ def sample_items(
             f"The queries of {trained.dataset.folder} are training items again, with other judgements. Name one split, "
             f"train or query. Got {', '.join(splits)}."
         )
-    opened = [trained.dataset.split(name) for name in (splits or info.roles[info.queries_are_known :])]
+    every = ("query",) if info.queries_are_known else info.roles
+    opened = [trained.dataset.split(name) for name in (splits or every)]
     items = [(split, item) for split in opened for item in range(len(split))]
     rows = np.arange(len(items))
     if count is not None and len(rows) > count:

@@ -215,7 +215,8 @@ class Run(TrainedRun):
         kept in audit.csv of the run folder, and the explorer has its scores as a colour.
 
         Args:
-            splits: Which items: train, query, gallery; all when none are given.
+            splits: Which items: train, query, gallery; all when none are given, or train where the queries are training
+                items again.
             seed: Random seed.
 
         Returns:
@@ -308,7 +309,8 @@ class Run(TrainedRun):
         Args:
             *others: Further runs on the same dataset, a tab each.
             beside: Further tabs: ``frozen``, features of a frozen ImageNet network, and ``oracle``, the labels.
-            splits: Which items: train, query, gallery; all when none are given.
+            splits: Which items: train, query, gallery; all when none are given, or query where the queries are training
+                items again.
             maps: Maps of each embedding: pca, tsne, umap; pca and, if it is installed, tsne when none are given.
             count: Maximum number of items (random subset). With more than 10,000, the pictures are written to a folder
                 beside the page.
