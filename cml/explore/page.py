@@ -40,6 +40,7 @@ class Items:
         note: A sentence on the pictures; may be empty.
         further: Other columns to colour by.
         texts: Further texts of each item to show and to search: name to N texts.
+        are_known: Whether a network was trained on all of them, whatever their roles.
     """
 
     names: Sequence[str]
@@ -51,6 +52,7 @@ class Items:
     note: str = ""
     further: Mapping[str, tuple[NDArray[Any], float | None]] = field(default_factory=dict)
     texts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    are_known: bool = False
 
 
 def write_explorer(
@@ -97,6 +99,7 @@ def write_explorer(
     data.add_distances("between", side.between * np.float32(factor))
     coloured = {**items.columns, **{name: items.further[name] for name in items.further if name not in items.columns}}
     columns = [_column(data, *named, number) for number, named in enumerate(coloured.items())]
+    is_new = not items.are_known and all(items.roles[item] != "train" for item in np.unique(side.pairs).tolist())
     shown = {
         "names": [visible_text(name, 200) for name in items.names],
         "words": [visible_text(text, 300) for text in items.words],
@@ -109,7 +112,7 @@ def write_explorer(
         "texts": [[visible_text(name, 60), [visible_text(text, 100) for text in column]] for name, column in
                   items.texts.items()],
         "exact": len(side.landmarks) == n,
-        "held_out": all(items.roles[item] != "train" for item in np.unique(side.pairs).tolist()),
+        "held_out": is_new,
         "sheet": {
             "width": sheets.width, "height": sheets.height, "across": sheets.across, "down": sheets.down,
             "count": len(sheets.files), "folder": folder.name if beside else "",

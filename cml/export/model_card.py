@@ -85,7 +85,9 @@ def build_model_card(
         about_data = _table({key: _plain(text) for key, text in facts_of_data.items() if text})
     results = "Not measured: `cml evaluate` was not run before this folder was made."
     if evaluation is not None:
-        results = "Retrieval on held-out items; `embedding` is this model, `oracle` ranks by the labels themselves.\n\n"
+        known = data is not None and data.queries_are_known
+        measured = "Held-out judgements of the training items" if known else "Retrieval on held-out items"
+        results = f"{measured}; `embedding` is this model, `oracle` ranks by the labels themselves.\n\n"
         results += html.escape("\n".join(evaluation.table(markdown=True).splitlines()), quote=False)
     values = "\n".join(f"{key}: {json.dumps(value)}" for key, value in header.items())
     return f"""---

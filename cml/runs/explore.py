@@ -17,6 +17,7 @@ from cml.errors import UserError
 from cml.option_types import convert_options
 from cml.runs.audit_list import AUDIT, SCORE, read_scores
 from cml.runs.explorer import Explorer
+from cml.runs.held_out_judgements import describe_held_out
 from cml.runs.retrieved import Drawn
 from cml.runs.trained_run import TrainedRun
 
@@ -93,13 +94,15 @@ def explore_runs(opened: Mapping[str, TrainedRun], path: Path, options: ExploreO
     ids = [picture.split.item_ids[picture.item] for picture in pictures]
     words = [picture.words() for picture in pictures]
     legend = first.task.legend(first.dataset.info)
-    note = describe_shown_bands(first.model.config.inputs.channels)
+    info = first.dataset.info
+    note = f"{describe_held_out(info)} {describe_shown_bands(first.model.config.inputs.channels)}".strip()
     columns, texts = further_columns(read_further(pictures))
     if (first.folder / AUDIT).exists():
         columns = {SCORE: (_audit_scores(first, pictures), None), **columns}
-    items = Items(ids, words, roles, pictures, colour_columns(first, pictures), legend, note, columns, texts)
+    colours = colour_columns(first, pictures)
+    items = Items(ids, words, roles, pictures, colours, legend, note, columns, texts, info.queries_are_known)
     factor, unit = first.report
-    write_explorer(path, items, side, views, title=first.dataset.info.name, unit=unit, factor=factor)
+    write_explorer(path, items, side, views, title=info.name, unit=unit, factor=factor)
     return Explorer(path)
 
 

@@ -336,6 +336,13 @@ def test_what_compares_items_knows_that_queries_are_training_items(tmp_path: Pat
         run.explore(splits=["train", "query"])
     drawings, _ = sample_items(run, ())
     assert {drawing.split.role for drawing in drawings} == {"query"}
+    page = Path(str(run.explore(maps=["pca"]))).read_text("utf-8")
+    assert "this measures new judgements of known items" in page
+    assert '"held_out":false' in page.replace(" ", "")
+    run.evaluate()
+    run.export_hub(tmp_path / "shared")
+    card = (tmp_path / "shared" / "README.md").read_text("utf-8")
+    assert "Held-out judgements of the training items; `embedding`" in card
     assert set(run.audit().roles) == {"train"}
 
 
