@@ -26,9 +26,7 @@ from cml.registry import Choice
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
-
-
-Progress = Callable[[int], object]
+Progress = Callable[[int], object]  # called with the number of rows that are done
 
 
 class LabelDistance(ABC):
@@ -40,11 +38,11 @@ class LabelDistance(ABC):
 
     Attributes:
         name: The registered name.
-        keeps_tensors: True if ``encode`` takes a tensor of labels as it is, not as an array.
+        keeps_tensors: True if ``encode`` is given a tensor of labels as it is; otherwise it becomes an array.
     """
 
     name: ClassVar[str]
-    keeps_tensors: ClassVar[bool] = False  # whether ``encode`` is given a tensor of labels as it is, not as an array
+    keeps_tensors: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

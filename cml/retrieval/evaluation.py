@@ -154,7 +154,8 @@ def _check_rankers(
 class _Blocks:
     """Measures the queries block by block, several blocks at a time.
 
-    ``values`` is (rankers and oracle, Q, columns), ``tied`` (rankers, Q), ``chance`` and ``best`` (Q,).
+    The results are views of one array, so that several processes merge it at once. Rows are the rankers and, if it is
+    measured, the oracle.
     """
 
     def __init__(
@@ -180,8 +181,7 @@ class _Blocks:
         self.queries, self.gallery = len(query_labels), len(gallery_labels)
         self.best_k = _largest_score_k(columns)
         self.sample = _draw_sample(metrics, options, self.gallery)
-        # one array, so that several processes merge it at once: the last columns hold the label distance of the first
-        # comparable items and whether there are ties, the last row chance and best of every query
+        # one row and two columns more than values, for the other results
         self._all = np.zeros((len(rankers) + oracle + 1, self.queries, len(columns) + 2))
 
     @property
@@ -194,22 +194,27 @@ class _Blocks:
 
     @property
     def values(self) -> Float64:
+        """The metrics of each query, (rows, Q, columns)."""
         return self._all[:-1, :, :-2]
 
     @property
     def comparable(self) -> Float64:
+        """The mean label distance of the first ``best_k`` comparable items, (rows, Q)."""
         return self._all[:-1, :, -2]
 
     @property
     def tied(self) -> Float64:
+        """1 where the first items of a ranking have equal scores, else 0, (rankers, Q)."""
         return self._all[: len(self.rankers), :, -1]
 
     @property
     def chance(self) -> Float64:
+        """What a random ranking has in expectation, (Q,), see ``LabelBlock.chance``."""
         return self._all[-1, :, 0]
 
     @property
     def best(self) -> Float64:
+        """The mean label distance of the ``best_k`` nearest items by label, (Q,)."""
         return self._all[-1, :, 1]
 
     def measure(self, progress: Callable[[int], object] | None, ranks: Ranks | None) -> None:
@@ -237,16 +242,17 @@ class _Blocks:
         labels = LabelBlock(self._label_distances(rows), self._on_all)
         sampled = None if self.sample is None else LabelBlock(labels.distances[:, self.sample], self._on_sample)
         unknown = np.isinf(labels.distances) if self.distance.is_partial else None
-        for index, (name, ranker) in enumerate(self.rankers.items()):
-            self._all[index, rows] = self._measure_ranker(name, ranker, rows, labels, sampled, unknown)
+        for row, (name, ranker) in enumerate(self.rankers.items()):
+            values, comparable, tied = self._measure_ranker(name, ranker, rows, labels, sampled, unknown)
+            self.values[row, rows], self.comparable[row, rows], self.tied[row, rows] = values, comparable, tied
+        oracle_row = len(self.rankers)
         if self.oracle:
-            self._all[-2, rows, :-2] = measure_oracle(self.metrics, labels, sampled)
+            self.values[oracle_row, rows] = measure_oracle(self.metrics, labels, sampled)
         if self.best_k:
             best = compute_label_distance(labels.ideal, [self.best_k])[:, 0]
-            self._all[-1, rows, 0] = labels.chance
-            self._all[-1, rows, 1] = best
+            self.chance[rows], self.best[rows] = labels.chance, best
             if self.oracle:
-                self._all[-2, rows, -2] = best
+                self.comparable[oracle_row, rows] = best
         done: int = rows.stop - rows.start
         return done
 
@@ -258,8 +264,8 @@ class _Blocks:
         labels: LabelBlock,
         sampled: LabelBlock | None,
         unknown: NDArray[np.bool_] | None,
-    ) -> Float64:
-        """All columns (R, columns + 2) of one ranker; its scores are not kept in memory."""
+    ) -> tuple[Float64, Float64, NDArray[np.bool_]]:
+        """The ``values`` (R, columns), ``comparable`` (R,) and ``tied`` (R,) of a ranker, whose scores are not kept."""
         scores = self._scores(name, ranker, rows)
         if unknown is not None:
             scores = put_last(scores, unknown)
@@ -276,7 +282,7 @@ class _Blocks:
             comparable = comparable_label_distance(
                 ranking, columns, self.best_k, first=rows.start, seed=self.options.seed
             )
-        return np.column_stack([measured, comparable, tied])
+        return measured, comparable, tied
 
     def _label_distances(self, rows: slice) -> NDArray[np.float32]:
         distances = self.distance.pairwise(self.query_labels[rows], self.gallery_labels)  # (R, G)
