@@ -35,8 +35,9 @@ class Rotation(LabelDistance):
         order: Axes of Euler angles as scipy writes them: capitals for the object's own axes, as in ZYX (yaw, pitch,
             roll), small letters for fixed ones.
         scalar_first: True for quaternions [w, x, y, z].
-        symmetry: Of the object: ``none``; ``C2``, ``C3``, ..., a turn by 360 / n degrees about its z axis; ``D2``,
-            ``D3``, ..., that and half a turn about an axis across; ``tetrahedron``, ``cube`` or ``icosahedron``.
+        symmetry: Symmetry of the object: ``none``; ``C2``, ``C3``, ..., a turn by 360 / n degrees about its z axis;
+            ``D2``, ``D3``, ..., that and half a turn about an axis across; ``tetrahedron``, ``cube`` or
+            ``icosahedron``.
 
     Source:
         Huynh, "Metrics for 3D Rotations: Comparison and Analysis", JMIV 2009, distance 6.

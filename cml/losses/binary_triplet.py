@@ -45,7 +45,7 @@ def binary_triplet_mean(embeddings: Tensor, pairs: BinaryPairs, *, margin: float
     Args:
         embeddings: (B, D) floating point.
         pairs: Masks (A, B) of positives and negatives.
-        margin: Of squared distances.
+        margin: Margin between squared distances.
         normalize: Whether to L2-normalise the embeddings first.
 
     Returns:

@@ -24,7 +24,7 @@ def cosent_loss(embeddings: Tensor, label_distances: Tensor, *, mask: Mask = Non
         embeddings: (B, D) floating point, or (H, B, D) of H heads. They are L2-normalised.
         label_distances: (A, B), >= 0; infinite where a pair cannot be compared.
         mask: (A, B) bool, True where a pair may be used. ``None``: everywhere.
-        scale: Of cosines, above 0 and below 300.
+        scale: Multiplies cosines, above 0 and below 300.
 
     Returns:
         A scalar, or (H,) of H heads; 0 with a warning if no two pairs differ in label distance.
@@ -46,7 +46,7 @@ def cosent_mean(embeddings: Tensor, label_distances: Tensor, *, scale: Constant)
     Args:
         embeddings: (B, D), or (H, B, D) of H heads.
         label_distances: (A, B).
-        scale: Of cosines; (H, 1, 1) for one per head.
+        scale: Multiplies cosines; (H, 1, 1) for one per head.
 
     Returns:
         The loss, and the used pairs of each anchor; 0 of all if no two pairs differ.

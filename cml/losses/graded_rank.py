@@ -44,7 +44,7 @@ def graded_rank_mean(
         compare_items: Gives the value (R,) of each of R anchors and its slopes (R, B) in the scores, of scores
             (cosines up to a constant), gains (0 where a pair is not used), label distances and the used pairs.
         load_sum_rows: Imports the compiled loop over rows for the CPU: numba takes a second to import.
-        temperature: Of differences of scores.
+        temperature: Divides differences of scores.
         neighbors: The rank whose label distance has a gain of 1 / e.
         normalize: Whether to L2-normalise the embeddings first.
 

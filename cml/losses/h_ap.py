@@ -56,7 +56,7 @@ def h_ap_mean(
     Args:
         embeddings: (B, D).
         label_distances: (A, B).
-        temperature: Of differences of cosines.
+        temperature: Divides differences of cosines.
         neighbors: The rank whose label distance has a gain of 1 / e.
         normalize: Whether to L2-normalise the embeddings first.
 

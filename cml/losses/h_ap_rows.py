@@ -52,7 +52,7 @@ def sum_h_ap(
         by_label: (R, B) the columns by ascending label distance, those that are not used last.
         gains: (R, B).
         used: (R,) the number of used columns.
-        temperature: Of differences of scores.
+        temperature: Divides differences of scores.
         values: (R,) filled with 1 - H-AP.
         slopes: (R, B) of zeros, filled with the derivatives of the values in the squared distances.
     """

@@ -36,7 +36,7 @@ def sum_hinges(
         by_distance: (R, B) the columns that they belong to.
         in_order: (R, B) order values in ascending order, infinite where left out.
         ranks: (R, B) the places in ``ascending`` that they belong to.
-        margin: Of distances, of the type of ``ascending``.
+        margin: Margin between distances, of the type of ``ascending``.
         values: (R,) filled with the sum of the hinges.
         pairs: (R,) filled with the number of pairs i before j, active or not.
         slopes: (R, B) of zeros, filled with the active pairs with the column as i, less those with it as j.

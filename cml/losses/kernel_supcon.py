@@ -21,7 +21,7 @@ def kernel_supcon_loss(
         embeddings: (B, D) floating point, or (H, B, D) of H heads. They are L2-normalised.
         label_distances: (A, B), >= 0; infinite where a pair cannot be compared.
         mask: (A, B) bool, True where a pair may be used. ``None``: everywhere.
-        bandwidth: Of the Gaussian kernel, in the label's unit, above 0.
+        bandwidth: Bandwidth of the Gaussian kernel, in the label's unit, above 0.
         temperature: Above 0, of cosines.
 
     Returns:
@@ -49,7 +49,7 @@ def kernel_supcon_mean(
         embeddings: (B, D), or (H, B, D) of H heads.
         label_distances: (A, B).
         bandwidth: In the label's unit; (H, 1, 1) for one per head.
-        temperature: Of cosines; (H, 1, 1) for one per head.
+        temperature: Divides cosines; (H, 1, 1) for one per head.
 
     Returns:
         The loss, and 1 for each anchor that counts.
@@ -90,8 +90,8 @@ class KernelSupConLoss(ScaledLabelLoss):
     Args:
         label_scale: The label distance that counts as 1, above 0, or "auto": the median of the positive ones over a
             sample of training pairs.
-        bandwidth: Of the Gaussian kernel, in units of ``label_scale``, above 0. The publication takes 5 years for ages
-            that spread over decades: about half the usual difference of two.
+        bandwidth: Bandwidth of the Gaussian kernel, in units of ``label_scale``, above 0. The publication takes 5 years
+            for ages that spread over decades: about half the usual difference of two.
         temperature: Above 0, of cosines; 0.1 as published.
 
     Raises:

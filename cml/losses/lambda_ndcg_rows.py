@@ -40,7 +40,7 @@ def sum_lambda_ndcg(
         by_label: (R, B) the columns by ascending label distance, those that are not used last.
         gains: (R, B).
         used: (R,) the number of used columns.
-        temperature: Of differences of scores.
+        temperature: Divides differences of scores.
         values: (R,) filled with the sum over pairs.
         slopes: (R, B) of zeros, filled with the derivatives of the values in the squared distances.
     """
@@ -108,10 +108,10 @@ def _add_pairs(
         gain: (n,).
         discounts: (n,).
         slope: (n,) to add to.
-        my_score: Of the item above.
-        my_power: Of the item above.
-        my_gain: Of the item above.
-        my_discount: Of the item above.
+        my_score: Score of the item above.
+        my_power: Power of the item above.
+        my_gain: Gain of the item above.
+        my_discount: Discount of the item above.
         step: A factor of the powers below.
 
     Returns:

@@ -48,7 +48,7 @@ def log_ratio_loss(
         floor: In the label's unit, at least 0. Positive label distances below it are raised to it; with 0, pairs of
             label distance 0 are left out, unless ``published_offsets`` keeps them.
         weights: "uniform" or "rank".
-        rank_offset: Of rank weights, at least 0.001.
+        rank_offset: Added to the ranks in rank weights, at least 0.001.
         normalize: Whether to L2-normalise the embeddings first.
         eps: Added to the squared embedding distances, above 0.
         zero_factor: A label distance of 0 counts as this fraction of the floor, in (0, 1].
@@ -98,7 +98,7 @@ def log_ratio_mean(
         label_exponent: p; (H, 1, 1) for one per head.
         floor: In the label's unit; (H, 1, 1) for one per head, all above 0.
         weights: "uniform" or "rank".
-        rank_offset: Of rank weights; (H, 1, 1) for one per head.
+        rank_offset: Added to the ranks in rank weights; (H, 1, 1) for one per head.
         normalize: Whether to L2-normalise the embeddings first.
         eps: Added to the squared embedding distances; (H, 1, 1) for one per head.
         zero_factor: A label distance of 0 counts as this fraction of the floor; (H, 1, 1) for one per head.

@@ -18,9 +18,9 @@ class LossRow:
     Attributes:
         name: The registered name.
         labels: The kind of target: "label distances", "classes", "vectors", "triplets".
-        cost: Of ``LossInfo``.
-        source: Of ``LossInfo``; the plugin or package of a loss that has none.
-        when: Of ``LossInfo``; the first line of the docstring of a loss that has none.
+        cost: As in ``LossInfo``.
+        source: As in ``LossInfo``; the plugin or package of a loss that has none.
+        when: As in ``LossInfo``; the first line of the docstring of a loss that has none.
     """
 
     name: str

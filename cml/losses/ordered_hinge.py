@@ -27,7 +27,7 @@ def ordered_hinge_mean(
         embeddings: (B, D) floating point.
         order: (A, B) >= 0: i comes before j if its entry is smaller, equal ones are no pair, and columns with an
             infinite one are left out, as is the anchor's own.
-        margin: Of squared distances.
+        margin: Margin between squared distances.
         normalize: Whether to L2-normalise the embeddings first.
         block_bytes: See ``mean_over_rows``.
 
@@ -48,7 +48,7 @@ def ordered_hinges(squared: Tensor, order: Tensor, margin: float) -> RowTerms:
     Args:
         squared: (R, B) squared distances D, float32 or float64.
         order: (R, B) of the same type, >= 0; columns with an infinite entry are left out.
-        margin: Of squared distances.
+        margin: Margin between squared distances.
 
     Returns:
         The terms of R anchors.

@@ -55,7 +55,7 @@ def rank_n_contrast_mean(
     Args:
         embeddings: (B, D), or (H, B, D) of H heads.
         label_distances: (A, B).
-        temperature: Of Euclidean distances; (H, 1, 1) for one per head.
+        temperature: Divides Euclidean distances; (H, 1, 1) for one per head.
         normalize: Whether to L2-normalise the embeddings first.
 
     Returns:

@@ -103,7 +103,7 @@ class RegressionLoss(VectorLoss):
 
         Args:
             target: (N, V) label vectors of the training items.
-            dimension: Of the embeddings, V.
+            dimension: V, the dimension of the embeddings.
             names: Not used: labels that are vectors have no class names.
             generator: Not used: there are no parameters.
 

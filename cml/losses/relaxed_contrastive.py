@@ -66,8 +66,8 @@ def relaxed_contrastive_mean(
         embeddings: (B, D), or (H, B, D) of H heads.
         label_distances: (A, B).
         label_scale: In the label's unit; (H, 1, 1) for one per head.
-        sigma: Of squared scaled label distances; (H, 1, 1) for one per head.
-        delta: Of relative distances; (H, 1, 1) for one per head.
+        sigma: Divides squared scaled label distances; (H, 1, 1) for one per head.
+        delta: Margin of relative distances; (H, 1, 1) for one per head.
         normalize: Whether to L2-normalise the embeddings first.
 
     Returns:

@@ -180,7 +180,7 @@ class _MeanOverBlocks(torch.autograd.Function):
         """The loss and the counts; the gradient is made on the way.
 
         Args:
-            ctx: Of torch.
+            ctx: The context of torch.
             full: (..., B, D) the points.
             plain: The same of points by plain operations.
             anchors: A.

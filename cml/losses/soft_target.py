@@ -57,7 +57,7 @@ def soft_target_mean(
         embeddings: (B, D), or (H, B, D) of H heads.
         label_distances: (A, B).
         label_temperature: In the label's unit; (H, 1, 1) for one per head.
-        temperature: Of squared distances; (H, 1, 1) for one per head.
+        temperature: Divides squared distances; (H, 1, 1) for one per head.
         normalize: Whether to L2-normalise the embeddings first.
 
     Returns:

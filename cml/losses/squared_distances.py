@@ -62,7 +62,7 @@ class _EuclideanDistances(torch.autograd.Function):
         """The distances.
 
         Args:
-            ctx: Of torch.
+            ctx: The context of torch.
             full: (..., B, D) the points.
             plain: The distances of points by plain operations.
             anchors: A.
@@ -198,8 +198,8 @@ def add_gradient(gradient: Tensor, full: Tensor, block: slice, slopes: Tensor, s
         full: (..., B, D) the points.
         block: The rows, R consecutive anchors.
         slopes: (..., R, B) slopes in the squared distances.
-        shifted: Of ``squared_distances``.
-        near: Of ``squared_distances``.
+        shifted: As in ``squared_distances``.
+        near: As in ``squared_distances``.
     """
     if len(near):
         rows = gradient.view(-1, gradient.shape[-1])

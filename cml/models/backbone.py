@@ -228,8 +228,8 @@ def as_backbone(
             it takes images of so many bands, which are not converted: 1 for grey, 4 for RGBA, with 8 or 16 bits.
         name: Its name in errors.
         features: F; by default the module's attribute, else measured by a pass over blank images.
-        mean: Of each channel of pixels scaled to 0..1; by default the module's attribute, else ImageNet's, or 0.5 where
-            there are not three channels.
+        mean: Mean of each channel of pixels scaled to 0..1; by default the module's attribute, else ImageNet's, or 0.5
+            where there are not three channels.
         std: Divides the difference; by default the module's attribute, else ImageNet's, or 0.25.
         image_size: (height, width) of the blank images, in pixels.
         form: The form of its inputs, of whose shape the blank ones are; by default images. Vectors are standardised,

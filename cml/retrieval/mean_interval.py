@@ -165,7 +165,7 @@ def linearize_ratio(numerators: Float64, denominators: Float64) -> Float64:
 
     Args:
         numerators: (Q, M), one row per query, or (S, Q, M), one per seed and query; NaN is left out of its column.
-        denominators: Of a shape that broadcasts to it, NaN likewise.
+        denominators: An array of a shape that broadcasts to it, NaN likewise.
 
     Returns:
         Of the shape of ``numerators``; NaN where either is, and in a column whose mean denominator is 0.
@@ -185,7 +185,7 @@ def ratio_intervals(numerators: Float64, denominators: Float64) -> Float64:
 
     Args:
         numerators: (Q, M), one row per query, or (S, Q, M); see ``linearize_ratio``.
-        denominators: Of a shape that broadcasts to it.
+        denominators: An array of a shape that broadcasts to it.
 
     Returns:
         (M, 2) float64 lower and upper ends; NaN for a ratio that does not exist.

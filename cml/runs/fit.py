@@ -156,7 +156,6 @@ def fit(
         >>> cml.fit(rows, levels, steps=2, sampler="random(batch_size=20)", quiet=True)
         Model(none, 2 numbers -> 128 numbers, L2-normalised)
     """
-    # what the labels say of themselves
     if isinstance(labels, PairJudgements | TripletJudgements):
         label_distance = labels.label_distance if label_distance is None else label_distance
         for remark in () if quiet else labels.remarks:

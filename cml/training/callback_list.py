@@ -52,7 +52,7 @@ class CallbackList:
 
         Args:
             step: Steps done so far.
-            learning_rate: Of the head, in this step.
+            learning_rate: Learning rate of the head in this step.
             loss: The loss, a scalar on the device.
             norm: L2 norm of the gradient, if it was clipped.
             images: Images of the batch.

@@ -28,7 +28,7 @@ class Oks(LabelDistance):
     both, so that the distance is symmetric.
 
     Args:
-        area: Of every person in px^2, for crops of one scale; None for 0.53 of the box around a pose's visible joints.
+        area: Area of every person in px^2, for crops of one scale; None for 0.53 of the box around the visible joints.
         sigmas: Spread of each joint; None for COCO's, of 17 joints.
         min_shared: Joints that two poses must share; with fewer the distance is infinite.
 

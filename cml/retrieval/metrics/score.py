@@ -55,7 +55,7 @@ def over_mean(numerators: Float64, denominators: Float64) -> Float64:
 
     Args:
         numerators: (Q,) or (Q, M).
-        denominators: Of the same shape; NaN is left out of the mean.
+        denominators: An array of the same shape; NaN is left out of the mean.
 
     Returns:
         Of the same shape; NaN where the mean is 0 or does not exist.
