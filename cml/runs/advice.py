@@ -15,7 +15,7 @@ from cml.retrieval.random_row import RANDOM
 from cml.retrieval.shuffled_labels import LabelSignal, LabelSignals
 from cml.retrieval.verdict import Standing
 from cml.training.config import TrainConfig
-from cml.training.tune_run import DECIDED
+from cml.training.tune_run import DECIDED_BY_TUNE
 
 _STEPS, _CHECKS, _SIDE = 300, 15, 64  # of a small network from scratch: steps, validations, pixels of a side
 
@@ -118,7 +118,7 @@ def render_command(
     """
     wanted = {**vars(config), **options}
     if wanted["tune"]:
-        wanted |= {name: getattr(recipe, name) for name in (*DECIDED, "train_only")}
+        wanted |= {name: getattr(recipe, name) for name in (*DECIDED_BY_TUNE, "train_only")}
     is_small = str(options.get("backbone")).startswith("small-cnn")
     suffix = "tuned" if options.get("tune") else "small-cnn" if is_small else "validated"
     out = run.with_name(f"{run.name}-{suffix}")

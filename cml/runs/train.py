@@ -32,7 +32,7 @@ from cml.training.config import TrainConfig, with_options
 from cml.training.history import History
 from cml.training.loop import Trained
 from cml.training.own_augmentation import Augment
-from cml.training.own_functions import NONE, OwnFunctions, take_functions
+from cml.training.own_functions import NO_FUNCTIONS, OwnFunctions, take_functions
 from cml.training.recipe_inputs import recipe_for_inputs
 from cml.training.run_config import RunConfig
 from cml.training.tracking import with_tracker
@@ -150,7 +150,7 @@ def train_task(
     config: TrainConfig,
     out: Path,
     *,
-    own: OwnFunctions = NONE,
+    own: OwnFunctions = NO_FUNCTIONS,
     sample_weight: Any = None,  # noqa: ANN401 - a sequence of numbers
     resume: bool = False,
     callbacks: Sequence[Callback] = (),

@@ -46,7 +46,7 @@ from cml.training.head_start import choose_head_start, start_at_components
 from cml.training.learning_rate import LearningRates
 from cml.training.lora import LoraAdapters
 from cml.training.optimizer import check_optimizer, make_optimizer
-from cml.training.own_functions import NONE, OwnFunctions
+from cml.training.own_functions import NO_FUNCTIONS, OwnFunctions
 from cml.training.progress import Progress
 from cml.training.projector import ProjectedNetwork, Projector
 from cml.training.run_config import RunConfig
@@ -105,7 +105,7 @@ def train(
     *,
     loss: Loss | None = None,
     backbone: torch.nn.Module | Backbone | None = None,
-    own: OwnFunctions = NONE,
+    own: OwnFunctions = NO_FUNCTIONS,
     out: Path | None = None,
     resume: bool = False,
     score: Score | None = None,

@@ -58,7 +58,7 @@ class OwnFunctions:
                 )
 
 
-NONE = OwnFunctions()
+NO_FUNCTIONS = OwnFunctions()
 
 
 def take_functions(options: Mapping[str, Any], augment: Augment | None = None) -> tuple[OwnFunctions, dict[str, Any]]:

@@ -40,7 +40,7 @@ from cml.training.epochs import count_steps
 from cml.training.head_start import check_head_start, keep_head_start
 from cml.training.loop import StoppedRun, Trained, make_model_config, train
 from cml.training.own_augmentation import OwnAugmentation
-from cml.training.own_functions import NONE, OwnFunctions
+from cml.training.own_functions import NO_FUNCTIONS, OwnFunctions
 from cml.training.run_config import RunConfig
 from cml.training.run_folder import open_run_folder
 from cml.training.saved_model import MODEL
@@ -49,7 +49,7 @@ from cml.training.training_data import Int64, TrainingData, count_trained_items
 from cml.training.training_items import save_training_items
 from cml.training.tune_run import TUNE_BLOCKS, open_tuned, tune_run
 
-VALIDATIONS = 10  # of a run with items of the user's own to validate on, where nothing is said
+_VALIDATIONS = 10  # of a run with items of the user's own to validate on, unless evaluate_every is set
 
 
 def train_run(
@@ -60,7 +60,7 @@ def train_run(
     *,
     loss: Loss | None = None,
     backbone: nn.Module | Backbone | None = None,
-    own: OwnFunctions = NONE,
+    own: OwnFunctions = NO_FUNCTIONS,
     plain_labels: Sequence[Any] | None = None,
     task: str = "",
     dataset: PreparedDataset | None = None,
@@ -140,7 +140,7 @@ def train_run(
         config = reduce_batch_size(config, trained_items, warn=ranks.first)
     config = count_steps(config, trained_items)
     if validation is not None and not config.evaluate_every:
-        config = replace(config, evaluate_every=max(1, config.steps // VALIDATIONS))
+        config = replace(config, evaluate_every=max(1, config.steps // _VALIDATIONS))
     sampler = sampling.registry.make(config.sampler)
 
     run = _run_config(config, labels, distance, loss, own, opened, weights, task=task, dataset=dataset)

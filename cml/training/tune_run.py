@@ -40,8 +40,8 @@ from cml.training.tune_splits import SPLITS, make_splits
 
 # of label distances that all heads take together; more of so few items that a matrix has fewer distances anyway
 TUNE_BLOCKS = (SPLITS + 1) * max(STOPS)
-# what tuning decides itself
-DECIDED = (
+# options that tuning decides itself
+DECIDED_BY_TUNE = (
     *("loss", "sampler", "steps", "optimizer", "learning_rate", "schedule", "weight_decay", "warmup", "head_first"),
     *("clip_gradient", "ema_decay", "memory", "views", "projector", "epochs", "micro_batch", "evaluate_every"),
     *("patience", "keep_models", "lora", "head_start", "clip_gradient_value"),
@@ -60,7 +60,7 @@ def check_tune_options(config: TrainConfig, recipe: TrainConfig) -> None:
     """
     if not config.tune:
         return
-    for name in DECIDED:
+    for name in DECIDED_BY_TUNE:
         if getattr(config, name) != getattr(recipe, name):
             value = getattr(config, name)
             raise UserError(f"'tune' chooses heads, losses and steps itself: leave out {name!r}. Got {value} instead.")
