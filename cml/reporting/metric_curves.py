@@ -36,6 +36,7 @@ _DODGE = 0.12  # share of the step between two x over which the methods' points 
 _REACH, _REACH_OF_FRAMES = 3.0, 0.35
 _BARS = 4.0  # share of the span that interval bars may add to the axis on each side: two seeds can make them endless
 _FRAMES: Mapping[str, Any] = {"oracle": (0, (5, 2)), "random": (0, (1, 1.6))}
+_FEATURES, _REGRESSION = (0, (6, 1.5, 1, 1.5)), (0, (3, 1, 1, 1, 1, 1))  # dashes of the other references
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,8 @@ def _columns(methods: Sequence[str], width: float) -> int:
 def _style(method: str, place: int | None) -> Style:
     """The look of the method at a ``place`` among those compared, or of a reference."""
     if place is None:
-        return {"color": QUIET, "linestyle": _FRAMES.get(method, (0, (6, 1.5, 1, 1.5))), "linewidth": 1.3}
+        dashes = _FRAMES.get(method, _REGRESSION if method.startswith("ridge") else _FEATURES)
+        return {"color": QUIET, "linestyle": dashes, "linewidth": 1.3}
     return {
         "color": COLORS[place % len(COLORS)],
         "linestyle": ((0, ()), (0, (5, 1)), (0, (3, 1, 1, 1)))[place // len(COLORS) % 3],

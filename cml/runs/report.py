@@ -4,6 +4,7 @@ import base64
 import io
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -16,7 +17,9 @@ from cml.reporting.sheet import dark_path, write_sheet
 from cml.reporting.visible_text import visible_text
 from cml.retrieval import text_table
 from cml.retrieval.comparison import CUT, Comparison
+from cml.retrieval.feature_forms import VECTOR_ROWS, find_best_form
 from cml.retrieval.oracle_row import ORACLE
+from cml.retrieval.verdict import main_metric
 from cml.runs.retrieved import RETRIEVAL_REPORT, build_retrieval_row, retrieve
 from cml.runs.trained_run import Embeddings, TrainedRun
 from cml.storage.atomic import atomic_file
@@ -46,13 +49,14 @@ def write_pictures(comparison: Comparison, opened: Mapping[str, TrainedRun], out
     """Write the figures of a comparison.
 
     They are retrieval.png, if there are metrics over K, then also dimension.png, if there are several dimensions, and
-    sheet.png beside sheet_dark.png.
+    sheet.png beside sheet_dark.png. Of the forms of vectors, they show the best alone.
 
     Args:
         comparison: The figures of all methods.
         opened: Row to a finished run of it, of the rows that the sheet shows.
         out: Folder of the comparison.
     """
+    comparison = _keep_best_form(comparison)
     quiet = comparison.reference_names
     labels, curves = _labels(comparison), _curves_over_k(comparison)
     drawn = _of_several_k(curves) or curves  # a panel of a single K is nearly empty: the table shows its points
@@ -104,6 +108,14 @@ def _write_run_sheet(path: Path, opened: Mapping[str, TrainedRun]) -> None:
         for row in shown.tolist()
     ]
     write_sheet(path, rows, unit=trained.report.unit, side=_SIDE, legend=task.legend(dataset.info))
+
+
+def _keep_best_form(comparison: Comparison) -> Comparison:
+    """The comparison without the rows of vectors in other forms than the best one."""
+    rows = comparison.references.rows
+    best = find_best_form(rows, main_metric(list(rows[comparison.row])))
+    kept = {name: row for name, row in rows.items() if name == best or name not in VECTOR_ROWS}
+    return replace(comparison, references=replace(comparison.references, rows=kept))
 
 
 def _over_k(comparison: Comparison, kind: str) -> Curves:

@@ -292,6 +292,9 @@ def test_a_head_is_compared_with_the_best_form_of_its_vectors(tmp_path: Path) ->
     assert comparison.verdict().startswith("Verdict: cosent is worse than vectors by ")
     page = (tmp_path / "out" / "retrieval_report.html").read_text()
     assert "vectors, standardised" not in page.partition("<table")[0] + page.rpartition("</table>")[2]
+    figure = (tmp_path / "out" / "retrieval.svg").read_text()
+    assert "vectors" in figure
+    assert "L2-normalised" not in figure
     run = cml.open_run(tmp_path / "out" / "cosent" / "seed-0")
     assert "worse than vectors, the best of 3 forms (" in run.evaluate().verdict
     assert "vectors, standardised" in run.explore(maps=["pca"]).path.read_text()
