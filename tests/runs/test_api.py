@@ -282,7 +282,7 @@ def test_a_batch_larger_than_the_data_becomes_smaller_and_says_so() -> None:
         ({"inputs": pandas.DataFrame({"a": [1]}), "image": "file"}, "no column image='file'"),
         ({"inputs": torch.rand(40, 3, 16, 16)}, "look like pictures. If they are, convert them by"),
         ({"loss": "log-ration"}, "Did you mean 'log-ratio'"),
-        ({"loss": 3}, "The 'loss' must be a text .* Got int instead"),
+        ({"loss": 3}, "The 'loss' must be a string .* Got int instead"),
         ({"loss": torch.nn.PairwiseDistance()}, r"The loss PairwiseDistance failed on embeddings \(20, 8\)"),
         ({"loss": Constant()}, r"Constant must return a scalar tensor .* Got float instead"),
         ({"backbone": "resnet34", "weights": "no-such"}, "no-such"),
