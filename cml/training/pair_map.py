@@ -1,10 +1,11 @@
 """A map of vectors, learned from few known label distances: linear, or with a multilayer perceptron beside it.
 
-The linear map begins at the identity, and the perceptron, whose features are added, at 0. The loss is ``soft-target``:
-of the items that an anchor is compared with, the near ones should have the most weight. Whatever is learned is checked
-on items held out, none of whose pairs is learned from. There the linear map must be better than the identity, and the
-perceptron clearly better than the linear map: it is more likely to be better by chance. Few known distances keep the
-linear map.
+The linear map begins at the identity, and its loss is ``soft-target``: of the items that an anchor is compared with,
+the near ones should have the most weight. The perceptron, whose features are added, begins at 0. Its loss is that of
+``pair-log-ratio`` over lists of random pairs: all known distances count, and not their order alone, which a map of so
+many parameters needs. Whatever is learned is checked by soft targets on items held out, none of whose pairs is learned
+from. There the linear map must be better than the identity, and the perceptron clearly better than the linear map: it
+is more likely to be better by chance. Few known distances keep the linear map.
 """
 
 import copy
@@ -19,6 +20,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from cml.distances.sparse_distances import SparseDistances
+from cml.losses.label_exponent import fit_floor
+from cml.losses.log_ratio import raise_to_floor
 from cml.losses.soft_target import soft_target_loss
 from cml.models.backbones.mlp import mlp
 
@@ -36,8 +39,11 @@ _SCALES = torch.logspace(-1, 1, 11)  # of embeddings, whose mean squared distanc
 _CHECKS, _HELD_OUT, _MOST_HELD_OUT = 8, 0.1, 96
 WIDTHS = (512, 512)  # of the perceptron
 _PERCEPTRON_RATE, _TIMES_THE_STEPS = 1e-3, 2
+_PAIRS = 2304  # in a batch of the perceptron
+_LABEL_EXPONENT = 2.0  # of the log-ratio loss, in which embedding distances are squared: they follow label distances
+_FLOOR_QUANTILE, _ZERO_FACTOR, _EPS = 0.02, 0.5, 1e-6  # as in ``PairLogRatioLoss``
 _FEWEST_KNOWN = 10_000  # distances, each counted both ways: of fewer, a perceptron takes longer than its gain is worth
-_PATIENCE = 2  # checks in a row that are no better, after which the perceptron is given up
+_PATIENCE = 2  # checks in a row that are no better than the linear map, after which the perceptron is given up
 _CLEAR = 2.0  # standard errors by which the perceptron must be better
 
 
@@ -165,15 +171,14 @@ def make_perceptron(size: int, seed: int) -> nn.Sequential:
         seed: Random seed.
 
     Returns:
-        The layers of ``mlp``; the first has no bias at the start, so that its units depend on the directions alone.
+        The layers of ``mlp``, the first scaled to what it takes.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        layers = mlp(size, WIDTHS).module
+        layers = mlp(size, WIDTHS, layer_norm=False, activation="relu").module
     assert isinstance(layers, nn.Sequential)
     first = layers[0]
     assert isinstance(first, nn.Linear)
-    nn.init.zeros_(first.bias)
     with torch.no_grad():
         first.weight.mul_(math.sqrt(size))
     return layers
@@ -208,6 +213,7 @@ class _Learning:
         self._lists, self._checked, self._label_temperature = lists, checked, label_temperature
         self._rng, self._ends = rng, ends
         self._anchors = lists.known.rows[np.diff(lists.known.starts) >= 2].astype(np.int64)
+        self._pairs, self._label_logs = _list_pairs(lists.known)
 
     def improve(self, start: PairMap, rate: float, *, times: int = 1, patience: int = _CHECKS) -> PairMap | None:
         """Train a map.
@@ -216,35 +222,37 @@ class _Learning:
             start: Where it begins; its perceptron is trained in place.
             rate: Learning rate.
             times: As many times the steps that a linear map takes.
-            patience: Checks in a row that are no better, after which training ends.
+            patience: Checks in a row that are no better than the start, after which training ends.
 
         Returns:
-            The map at its best check; None if no check is better than the start.
+            A linear map at its best check; a map with a perceptron, which still improves where its checks differ by
+            chance, at the last check that is better than the start. None if no check is better than the start.
         """
-        if not len(self._anchors) or time.monotonic() > self._ends:
+        if not len(self._anchors) or not len(self._pairs) or time.monotonic() > self._ends:
             return None
         steps, perceptron = times * _count_steps(len(self._lists.known.distances)), start.perceptron
         weight = nn.Parameter(torch.from_numpy(start.weight.copy()))
-        least, first_scale = self._check(weight, perceptron)
+        first_value, first_scale = self._check(weight, perceptron)
         scale = nn.Parameter(torch.tensor(first_scale).log())
         trained = [weight, *(perceptron.parameters() if perceptron is not None else ())]
         rates = rate, _SCALE_RATE
         optimizer = torch.optim.Adam([{"params": trained, "lr": rate}, {"params": [scale], "lr": _SCALE_RATE}])
-        best, worse = None, 0
+        best, least, worse = None, first_value, 0
         for step in range(1, steps + 1):
             for group, full in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = full * min(1.0, 2 * (steps - step + 1) / steps)
-            chosen = self._rng.choice(self._anchors, min(_ANCHORS, len(self._anchors)), replace=False)
-            vectors, label_distances = self._lists.batch(chosen, self._rng)
             optimizer.zero_grad()
-            loss = self._loss(self._map(vectors, weight, perceptron) * scale.exp(), label_distances)
+            if perceptron is None:
+                loss = self._soft_target_loss(weight, scale.exp())
+            else:
+                loss = self._log_ratio_loss(weight, perceptron)
             torch.autograd.backward(loss)
             optimizer.step()
             is_over = step == steps or time.monotonic() > self._ends
             if step % max(1, steps // _CHECKS) == 0 or is_over:
                 value, _ = self._check(weight, perceptron)
-                worse = 0 if value < least else worse + 1
-                if value < least:
+                worse = 0 if value < first_value else worse + 1
+                if value < (least if perceptron is None else first_value):
                     least, best = value, PairMap(weight.detach().numpy().copy(), copy.deepcopy(perceptron))
             if is_over or worse == patience:
                 break
@@ -255,6 +263,22 @@ class _Learning:
         gains = self._losses(before) - self._losses(learned)
         error = gains.std() / math.sqrt(len(gains))
         return len(gains) > 1 and bool(gains.mean() > _CLEAR * error)
+
+    def _soft_target_loss(self, weight: Tensor, scale: Tensor) -> Tensor:
+        """The loss of a linear map: of random anchors, and items that they were compared with."""
+        chosen = self._rng.choice(self._anchors, min(_ANCHORS, len(self._anchors)), replace=False)
+        vectors, label_distances = self._lists.batch(chosen, self._rng)
+        return self._loss(self._map(vectors, weight, None) * scale, label_distances)
+
+    def _log_ratio_loss(self, weight: Tensor, perceptron: nn.Sequential) -> Tensor:
+        """The loss of a map with a perceptron: ``PairLogRatioLoss`` of random pairs."""
+        drawn = self._rng.integers(len(self._pairs), size=_PAIRS)
+        items, places = np.unique(self._pairs[drawn], return_inverse=True)
+        mapped = self._map(torch.from_numpy(self._lists.rows[items]), weight, perceptron)
+        first, second = torch.from_numpy(places.reshape(-1, 2)).unbind(dim=1)
+        squared = (mapped[first] - mapped[second]).square().sum(dim=1)
+        residuals = (squared + _EPS).log() - _LABEL_EXPONENT * self._label_logs[drawn]
+        return 2 * residuals.var()
 
     def _map(self, vectors: Tensor, weight: Tensor, perceptron: nn.Sequential | None) -> Tensor:
         """Map vectors as ``PairMap`` does, in a form that has gradients."""
@@ -299,6 +323,19 @@ class _Learning:
                 alone = torch.cat([scaled[number, None], scaled[others]])
                 losses.append(float(self._loss(alone, torch.cat([row.new_zeros(1), row[others]])[None])))
         return np.array(losses)
+
+
+def _list_pairs(known: SparseDistances) -> tuple[Int64, Tensor]:
+    """Pairs (P, 2), each once, and the logarithms (P,) of their label distances, not below a floor."""
+    owners = np.repeat(known.rows, np.diff(known.starts))
+    is_first = owners < known.columns
+    pairs = np.stack([owners, known.columns], axis=1)[is_first].astype(np.int64)
+    distances = known.distances[is_first]
+    is_known = np.isfinite(distances)
+    sample = distances[is_known].astype(np.float64)
+    floor = fit_floor(sample, _FLOOR_QUANTILE) if (sample > 0).any() else 1.0
+    logs = raise_to_floor(torch.from_numpy(distances[is_known]), floor, _ZERO_FACTOR).log()
+    return pairs[is_known], logs
 
 
 def _count_steps(known: int) -> int:

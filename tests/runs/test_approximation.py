@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ import cml
 from cml.cli import main
 from cml.distances import Neighbors, SparseDistances, approximate, pair_function
 from cml.errors import UserError
+from cml.losses.pair_log_ratio import pair_log_ratio_loss
 from cml.runs.approximation.asked_pairs import choose_nearest, choose_of_neighbors, draw_pairs, pair_keys, pairs_of_keys
 from cml.runs.approximation.asking import Answers
 from cml.runs.approximation.budget import Budget
@@ -413,6 +415,27 @@ def test_few_items_keep_vectors_that_are_right_already(fewest: int, seed: int, m
     learned = learn_map(KnownLists(points, known, normalize=False), seed=seed)
     assert learned.perceptron is None
     assert found_in_ten(learned.apply(points, normalize=False), truth) > 0.98
+
+
+def test_the_log_ratio_loss_of_random_pairs_is_that_of_their_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All pairs, none drawn twice, beside ``pair_log_ratio_loss``; one pair is infinitely far apart, one is equal."""
+    rows, truth = VECTORS[:12], TRUTH[:12, :12].copy()
+    truth[0, 1] = truth[1, 0] = np.inf
+    truth[2, 3] = truth[3, 2] = 0
+    first, second = np.triu_indices(12, 1)
+    known = SparseDistances.from_triples(first, second, truth[first, second], items=12)
+    lists = KnownLists(rows, known, normalize=False)
+    work = _Learning(lists, lists.batch(np.arange(3), np.random.default_rng(0)), 1.0, np.random.default_rng(0), np.inf)
+    weight, perceptron = torch.randn(10, 10 + WIDTHS[-1]), make_perceptron(10, 0)
+    monkeypatch.setattr(work, "_rng", Mock(integers=lambda count, size: np.arange(count)))
+    loss = work._log_ratio_loss(weight, perceptron)
+    is_used = np.isfinite(truth[first, second]) & (truth[first, second] > 0)
+    floor = float(np.quantile(truth[first, second][is_used].astype(np.float32), 0.02))
+    embeddings = work._map(torch.from_numpy(rows), weight, perceptron)
+    wanted = pair_log_ratio_loss(
+        embeddings, torch.from_numpy(truth).float(), label_exponent=2, floor=floor, normalize=False
+    )
+    assert loss.item() == pytest.approx(wanted.item(), rel=1e-5)
 
 
 def test_losses_of_items_are_the_terms_of_the_mean() -> None:

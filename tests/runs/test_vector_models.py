@@ -165,6 +165,10 @@ def test_networks_on_vectors(tmp_path: Path) -> None:
     features = beside.backbone(7 * units)
     torch.testing.assert_close(features[:, :10], units)
     torch.testing.assert_close(features[:, 10:], beside.backbone.layers(units))
+    plain = "mlp(8, layer_norm=false, activation=relu)"
+    bare = cml.fit(ROWS, TARGETS, backbone=plain, steps=3, **FAST)  # type: ignore[arg-type]
+    assert [type(layer).__name__ for layer in bare.backbone] == ["Linear", "ReLU"]
+    np.testing.assert_array_equal(cml.load(bare.save(tmp_path / "bare")).embed(ROWS), bare.embed(ROWS))
     for backbone, message in (
         (
             "resnet18",
@@ -173,6 +177,7 @@ def test_networks_on_vectors(tmp_path: Path) -> None:
         (torch.nn.Linear(9, 4), r"fails on inputs of shape \(2, 10\)"),
         ("mlp(0)", "'widths' of mlp must be whole numbers from 1"),
         ("mlp(8, unit=true)", "'unit' of mlp goes with skip=true"),
+        ("mlp(8, activation=tanh)", "The 'activation' must be gelu or relu"),
     ):
         with pytest.raises(UserError, match=message):
             cml.fit(ROWS, TARGETS, backbone=backbone, steps=1, **FAST)  # type: ignore[arg-type]

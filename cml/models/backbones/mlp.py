@@ -8,9 +8,10 @@ from torch.nn import functional
 
 from cml.errors import UserError
 from cml.models.backbone import Backbone
-from cml.settings import check_flag, check_whole
+from cml.settings import check_flag, check_whole, check_word
 
 _WIDEST = 65_536
+_ACTIVATIONS = {"gelu": nn.GELU, "relu": nn.ReLU}
 
 
 class SkippedPerceptron(nn.Module):
@@ -37,6 +38,8 @@ def mlp(
     dropout: float = 0.0,
     skip: bool = False,
     unit: bool = False,
+    layer_norm: bool = True,
+    activation: str = "gelu",
 ) -> Backbone:
     """A multilayer perceptron on standardised vectors: for each width a linear layer, layer normalisation and GELU.
 
@@ -48,6 +51,8 @@ def mlp(
         dropout: The share of units that are set to zero in training, after each layer.
         skip: Whether the features are the vector itself and those of the last layer, side by side.
         unit: With ``skip``, whether standardised vectors are L2-normalised first.
+        layer_norm: Whether layer normalisation follows each linear layer.
+        activation: "gelu" or "relu".
 
     Returns:
         The backbone, with random weights.
@@ -63,10 +68,15 @@ def mlp(
         raise UserError(f"The 'dropout' of mlp must be from 0 to below 1. Got {dropout!r} instead.")
     if check_flag("unit", unit) and not check_flag("skip", skip):
         raise UserError("The setting 'unit' of mlp goes with skip=true. Got skip=false.")
+    with_norm = check_flag("layer_norm", layer_norm)
+    check_word("activation", activation, tuple(_ACTIVATIONS))
     layers: list[nn.Module] = []
     before = vector_size
     for size in sizes:
-        layers += [nn.Linear(before, size), nn.LayerNorm(size), nn.GELU()]
+        layers.append(nn.Linear(before, size))
+        if with_norm:
+            layers.append(nn.LayerNorm(size))
+        layers.append(_ACTIVATIONS[activation]())
         if dropout:
             layers.append(nn.Dropout(dropout))
         before = size

@@ -55,7 +55,7 @@ from cml.training.pair_map import KnownLists, PairMap, learn_map
 
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
-FORMAT = 3  # raise it when the same options ask for other pairs than before
+FORMAT = 4  # raise it when the same options ask for other pairs than before
 RANDOM_SHARE = 0.005  # of all pairs: the far distances keep their ranks
 _MOST_RANDOM = 0.05  # of the budget: of a small one, the nearest pairs need the larger part
 _SAMPLE_SHARE = 0.05  # of the budget, for the estimate of recall ...

@@ -32,7 +32,8 @@ def make_model(start: StartVectors, learned: PairMap, distance: LabelDistance, l
     if learned.perceptron is None:
         backbone, state = "none", _linear_state(start, learned)
     else:
-        backbone = f"mlp(widths={list(WIDTHS)}, skip=true{', unit=true' if start.normalize else ''})"
+        unit = ", unit=true" if start.normalize else ""
+        backbone = f"mlp(widths={list(WIDTHS)}, skip=true{unit}, layer_norm=false, activation=relu)"
         state = _perceptron_state(start, learned)
     form = InputForm("vectors", (features,))
     config = ModelConfig(backbone, "none", features, start.normalize, (1, 1), inputs=form)
