@@ -24,6 +24,7 @@ from cml.losses.label_exponent import fit_floor
 from cml.losses.log_ratio import raise_to_floor
 from cml.losses.soft_target import soft_target_loss
 from cml.models.backbones.mlp import mlp
+from cml.retrieval.feature_forms import normalize_rows
 
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
@@ -182,13 +183,6 @@ def make_perceptron(size: int, seed: int) -> nn.Sequential:
     with torch.no_grad():
         first.weight.mul_(math.sqrt(size))
     return layers
-
-
-def normalize_rows(rows: Float32) -> Float32:
-    """L2-normalise the rows (N, F) of an array; a row of zeros stays one."""
-    lengths: Float32 = np.linalg.norm(rows, axis=1, keepdims=True)
-    lengths[lengths == 0] = 1
-    return rows / lengths
 
 
 class _Learning:

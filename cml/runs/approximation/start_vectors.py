@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
 from cml.errors import UserError
+from cml.retrieval.feature_forms import normalize_rows
 from cml.training.linear_map import LinearMap
-from cml.training.pair_map import PairMap, normalize_rows
+from cml.training.pair_map import PairMap
 
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
