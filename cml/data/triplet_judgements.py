@@ -14,6 +14,7 @@ from cml.data.item_labels import ItemLabels
 from cml.data.judgement_ceiling import estimate_triplet_ceiling
 from cml.data.judgement_columns import JudgementColumns, describe_unjudged, number_items
 from cml.data.pair_judgements import CONTRADICTED
+from cml.data.triplet_questions import TripletQuestions, find_questions
 from cml.errors import DataError, UserError
 
 Int64 = NDArray[np.int64]
@@ -105,16 +106,15 @@ class TripletJudgements(ItemLabels):
         self.triplets: Int64
         self.triplets, place = np.unique(rows.triplets, axis=0, return_inverse=True)
         self.counts: Int64 = np.bincount(place.ravel(), rows.counts).astype(np.int64)
-        self.questions: Int64
-        self.questions, question, is_swapped = _as_questions(rows.triplets)
+        asked = find_questions(*rows.triplets.T)
+        self.questions: Int64 = asked.questions
         self.remarks = describe_unjudged(self._numbers, set(self.triplets.ravel().tolist()))
-        sides = [np.bincount(question, rows.counts * side) for side in (~is_swapped, is_swapped)]
-        votes = np.stack(sides, axis=1).astype(np.float64)  # (Q, 2)
+        votes = asked.count_votes(rows.counts)
         self.remarks += _describe_contradictions(votes)
         self.ceiling = estimate_triplet_ceiling(votes, self.questions[:, 0])
         self.raters = {}
         if rows.raters is not None:
-            self.raters = _compare_raters(question, is_swapped, rows.counts, votes, rows.raters)
+            self.raters = _compare_raters(asked, rows.counts, votes, rows.raters)
         super().__init__(self._make_labels())
 
     def hold_out(self, test_fraction: float = 0.3, *, seed: int = 0) -> tuple[Self, Self]:
@@ -150,9 +150,9 @@ class TripletJudgements(ItemLabels):
         Returns:
             Their judgements, which are about the same N items.
         """
-        _, question, _ = _as_questions(self._rows.triplets)
+        place = find_questions(*self._rows.triplets.T).place
         selected = copy.copy(self)
-        selected._collect(self._rows.subset(chosen[question]))
+        selected._collect(self._rows.subset(chosen[place]))
         return selected
 
     def _make_labels(self) -> list[list[str]]:
@@ -163,14 +163,6 @@ class TripletJudgements(ItemLabels):
 
     def __repr__(self) -> str:
         return f"TripletJudgements({int(self.counts.sum()):,} judgements of {len(self._numbers):,} items)"
-
-
-def _as_questions(triplets: Int64) -> tuple[Int64, Int64, NDArray[np.bool_]]:
-    """The questions "is i or j nearer to a", i < j; which of them each triplet answers; whether the answer is j."""
-    anchor, nearer, farther = triplets.T
-    asked = np.stack([anchor, np.minimum(nearer, farther), np.maximum(nearer, farther)], axis=1)
-    questions, question = np.unique(asked, axis=0, return_inverse=True)
-    return questions, question.ravel(), nearer > farther
 
 
 def _describe_contradictions(votes: NDArray[np.float64]) -> list[str]:
@@ -188,15 +180,12 @@ def _describe_contradictions(votes: NDArray[np.float64]) -> list[str]:
 
 
 def _compare_raters(
-    question: Int64, is_swapped: NDArray[np.bool_], counts: Int64, votes: NDArray[np.float64], raters: NDArray[np.str_]
+    asked: TripletQuestions, counts: Int64, votes: NDArray[np.float64], raters: NDArray[np.str_]
 ) -> dict[str, float]:
     """The share of each rater's judgements that agree with the majority of the others'; ties are left out."""
     agreement = {}
     for rater in np.unique(raters).tolist():
-        own = raters == rater
-        mine = np.stack(
-            [np.bincount(question[own], (counts * side)[own], len(votes)) for side in (~is_swapped, is_swapped)], axis=1
-        )
+        mine = asked.count_votes(counts * (raters == rater))
         others = votes - mine
         lead = others[:, 0] - others[:, 1]
         decided = lead != 0

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from cml.data.computed_rows import ComputedRows
 from cml.data.judgement_ceiling import estimate_pair_ceiling, estimate_triplet_ceiling
+from cml.data.triplet_questions import TripletQuestions, find_questions
 from cml.distances.judged_pairs import JudgedPairs
 from cml.distances.known_pairs import KnownPairs, KnownTriplets
 from cml.distances.label_distance import LabelDistance
@@ -169,17 +170,15 @@ def _measure_triplets(
 ) -> JudgementAgreement:
     if not len(triplets.anchor):
         raise UserError(f"No judged triplet is of three of the {items} items that are evaluated.")
-    questions, place = _number_questions(triplets)
-    side = (triplets.nearer > triplets.farther).astype(np.int64)
-    votes = np.zeros((len(questions), 2))
-    np.add.at(votes, (place, side), triplets.counts)
-    ceiling = estimate_triplet_ceiling(votes, questions[:, 0])
-    is_repeated = votes.sum(axis=1)[place] > 1
+    asked = find_questions(triplets.anchor, triplets.nearer, triplets.farther)
+    votes = asked.count_votes(triplets.counts)
+    ceiling = estimate_triplet_ceiling(votes, asked.questions[:, 0])
+    is_repeated = votes.sum(axis=1)[asked.place] > 1
     rows: dict[str, dict[str, MetricResult]] = {}
     for name in names:
         measure = _measure_of(name, embeddings, seed)
         if measure is None:
-            near, far = _majority_distances(votes, place, side)
+            near, far = _majority_distances(votes, asked)
         else:
             near, far = measure(triplets.anchor, triplets.nearer), measure(triplets.anchor, triplets.farther)
         rows[name] = {TRIPLET_AGREEMENT: _summarize_triplets(TRIPLET_AGREEMENT, near, far, triplets, items)}
@@ -200,16 +199,10 @@ def _summarize_triplets(name: str, near: Float64, far: Float64, triplets: KnownT
     return MetricResult(name, per_query, mean, low, high, items - len(present), info)
 
 
-def _number_questions(triplets: KnownTriplets) -> tuple[Int64, Int64]:
-    """The questions (Q, 3), "which of two is nearer to the anchor", and which of them each triplet answers (T,)."""
-    ends = np.sort(np.stack([triplets.nearer, triplets.farther], axis=1), axis=1)
-    questions, place = np.unique(np.column_stack([triplets.anchor, ends]), axis=0, return_inverse=True)
-    return questions, place.ravel()
-
-
-def _majority_distances(votes: Float64, place: Int64, side: Int64) -> tuple[Float64, Float64]:
+def _majority_distances(votes: Float64, asked: TripletQuestions) -> tuple[Float64, Float64]:
     """0 and 1 where most judgements of the question said so, 1 and 0 where most said the opposite, 0 and 0 at a tie."""
-    lead = votes[place, side] - votes[place, 1 - side]
+    side = asked.is_swapped.astype(np.int64)
+    lead = votes[asked.place, side] - votes[asked.place, 1 - side]
     return (lead < 0).astype(np.float64), (lead > 0).astype(np.float64)
 
 

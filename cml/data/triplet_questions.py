@@ -1,0 +1,51 @@
+"""The questions that judged triplets answer: "which of two items is nearer to the anchor"."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64 = NDArray[np.int64]
+
+
+class TripletQuestions(NamedTuple):
+    """The questions of T judged triplets.
+
+    Attributes:
+        questions: (Q, 3) the different questions: the anchor and the two others, the lower number first.
+        place: (T,) which question each triplet answers.
+        is_swapped: (T,) whether its answer is the other with the higher number.
+    """
+
+    questions: Int64
+    place: Int64
+    is_swapped: NDArray[np.bool_]
+
+    def count_votes(self, counts: Int64) -> NDArray[np.float64]:
+        """Count how often each question got each of its two answers.
+
+        Args:
+            counts: (T,) how often each triplet was judged so.
+
+        Returns:
+            (Q, 2) the votes for the lower number and for the higher one.
+        """
+        answers = ~self.is_swapped, self.is_swapped
+        sides = [np.bincount(self.place, counts * is_given, len(self.questions)) for is_given in answers]
+        return np.stack(sides, axis=1).astype(np.float64)
+
+
+def find_questions(anchor: Int64, nearer: Int64, farther: Int64) -> TripletQuestions:
+    """Find the questions that judged triplets answer.
+
+    Args:
+        anchor: (T,) numbers of the anchors.
+        nearer: (T,) numbers of the items that were judged nearer.
+        farther: (T,) numbers of the others.
+
+    Returns:
+        The questions, in ascending order.
+    """
+    asked = np.stack([anchor, np.minimum(nearer, farther), np.maximum(nearer, farther)], axis=1)
+    questions, place = np.unique(asked, axis=0, return_inverse=True)
+    return TripletQuestions(questions, place.ravel(), nearer > farther)
