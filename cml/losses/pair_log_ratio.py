@@ -51,6 +51,26 @@ def pair_log_ratio_loss(
     return warn_without_terms(mean, PairLogRatioLoss.missing)
 
 
+def log_ratio_of_pairs(
+    squared_distances: Tensor, label_distances: Tensor, *, label_exponent: float, floor: float, eps: float = 1e-6
+) -> Tensor:
+    """The loss of ``pair_log_ratio_loss`` over a list of pairs: twice the variance of their log ratios.
+
+    Args:
+        squared_distances: (P,) squared distances of the embeddings of each pair, P of at least 2.
+        label_distances: (P,), >= 0 and finite.
+        label_exponent: p, above 0.
+        floor: As of ``pair_log_ratio_loss``, above 0.
+        eps: Added to the squared distances, above 0.
+
+    Returns:
+        A scalar.
+    """
+    label_logs = raise_to_floor(label_distances, floor, _ZERO_FACTOR).log()
+    residuals = (squared_distances + eps).log() - label_exponent * label_logs
+    return 2 * residuals.var()
+
+
 def pair_log_ratio_mean(
     embeddings: Tensor,
     label_distances: Tensor,

@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from cml.distances.sparse_distances import SparseDistances
 from cml.losses.label_exponent import fit_floor
-from cml.losses.log_ratio import raise_to_floor
+from cml.losses.pair_log_ratio import log_ratio_of_pairs
 from cml.losses.soft_target import soft_target_loss
 from cml.models.backbones.mlp import mlp
 from cml.retrieval.feature_forms import normalize_rows
@@ -42,7 +42,7 @@ WIDTHS = (512, 512)  # of the perceptron
 _PERCEPTRON_RATE, _TIMES_THE_STEPS = 1e-3, 2
 _PAIRS = 2304  # in a batch of the perceptron
 _LABEL_EXPONENT = 2.0  # of the log-ratio loss, in which embedding distances are squared: they follow label distances
-_FLOOR_QUANTILE, _ZERO_FACTOR, _EPS = 0.02, 0.5, 1e-6  # as in ``PairLogRatioLoss``
+_FLOOR_QUANTILE = 0.02  # as in ``PairLogRatioLoss``
 _FEWEST_KNOWN = 10_000  # distances, each counted both ways: of fewer, a perceptron takes longer than its gain is worth
 _PATIENCE = 2  # checks in a row that are no better than the linear map, after which the perceptron is given up
 _CLEAR = 2.0  # standard errors by which the perceptron must be better
@@ -207,7 +207,8 @@ class _Learning:
         self._lists, self._checked, self._label_temperature = lists, checked, label_temperature
         self._rng, self._ends = rng, ends
         self._anchors = lists.known.rows[np.diff(lists.known.starts) >= 2].astype(np.int64)
-        self._pairs, self._label_logs = _list_pairs(lists.known)
+        self._pairs, self._pair_distances = _list_pairs(lists.known)
+        self._floor = _fit_floor(self._pair_distances)
 
     def improve(self, start: PairMap, rate: float, *, times: int = 1, patience: int = _CHECKS) -> PairMap | None:
         """Train a map.
@@ -271,8 +272,8 @@ class _Learning:
         mapped = self._map(torch.from_numpy(self._lists.rows[items]), weight, perceptron)
         first, second = torch.from_numpy(places.reshape(-1, 2)).unbind(dim=1)
         squared = (mapped[first] - mapped[second]).square().sum(dim=1)
-        residuals = (squared + _EPS).log() - _LABEL_EXPONENT * self._label_logs[drawn]
-        return 2 * residuals.var()
+        label_distances = torch.from_numpy(self._pair_distances[drawn])
+        return log_ratio_of_pairs(squared, label_distances, label_exponent=_LABEL_EXPONENT, floor=self._floor)
 
     def _map(self, vectors: Tensor, weight: Tensor, perceptron: nn.Sequential | None) -> Tensor:
         """Map vectors as ``PairMap`` does, in a form that has gradients."""
@@ -319,17 +320,17 @@ class _Learning:
         return np.array(losses)
 
 
-def _list_pairs(known: SparseDistances) -> tuple[Int64, Tensor]:
-    """Pairs (P, 2), each once, and the logarithms (P,) of their label distances, not below a floor."""
+def _list_pairs(known: SparseDistances) -> tuple[Int64, Float32]:
+    """Pairs (P, 2), each once, and their label distances (P,); without infinite ones."""
     owners = np.repeat(known.rows, np.diff(known.starts))
-    is_first = owners < known.columns
-    pairs = np.stack([owners, known.columns], axis=1)[is_first].astype(np.int64)
-    distances = known.distances[is_first]
-    is_known = np.isfinite(distances)
-    sample = distances[is_known].astype(np.float64)
-    floor = fit_floor(sample, _FLOOR_QUANTILE) if (sample > 0).any() else 1.0
-    logs = raise_to_floor(torch.from_numpy(distances[is_known]), floor, _ZERO_FACTOR).log()
-    return pairs[is_known], logs
+    is_listed = (owners < known.columns) & np.isfinite(known.distances)
+    pairs = np.stack([owners, known.columns], axis=1)[is_listed].astype(np.int64)
+    return pairs, known.distances[is_listed]
+
+
+def _fit_floor(distances: Float32) -> float:
+    """The floor of label distances; any number where all are 0."""
+    return fit_floor(distances.astype(np.float64), _FLOOR_QUANTILE) if (distances > 0).any() else 1.0
 
 
 def _count_steps(known: int) -> int:
