@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from cml.array_types import Float32, Float64, UInt8
 from cml.errors import UserError
 from cml.runs.fit import fit
 from cml.training.config import TrainConfig
@@ -110,7 +110,7 @@ class CMLEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self._n_features_out = self.model_.config.dimension
         return self
 
-    def transform(self, X: Any) -> NDArray[np.float32]:  # noqa: ANN401
+    def transform(self, X: Any) -> Float32:  # noqa: ANN401
         """Embed vectors or images.
 
         Args:
@@ -154,16 +154,16 @@ class CMLEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         row = evaluate_embeddings(embeddings, y, label_distance=self.model_.label_distance).rows["embedding"]
         return float(row["map@r" if "map@r" in row else "spearman_rho"].mean)
 
-    def _rows(self, X: Any, *, reset: bool) -> NDArray[np.float64]:  # noqa: ANN401
+    def _rows(self, X: Any, *, reset: bool) -> Float64:  # noqa: ANN401
         """Rows of numbers (N, F), checked as scikit-learn does."""
         finite = "allow-nan" if self.missing == "mean" else True
         least = 2 if reset else 1
-        rows: NDArray[np.float64] = validate_data(
+        rows: Float64 = validate_data(
             self, X, dtype=np.float64, ensure_all_finite=finite, ensure_min_samples=least, reset=reset
         )
         return rows
 
-    def _pictures(self, rows: NDArray[np.float64]) -> NDArray[np.uint8]:
+    def _pictures(self, rows: Float64) -> UInt8:
         """Images (N, h, w, 3) of rows (N, F)."""
         assert self.range_ is not None
         assert self.image_shape is not None

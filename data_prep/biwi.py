@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.spatial.transform import Rotation
 
+from cml.array_types import Float64
 from cml.data.encode_image import Picture
 from cml.data_prep.group_split import split_by_group
 from cml.data_prep.listed_source import Listed, ListedSource
-from cml.data_prep.person_crop import Box, Float64, box_around, crop_file
+from cml.data_prep.person_crop import Box, box_around, crop_file
 from cml.data_prep.row_errors import read_each
 from cml.data_prep.row_files import number
 from cml.data_prep.text_lines import read_lines

@@ -1,7 +1,8 @@
 """The split of a video into blocks of time, with gaps between them."""
 
 import numpy as np
-from numpy.typing import NDArray
+
+from cml.array_types import Bools
 
 ROLE_LETTERS = {"T": "train", "Q": "query", "G": "gallery"}
 
@@ -27,9 +28,9 @@ def deal_roles(frames: int, *, deal: str, blocks: int, gap: int) -> list[str | N
     return [str(role) or None for role in roles]
 
 
-def _within(chosen: NDArray[np.bool_], gap: int) -> NDArray[np.bool_]:
+def _within(chosen: Bools, gap: int) -> Bools:
     """Frames that have a chosen one at most ``gap`` frames before or behind: (N,) to (N,)."""
     counts = np.concatenate([[0], np.cumsum(chosen)])
     at = np.arange(len(chosen))
-    inside: NDArray[np.bool_] = counts[np.minimum(at + gap + 1, len(chosen))] > counts[np.maximum(at - gap, 0)]
+    inside: Bools = counts[np.minimum(at + gap + 1, len(chosen))] > counts[np.maximum(at - gap, 0)]
     return inside

@@ -6,13 +6,14 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
+from cml.array_types import Float64
 from cml.data.images import native_size
 from cml.data.prepared_writer import Item
 from cml.data_prep.coco_annotations import annotation_files, load_coco
 from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.hash_split import split_by_hash
 from cml.data_prep.joint_checks import FLAGS, check_flags, check_joints_inside, read_finite
-from cml.data_prep.person_crop import FRAME, Box, Float64, box_around
+from cml.data_prep.person_crop import FRAME, Box, box_around
 from cml.data_prep.person_items import person_item, pose_content
 from cml.data_prep.provenance import record_provenance
 from cml.data_prep.row_errors import read_each

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float32
 from cml.data.prepared_writer import Item
 from cml.data_prep.captioned_source import Photo
 from cml.data_prep.coco_captions import check_year, read_captions
@@ -76,7 +76,7 @@ class CocoSentences(DatasetSource):
         )
 
 
-def _mean(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+def _mean(rows: Float32) -> Float32:
     """The mean (D,) of sentence vectors (N, D)."""
-    mean: NDArray[np.float32] = rows.mean(axis=0)
+    mean: Float32 = rows.mean(axis=0)
     return mean

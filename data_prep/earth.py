@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
+from cml.array_types import Bools
 from cml.data.encode_image import image_file_content
 from cml.data.images import read_image
 from cml.data.prepared_writer import Item
@@ -145,7 +145,7 @@ def tiles(kilometres: float) -> Iterator[Tile]:
             yield Tile(name, south, -180 + column * 360 / columns, height, 360 / columns)
 
 
-def read_mask(path: Path) -> NDArray[np.bool_]:
+def read_mask(path: Path) -> Bools:
     """Whether there is land, (2160, 4320), from the south-west."""
     wanted = math.prod(_MASK_SHAPE)
     try:
@@ -156,11 +156,11 @@ def read_mask(path: Path) -> NDArray[np.bool_]:
     if len(content) != wanted:
         more = "more" if len(content) > wanted else f"{len(content):,}"
         raise DataError(f"{path} should hold {wanted:,} bytes, 5 minutes of arc each. It holds {more}.")
-    land: NDArray[np.bool_] = np.frombuffer(content, np.uint8).reshape(_MASK_SHAPE) == _LAND
+    land: Bools = np.frombuffer(content, np.uint8).reshape(_MASK_SHAPE) == _LAND
     return land
 
 
-def _land(land: NDArray[np.bool_], tile: Tile) -> float:
+def _land(land: Bools, tile: Tile) -> float:
     south, west = round((tile.south + 90) * 12), round((tile.west + 180) * 12)
     north, east = round((tile.south + tile.height + 90) * 12), round((tile.west + tile.width + 180) * 12)
     return float(land[south:north, west:east].mean())

@@ -4,10 +4,9 @@ import reprlib
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Bools, Float64
 from cml.data.images import Size
-from cml.data_prep.person_crop import Float64
 from cml.errors import DataError
 
 FLAGS = (0, 1, 2)  # of a joint: hidden, or not labelled; labelled, but hidden; visible
@@ -16,7 +15,7 @@ _CORNER = 0.5, 1.5  # pixels beside the image and in it; sources count pixels fr
 _FEWEST = 3  # joints; two may well be in one pixel
 
 
-def is_unseen(places: Float64) -> NDArray[np.bool_]:
+def is_unseen(places: Float64) -> Bools:
     """Tell which joints lie where annotation tools put those that they did not see, exactly at (0, 0) or (-1, -1).
 
     Args:
@@ -25,7 +24,7 @@ def is_unseen(places: Float64) -> NDArray[np.bool_]:
     Returns:
         (...) whether each does.
     """
-    unseen: NDArray[np.bool_] = np.any([(places == mark).all(axis=-1) for mark in UNSEEN], axis=0)
+    unseen: Bools = np.any([(places == mark).all(axis=-1) for mark in UNSEEN], axis=0)
     return unseen
 
 
@@ -66,7 +65,7 @@ def check_in_pixels(joints: Float64, where: str) -> None:
         raise DataError(f"{where}: {rule}; {mend}.")
 
 
-def outside_photo(joints: Float64, photo: Size) -> NDArray[np.bool_]:
+def outside_photo(joints: Float64, photo: Size) -> Bools:
     """Find the visible joints outside a photograph by more than 2 % of its longer side.
 
     Args:
@@ -79,7 +78,7 @@ def outside_photo(joints: Float64, photo: Size) -> NDArray[np.bool_]:
     height, width = photo
     slack = 0.02 * max(height, width)  # a click just beside the border means the border
     places = joints[:, :2]
-    beyond: NDArray[np.bool_] = np.any((places < -slack) | (places > np.array([width, height]) + slack), axis=1)
+    beyond: Bools = np.any((places < -slack) | (places > np.array([width, height]) + slack), axis=1)
     beyond[joints[:, 2] == 0] = False
     return beyond
 

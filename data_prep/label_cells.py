@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from cml.array_types import Float64
 from cml.data_prep.joint_checks import FLAGS, UNSEEN, check_flags
 from cml.data_prep.number_format import PLAIN, NumberFormat
-from cml.data_prep.person_crop import Float64
 from cml.data_prep.row_files import Row, cell, number
 from cml.errors import DataError
 from cml.storage.safe_paths import file_inside

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Floating
 from cml.console.messages import say
 from cml.data.input_form import InputForm
 from cml.data.label_form import LabelForm
@@ -29,7 +29,7 @@ from cml.data_prep.shrink import Shrink
 from cml.data_prep.unique_ids import note_unique
 from cml.errors import DataError, UserError
 
-Rows = NDArray[np.floating]
+Rows = Floating
 KindOfRow = Literal["numbers", "angle", "rotation", "place", "captions", "classes"]
 SUFFIXES = (".csv", ".jsonl", ".parquet")
 _PICTURES = Shrink(256)

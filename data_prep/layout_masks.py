@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
+from cml.array_types import UInt8
 from cml.data.masks import MaskFault, check_ids, check_size, read_mask
 from cml.data_prep.shrink import Shrink
 from cml.errors import DataError
@@ -28,9 +28,7 @@ IDS = {str(number): name for number, name in SURFACES.items()}
 DETAILS: dict[str, Any] = {"ids": IDS, "ignore_id": 0}  # for dataset.json
 
 
-def check_mask(
-    mask: NDArray[np.uint8], path: Path, image: Path, ids: Mapping[str, str] = IDS, ignore_id: int | None = 0
-) -> None:
+def check_mask(mask: UInt8, path: Path, image: Path, ids: Mapping[str, str] = IDS, ignore_id: int | None = 0) -> None:
     """Check a mask of a room layout.
 
     Args:
@@ -76,7 +74,7 @@ def prepare_mask(
     return shrink_mask(mask, size)
 
 
-def shrink_mask(mask: NDArray[np.uint8], length: int | None) -> Image.Image:
+def shrink_mask(mask: UInt8, length: int | None) -> Image.Image:
     """Shrink a mask as ``Shrink`` shrinks its image. Each pixel takes the nearest id.
 
     Args:

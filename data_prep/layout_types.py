@@ -1,8 +1,8 @@
 """The 11 room layout types of the LSUN challenge."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import UInt8
 from cml.data_prep.layout_masks import CEILING, FLOOR, FRONT, LEFT, RIGHT
 
 LAYOUT_TYPES: tuple[frozenset[int], ...] = tuple(
@@ -20,7 +20,7 @@ front. Source: the challenge's corner orders in its toolkit and in the published
 """
 
 
-def layout_type(mask: NDArray[np.uint8]) -> int | None:
+def layout_type(mask: UInt8) -> int | None:
     """Number of the LSUN layout type of a mask (H, W) of ids; None if it is none of them."""
     present = frozenset(np.unique(mask).tolist())
     return LAYOUT_TYPES.index(present) if present in LAYOUT_TYPES else None

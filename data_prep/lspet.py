@@ -8,13 +8,14 @@ from typing import Any, Literal
 
 import numpy as np
 
+from cml.array_types import Float64
 from cml.data.images import native_size
 from cml.data.prepared_writer import Item
 from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.hash_split import split_by_hash
 from cml.data_prep.joint_checks import check_flags, check_in_pixels, outside_photo
 from cml.data_prep.mat_file import read_variable
-from cml.data_prep.person_crop import FRAME, Float64, person_box
+from cml.data_prep.person_crop import FRAME, person_box
 from cml.data_prep.person_items import person_item
 from cml.data_prep.provenance import record_provenance
 from cml.errors import DataError

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from cml.array_types import UInt8
 from cml.console.messages import say_warning
 from cml.data.images import native_size
 from cml.data.prepared_writer import Item
@@ -151,7 +152,7 @@ def _room(entry: Any, where: str) -> Room | DataError:  # noqa: ANN401 - a recor
     return Room(str(name), str(scene) if isinstance(scene, str) else "", int(number.reshape(())))
 
 
-def read_layout(path: Path) -> NDArray[np.uint8]:
+def read_layout(path: Path) -> UInt8:
     """Read a mask (H, W) of ids from layout_seg/NAME.mat."""
     mask = read_variable(path, "layout", most_bytes=_MASK_BYTES)
     if mask.ndim != 2 or mask.size == 0 or mask.dtype.kind not in "iuf":
@@ -168,7 +169,7 @@ def _mask(path: Path, image: Path, image_size: int, order: list[bool]) -> Image.
     return shrink_mask(mask, image_size)
 
 
-def _out_of_order(mask: NDArray[np.uint8]) -> bool:
+def _out_of_order(mask: UInt8) -> bool:
     """Whether surfaces lie as no room's can, which original labels passed off as corrected look like."""
     step = max(1, min(mask.shape) // 32)
     places = {number: np.nonzero(mask[::step, ::step] == number) for number in (2, 3, 4, 5)}

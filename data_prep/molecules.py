@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float32
 from cml.data.prepared_writer import Item
 from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.group_split import split_by_group
@@ -180,7 +180,7 @@ class Molecules(DatasetSource):
             raise UserError("No scaffold is small enough to be held out: take more molecules, or --split hash.")
         return split_by_group(groups, min(1.0, wanted / len(groups)), seed=self.split_seed, salt="")
 
-    def _vector(self, generator: Any, molecule: Molecule) -> NDArray[np.float32]:  # noqa: ANN401 - of rdkit
+    def _vector(self, generator: Any, molecule: Molecule) -> Float32:  # noqa: ANN401 - of rdkit
         """The folded fingerprint (size,) of a molecule."""
         if self.fingerprint == "bits":
             numbers = generator.GetFingerprintAsNumPy(molecule.mol)

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cml.array_types import Float64
 from cml.data_prep.joint_checks import check_flags, is_unseen, read_finite
 from cml.data_prep.mat_file import read_variable
-from cml.data_prep.person_crop import Float64
 from cml.errors import DataError
 from cml.storage.json_file import read_json
 

@@ -9,16 +9,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
+from cml.array_types import Float64
 from cml.data.exif_orientation import upright_rgb
 from cml.data.open_image import open_named_image
 from cml.data_prep.jpeg_draft import draft_decode
 from cml.data_prep.scale_depth import scale_depth
-
-Float64 = NDArray[np.float64]
-
 
 FRAME = "pixels of the crop: x to the right, y down, 0 at the outer edge of the first pixel"
 

@@ -5,9 +5,10 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from cml.array_types import Float64
 from cml.data.prepared_writer import Item
 from cml.data_prep.dataset_source import Content, InfoTexts
-from cml.data_prep.person_crop import Box, Float64, crop_file, into_crop
+from cml.data_prep.person_crop import Box, crop_file, into_crop
 from cml.errors import DataError
 
 CROP = "crop"  # column of the square that was cut out of the photograph

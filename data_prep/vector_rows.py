@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.array_types import Floating
 from cml.data.vector_files import TYPES
 from cml.errors import DataError
 from cml.storage.npy import map_array
 
-Rows = NDArray[np.floating]
+Rows = Floating
 
 
 def map_vectors(path: Path) -> NDArray[Any]:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import UInt8
 from cml.data.dataset_info import DatasetInfo
 from cml.errors import DataError
 from cml.registry import Choice
@@ -88,7 +88,7 @@ def label_distance(recipe: TrainConfig, info: DatasetInfo) -> str:
     return str(Choice(choice.name, settings))
 
 
-def mirror(label: Path, info: DatasetInfo) -> NDArray[np.uint8]:
+def mirror(label: Path, info: DatasetInfo) -> UInt8:
     """Mirror a mask, left and right wall exchanged.
 
     Args:
@@ -159,7 +159,7 @@ def describe(label: Path, info: DatasetInfo) -> str:
     return ", ".join(f"{names.get(number, number)} {share:.0%}" for number, share in shares)
 
 
-def _mask(label: Path) -> NDArray[np.uint8]:
+def _mask(label: Path) -> UInt8:
     from cml.data.masks import MaskFault, read_mask
 
     try:

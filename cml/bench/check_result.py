@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from cml import plugins
+from cml.array_types import Float64, Int64
 from cml.bench.fixed_rows import FITTED_ROWS, fixed_row_config, fixed_row_ranker
 from cml.bench.needed_plugins import find_needed_plugins
 from cml.bench.own_metrics import OwnMetric, find_unregistered
 from cml.bench.result import Result, choose, compute_scores, config_digest, read_ranks, read_result
-from cml.bench.scores import FIRST, Float64, Ranks
+from cml.bench.scores import FIRST, Ranks
 from cml.bench.sets import BenchSet, open_set
 from cml.bench.suite import (
     FIXED_ROWS,
@@ -38,7 +39,6 @@ from cml.bench.suite import (
 from cml.errors import DataError, UserError, did_you_mean
 from cml.registry import Choice
 from cml.renamed_options import with_current_names
-from cml.retrieval.array_types import Int64
 from cml.runs.search_space import with_settings
 from cml.storage.provenance import as_json
 from cml.training.config import TrainConfig

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from cml import plugins
+from cml.array_types import Float32
 from cml.bench.needed_plugins import find_needed_plugins
 from cml.bench.result import BenchTrial, Result, choose, config_digest, describe_machine
 from cml.bench.scores import FIRST, Ranks
 from cml.bench.sets import BenchSet, Part, compute_features, open_set
 from cml.data.augmentation import stored_size
 from cml.data.images import Images, Size
-from cml.distances.label_distance import Float32
 from cml.errors import UserError
 from cml.retrieval.embedding_ranker import embedding_ranker
 from cml.retrieval.label_regression import fit_ridge, scale_labels

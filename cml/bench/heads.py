@@ -20,9 +20,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from cml import losses, sampling
+from cml.array_types import Float32
 from cml.bench.suite import NO_BACKBONE
 from cml.data.input_form import InputForm
-from cml.distances.label_distance import Float32
 from cml.distances.precomputed import Precomputed
 from cml.errors import UserError
 from cml.losses.loss import Loss

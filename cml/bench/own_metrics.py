@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from cml.bench.scores import SCORES, Float64, Ranks, depth
-from cml.distances.label_distance import Float32
+from cml.array_types import Float32, Float64
+from cml.bench.scores import SCORES, Ranks, depth
 from cml.errors import UserError
 from cml.retrieval import metrics
 from cml.retrieval.evaluate_options import EvaluateOptions

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cml.distances.label_distance import Float32
+from cml.array_types import Float32, Float64, UInt8, UInt16
 from cml.retrieval.mean_interval import mean_intervals, ratio_intervals
 from cml.retrieval.metrics.h_ap import compute_h_ap
 from cml.retrieval.metrics.label_distance import compute_label_distance
@@ -19,8 +18,6 @@ from cml.retrieval.ranking import retrieved_distances
 from cml.retrieval.ranking_ties import rank_columns
 from cml.retrieval.relevance_gains import compute_gains
 from cml.storage.npz import ArraySpec
-
-Float64 = NDArray[np.float64]
 
 DEPTH = 100  # items of each ranking that are kept
 PROBES = 32  # items whose whole order is kept
@@ -37,8 +34,8 @@ _RESAMPLES = 1000
 class Ranks:
     """What the S final runs of a method retrieved for Q queries among G items."""
 
-    top: NDArray[np.uint16]  # (S, Q, K) the first items, nearest first; K is 100, or a quarter of a small gallery
-    probe: NDArray[np.uint8]  # (S, Q, P) the order of the gallery's first 32 items, which hashes have put there
+    top: UInt16  # (S, Q, K) the first items, nearest first; K is 100, or a quarter of a small gallery
+    probe: UInt8  # (S, Q, P) the order of the gallery's first 32 items, which hashes have put there
 
     @classmethod
     def from_rankers(cls, runs: list[Ranker], queries: int, gallery: int) -> Self:

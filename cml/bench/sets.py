@@ -14,13 +14,14 @@ import msgspec
 import numpy as np
 
 from cml import data_prep, distances, tasks
+from cml.array_types import Float32
 from cml.bench.suite import NO_BACKBONE, SETS, SPLITS, SUITES, SetSpec, Suite, look_up, with_settings_of
 from cml.data.dataset_info import FOLDERS, INFO, METADATA
 from cml.data.input_form import Missing
 from cml.data.prepared import PreparedDataset
 from cml.data.vectors import Vectors
 from cml.distances.dataset_labels import encode_labels, unit_in_dataset
-from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.feature_store.dataset_inputs import NETWORK_SHA256, with_features

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from cml import plugins
+from cml.array_types import Float32
 from cml.bench.check_result import check_result
 from cml.bench.computing import Final, build_result
 from cml.bench.own_metrics import explain_unregistered
@@ -14,7 +15,6 @@ from cml.bench.result import describe_machine, read_result, result_path, results
 from cml.bench.scores import Ranks
 from cml.bench.sets import Part, open_set
 from cml.bench.suite import LATEST, OWN
-from cml.distances.label_distance import Float32
 from cml.errors import DataError, UserError
 from cml.export.embedding_folder import EmbeddingFolder
 from cml.registry import NAME

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cml.distances.label_distance import Float32
+from cml.array_types import Float32
 from cml.errors import UserError, did_you_mean
 from cml.registry import Choice
 from cml.runs.search_space import parse_search_space, with_settings

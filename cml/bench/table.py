@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float64
 from cml.bench.check_record import CheckRecord, read_check_record
 from cml.bench.own_metrics import OwnMetric
 from cml.bench.result import Result, read_result, results_in
@@ -39,7 +39,7 @@ class Board:
     sets: list[str]
     results: Mapping[str, Mapping[str, Result]]  # method to set to result
     # method to its ranks on the sets, 1 the best, of those that were run on all; who failed on a set is last there
-    ranks: Mapping[str, NDArray[np.float64]]
+    ranks: Mapping[str, Float64]
     # (method, set) of the best of each set and of those not significantly worse, see ``find_best``
     best: frozenset[tuple[str, str]]
     # p of the hypothesis that all methods perform alike (Friedman, 1937); NaN for fewer than 3 methods or sets
@@ -50,7 +50,7 @@ class Board:
     # (method, set) to what its check left out; only those that were checked. None marks nothing
     checks: Mapping[tuple[str, str], CheckRecord] | None = None
     # set to the (Q,) scores of the oracle, which are the denominators of all scores; without them they are held fixed
-    reaches: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    reaches: Mapping[str, Float64] = field(default_factory=dict)
 
     @property
     def means(self) -> dict[str, float]:
@@ -196,7 +196,7 @@ class Board:
         low, high = interval(_scores_of(result), self._reach_of(result))
         return describe(PRIMARY).clip_interval(score_of(result), low, high)
 
-    def _reach_of(self, result: Result) -> NDArray[np.float64] | None:
+    def _reach_of(self, result: Result) -> Float64 | None:
         reach = self.reaches.get(result.set)
         return reach if reach is not None and len(reach) == _scores_of(result).shape[1] else None
 
@@ -417,7 +417,7 @@ def build_board(version: str, track: str, every_result: list[Result], oracles: M
         return Board(version, track, sets, results, {}, best, math.nan, math.nan, reaches=reaches)
     from scipy import stats
 
-    ranks: NDArray[np.float64] = stats.rankdata(-scores, axis=0)  # equal scores share their mean rank
+    ranks: Float64 = stats.rankdata(-scores, axis=0)  # equal scores share their mean rank
     friedman = critical = math.nan
     if min(ranks.shape) > 2:
         friedman = float(stats.friedmanchisquare(*ranks).pvalue)
@@ -441,7 +441,7 @@ def _best(name: str, results: Mapping[str, Mapping[str, Result]]) -> list[str]:
     return [paired[index] for index in find_best([values[method] for method in paired])]
 
 
-def _scores_of(result: Result) -> NDArray[np.float64]:
+def _scores_of(result: Result) -> Float64:
     """The scores of each seed and query, (S, Q); NaN for a query without one."""
     return np.array(result.values, np.float64)  # None is NaN
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from cml.array_types import Bools
 from cml.data.images import Pixels, Size
 from cml.data.random_crop import RandomCrop, cut_crops, draw_crops
 
@@ -125,7 +125,7 @@ def jitter_boxes(
     return boxes
 
 
-def mirror_images(images: Tensor, which: NDArray[np.bool_]) -> Tensor:
+def mirror_images(images: Tensor, which: Bools) -> Tensor:
     """Mirror some images left to right.
 
     Args:

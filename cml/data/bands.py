@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from cml.array_types import Float32, UInt8, UInt16
 from cml.data.exif_orientation import turn_upright
 from cml.data.image_fault import ImageFault
 from cml.data.white_value import WHITE, fill_depth, read_white
 from cml.errors import UserError
 
-Float32 = NDArray[np.float32]
-Bands = NDArray[np.uint8] | NDArray[np.uint16]  # (H, W, C)
+Bands = UInt8 | UInt16  # (H, W, C)
 _PER_LEVEL = 257  # 65,535 / 255
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cml.array_types import Floating, Int64
+
 _BLOCK = 4096  # items made at a time in an iteration
 _TEXT: Any = np.dtypes.StringDType()
 RawLabels = NDArray[Any] | list[Any]  # an array if they are numbers of one shape, else as in the JSON
@@ -76,12 +78,12 @@ class Items:
     """
 
     folder: Path
-    lines: NDArray[np.int64]
+    lines: Int64
     roles: NDArray[np.int8]
     ids: NDArray[Any]
     names: NDArray[Any]
     labels: RawLabels
-    vectors: NDArray[np.floating] | None = None
+    vectors: Floating | None = None
 
     def rows(self, metadata: str) -> Iterator[tuple[Path | None, Any, str]]:
         """Go through the items.
@@ -95,7 +97,7 @@ class Items:
         for line, name, label in zip(Column(self.lines), Column(self.names), self.labels, strict=True):
             yield self.folder / name if name else None, label, f"{self.folder / metadata}:{line}"
 
-    def of_role(self, role: int) -> tuple[Column, Column, Sequence[Any], NDArray[np.int64]]:
+    def of_role(self, role: int) -> tuple[Column, Column, Sequence[Any], Int64]:
         """Select the items of one role.
 
         Args:
@@ -142,7 +144,7 @@ class ItemCollector:
             parts.append(column)
         self._labels.append(labels)
 
-    def hashes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def hashes(self) -> tuple[Int64, Int64]:
         """Return hashes of the items added so far; unequal hashes mean unequal texts.
 
         Returns:

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-Float32 = NDArray[np.float32]
-Part = slice | NDArray[np.int64]
+from cml.array_types import Float32, Int64
+
+Part = slice | Int64
 
 
 class ComputedRows:

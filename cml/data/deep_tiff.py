@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import TiffImagePlugin
 
+from cml.array_types import UInt8, UInt16
 from cml.data.image_fault import ImageFault
 from cml.data.open_image import MAX_PIXELS
 from cml.errors import UserError, require_extra
@@ -49,7 +50,7 @@ def is_deep_tiff(source: Path | bytes) -> bool:
     return samples > 4 or (samples > 1 and bits > 8) or (samples > 1 and is_grey)
 
 
-def read_deep_tiff(source: Path | bytes) -> NDArray[np.uint8] | NDArray[np.uint16]:
+def read_deep_tiff(source: Path | bytes) -> UInt8 | UInt16:
     """Read all bands of the first picture in a TIFF file.
 
     Args:

@@ -3,13 +3,13 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Int64
 from cml.data.image_sources import label_list
 from cml.errors import UserError
 
 
-def number_groups(groups: Any, count: int) -> NDArray[np.int64]:  # noqa: ANN401 - a sequence of any names
+def number_groups(groups: Any, count: int) -> Int64:  # noqa: ANN401 - a sequence of any names
     """Number the groups of inputs.
 
     Args:

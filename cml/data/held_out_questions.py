@@ -1,14 +1,14 @@
 """Which questions of a table of judgements are held out: whole questions, so that no answer to one is on both sides."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Bools
 from cml.errors import UserError
 
 FEWEST_QUESTIONS = 20
 
 
-def choose_questions(count: int, test_fraction: float, seed: int, kind: str) -> NDArray[np.bool_]:
+def choose_questions(count: int, test_fraction: float, seed: int, kind: str) -> Bools:
     """Choose the questions to hold out.
 
     Args:

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from cml.array_types import UInt8
 from cml.data.bands import bands_last
 from cml.data.columns import Numbers
 from cml.data.dataset_items import DatasetItems, is_dataset, labelled_items
-from cml.data.images import UInt8
 from cml.data.lazy_items import Lazy
 from cml.data.table_columns import column_names, has_columns
 from cml.data.tensor_array import tensor_array

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from cml.array_types import Float32, Int64, Integer, UInt8
 from cml.data.bands import fit_bands, read_bands, scale_bands
 from cml.data.deep_tiff import is_deep_tiff, read_deep_tiff
 from cml.data.exif_orientation import swaps_sides, upright_rgb
@@ -19,8 +20,7 @@ from cml.data.lazy_items import Lazy
 from cml.data.open_image import open_image, open_named_image, read_upright
 from cml.errors import DataError, UserError
 
-UInt8 = NDArray[np.uint8]
-Pixels = NDArray[np.uint8] | NDArray[np.float32]
+Pixels = UInt8 | Float32
 Size = tuple[int, int]  # (height, width) in pixels
 _PIECE = 256  # images that a thread decodes at a time, if there are many
 PIXELS = 2  # version of the pixels that a file becomes, part of the keys of caches
@@ -152,7 +152,7 @@ class Images:
         is_files = not isinstance(self._source, np.ndarray) and all(isinstance(image, Path) for image in self._source)
         return self._source if is_files else None
 
-    def subset(self, items: slice | NDArray[np.int64]) -> "Images":
+    def subset(self, items: slice | Int64) -> "Images":
         """Take a part of the images; a slice shares the memory of decoded ones.
 
         Args:
@@ -184,7 +184,7 @@ class Images:
     def _dtype(self) -> np.dtype[Any]:
         return np.dtype(np.uint8 if self.channels == 3 else np.float32)
 
-    def read(self, items: NDArray[np.integer]) -> Pixels:
+    def read(self, items: Integer) -> Pixels:
         """Read some images.
 
         Args:
@@ -198,7 +198,7 @@ class Images:
         """
         return self._cache[items] if self._cache is not None else self._decode(items)
 
-    def _decode(self, items: NDArray[np.integer]) -> Pixels:
+    def _decode(self, items: Integer) -> Pixels:
         images = np.empty((len(items), *self.size, self.channels), self._dtype)
         if self.reads_anew:  # in one thread: the user's data set may draw random numbers, or not bear several
             for row, item in enumerate(items):

@@ -2,9 +2,7 @@
 
 from typing import Any, Protocol, Self, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
-
+from cml.array_types import Int64, Integer
 from cml.data.input_form import InputForm
 
 
@@ -27,7 +25,7 @@ class Inputs(Protocol):
 
     def __len__(self) -> int: ...
 
-    def subset(self, items: slice | NDArray[np.int64]) -> Self:
+    def subset(self, items: slice | Int64) -> Self:
         """Take a part of the items.
 
         Args:
@@ -42,7 +40,7 @@ class Inputs(Protocol):
         """Read all items now if they fit into memory and reading them again would take long."""
         ...
 
-    def read(self, items: NDArray[np.integer]) -> Any:  # noqa: ANN401 - an array, or a batch of any kind
+    def read(self, items: Integer) -> Any:  # noqa: ANN401 - an array, or a batch of any kind
         """Read some items.
 
         Args:

@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from cml.array_types import Bools, UInt64
 from cml.data.inputs import Inputs
 
 MOST_DIGESTED = 20_000  # items of a large set; a random subset recognises a part of any others
 _BYTES = 8
 
 
-def digest_items(inputs: Inputs | Sequence[Any] | NDArray[Any], most: int | None = None) -> NDArray[np.uint64]:
+def digest_items(inputs: Inputs | Sequence[Any] | NDArray[Any], most: int | None = None) -> UInt64:
     """Digest the content of items: of the numbers of vectors and tensors, and of the pixels or the file of an image.
 
     An image counts as another item than its file.
@@ -39,7 +40,7 @@ def digest_items(inputs: Inputs | Sequence[Any] | NDArray[Any], most: int | None
     return np.array([_digest(inputs[row]) for row in rows.tolist()], np.uint64)
 
 
-def find_known(digests: NDArray[np.uint64], known: NDArray[np.uint64]) -> NDArray[np.bool_]:
+def find_known(digests: UInt64, known: UInt64) -> Bools:
     """Find the items among known ones.
 
     Args:

@@ -3,9 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
+from cml.array_types import Int64, Integer
 from cml.data.dataset_items import DatasetItems
 from cml.data.input_form import InputForm
 from cml.errors import UserError
@@ -42,7 +40,7 @@ class Items:
     def __len__(self) -> int:
         return len(self._source)
 
-    def subset(self, items: slice | NDArray[np.int64]) -> Self:
+    def subset(self, items: slice | Int64) -> Self:
         """Take a part of the items, without reading them.
 
         Args:
@@ -56,7 +54,7 @@ class Items:
     def load(self) -> None:
         """Do nothing: items are read when they are used."""
 
-    def read(self, items: NDArray[np.integer]) -> Any:  # noqa: ANN401 - a batch of any kind
+    def read(self, items: Integer) -> Any:  # noqa: ANN401 - a batch of any kind
         """Read some items and join them.
 
         Args:
@@ -70,7 +68,7 @@ class Items:
         """
         return self.join(self.read_each(items), items)
 
-    def read_each(self, items: NDArray[np.integer]) -> list[Any]:
+    def read_each(self, items: Integer) -> list[Any]:
         """Read some items, without joining them.
 
         Args:
@@ -84,7 +82,7 @@ class Items:
         """
         return [self._source[item] for item in items.tolist()]
 
-    def join(self, values: list[Any], items: NDArray[np.integer]) -> Any:  # noqa: ANN401 - a batch of any kind
+    def join(self, values: list[Any], items: Integer) -> Any:  # noqa: ANN401 - a batch of any kind
         """Join items to a batch.
 
         Args:

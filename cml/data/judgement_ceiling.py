@@ -1,10 +1,9 @@
 """The ceiling of agreement: how well an embedding can agree with judgements at most, by those that were repeated."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
+from cml.array_types import Float64, Int64
+
 FEWEST_REPEATED = 10  # questions from which a ceiling means something
 _HALVES = 50  # random splits of repeated judgements into halves
 

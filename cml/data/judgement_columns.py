@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float64, Int64
 from cml.data.tensor_array import tensor_array
 from cml.errors import DataError, UserError
 from cml.storage.unicode_forms import look_up
 
-Int64 = NDArray[np.int64]
 _NAMED = 5  # items that a remark names
 
 
@@ -125,7 +124,7 @@ class JudgementColumns:
                 found[row] = number
         return found
 
-    def numbers(self, name: str, rule: str, allowed: Callable[[float], bool]) -> NDArray[np.float64]:
+    def numbers(self, name: str, rule: str, allowed: Callable[[float], bool]) -> Float64:
         """Read a column of numbers.
 
         Args:

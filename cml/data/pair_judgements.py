@@ -9,14 +9,13 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.array_types import Bools, Float64, Int64
 from cml.data.held_out_questions import choose_questions
 from cml.data.item_labels import ItemLabels
 from cml.data.judgement_ceiling import estimate_pair_ceiling
 from cml.data.judgement_columns import JudgementColumns, describe_unjudged, number_items
 from cml.errors import DataError, UserError
 
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 CONTRADICTED = 0.2  # share of the repeated judgements from which contradictions are said
 _SHARED = 3  # pairs that a rater has to share with others
 
@@ -29,7 +28,7 @@ class _Rows(NamedTuple):
     weights: Float64  # (J,)
     raters: NDArray[np.str_] | None  # (J,)
 
-    def subset(self, chosen: NDArray[np.bool_]) -> _Rows:
+    def subset(self, chosen: Bools) -> _Rows:
         raters = None if self.raters is None else self.raters[chosen]
         return _Rows(self.pairs[chosen], self.values[chosen], self.weights[chosen], raters)
 
@@ -154,7 +153,7 @@ class PairJudgements(ItemLabels):
         is_held = choose_questions(len(self.first), test_fraction, seed, "pairs")
         return self.select(~is_held), self.select(is_held)
 
-    def select(self, chosen: NDArray[np.bool_]) -> Self:
+    def select(self, chosen: Bools) -> Self:
         """Take the judgements of some pairs alone.
 
         Args:

@@ -10,10 +10,11 @@ from typing import Any, NoReturn, Self, cast
 
 import numpy as np
 
+from cml.array_types import Float32
 from cml.data.columns import Items
 from cml.data.dataset_info import FILE_COLUMN, FIXED_COLUMNS, FOLDERS, METADATA, ROLES, DatasetInfo, parse_object
 from cml.data.metadata import read_metadata
-from cml.data.vectors import Float32, Vectors
+from cml.data.vectors import Vectors
 from cml.errors import DataError, UserError, did_you_mean
 from cml.storage.regular_file import open_regular
 

@@ -15,10 +15,9 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import IO, Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
+from cml.array_types import Floating
 from cml.console.messages import say
 from cml.console.progress_bar import ProgressBar
 from cml.data.dataset_info import FILE_COLUMN, FIXED_COLUMNS, FOLDERS, INFO, METADATA, ROLES, VECTORS, DatasetInfo
@@ -65,7 +64,7 @@ class Item:
     quality: int | None = 92
     extra: Mapping[str, Any] = field(default_factory=dict)
     where: str = ""
-    vector: NDArray[np.floating] | None = None
+    vector: Floating | None = None
 
 
 class BadItems(DataError):
@@ -220,7 +219,7 @@ class PreparedWriter:
         label: object,
         quality: int | None = 92,
         extra: Mapping[str, Any] | None = None,
-        vector: NDArray[np.floating] | None = None,
+        vector: Floating | None = None,
     ) -> None:
         """Write one item; its image is decoded once as a check.
 
@@ -274,7 +273,7 @@ class PreparedWriter:
         self._ids.add(item_id)
         self._counts[role] += 1
 
-    def _check_vector(self, vector: NDArray[np.floating] | None, item_id: str, below: str) -> None:
+    def _check_vector(self, vector: Floating | None, item_id: str, below: str) -> None:
         if vector is None or not self._vectors:
             kind, got = self._inputs.kind, "no vector" if vector is None else "a vector"
             raise UserError(f"The items of this dataset are {kind}, by details.inputs. The item {item_id!r} has {got}.")

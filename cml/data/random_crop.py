@@ -5,9 +5,9 @@ from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from cml.array_types import Int64
 from cml.data.images import Pixels, Size
 
 RandomCrop = Literal["none", "place", "area"]
@@ -16,9 +16,7 @@ ASPECT = (3 / 4, 4 / 3)  # width / height
 _DRAWS = 10  # areas and shapes that are drawn for an image until one fits into it
 
 
-def draw_crops(
-    kind: RandomCrop, count: int, stored: Size, image_size: Size, rng: np.random.Generator
-) -> NDArray[np.int64]:
+def draw_crops(kind: RandomCrop, count: int, stored: Size, image_size: Size, rng: np.random.Generator) -> Int64:
     """Draw a box for each image.
 
     Args:
@@ -51,7 +49,7 @@ def draw_crops(
     return np.concatenate([corners, sides], axis=1)
 
 
-def cut_crops(images: Pixels, crops: NDArray[np.int64], image_size: Size) -> Tensor:
+def cut_crops(images: Pixels, crops: Int64, image_size: Size) -> Tensor:
     """Cut boxes out of images, and resize them bilinearly with antialiasing.
 
     Args:

@@ -3,8 +3,9 @@
 import struct
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
+
+from cml.array_types import Integer
 
 _FIRST_CHUNK = 8  # bytes of a PNG file before it
 _CHECKSUM = 4  # bytes after the content of a chunk
@@ -38,7 +39,7 @@ def read_significant_bits(image: Image.Image) -> int | None:
         file.seek(place)
 
 
-def uses_lower_bits(values: NDArray[np.integer], bits: int) -> bool:
+def uses_lower_bits(values: Integer, bits: int) -> bool:
     """Tell whether values were left in the lower bits, where the PNG specification has them scaled to all 16.
 
     Scaled values are multiples of a step of 2^(16 - bits), or 1 beside one where a writer has rounded or repeated bits.

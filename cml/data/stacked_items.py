@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.array_types import Int64
 from cml.data.dataset_items import DatasetItems
 from cml.data.image_sources import as_array
 from cml.errors import UserError
@@ -54,7 +55,7 @@ class StackedItems:
             rows[row] = self._row(item)
         return rows
 
-    def subset(self, items: slice | NDArray[np.int64]) -> Self:
+    def subset(self, items: slice | Int64) -> Self:
         """Take some items, without reading them.
 
         Args:

@@ -5,11 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Floating
 from cml.errors import UserError, did_you_mean
-
-Floating = NDArray[np.floating]
 
 
 def has_columns(source: Any) -> bool:  # noqa: ANN401 - anything

@@ -5,6 +5,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.array_types import Int64, Integer
 from cml.data.input_form import InputForm
 from cml.data.stacked_items import StackedItems
 from cml.errors import UserError
@@ -48,7 +49,7 @@ class Tensors:
         """None: tensors are no image files."""
         return
 
-    def subset(self, items: slice | NDArray[np.int64]) -> Self:
+    def subset(self, items: slice | Int64) -> Self:
         """Take a part of the tensors.
 
         Args:
@@ -63,7 +64,7 @@ class Tensors:
     def load(self) -> None:
         """Do nothing: tensors are in memory, or read from their file by the operating system."""
 
-    def read(self, items: NDArray[np.integer]) -> NDArray[Any]:
+    def read(self, items: Integer) -> NDArray[Any]:
         """Read some tensors.
 
         Args:
@@ -74,7 +75,7 @@ class Tensors:
         """
         return np.ascontiguousarray(self._source[items], np.int64 if self.form.whole else np.float32)
 
-    def check(self, items: NDArray[np.integer]) -> None:
+    def check(self, items: Integer) -> None:
         """Check that some tensors have only finite numbers.
 
         Args:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.array_types import Bools, Float64, Int64
 from cml.data.held_out_questions import choose_questions
 from cml.data.item_labels import ItemLabels
 from cml.data.judgement_ceiling import estimate_triplet_ceiling
@@ -17,7 +18,6 @@ from cml.data.pair_judgements import CONTRADICTED
 from cml.data.triplet_questions import TripletQuestions, find_questions
 from cml.errors import DataError, UserError
 
-Int64 = NDArray[np.int64]
 _NAMES = ("anchor", "nearer", "farther", "count", "rater")
 
 
@@ -28,7 +28,7 @@ class _Rows(NamedTuple):
     counts: Int64  # (J,)
     raters: NDArray[np.str_] | None  # (J,)
 
-    def subset(self, chosen: NDArray[np.bool_]) -> _Rows:
+    def subset(self, chosen: Bools) -> _Rows:
         raters = None if self.raters is None else self.raters[chosen]
         return _Rows(self.triplets[chosen], self.counts[chosen], raters)
 
@@ -141,7 +141,7 @@ class TripletJudgements(ItemLabels):
         is_held = choose_questions(len(self.questions), test_fraction, seed, "triplets")
         return self.select(~is_held), self.select(is_held)
 
-    def select(self, chosen: NDArray[np.bool_]) -> Self:
+    def select(self, chosen: Bools) -> Self:
         """Take the judgements of some questions alone.
 
         Args:
@@ -165,7 +165,7 @@ class TripletJudgements(ItemLabels):
         return f"TripletJudgements({int(self.counts.sum()):,} judgements of {len(self._numbers):,} items)"
 
 
-def _describe_contradictions(votes: NDArray[np.float64]) -> list[str]:
+def _describe_contradictions(votes: Float64) -> list[str]:
     """Say which share of the judgements of repeated questions contradicts the majority."""
     repeated = votes[votes.sum(axis=1) > 1]
     if not len(repeated):
@@ -180,7 +180,7 @@ def _describe_contradictions(votes: NDArray[np.float64]) -> list[str]:
 
 
 def _compare_raters(
-    asked: TripletQuestions, counts: Int64, votes: NDArray[np.float64], raters: NDArray[np.str_]
+    asked: TripletQuestions, counts: Int64, votes: Float64, raters: NDArray[np.str_]
 ) -> dict[str, float]:
     """The share of each rater's judgements that agree with the majority of the others'; ties are left out."""
     agreement = {}

@@ -3,9 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Int64 = NDArray[np.int64]
+from cml.array_types import Bools, Float64, Int64
 
 
 class TripletQuestions(NamedTuple):
@@ -19,9 +18,9 @@ class TripletQuestions(NamedTuple):
 
     questions: Int64
     place: Int64
-    is_swapped: NDArray[np.bool_]
+    is_swapped: Bools
 
-    def count_votes(self, counts: Int64) -> NDArray[np.float64]:
+    def count_votes(self, counts: Int64) -> Float64:
         """Count how often each question got each of its two answers.
 
         Args:

@@ -8,12 +8,13 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.array_types import Floating
 from cml.data.input_form import InputForm
 from cml.errors import DataError
 from cml.storage.npy import map_array
 from cml.storage.regular_file import open_regular
 
-Rows = NDArray[np.floating]
+Rows = Floating
 TYPES = ("float16", "float32")
 _BLOCK = 1 << 24  # bytes that are read at a time
 

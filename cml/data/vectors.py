@@ -5,13 +5,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.array_types import Float32, Floating, Int64, Integer
 from cml.data.input_form import InputForm, Missing
 from cml.data.stacked_items import StackedItems
 from cml.errors import UserError
 
-Float32 = NDArray[np.float32]
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 _CHUNK = 1 << 22  # numbers that are read at a time
 
 
@@ -49,7 +47,7 @@ class Vectors:
 
     def __init__(
         self,
-        rows: NDArray[np.floating] | StackedItems,
+        rows: Floating | StackedItems,
         *,
         columns: tuple[str, ...] = (),
         missing: Missing = "refuse",
@@ -106,7 +104,7 @@ class Vectors:
     def load(self) -> None:
         """Do nothing: rows are in memory, or read from their file by the operating system."""
 
-    def read(self, items: NDArray[np.integer]) -> Float32:
+    def read(self, items: Integer) -> Float32:
         """Read some vectors.
 
         Args:
@@ -123,7 +121,7 @@ class Vectors:
         with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, which ``check`` reports
             return np.ascontiguousarray(rows, np.float32)
 
-    def check(self, items: NDArray[np.integer]) -> None:
+    def check(self, items: Integer) -> None:
         """Check that some vectors have only finite numbers, or missing ones where these are allowed.
 
         Args:
@@ -173,7 +171,7 @@ class Vectors:
         constant = np.flatnonzero(is_constant).tolist()
         return Standardization(mean.astype(np.float32), np.maximum(std, np.finfo(np.float32).tiny), constant)
 
-    def _check(self, part: Float32, items: NDArray[np.integer]) -> None:
+    def _check(self, part: Float32, items: Integer) -> None:
         allowed = np.isfinite(part)
         if self.form.missing == "mean":
             allowed |= np.isnan(part)

@@ -1,9 +1,9 @@
 """The value of white in images with 16 bits per value, since cameras may fill 10 or 12 of the bits only."""
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageFile
 
+from cml.array_types import Integer, UInt16
 from cml.data.image_fault import ImageFault
 from cml.data.significant_bits import read_significant_bits, uses_lower_bits
 
@@ -69,7 +69,7 @@ def _stored_form(image: Image.Image) -> str:
     return first if isinstance(first, str) else ""
 
 
-def fill_depth(values: NDArray[np.integer], white: int) -> NDArray[np.uint16]:
+def fill_depth(values: Integer, white: int) -> UInt16:
     """Scale values that use the lower bits alone to all 16 bits.
 
     Args:

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from cml.distances.label_distance import Float32, Float64, LabelDistance
+from cml.array_types import Float32, Float64
+from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import LabelError, Labels, short
 
 

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.distances.label_distance import Float32, LabelDistance
+from cml.array_types import Float32
+from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import LabelError, Labels, short
 
 _KINDS = {str: "text", int: "whole number"}

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float32, Float64
 from cml.distances.exact_products import TILE_ROWS, squared_euclidean
-from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.distances.vectors import check_same_length, pack_vectors
 from cml.errors import UserError
@@ -90,10 +90,10 @@ class Euclidean(LabelDistance):
                 "squared."
             ) from None
 
-    def label_vectors(self, labels: Labels) -> NDArray[np.float64]:
+    def label_vectors(self, labels: Labels) -> Float64:
         """Return the vectors (N, D)."""
         return labels.arrays["vectors"]
 
-    def labels_from_vectors(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    def labels_from_vectors(self, vectors: Float64) -> Float64:
         """Return the vectors (N, D) themselves."""
         return vectors

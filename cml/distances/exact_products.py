@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.array_types import Float32, Float64
 from cml.distances.blas_threads import one_blas_thread
-from cml.distances.label_distance import Float32, Float64
 
 Rows = NDArray[np.intp]
 

@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cml.distances.label_distance import Float32, LabelDistance
+from cml.array_types import Float32
+from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import LabelError, Labels, short
 from cml.distances.name_sets import count_shared, pack_sets
 from cml.errors import UserError

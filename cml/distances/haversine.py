@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from cml.array_types import Float32, Float64
 from cml.distances.compiled import AS_WRITTEN, compiled
-from cml.distances.label_distance import Float32, Float64, LabelDistance
+from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels, refuse
 from cml.distances.vectors import pack_vectors
 

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.array_types import Bools, Float64, Int64
 from cml.distances.labels import LabelError, Labels, short
 from cml.distances.sparse_distances import LabelRows, expand_runs
 
-Int64 = NDArray[np.int64]
 LARGEST_ITEM = 2**31 - 1
 ReadRow = Callable[[str], tuple[float, ...]]
 
@@ -29,7 +29,7 @@ class Judgements(NamedTuple):
     """
 
     owners: Int64
-    table: NDArray[np.float64]
+    table: Float64
 
 
 def pack_judgements(labels: Sequence[Any], columns: int, read: ReadRow, form: str) -> Labels:
@@ -104,7 +104,7 @@ def join_tables(tables: NDArray[np.object_]) -> Judgements:
     return Judgements(np.repeat(np.arange(len(tables)), counts), np.concatenate(tables))
 
 
-def match_items(items: NDArray[np.float64], labels: Labels) -> tuple[Int64, Int64]:
+def match_items(items: Float64, labels: Labels) -> tuple[Int64, Int64]:
     """Find the labels of some items.
 
     Args:
@@ -119,7 +119,7 @@ def match_items(items: NDArray[np.float64], labels: Labels) -> tuple[Int64, Int6
     return which, rows.order[places]
 
 
-def same_items(a: Labels, b: Labels) -> NDArray[np.bool_]:
+def same_items(a: Labels, b: Labels) -> Bools:
     """Which labels of two sides are of one item, (A, B)."""
-    equal: NDArray[np.bool_] = a.arrays["items"][:, None] == b.arrays["items"]
+    equal: Bools = a.arrays["items"][:, None] == b.arrays["items"]
     return equal

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float32, Float64, Int64
 from cml.distances.judged_labels import (
     join_judgements,
     join_tables,
@@ -16,7 +16,7 @@ from cml.distances.judged_labels import (
     same_items,
 )
 from cml.distances.known_pairs import KnownPairs
-from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 
 _FORM = '["17", "4 0.25", "9 1.5 2"]: the item\'s number, then of each other item its number, distance and weight'
@@ -31,9 +31,9 @@ class RepeatedPairs(NamedTuple):
         distances: (J,) the distance by each judgement.
     """
 
-    first: NDArray[np.int64]
-    second: NDArray[np.int64]
-    distances: NDArray[np.float64]
+    first: Int64
+    second: Int64
+    distances: Float64
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from cml.array_types import Float32
 from cml.distances.judged_labels import join_judgements, match_items, pack_judgements, read_item, same_items
 from cml.distances.known_pairs import KnownPairs, KnownTriplets
-from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
 

@@ -2,8 +2,7 @@
 
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+from cml.array_types import Float32, Int64
 
 
 class KnownPairs(NamedTuple):
@@ -16,10 +15,10 @@ class KnownPairs(NamedTuple):
         weights: (P,) float32, above 0, how much each pair counts; None where all count the same.
     """
 
-    first: NDArray[np.int64]
-    second: NDArray[np.int64]
-    distances: NDArray[np.float32]
-    weights: NDArray[np.float32] | None = None
+    first: Int64
+    second: Int64
+    distances: Float32
+    weights: Float32 | None = None
 
 
 class KnownTriplets(NamedTuple):
@@ -32,7 +31,7 @@ class KnownTriplets(NamedTuple):
         counts: (T,) how often it was judged so.
     """
 
-    anchor: NDArray[np.int64]
-    nearer: NDArray[np.int64]
-    farther: NDArray[np.int64]
-    counts: NDArray[np.int64]
+    anchor: Int64
+    nearer: Int64
+    farther: Int64
+    counts: Int64

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.array_types import Float32, Float64, Floating
 from cml.data.tensor_array import tensor_array
 from cml.distances.blas_threads import one_blas_thread
 from cml.distances.content_hash import content_digest
@@ -23,9 +24,6 @@ from cml.errors import UserError
 from cml.option_types import convert_options
 from cml.registry import Choice
 
-Float32 = NDArray[np.float32]
-Float64 = NDArray[np.float64]
-Int32 = NDArray[np.int32]
 Progress = Callable[[int], object]  # called with the number of rows that are done
 
 
@@ -181,7 +179,7 @@ class LabelDistance(ABC):
         """
         return None
 
-    def label_vectors(self, labels: Labels) -> NDArray[np.floating] | None:
+    def label_vectors(self, labels: Labels) -> Floating | None:
         """Return labels as vectors in their own unit, for regressions and the explorer.
 
         Args:

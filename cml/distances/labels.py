@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.array_types import Bools
 from cml.data.tensor_array import tensor_array
 from cml.distances.content_hash import content_digest
 from cml.errors import DataError
@@ -32,7 +33,7 @@ class LabelError(DataError):
         self.position, self.fault = position, fault
 
 
-def refuse(bad: NDArray[np.bool_], fault: str, *values: NDArray[Any]) -> None:
+def refuse(bad: Bools, fault: str, *values: NDArray[Any]) -> None:
     """Raise an error for the first bad label.
 
     Args:

@@ -1,13 +1,13 @@
 """Label distances of listed pairs, such as of queries to their hits."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cml.distances.label_distance import Float32, LabelDistance
+from cml.array_types import Float32, Int64
+from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 
 
-def listed_distances(distance: LabelDistance, labels: Labels, others: Labels, positions: NDArray[np.int64]) -> Float32:
+def listed_distances(distance: LabelDistance, labels: Labels, others: Labels, positions: Int64) -> Float32:
     """Compute the label distances of items to those that are listed for each.
 
     Args:

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cml.distances.label_distance import Float32
+from cml.array_types import Float32, UInt64
 from cml.distances.labels import Labels
 
 MOST_DENSE = 4096  # names up to which a dense product is faster than a sparse one
@@ -58,7 +57,7 @@ def count_shared(a: Labels, b: Labels) -> Float32:
     return result
 
 
-def _members(labels: Labels, names: NDArray[np.uint64], *, dense: bool) -> Any:  # noqa: ANN401 - an array or a sparse matrix
+def _members(labels: Labels, names: UInt64, *, dense: bool) -> Any:  # noqa: ANN401 - an array or a sparse matrix
     """Find which of the sorted ``names`` each set has: (N, len(names)) float32 of 0 and 1."""
     digests = labels.arrays["digests"]
     places = np.minimum(np.searchsorted(names, digests), len(names) - 1)

@@ -4,12 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float32, Int32
 from cml.errors import UserError
-
-Float32 = NDArray[np.float32]
-Int32 = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -42,7 +39,7 @@ def check_k(k: int, items: int) -> None:
         raise UserError(f"k must be at least 1 and below the number of items, {items}. Got k={k} instead.")
 
 
-def nearest_columns(block: Float32, k: int) -> tuple[NDArray[np.int32], Float32]:
+def nearest_columns(block: Float32, k: int) -> tuple[Int32, Float32]:
     """Pick the k smallest entries of each row, smallest first, ties to the lower column.
 
     Args:

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.array_types import Float32
 from cml.console.progress_bar import ProgressBar
-from cml.distances.label_distance import Float32
 from cml.distances.labels import Labels
 from cml.storage.atomic import atomic_file
 from cml.storage.regular_file import open_regular

@@ -14,8 +14,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from cml.array_types import Float32
 from cml.distances.content_hash import Content, content_digest
-from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import LabelError, Labels, short
 from cml.distances.pair_cache import PairCache
 from cml.errors import UserError

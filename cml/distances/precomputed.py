@@ -15,9 +15,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.array_types import Float32, Int64
 from cml.data.tensor_array import tensor_array
 from cml.distances.known_pairs import KnownPairs
-from cml.distances.label_distance import Float32, LabelDistance, Progress
+from cml.distances.label_distance import LabelDistance, Progress
 from cml.distances.labels import LabelError, Labels, short
 from cml.distances.nearest import Neighbors, Search, check_k
 from cml.distances.sparse_distances import LabelRows, SparseDistances
@@ -305,7 +306,7 @@ class _StoredMatrix:
                 "Is this a matrix of similarities?"
             )
 
-    def block(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Float32:
+    def block(self, rows: Int64, columns: Int64) -> Float32:
         if len(columns) and np.array_equal(columns, np.arange(columns[0], columns[0] + len(columns))):
             stored = self.matrix[rows, columns[0] : columns[0] + len(columns)]
         else:
@@ -343,14 +344,14 @@ class _StoredLists:
             fault = f"has {self.distances[row, place]:g} at row {row}, place {place}"
             raise DataError(f"{folder / 'distances.npy'} {fault}; a label distance should be a number >= 0.")
 
-    def block(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Float32:
+    def block(self, rows: Int64, columns: Int64) -> Float32:
         rows, row_places = np.unique(rows, return_inverse=True)
         columns, column_places = np.unique(columns, return_inverse=True)
         block = np.minimum(self._read_lists(rows, columns), self._read_lists(columns, rows).T)
         block[rows[:, None] == columns] = 0
         return block[row_places[:, None], column_places]
 
-    def _read_lists(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Float32:
+    def _read_lists(self, rows: Int64, columns: Int64) -> Float32:
         """Read what the lists of ``rows`` say of the ascending ``columns``: (R, C), infinite where nothing."""
         block = np.full((len(rows), len(columns)), np.inf, np.float32)
         if block.size:

@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from scipy.spatial.transform import Rotation as Turn
 
+from cml.array_types import Float32, Float64
 from cml.distances.compiled import AS_WRITTEN, compiled
-from cml.distances.label_distance import Float32, Float64, LabelDistance
+from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import LabelError, Labels, refuse
 from cml.distances.vectors import pack_vectors
 from cml.errors import UserError

@@ -7,8 +7,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from cml.array_types import Float32
 from cml.distances.cosine import Cosine
-from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import LabelError, Labels, short
 from cml.distances.sets import Sets
 from cml.errors import DataError

@@ -8,9 +8,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.array_types import Float32, Float64
 from cml.distances import as_label_distance
 from cml.distances.composed import Composed
-from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import LabelError, Labels, short
 
 _BLOCK_BYTES = 16 << 20  # of distances between members of sets at a time
@@ -128,7 +129,7 @@ class Sets(Composed):
         return result
 
 
-def _sum_of_least(block: Float32, starts_a: NDArray[np.intp], starts_b: NDArray[np.intp]) -> NDArray[np.float64]:
+def _sum_of_least(block: Float32, starts_a: NDArray[np.intp], starts_b: NDArray[np.intp]) -> Float64:
     """Sum up, for each set of rows, its rows' minima over each set of columns: (A, B)."""
     least = np.minimum.reduceat(block, starts_b, axis=1).astype(np.float64, "C")  # (members of a, B)
     return np.add.reduceat(least, starts_a, axis=0)

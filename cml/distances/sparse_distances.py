@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.array_types import Float32, Int32, Int64, Integer
 from cml.data.tensor_array import tensor_array
 from cml.distances.known_pairs import KnownPairs
 from cml.distances.labels import short
@@ -23,9 +24,6 @@ from cml.errors import DataError, UserError
 from cml.storage.atomic import atomic_file
 from cml.storage.npz import read_vectors
 from cml.storage.number_columns import read_number_columns
-
-Float32 = NDArray[np.float32]
-Int64 = NDArray[np.int64]
 
 MOST_ITEMS = np.iinfo(np.int32).max
 _LARGEST = float(np.finfo(np.float32).max)
@@ -43,7 +41,7 @@ class _Entries(NamedTuple):
     """
 
     owners: Int64
-    columns: NDArray[np.int32]
+    columns: Int32
     distances: Float32
 
 
@@ -73,9 +71,9 @@ class SparseDistances:
 
     items: int
     symmetric: bool
-    rows: NDArray[np.int32]
+    rows: Int32
     starts: Int64
-    columns: NDArray[np.int32]
+    columns: Int32
     distances: Float32
     name: str = "the triples of label distances"
 
@@ -339,7 +337,7 @@ class LabelRows:
         # where the labels of each item begin, for it is faster to look up than to search; not of few labels of many
         self._begins = np.searchsorted(self._ascending, np.arange(largest + 2)) if largest < 8 * len(rows) else None
 
-    def find(self, items: NDArray[np.integer[Any]]) -> tuple[Int64, Int64]:
+    def find(self, items: Integer) -> tuple[Int64, Int64]:
         """Find the labels of some items.
 
         Args:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.array_types import Float64
 from cml.data.columns import Numbers
 from cml.distances.labels import LabelError, refuse, short
 from cml.errors import UserError
@@ -13,7 +14,7 @@ from cml.errors import UserError
 LARGEST = 1e18  # a label's length up to which squared distances fit into float32
 
 
-def pack_vectors(labels: Sequence[Any], form: str = "") -> NDArray[np.float64]:
+def pack_vectors(labels: Sequence[Any], form: str = "") -> Float64:
     """Check numbers or equally long lists of numbers, and pack them.
 
     Args:
@@ -65,7 +66,7 @@ def check_same_length(a: NDArray[Any], b: NDArray[Any]) -> None:
         raise UserError(f"The labels of the two sides differ in length: {a.shape[1]} numbers against {b.shape[1]}.")
 
 
-def _numbers(label: Any, position: int) -> NDArray[np.float64]:  # noqa: ANN401 - checked here
+def _numbers(label: Any, position: int) -> Float64:  # noqa: ANN401 - checked here
     try:
         row = np.asarray(label)
     except ValueError:  # lists of different lengths inside one label

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Bools, Float32, Int64
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 
@@ -22,16 +22,16 @@ class ItemPairs:
         distances: (P,) their label distances, all finite.
     """
 
-    ids: NDArray[np.int64]
-    distances: NDArray[np.float32]
+    ids: Int64
+    distances: Float32
 
 
 def choose_pairs(
     distance: LabelDistance,
     labels: Labels,
-    held_out: NDArray[np.bool_] | None,
-    landmarks: NDArray[np.int64],
-    to_landmarks: NDArray[np.float32],
+    held_out: Bools | None,
+    landmarks: Int64,
+    to_landmarks: Float32,
     rng: np.random.Generator,
 ) -> ItemPairs:
     """Choose the pairs to compare: all of them where they are few, else a random sample.
@@ -63,7 +63,7 @@ def choose_pairs(
     return _distinct(rows, second[columns], block[places, columns])
 
 
-def _distinct(first: NDArray[np.int64], second: NDArray[np.int64], distances: NDArray[np.float32]) -> ItemPairs:
+def _distinct(first: Int64, second: Int64, distances: Float32) -> ItemPairs:
     """The pairs of two items, each once, in the order in which they were drawn."""
     ordered = np.sort(np.stack([first, second], axis=1), axis=1)
     _, once = np.unique(ordered, axis=0, return_index=True)
@@ -73,7 +73,7 @@ def _distinct(first: NDArray[np.int64], second: NDArray[np.int64], distances: ND
     return ItemPairs(pairs.ids[:MOST_PAIRS], pairs.distances[:MOST_PAIRS])
 
 
-def _finite(first: NDArray[np.int64], second: NDArray[np.int64], distances: NDArray[np.float32]) -> ItemPairs:
+def _finite(first: Int64, second: Int64, distances: Float32) -> ItemPairs:
     """The pairs that can be compared."""
     comparable = np.isfinite(distances)
     return ItemPairs(np.stack([first[comparable], second[comparable]], axis=1), distances[comparable])

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Bools, Float32, Int64
 from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
@@ -13,9 +13,6 @@ from cml.distances.nearest import Neighbors
 from cml.errors import UserError
 from cml.explore.item_pairs import choose_pairs
 from cml.explore.maps import landmark_mds
-
-Float32 = NDArray[np.float32]
-Int64 = NDArray[np.int64]
 
 DEPTH = 50  # label neighbours whose rank is known exactly where there are more items than landmarks
 ALL_LANDMARKS, LANDMARKS = 2000, 500  # up to so many items all are landmarks; else so many, drawn at random
@@ -90,7 +87,7 @@ class LabelSide:
 
 
 def build_label_side(
-    distance: LabelDistance, labels: Labels, *, held_out: NDArray[np.bool_] | None = None, seed: int = 0
+    distance: LabelDistance, labels: Labels, *, held_out: Bools | None = None, seed: int = 0
 ) -> LabelSide:
     """Compute what the explorer shows of the labels of N items, in O(N) memory.
 

@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.array_types import Float32, Int64
 from cml.console.progress_bar import ProgressBar
 from cml.errors import UserError, install_hint
-
-Float32 = NDArray[np.float32]
 
 _FEATURES = 50  # dimensions that t-SNE and UMAP are given
 
 
-def landmark_mds(to_landmarks: Float32, landmarks: NDArray[np.int64], dimensions: int) -> Float32:
+def landmark_mds(to_landmarks: Float32, landmarks: Int64, dimensions: int) -> Float32:
     """Place items by their distances to landmarks: classical scaling of the landmarks, then the others by it.
 
     Args:

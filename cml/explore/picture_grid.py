@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageColor, ImageOps
 
+from cml.array_types import Int64
 from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.errors import UserError
 from cml.reporting.drawing import flat
@@ -37,7 +38,7 @@ def grid_size(text: str) -> tuple[int, int]:
     return columns, rows
 
 
-def place_on_grid(points: NDArray[Any], columns: int, rows: int) -> NDArray[np.int64]:
+def place_on_grid(points: NDArray[Any], columns: int, rows: int) -> Int64:
     """Assign every item of a map to a cell of a grid, with the least sum of squared distances (linear assignment).
 
     Args:
@@ -80,7 +81,7 @@ def frame_colours(values: NDArray[Any], period: float | None) -> list[tuple[int,
 def write_square(
     path: Path,
     pictures: Sequence[Callable[[], Image.Image]],
-    cells: NDArray[np.int64],
+    cells: Int64,
     columns: int,
     rows: int,
     *,

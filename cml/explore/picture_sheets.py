@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
+from cml.array_types import Floating, Int64
 from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.reporting.drawing import flat
 
@@ -36,11 +36,11 @@ class Sheets:
     across: int
     down: int
     files: Sequence[bytes]
-    places: NDArray[np.int64]
-    sizes: NDArray[np.int64]
+    places: Int64
+    sizes: Int64
 
 
-def draw_sheets(pictures: Sequence[Callable[[], Image.Image]], order: NDArray[np.int64], most_bytes: int) -> Sheets:
+def draw_sheets(pictures: Sequence[Callable[[], Image.Image]], order: Int64, most_bytes: int) -> Sheets:
     """Draw pictures as large as a number of bytes allows for all sheets, 224 pixels at most; small ones stay small.
 
     Args:
@@ -75,7 +75,7 @@ def draw_sheets(pictures: Sequence[Callable[[], Image.Image]], order: NDArray[np
     return Sheets(width, height, across, down, files, places, sizes)
 
 
-def curve_order(points: NDArray[np.floating]) -> NDArray[np.int64]:
+def curve_order(points: Floating) -> Int64:
     """Order items so that those near each other on a map (N, 2) stay near: along Morton's curve."""
     ranks = points.argsort(axis=0, kind="stable").argsort(axis=0, kind="stable")  # (N, 2)
     keys = np.zeros(len(points), np.int64)

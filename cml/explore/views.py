@@ -4,13 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float32, Int64
 from cml.explore.label_side import SPACE, LabelSide, row_blocks
 from cml.explore.maps import MAPS, align_map, principal
-
-Float32 = NDArray[np.float32]
-Int64 = NDArray[np.int64]
 
 NEAREST = 10  # neighbours that are shown
 _WORST = 30  # pairs of each kind of disagreement

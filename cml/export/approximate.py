@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any, Literal, Self, TypedDict, cast, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Bools, Float32, Int64
 from cml.errors import DataError, require_extra
-from cml.retrieval.array_types import Float32, Int64
 from cml.retrieval.search import distances_to, nearest_embeddings, rows_at
 from cml.storage.atomic import atomic_file
 from cml.storage.regular_file import digest_file
@@ -100,7 +99,7 @@ class ApproximateIndex:
     def __len__(self) -> int:
         return int(self._index.ntotal)
 
-    def search(self, query: Float32, k: int, among: NDArray[np.bool_] | None = None) -> Int64:
+    def search(self, query: Float32, k: int, among: Bools | None = None) -> Int64:
         """Find items near to queries.
 
         Args:
@@ -114,7 +113,7 @@ class ApproximateIndex:
         parameters = None if among is None else self._search_among(among)
         return cast("Int64", self._index.search(np.ascontiguousarray(query, np.float32), k, params=parameters)[1])
 
-    def _search_among(self, among: NDArray[np.bool_]) -> Any:  # noqa: ANN401 - faiss has no types
+    def _search_among(self, among: Bools) -> Any:  # noqa: ANN401 - faiss has no types
         """The parameters of a search that finds some of the items only, otherwise those of the index."""
         faiss = _faiss()
         selector = faiss.IDSelectorBitmap(np.packbits(among, bitorder="little"))

@@ -18,10 +18,10 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
+from cml.array_types import Float32, UInt8
 from cml.console.byte_sizes import format_bytes
 from cml.console.messages import say
 from cml.console.progress_bar import ProgressBar
-from cml.data.images import UInt8
 from cml.errors import DataError, UserError
 from cml.export.captioning_view import CaptioningView
 from cml.export.decoding import DEFAULT_THREADS, Decoded, decode_chunks
@@ -239,7 +239,7 @@ def same_size_batches(chunk: Decoded, batch_size: int) -> Iterator[tuple[list[in
 
 
 @torch.inference_mode()
-def _batch_features(model: EmbeddingModel, pixels: UInt8, shape: Shape) -> tuple[NDArray[np.float32], NDArray[Any]]:
+def _batch_features(model: EmbeddingModel, pixels: UInt8, shape: Shape) -> tuple[Float32, NDArray[Any]]:
     """Global (B, C) and spatial (B, S, S, C) features of images (B, H, W, 3)."""
     images = torch.from_numpy(pixels).permute(0, 3, 1, 2).to(model.mean.device)
     maps = model.feature_maps(images)  # (B, C, h, w)

@@ -6,7 +6,8 @@ from typing import Literal
 import numpy as np
 from PIL import Image
 
-from cml.data.images import Size, UInt8, read_image, resize_image
+from cml.array_types import UInt8
+from cml.data.images import Size, read_image, resize_image
 
 LEAST_SIDE = 32  # pixels: most networks halve an image five times
 

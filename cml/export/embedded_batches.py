@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.array_types import Float32
 from cml.data.augmentation import stored_size
 from cml.data.images import Images, read_pixels
 from cml.export.decoding import Decoded, decode_chunks
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from cml.models.embedding import EmbeddingModel
     from cml.processes.dask_client import JobWorkers
 
-Float32 = NDArray[np.float32]
 BATCHES_A_CHUNK = 16  # batches between two records, which a kill can cost; a worker embeds so many at a time
 
 

@@ -14,8 +14,8 @@ from typing import Any, NotRequired, Self, TypedDict
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float32, Int64
 from cml.errors import DataError
 from cml.storage.atomic import atomic_folder, sync_to_disk
 from cml.storage.json_file import write_json
@@ -65,7 +65,7 @@ class EmbeddingFolder:
 
     folder: Path
     manifest: Manifest
-    embeddings: NDArray[np.float32]
+    embeddings: Float32
 
     @classmethod
     def open(cls, folder: Path) -> Self:
@@ -155,7 +155,7 @@ class EmbeddingFolder:
         return ids
 
     @functools.cached_property
-    def _lines(self) -> tuple[mmap.mmap | bytes, NDArray[np.int64]]:
+    def _lines(self) -> tuple[mmap.mmap | bytes, Int64]:
         """The content of items.jsonl, and where each line ends."""
         path = self.folder / ITEMS
         try:
@@ -231,7 +231,7 @@ _DECODER = msgspec.json.Decoder(_Named)
 
 def write_embedding_folder(
     folder: Path,
-    blocks: Iterable[NDArray[np.float32]],
+    blocks: Iterable[Float32],
     lines: Iterable[bytes],
     *,
     items: int,

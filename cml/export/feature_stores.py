@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.array_types import Float32, Int64
 from cml.errors import DataError, require_extra
 from cml.storage import system
 from cml.storage.atomic import atomic_file, sync_to_disk, write_all
@@ -45,7 +46,7 @@ class Features(NamedTuple):
     """Global features ``fc`` (C,) float32 and spatial ones ``att`` (S, S, C) of an image; ``key`` is its COCO id."""
 
     key: str
-    fc: NDArray[np.float32]
+    fc: Float32
     att: NDArray[Any]
 
 
@@ -131,7 +132,7 @@ class _Hdf5Store(FeatureStore):
         self._places = {path: self._allocate(path) for path in self._forms}
         self._files = {path: os.open(path, os.O_RDWR | system.PLAIN) for path in self._places}
 
-    def _allocate(self, path: Path) -> NDArray[np.int64]:
+    def _allocate(self, path: Path) -> Int64:
         """Offsets (N,) of the datasets in the file, which is made if it is missing."""
         saved = self._work / f"{path.name}.places.npy"
         if not saved.exists():
@@ -139,10 +140,10 @@ class _Hdf5Store(FeatureStore):
             sync_to_disk(path)
             with atomic_file(saved) as temporary:
                 np.save(temporary, places, allow_pickle=False)
-        offsets: NDArray[np.int64] = np.load(saved, allow_pickle=False)
+        offsets: Int64 = np.load(saved, allow_pickle=False)
         return offsets
 
-    def _make(self, path: Path, shape: tuple[int, ...], dtype: str) -> NDArray[np.int64]:
+    def _make(self, path: Path, shape: tuple[int, ...], dtype: str) -> Int64:
         """Make a file with all datasets, without their content; always the same bytes."""
         h5py = _module("h5py", "hdf5")
         plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
@@ -183,7 +184,7 @@ class _Hdf5Store(FeatureStore):
             sync_to_disk(path)
 
 
-def _copy_around(source: Path, target: Path, places: NDArray[np.int64], size: int) -> None:
+def _copy_around(source: Path, target: Path, places: Int64, size: int) -> None:
     """Copy ``source`` to ``target``, except ``size`` bytes at each of the ascending ``places``."""
     end = source.stat().st_size
     with source.open("rb") as read, target.open("r+b") as write:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from cml.array_types import Float32
 from cml.data.dataset_info import FOLDERS, INFO, ROLES, TEST_ID, VECTORS
 from cml.data.input_form import InputForm
 from cml.data.input_sources import open_vector_file
 from cml.data.prepared import PreparedDataset, Split
 from cml.data.vector_files import number_fault
-from cml.data.vectors import Float32, Vectors
+from cml.data.vectors import Vectors
 from cml.errors import DataError, UserError
 from cml.export.embedding_folder import COLUMNS
 from cml.storage.json_file import read_json

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from cml.array_types import Float32
 from cml.data.image_sources import as_array, label_list
 from cml.errors import DataError, UserError, did_you_mean
 from cml.export.approximate import METHODS, Auto, Method
@@ -23,7 +24,6 @@ from cml.export.index_changes import append_part, change_alone, remove_rows, rew
 from cml.export.index_manifest import AGAIN, LOCK, MANIFEST, IndexManifest, write_index_manifest
 from cml.export.index_state import IndexState, read_stamp
 from cml.models.embedding import EmbeddingModel
-from cml.retrieval.array_types import Float32
 
 _PATIENCE = 30.0  # seconds that a change waits for that of another process
 _LARGEST = 1e15  # of a norm: search squares it in float32

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Bools, Float32, Int64
 from cml.data.computed_rows import ComputedRows
 from cml.errors import DataError
 from cml.export.approximate import ApproximateIndex
 from cml.export.embedding_folder import COLUMNS, EmbeddingFolder, read_embedding_manifest
 from cml.export.hit import Hit
 from cml.export.index_manifest import AGAIN, MANIFEST, PARTS, IndexManifest, read_index_manifest
-from cml.retrieval.array_types import Float32, Int64
 from cml.retrieval.search import distances_to, nearest_embeddings
 from cml.storage.npy import map_array
 from cml.storage.regular_file import digest_file
@@ -212,7 +211,7 @@ class IndexState:
         return np.cumsum([0, *map(len, self.parts)], dtype=np.int64)
 
     @functools.cached_property
-    def _live(self) -> NDArray[np.bool_]:
+    def _live(self) -> Bools:
         """Whether each row was not removed."""
         live = np.ones(self.rows, np.bool_)
         live[self.removed] = False

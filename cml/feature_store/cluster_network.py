@@ -9,17 +9,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from cml.array_types import Float32
 from cml.errors import UserError
 from cml.feature_store.manifest import digest_network, name_network
 from cml.feature_store.networks import FeatureNetwork, build_network
 from cml.feature_store.stored_items import StoredItems
 from cml.processes.dask_client import JobWorkers, carried_job
 from cml.processes.device import pick_device
-
-Float32 = NDArray[np.float32]
 
 
 class ClusterNetwork(JobWorkers):

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float32
 from cml.data.images import PIXELS
 from cml.errors import DataError
 from cml.feature_store.manifest import MANIFEST
@@ -25,8 +25,6 @@ from cml.storage.atomic import delete
 from cml.storage.cache_folder import cache_folder
 from cml.storage.resumable_output import DifferentSettingsError, work_path
 from cml.storage.work_folder import FolderError
-
-Float32 = NDArray[np.float32]
 
 
 def frozen_features(model: EmbeddingModel, paths: Sequence[Path], *, bar: str = "") -> Float32:

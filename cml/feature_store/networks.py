@@ -8,10 +8,10 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from PIL import Image
 from torch import nn
 
+from cml.array_types import Float32
 from cml.data.dataset_items import DatasetItems
 from cml.data.exif_orientation import upright_rgb
 from cml.data.image_sources import as_array
@@ -26,7 +26,6 @@ from cml.models.weights_fingerprint import backbone_fingerprint
 from cml.processes.own_generator import draw_from
 from cml.word_vectors.sentence_model import encode_images, encode_texts, model_sha256, takes_images
 
-Float32 = NDArray[np.float32]
 SENTENCES = "sentences/"  # before the name of a sentence model
 HUB = "sentence-transformers/"  # the hub's own models, whose names begin so
 _IMAGES_A_PASS = 64

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.array_types import Floating, Int64
+
 
 class ShardedRows:
     """The rows (N, F) of several arrays, of which only those that are asked for are read.
@@ -16,7 +18,7 @@ class ShardedRows:
 
     ndim = 2
 
-    def __init__(self, shards: Sequence[NDArray[np.floating]]) -> None:
+    def __init__(self, shards: Sequence[Floating]) -> None:
         self.shards = list(shards)
         self.starts = np.concatenate([[0], np.cumsum([len(shard) for shard in self.shards])])
         self.shape = (int(self.starts[-1]), self.shards[0].shape[1])
@@ -46,7 +48,7 @@ class ShardedRows:
         rows = np.concatenate(self.shards)
         return rows if dtype is None else rows.astype(dtype, copy=False)
 
-    def shard_of(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    def shard_of(self, positions: Int64) -> Int64:
         """Tell in which shard rows lie.
 
         Args:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Int64
 from cml.data.vectors import Vectors
 from cml.errors import DataError, UserError
 from cml.feature_store.manifest import ITEMS, MANIFEST, Manifest, StoredItem, digest_network, name_network
@@ -104,7 +104,7 @@ class FeatureStore:
         made_by = self.manifest["made_by"]
         return made_by["kind"] == "images" and bool(made_by["image_size"]) and made_by["backbone"] != CUSTOM
 
-    def select(self, positions: NDArray[np.int64] | None = None) -> Vectors:
+    def select(self, positions: Int64 | None = None) -> Vectors:
         """Select features as inputs of a model; they stay in the files.
 
         Args:
@@ -121,7 +121,7 @@ class FeatureStore:
         rows: Any = self.rows
         return Vectors(rows, items=chosen)
 
-    def find(self, inputs: Any) -> NDArray[np.int64]:  # noqa: ANN401 - a sequence of items
+    def find(self, inputs: Any) -> Int64:  # noqa: ANN401 - a sequence of items
         """Find items by their content.
 
         Args:

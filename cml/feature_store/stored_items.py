@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float32
 from cml.data.dataset_items import DatasetItems
 from cml.data.image_sources import as_array
 from cml.data.inputs import Inputs
@@ -219,7 +219,7 @@ class JoinedVectors:
     def __len__(self) -> int:
         return int(self._starts[-1])
 
-    def __getitem__(self, items: int | slice) -> NDArray[np.float32]:
+    def __getitem__(self, items: int | slice) -> Float32:
         """The vectors (n, F) of a slice, or the one (F,) at a position."""
         positions = np.arange(len(self))[items]
         split_of = np.searchsorted(self._starts, np.atleast_1d(positions), side="right") - 1
@@ -227,7 +227,7 @@ class JoinedVectors:
             self._splits[number].read(np.atleast_1d(positions)[split_of == number] - self._starts[number])
             for number in np.unique(split_of).tolist()
         ]
-        joined: NDArray[np.float32] = np.concatenate(rows)
+        joined: Float32 = np.concatenate(rows)
         return joined if isinstance(items, slice) else joined[0]
 
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float32, Floating
 from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.errors import DataError, UserError
 from cml.feature_store.manifest import (
@@ -34,7 +34,6 @@ from cml.storage.resumable_output import ResumableOutput, resumable_output, work
 from cml.storage.saved_options import Count, record
 from cml.version import __version__
 
-Float32 = NDArray[np.float32]
 _RECORD = ("rows", "features", ITEMS)  # rows so far, their width, and bytes of the list
 
 
@@ -228,10 +227,10 @@ def _compute(items: StoredItems, network: FeatureNetwork, first: int, last: int,
     )
 
 
-def _convert_rows(rows: Float32, dtype: np.dtype[Any], lines: list[StoredItem]) -> NDArray[np.floating]:
+def _convert_rows(rows: Float32, dtype: np.dtype[Any], lines: list[StoredItem]) -> Floating:
     """Rows of the stored type, checked to be finite."""
     with np.errstate(over="ignore"):
-        converted: NDArray[np.floating] = rows.astype(dtype, copy=False)
+        converted: Floating = rows.astype(dtype, copy=False)
     finite = np.isfinite(converted).all(axis=1)
     if not finite.all():
         row = int(np.argmin(finite))
@@ -273,7 +272,7 @@ class _Shards:
         self._rows = done
         self._file: GrowingFile | None = None
 
-    def append(self, rows: NDArray[np.floating]) -> None:
+    def append(self, rows: Floating) -> None:
         """Write rows, which may end one file and begin the next."""
         while len(rows):
             number, there = divmod(self._rows, self._each)

@@ -6,11 +6,10 @@ the number of its item, not its label, so labels may be of any kind. Whoever has
 memory is not for losses over classes or vectors.
 """
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from cml.array_types import Floating
 from cml.errors import UserError
 
 
@@ -105,7 +104,7 @@ class CrossBatchMemory:
         self.items, self.embeddings = state["items"], state["embeddings"]
 
 
-def mask_duplicates(label_distances: Tensor | NDArray[np.floating], items: Tensor, stored: Tensor) -> Tensor:
+def mask_duplicates(label_distances: Tensor | Floating, items: Tensor, stored: Tensor) -> Tensor:
     """Set label distances to infinity where a stored item is the anchor itself, seen in an earlier batch.
 
     An item is not compared with itself: such a pair would only ask the network to embed as it did before.

@@ -12,17 +12,12 @@ j that lie farther in label distance, and its slope sums their derivatives. Ther
 """
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float64, Floating, Int64
 from cml.distances.compiled import FREE, compiled
 from cml.losses.score_cells import CELL_STEP, cut_cells
-
-Float = NDArray[np.floating[Any]]
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 _REACH = 40.0  # exp(-40) is below the rounding of 1
 # in times of a pair: what an item costs for each node, and what it costs beside its pairs
@@ -33,15 +28,15 @@ _LEAST_WIDTH = 1e-3  # of the range of nodes
 
 @compiled(fastmath=FREE)
 def sum_h_ap(
-    squared: Float,
+    squared: Floating,
     by_distance: Int64,
-    labels: Float,
+    labels: Floating,
     by_label: Int64,
-    gains: Float,
+    gains: Floating,
     used: Int64,
     temperature: float,
     values: Float64,
-    slopes: Float,
+    slopes: Floating,
 ) -> None:
     """Fill ``values`` and ``slopes`` for R rows of B columns.
 

@@ -8,11 +8,8 @@ from typing import Any
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-Float = NDArray[np.floating[Any]]
-Int64 = NDArray[np.int64]
-Int32 = NDArray[np.int32]
+from cml.array_types import Floating, Int32, Int64
 
 BITS = 6  # a bucket is 64 places, near the root of the usual numbers of columns
 MASK = (1 << BITS) - 1
@@ -20,14 +17,14 @@ MASK = (1 << BITS) - 1
 
 @numba.njit(nogil=True, cache=True)
 def sum_hinges(
-    ascending: Float,
+    ascending: Floating,
     by_distance: Int64,
-    in_order: Float,
+    in_order: Floating,
     ranks: Int64,
     margin: np.floating[Any],
-    values: Float,
+    values: Floating,
     pairs: Int64,
-    slopes: Float,
+    slopes: Floating,
 ) -> None:
     """Fill ``values``, ``pairs`` and ``slopes`` for R rows of B columns.
 

@@ -3,9 +3,9 @@
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
+from cml.array_types import Float32, Float64
 from cml.errors import UserError
 
 FIT_ITEMS = 512  # items whose pairwise label distances fix a loss's constants: 130,816 pairs
@@ -17,11 +17,11 @@ class PairwiseDistance(Protocol):
     One that has ``known_pairs`` too, as those have, may know the distances of few pairs.
     """
 
-    def pairwise(self, a: Any, b: Any) -> NDArray[np.float32]:  # noqa: ANN401 - encoded labels
+    def pairwise(self, a: Any, b: Any) -> Float32:  # noqa: ANN401 - encoded labels
         """Label distances (len(a), len(b))."""
 
 
-def sample_label_distances(distance: PairwiseDistance, labels: Any, seed: int) -> NDArray[np.float32]:  # noqa: ANN401
+def sample_label_distances(distance: PairwiseDistance, labels: Any, seed: int) -> Float32:  # noqa: ANN401
     """Label distances of all pairs among ``FIT_ITEMS`` labels drawn at random; of known pairs, where few are known.
 
     Args:
@@ -36,14 +36,14 @@ def sample_label_distances(distance: PairwiseDistance, labels: Any, seed: int) -
     generator = np.random.default_rng(seed)
     known = distance.known_pairs(labels) if hasattr(distance, "known_pairs") else None
     if known is not None:
-        sample: NDArray[np.float32] = known.distances
+        sample: Float32 = known.distances
         most = FIT_ITEMS * (FIT_ITEMS - 1) // 2
         return sample if len(sample) <= most else sample[generator.choice(len(sample), most, replace=False)]
     drawn = labels[generator.permutation(len(labels))[:FIT_ITEMS]]
     return np.asarray(distance.pairwise(drawn, drawn)[np.triu_indices(len(drawn), 1)])
 
 
-def finite_sample(label_distances: Tensor) -> NDArray[np.float64]:
+def finite_sample(label_distances: Tensor) -> Float64:
     """The finite label distances of a sample.
 
     Args:

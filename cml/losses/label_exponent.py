@@ -5,12 +5,12 @@ label distance has. The floor is the label distance below which all pairs count 
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float64
 from cml.errors import UserError
 
 
-def fit_floor(sample: NDArray[np.float64], quantile: float) -> float:
+def fit_floor(sample: Float64, quantile: float) -> float:
     """A quantile of the positive label distances of a sample.
 
     Args:
@@ -27,7 +27,7 @@ def fit_floor(sample: NDArray[np.float64], quantile: float) -> float:
     return float(np.quantile(positive, quantile)) if quantile > 0 else 0.0
 
 
-def fit_label_exponent(sample: NDArray[np.float64], floor: float, zero_factor: float) -> float:
+def fit_label_exponent(sample: Float64, floor: float, zero_factor: float) -> float:
     """1 / standard deviation of the log label distances of a sample.
 
     Args:
@@ -51,7 +51,7 @@ def fit_label_exponent(sample: NDArray[np.float64], floor: float, zero_factor: f
     return 1 / spread
 
 
-def _positive(sample: NDArray[np.float64]) -> NDArray[np.float64]:
+def _positive(sample: Float64) -> Float64:
     positive = sample[sample > 0]
     if len(positive) == 0:
         raise UserError("LogRatioLoss needs label distances above 0 to fit. Got a sample of zeros instead.")

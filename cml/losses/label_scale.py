@@ -6,9 +6,9 @@ that use only ranks or ratios of label distances need no scale.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
+from cml.array_types import Float64
 from cml.errors import UserError
 from cml.losses.label_distance_loss import Auto, LabelDistanceLoss
 from cml.losses.label_distance_sample import finite_sample
@@ -46,7 +46,7 @@ class ScaledLabelLoss(LabelDistanceLoss):
         return {"label_scale": fit_label_scale(finite_sample(label_distances), type(self).__name__)}
 
 
-def fit_label_scale(sample: NDArray[np.float64], loss: str) -> float:
+def fit_label_scale(sample: Float64, loss: str) -> float:
     """The median of the positive label distances of a sample.
 
     Args:

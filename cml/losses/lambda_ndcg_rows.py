@@ -6,30 +6,25 @@ two divisions and no exponential or logarithm, and the loop becomes vector instr
 """
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float64, Floating, Int64
 from cml.distances.compiled import FREE, compiled
 from cml.losses.score_cells import CELL, CELL_STEP, cut_cells
-
-Float = NDArray[np.floating[Any]]
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 
 @compiled(fastmath=FREE)
 def sum_lambda_ndcg(
-    squared: Float,
+    squared: Floating,
     by_distance: Int64,
-    labels: Float,
+    labels: Floating,
     by_label: Int64,
-    gains: Float,
+    gains: Floating,
     used: Int64,
     temperature: float,
     values: Float64,
-    slopes: Float,
+    slopes: Floating,
 ) -> None:
     """Fill ``values`` and ``slopes`` for R rows of B columns.
 

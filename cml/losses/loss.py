@@ -13,25 +13,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from cml.array_types import Float32, Int64
 from cml.errors import UserError
 
 
 class LabelSource(Protocol):
     """What a loss may ask of the labels of a batch, or of a training set: see ``BatchTargets``, ``TrainingTargets``."""
 
-    def label_distances(self) -> NDArray[np.float32]:
+    def label_distances(self) -> Float32:
         """Label distances, infinite where a pair cannot be compared.
 
         Returns:
             Of a batch (A, B), from its anchors to all its items; of a training set (P,), those of a sample of pairs.
         """
 
-    def classes(self) -> NDArray[np.int64]:
+    def classes(self) -> Int64:
         """Class numbers 0..C-1.
 
         Returns:
@@ -41,7 +40,7 @@ class LabelSource(Protocol):
             UserError: the labels are not classes.
         """
 
-    def vectors(self) -> NDArray[np.float32]:
+    def vectors(self) -> Float32:
         """Label vectors, in their own unit.
 
         Returns:
@@ -51,7 +50,7 @@ class LabelSource(Protocol):
             UserError: the labels are not vectors.
         """
 
-    def triplets(self) -> NDArray[np.int64]:
+    def triplets(self) -> Int64:
         """Judged triplets.
 
         Returns:

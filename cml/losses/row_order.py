@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from cml.array_types import Floating, Int64
 from cml.losses.closed_form import is_transformed
 
 _CHUNK = 1 << 17  # entries sorted at a time by one thread: 1 MiB of 64-bit keys
@@ -36,7 +36,7 @@ def row_ranks(label_distances: Tensor, used: Tensor) -> Tensor:
     return _ranks_by_sort(ranked)
 
 
-def sort_rows(values: NDArray[np.floating]) -> tuple[NDArray[np.floating], NDArray[np.int64]]:
+def sort_rows(values: Floating) -> tuple[Floating, Int64]:
     """Sort each row, ties by column.
 
     Args:

@@ -8,12 +8,9 @@ exp(x_j - x_k) is the quotient of two such powers; for a neighbouring cell it ta
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float64, Int64
 from cml.distances.compiled import ORDERED, compiled
-
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 CELL = 64.0  # exp(-64) is far below the rounding of 1, and the square of exp(64) far below the largest number
 CELL_STEP = math.exp(CELL)

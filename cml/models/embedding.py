@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from cml.array_types import Float32, Int64
 from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.data.augmentation import center_box, stored_size
 from cml.data.computed_rows import ComputedRows
@@ -35,7 +36,6 @@ from cml.processes.out_of_memory import is_out_of_memory
 from cml.storage.saved_options import TINY, check_bounds
 
 AnyInputs = Inputs | NDArray[Any] | Sequence[Any]
-Float32 = NDArray[np.float32]
 
 _IMAGES_A_PASS = 64
 _VECTORS_A_PASS = 4096
@@ -397,7 +397,7 @@ class EmbeddingModel(nn.Module):
             return self._by_batches(compute, opened, None, "")
 
         @torch.inference_mode()
-        def compute_part(rows: slice | NDArray[np.int64]) -> Float32:
+        def compute_part(rows: slice | Int64) -> Float32:
             items = np.arange(*rows.indices(shape[0])) if isinstance(rows, slice) else rows
             part: Float32 = compute(to_device(opened.read(items), self.mean.device)).cpu().numpy()
             return part

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from cml.array_types import Float64
 
 
-def read_crops(columns: Sequence[Mapping[str, Any]]) -> NDArray[np.float64] | None:
+def read_crops(columns: Sequence[Mapping[str, Any]]) -> Float64 | None:
     """Read the crop of each person.
 
     Args:

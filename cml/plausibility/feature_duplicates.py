@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float64, Floating, Int64
 from cml.plausibility.finding import Finding
 
 _NEIGHBORS = 5  # of a training item, whose distance says how far apart different items are around it
@@ -12,11 +12,10 @@ _LARGEST_SHARE = 0.4  # of that distance; photographs of different things come a
 _FALSE_ALARMS = 0.05  # expected in a dataset where no item is a duplicate
 _MOST_SAMPLED = 1000  # training items by which the dimension is estimated
 _BLOCK = 1 << 23  # products at a time
-Float64 = NDArray[np.float64]
 
 
 def find_feature_duplicates(
-    train_ids: Sequence[str], train: NDArray[np.floating], test_ids: Sequence[str], test: NDArray[np.floating]
+    train_ids: Sequence[str], train: Floating, test_ids: Sequence[str], test: Floating
 ) -> list[Finding]:
     """Find test items whose features are almost those of a training item.
 
@@ -52,7 +51,7 @@ def find_feature_duplicates(
     ]
 
 
-def match_features(test: Float64, train: Float64) -> tuple[NDArray[np.int64], Float64]:
+def match_features(test: Float64, train: Float64) -> tuple[Int64, Float64]:
     """Find for each test item the training item that it duplicates; exact.
 
     Args:
@@ -81,7 +80,7 @@ def match_features(test: Float64, train: Float64) -> tuple[NDArray[np.int64], Fl
     return nearest, shares
 
 
-def find_nearest(asked: Float64, known: Float64, count: int) -> tuple[NDArray[np.int64], Float64]:
+def find_nearest(asked: Float64, known: Float64, count: int) -> tuple[Int64, Float64]:
     """Find the nearest rows by Euclidean distance, by blocks of products.
 
     Args:
@@ -122,12 +121,12 @@ def estimate_dimension(distances: Float64) -> float:
     return max(1.0, 1 / inverse) if inverse > 0 else 1.0
 
 
-def _find_others(known: Float64, rows: NDArray[np.int64]) -> Float64:
+def _find_others(known: Float64, rows: Int64) -> Float64:
     """The distances of some rows to their nearest others, (rows, 5), ascending."""
     return find_nearest(known[rows], known, _NEIGHBORS + 1)[1][:, 1:]
 
 
-def _normalize(rows: NDArray[np.floating]) -> Float64:
+def _normalize(rows: Floating) -> Float64:
     """Rows of length 1; those of length 0, or of numbers that are not finite, become 0."""
     exact = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0).astype(np.float64)
     lengths = np.linalg.norm(exact, axis=1, keepdims=True)

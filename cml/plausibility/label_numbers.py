@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.array_types import Float64
+
 _MOST_COLUMNS = 16  # a longer label is a vector, whose single numbers say little
 
 
@@ -21,7 +23,7 @@ class LabelNumbers:
         distance: Name of the label distance with its settings, as in a dataset.json; "" if unknown.
     """
 
-    values: NDArray[np.float64]
+    values: Float64
     columns: Sequence[str]
     items: Sequence[str]
     distance: str = ""

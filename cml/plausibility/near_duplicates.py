@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from cml.array_types import Int64, UInt8
 from cml.plausibility.finding import Finding
 from cml.plausibility.thumbnails import Thumbnail
 
@@ -47,7 +47,7 @@ def find_near_duplicates(
     return [finding]
 
 
-def match_thumbnails(asked: NDArray[np.uint8], known: NDArray[np.uint8], farthest: int = FARTHEST) -> NDArray[np.int64]:
+def match_thumbnails(asked: UInt8, known: UInt8, farthest: int = FARTHEST) -> Int64:
     """Find for each thumbnail another one that no pixel differs from by more than some levels; exact.
 
     Sums of pixels within reach are found by sorting, since those of two such thumbnails differ by at most ``farthest``
@@ -73,14 +73,7 @@ def match_thumbnails(asked: NDArray[np.uint8], known: NDArray[np.uint8], farthes
 
 
 @njit(cache=True, nogil=True)
-def _match(
-    asked: NDArray[np.uint8],
-    known: NDArray[np.uint8],
-    order: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    farthest: int,
-) -> NDArray[np.int64]:
+def _match(asked: UInt8, known: UInt8, order: Int64, starts: Int64, ends: Int64, farthest: int) -> Int64:
     found = np.full(len(asked), -1, np.int64)
     for row in range(len(asked)):
         for place in range(starts[row], ends[row]):
@@ -95,7 +88,7 @@ def _match(
     return found
 
 
-def _stack(images: Mapping[str, Path], thumbnails: Mapping[Path, Thumbnail]) -> tuple[Sequence[str], NDArray[np.uint8]]:
+def _stack(images: Mapping[str, Path], thumbnails: Mapping[Path, Thumbnail]) -> tuple[Sequence[str], UInt8]:
     """The ids and thumbnails, (N, P), of the images that have one."""
     ids = [item for item, path in images.items() if path in thumbnails]
     pixels = [thumbnails[images[item]].reshape(-1) for item in ids]

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Bools, Float64
 from cml.plausibility.finding import Finding
 from cml.plausibility.label_numbers import LabelNumbers
 from cml.plausibility.sentinels import find_markers
@@ -51,7 +51,7 @@ def find_outliers(labels: LabelNumbers) -> Iterator[Finding]:
             )
 
 
-def _are_outliers(values: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _are_outliers(values: Float64) -> Bools:
     """(N,) whether each value is an outlier; sentinels, which have a finding of their own, are not."""
     known = ~np.isin(values, find_markers(values))
     found = np.zeros(len(values), bool)
@@ -74,9 +74,7 @@ def _are_outliers(values: NDArray[np.float64]) -> NDArray[np.bool_]:
     return found | far
 
 
-def _are_far(
-    values: NDArray[np.float64], rest: NDArray[np.bool_], ranges: float, gap: float, most: int
-) -> NDArray[np.bool_]:
+def _are_far(values: Float64, rest: Bools, ranges: float, gap: float, most: int) -> Bools:
     """(N,) whether each of the values that ``rest`` marks belongs to the largest group that a gap sets apart."""
     far = np.zeros(len(values), bool)
     low, middle, high = np.quantile(values[rest], (0.25, 0.5, 0.75))

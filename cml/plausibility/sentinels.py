@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float64
 from cml.plausibility.finding import Finding
 from cml.plausibility.label_numbers import LabelNumbers
 
@@ -65,7 +65,7 @@ def _find_null_island(labels: LabelNumbers) -> Finding | None:
     )
 
 
-def find_markers(values: NDArray[np.float64]) -> list[float]:
+def find_markers(values: Float64) -> list[float]:
     """Find the numbers that stand for unknown labels in a column.
 
     Args:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Bools, Float64
 from cml.data.place_columns import is_place_distance
 from cml.plausibility.finding import Finding
 from cml.plausibility.label_numbers import LabelNumbers
@@ -38,7 +38,7 @@ def find_swapped_places(labels: LabelNumbers) -> Iterator[Finding]:
         )
 
 
-def mark_swapped(labels: LabelNumbers) -> NDArray[np.bool_]:
+def mark_swapped(labels: LabelNumbers) -> Bools:
     """Tell which labels are places with latitude and longitude the other way round than the others.
 
     Args:
@@ -56,11 +56,11 @@ def mark_swapped(labels: LabelNumbers) -> NDArray[np.bool_]:
     is_away = ((places < low) | (places > high)).all(axis=1)
     swapped = places[:, ::-1]
     is_among = ((swapped >= low) & (swapped <= high)).all(axis=1)
-    is_swapped: NDArray[np.bool_] = np.logical_and(is_away, is_among)
+    is_swapped: Bools = np.logical_and(is_away, is_among)
     return is_swapped
 
 
-def _fences(places: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _fences(places: Float64) -> tuple[Float64, Float64]:
     """The least and the greatest usual value, (2,) each, of latitudes and longitudes."""
     low, high = np.quantile(places, (0.25, 0.75), axis=0)
     reach = np.maximum(_FENCE * (high - low), _LEAST)

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
+
+from cml.array_types import UInt8
 
 SIDE = 16  # pixels
 _LEAST_CONTRAST = 4.0  # standard deviation of a thumbnail's levels; below, an image is almost one colour
 _BLOCK = 4096  # thumbnails at a time
-Thumbnail = NDArray[np.uint8]  # (SIDE, SIDE)
+Thumbnail = UInt8  # (SIDE, SIDE)
 
 
 class Thumbnails:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from cml.array_types import Float32
 from cml.errors import UserError
 from cml.processes.out_of_memory import is_out_of_memory
 
@@ -246,7 +247,7 @@ class Ranks:
         """
         return array if self.size == 1 else self.all_reduce(torch.from_numpy(array)).numpy()
 
-    def compute_rows(self, total: int, compute: Callable[[slice], NDArray[np.float32]]) -> NDArray[np.float32]:
+    def compute_rows(self, total: int, compute: Callable[[slice], Float32]) -> Float32:
         """Compute rows, such as the embeddings of images, of which each process takes a part.
 
         Args:

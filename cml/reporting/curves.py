@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float32, Float64
 from cml.errors import UserError
 from cml.reporting.figure import COLORS, INK, dress, new_figure, save_figure
 from cml.reporting.visible_text import visible_text
@@ -16,7 +16,6 @@ from cml.reporting.visible_text import visible_text
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    Float64 = NDArray[np.float64]
 
 _MOST_POINTS = 2000  # of the raw loss; a longer run is drawn as the range of each of this many stretches
 BARS = 80  # of a histogram
@@ -120,7 +119,7 @@ def _draw_loss(axis: Axes, steps: Float64, losses: Float64) -> None:
 
 
 def write_histogram(
-    path: Path, distances: NDArray[np.float32], *, unit: str, quantiles: Mapping[float, float], title: str = ""
+    path: Path, distances: Float32, *, unit: str, quantiles: Mapping[float, float], title: str = ""
 ) -> None:
     """Draw the distribution of label distances, on a linear and on a logarithmic axis.
 

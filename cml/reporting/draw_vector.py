@@ -1,14 +1,15 @@
 """A vector as a small picture: a curve over its numbers, for pages that show items."""
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageDraw
+
+from cml.array_types import Float32
 
 _LIMIT = 4.0  # standard deviations at the upper and lower edge
 _CURVE, _ZERO, _PAPER = "#0072b2", "#c8c8c8", "white"
 
 
-def draw_vector(values: NDArray[np.float32], size: int) -> Image.Image:
+def draw_vector(values: Float32, size: int) -> Image.Image:
     """Draw standardised numbers as a curve, in the order of the vector, with a line at the mean.
 
     Args:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float64
 from cml.errors import UserError
 from cml.reporting.figure import COLORS, MARKS, QUIET, any_script, dress, new_figure, save_figure
 from cml.reporting.visible_text import visible_text
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    Float64 = NDArray[np.float64]
     Style = dict[str, Any]
 
 Interval = tuple[float, float, float]  # value, lower end, upper end

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cml.retrieval.array_types import Bools, Float64
+from cml.array_types import Bools, Float64
 from cml.retrieval.mean_interval import LEVEL, MeanEstimate, estimate_means
 
 _DRAWS = 10_000

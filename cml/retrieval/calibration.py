@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Bools, Float32, Float64, Int64
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.distances.listed_distances import listed_distances
 from cml.errors import UserError
-from cml.retrieval.array_types import Float32, Float64, Int64
 from cml.retrieval.search import nearest_embeddings, nearest_others
 from cml.retrieval.text_table import align_columns
 
@@ -335,7 +334,7 @@ def _find_hits(queries: _Embedded, gallery: _Embedded | None, distance: LabelDis
 
 
 def _select_pairs(
-    embedding_distances: Float32 | Float64, label_distances: Float32, rows: Int64, is_used: NDArray[np.bool_]
+    embedding_distances: Float32 | Float64, label_distances: Float32, rows: Int64, is_used: Bools
 ) -> _Pairs:
     """The used pairs of two blocks of distances (R, C), whose rows are queries."""
     items = np.broadcast_to(rows[:, None], label_distances.shape)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cml.array_types import Float64
 from cml.retrieval import text_table
-from cml.retrieval.array_types import Float64
 from cml.retrieval.best_methods import compare_with, simultaneous_probability
 from cml.retrieval.feature_forms import find_best_form
 from cml.retrieval.mean_interval import LEVEL, MeanEstimate

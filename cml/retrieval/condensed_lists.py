@@ -8,10 +8,9 @@ SIGIR 2007).
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Bools, Float64, Floating, Int64
 from cml.distances import LabelDistance, Labels
-from cml.retrieval.array_types import Float64, Floats, Int64
 from cml.retrieval.evaluate_options import DISTANCE_KS, HIT_KS, NDCG_KS, EvaluateOptions
 from cml.retrieval.metrics.label_distance import compute_label_distance
 from cml.retrieval.metrics.metric import cut_ks
@@ -89,7 +88,7 @@ def comparable_label_distance(ranking: Ranking, columns: Int64, k: int, *, first
     return compute_label_distance(retrieved, [k])[:, 0]
 
 
-def put_last(scores: Floats, left_out: NDArray[np.bool_]) -> Float64:
+def put_last(scores: Floating, left_out: Bools) -> Float64:
     """Put items behind all others of their ranking.
 
     Args:

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.array_types import Float64, Int64, UInt64
 from cml.data.computed_rows import ComputedRows
 from cml.errors import UserError
-from cml.retrieval.array_types import Float64, Int64
 from cml.retrieval.ranker import Ranker
 
 _PART = 1 << 19  # numbers of the gallery that are in memory as float64 at a time: 4 MB
@@ -141,12 +141,12 @@ def _as_words(rows: NDArray[Any]) -> NDArray[np.unsignedinteger[Any]]:
     return words
 
 
-def _hash_rows(words: NDArray[np.unsignedinteger[Any]]) -> NDArray[np.uint64]:
+def _hash_rows(words: NDArray[np.unsignedinteger[Any]]) -> UInt64:
     """Hash rows (N, D) of unsigned integers to (N,): the sum of what random odd factors of each column make of them."""
     one = np.uint64(1)
     factors = np.random.default_rng(0).integers(0, 1 << 63, words.shape[1], np.uint64) << one | one  # (D,)
     mixed = words * factors
     mixed ^= mixed >> np.uint64(32)  # the upper half, which depends on all bits, into the lower one
     mixed *= factors
-    hashes: NDArray[np.uint64] = mixed.sum(axis=1, dtype=np.uint64)
+    hashes: UInt64 = mixed.sum(axis=1, dtype=np.uint64)
     return hashes

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.array_types import Bools, Float32, Float64, Floating, Int64
 from cml.distances import LabelDistance, Labels
 from cml.distances.blas_threads import one_blas_thread
 from cml.errors import UserError
-from cml.retrieval.array_types import Float64, Int64
 from cml.retrieval.condensed_lists import comparable_label_distance, count_known, cut_options, put_last
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.mean_interval import mean_intervals
@@ -263,8 +263,8 @@ class _Blocks:
         rows: slice,
         labels: LabelBlock,
         sampled: LabelBlock | None,
-        unknown: NDArray[np.bool_] | None,
-    ) -> tuple[Float64, Float64, NDArray[np.bool_]]:
+        unknown: Bools | None,
+    ) -> tuple[Float64, Float64, Bools]:
         """The ``values`` (R, columns), ``comparable`` (R,) and ``tied`` (R,) of a ranker, whose scores are not kept."""
         scores = self._scores(name, ranker, rows)
         if unknown is not None:
@@ -284,7 +284,7 @@ class _Blocks:
             )
         return measured, comparable, tied
 
-    def _label_distances(self, rows: slice) -> NDArray[np.float32]:
+    def _label_distances(self, rows: slice) -> Float32:
         distances = self.distance.pairwise(self.query_labels[rows], self.gallery_labels)  # (R, G)
         self._check_block(distances, f"label distance {self.distance.name!r}", rows)
         least = distances.min()
@@ -295,7 +295,7 @@ class _Blocks:
             mask_own_column(distances, rows)
         return distances
 
-    def _scores(self, name: str, ranker: Ranker, rows: slice) -> NDArray[np.floating[Any]]:
+    def _scores(self, name: str, ranker: Ranker, rows: slice) -> Floating:
         scores = np.asarray(ranker(rows))
         self._check_block(scores, f"ranker {name!r}", rows)
         if self.same_items:

@@ -3,13 +3,10 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float32, Int64
 from cml.errors import UserError
 from cml.retrieval.search import nearest_embeddings
-
-Float32 = NDArray[np.float32]
-Int64 = NDArray[np.int64]
 
 
 class Farthest(NamedTuple):

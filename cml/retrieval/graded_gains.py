@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from cml.retrieval.array_types import Float64, Floats
+from cml.array_types import Float64, Floating
 
 NEIGHBORS = 10
 """The gains fall to 1/e at the label distance of this many nearest items, as in the loss ``h-ap``."""
 
 
-def graded_gains(label_distances: Floats, nearest: Floats) -> Float64:
+def graded_gains(label_distances: Floating, nearest: Floating) -> Float64:
     """Gains exp(-d / d_10) of all items; they do not depend on the unit of the label distance.
 
     Args:

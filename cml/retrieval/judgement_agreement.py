@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Bools, Float64, Floating, Int64
 from cml.data.computed_rows import ComputedRows
 from cml.data.judgement_ceiling import estimate_pair_ceiling, estimate_triplet_ceiling
 from cml.data.triplet_questions import TripletQuestions, find_questions
@@ -26,9 +26,7 @@ from cml.retrieval.oracle_row import ORACLE
 from cml.retrieval.random_row import RANDOM
 from cml.retrieval.results import Evaluation
 
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
-Rows = NDArray[np.floating[Any]] | ComputedRows
+Rows = Floating | ComputedRows
 Measure = Callable[[Int64, Int64], Float64]  # of two lists of positions (P,) their distances (P,)
 
 PAIR_SPEARMAN, TRIPLET_AGREEMENT = "pair_spearman", "triplet_agreement"
@@ -131,7 +129,7 @@ def _measure_pairs(
     return JudgementAgreement(rows, ceiling, 0 if ceiling is None else int(is_repeated.sum()))
 
 
-def _find_repeated(distance: JudgedPairs, labels: Labels, pairs: KnownPairs) -> tuple[NDArray[np.bool_], float | None]:
+def _find_repeated(distance: JudgedPairs, labels: Labels, pairs: KnownPairs) -> tuple[Bools, float | None]:
     """Which pairs (P,) were judged several times, and the ceiling by these; None for too few."""
     single = distance.repeated_pairs(labels)
     keys = pairs.first * len(labels) + pairs.second

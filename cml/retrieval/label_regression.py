@@ -4,15 +4,15 @@ from collections.abc import Callable
 
 import numpy as np
 
+from cml.array_types import Float32, Float64, Floating, Int64
 from cml.data.computed_rows import ComputedRows
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
-from cml.retrieval.array_types import Float32, Float64, Floats, Int64
 
 RIDGE_ROWS = ROW_OF_VECTORS, ROW_OF_MDS = "ridge", "ridge on label MDS"
 """The names of its row in a table, by how labels become vectors."""
 
-Embed = Callable[[Floats | ComputedRows], Float32]
+Embed = Callable[[Floating | ComputedRows], Float32]
 ALPHAS = tuple(10.0**power for power in range(-2, 7))  # of which leave-one-out errors, in closed form, choose
 MDS_DIMENSION = 32
 _MOST_ROWS = 20_000  # that a regression is fitted to
@@ -22,7 +22,7 @@ _LEAST_SQUARE = 1e-12  # of a squared length, relative to the largest: below is 
 _LEAST_FREE = 1e-12  # of what an item's own label leaves of its prediction
 
 
-def fit_ridge(features: Floats, targets: Floats) -> Embed:
+def fit_ridge(features: Floating, targets: Floating) -> Embed:
     """Fit a ridge regression on standardised features; its strength is chosen by leave-one-out errors.
 
     Args:
@@ -38,7 +38,7 @@ def fit_ridge(features: Floats, targets: Floats) -> Embed:
 
     ridge = make_pipeline(StandardScaler(), RidgeCV(alphas=ALPHAS)).fit(features, targets)
 
-    def embed(some: Floats | ComputedRows) -> Float32:
+    def embed(some: Floating | ComputedRows) -> Float32:
         starts = range(0, len(some), _PREDICTED)
         parts = [np.asarray(ridge.predict(some[start : start + _PREDICTED]), np.float32) for start in starts]
         return np.concatenate(parts).reshape(len(some), -1)
@@ -46,7 +46,7 @@ def fit_ridge(features: Floats, targets: Floats) -> Embed:
     return embed
 
 
-def fit_ridge_weights(features: Floats, targets: Floats) -> tuple[Float64, Float64]:
+def fit_ridge_weights(features: Floating, targets: Floating) -> tuple[Float64, Float64]:
     """Fit the regression of ``fit_ridge`` in float64, and give it as the linear map that it is.
 
     One decomposition serves all strengths (Golub, Heath and Wahba, Technometrics 21, 1979, equation 2.2), which is what
@@ -112,7 +112,9 @@ def scale_labels(distances: Float32, dimension: int = MDS_DIMENSION) -> Float64:
     return scaled
 
 
-def fit_label_regression(features: Floats | ComputedRows, labels: Labels, distance: LabelDistance) -> tuple[str, Embed]:
+def fit_label_regression(
+    features: Floating | ComputedRows, labels: Labels, distance: LabelDistance
+) -> tuple[str, Embed]:
     """Fit the regression that suits a label distance: of labels that are vectors, or of their classical MDS.
 
     A random part of many items is fitted: 20,000, or 2,000 whose label distances are scaled.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from cml.retrieval.array_types import Bools, Float64
+from cml.array_types import Bools, Float64
 
 LEVEL = 0.95
 _NEARLY_SYMMETRIC = 1e-8  # below this skewness the cube root loses more digits than the transformation changes

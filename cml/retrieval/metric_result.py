@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cml.retrieval.array_types import Float64
+from cml.array_types import Float64
 from cml.retrieval.metrics import LABEL_DISTANCE, MetricInfo, describe
 
 

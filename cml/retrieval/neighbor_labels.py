@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from cml.array_types import Float32, Float64, Int64
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
-from cml.retrieval.array_types import Float32, Float64, Int64
 from cml.retrieval.search import nearest_embeddings
 
 

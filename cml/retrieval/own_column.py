@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from cml.retrieval.array_types import Floats
+from cml.array_types import Floating
 
 
-def mask_own_column(block: Floats, rows: slice) -> None:
+def mask_own_column(block: Floating, rows: slice) -> None:
     """Set the distance of each query to itself to infinity, in place.
 
     Args:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cml.retrieval.array_types import Float64
+from cml.array_types import Float64
 from cml.retrieval.ranker import Ranker
 
 RANDOM = "random"

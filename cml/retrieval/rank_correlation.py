@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Float64 = NDArray[np.float64]
-Int32 = NDArray[np.int32]
-Floats = NDArray[np.floating[Any]]
+from cml.array_types import Float64, Floating, Int32, UInt64
+
 Jit = Any  # an array, or a number of NumPy's, as numba sees it
 
 _DIGIT = 11  # bits a pass of the radix sort: six passes over 64 bits, 2,048 counters stay in the first-level cache
@@ -21,7 +19,7 @@ _BUCKETS = 1 << _DIGIT
 _SIGN = np.uint64(1 << 63)
 
 
-def dense_ranks(label_distances: Floats) -> Int32:
+def dense_ranks(label_distances: Floating) -> Int32:
     """Rank of each label distance (R, G) among the different values of its row, nearest = 0; -1 for infinite ones."""
     ranks = np.empty(label_distances.shape, np.int32)
     _dense_ranks(_bits(label_distances), np.isfinite(label_distances), ranks)
@@ -29,7 +27,7 @@ def dense_ranks(label_distances: Floats) -> Int32:
 
 
 def rank_correlations(
-    scores: Floats, label_ranks: Int32, gains: Float64 | None = None
+    scores: Floating, label_ranks: Int32, gains: Float64 | None = None
 ) -> tuple[Float64, Float64, Float64]:
     """Compute Kendall's tau-b, Spearman's rho and H-AP of whole rankings in O(G log G), from one sort of the scores.
 
@@ -50,7 +48,7 @@ def rank_correlations(
     return tau, rho, h_ap
 
 
-def _bits(values: Floats) -> NDArray[np.uint64]:
+def _bits(values: Floating) -> UInt64:
     return np.ascontiguousarray(values, np.float64).view(np.uint64)
 
 

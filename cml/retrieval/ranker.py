@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from cml.retrieval.array_types import Floats
+from cml.array_types import Floating
 
-Ranker = Callable[[slice], Floats]
+Ranker = Callable[[slice], Floating]
 """Scores (R, G) of the queries in a slice against the whole gallery; a lower score is retrieved earlier.
 
 It is called from several threads at a time. NaN is an error."""

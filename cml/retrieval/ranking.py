@@ -10,10 +10,9 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float32, Float64, Floating, Int32, Int64
 from cml.errors import UserError
-from cml.retrieval.array_types import Float32, Float64, Floats, Int64
 from cml.retrieval.graded_gains import graded_gains
 from cml.retrieval.relevance_gains import compute_gains
 
@@ -82,7 +81,7 @@ class LabelBlock:
         return self._ideal_gains[gain, depth]
 
     @cached_property
-    def ranks(self) -> NDArray[np.int32]:
+    def ranks(self) -> Int32:
         """Rank of each item among the different label distances of its query, (R, G); -1 if it cannot be compared."""
         from cml.retrieval.rank_correlation import dense_ranks
 
@@ -124,14 +123,14 @@ class Ranking:
         retrieved: (R, depth) label distances of the first items, in the order retrieved.
     """
 
-    def __init__(self, labels: LabelBlock, scores: Floats, retrieved: Float32) -> None:
+    def __init__(self, labels: LabelBlock, scores: Floating, retrieved: Float32) -> None:
         self.labels = labels
         self.scores = scores
         self.retrieved = retrieved
         self._gains: dict[tuple[str, int], Float64] = {}
 
     @classmethod
-    def from_columns(cls, labels: LabelBlock, scores: Floats, columns: Int64) -> Ranking:
+    def from_columns(cls, labels: LabelBlock, scores: Floating, columns: Int64) -> Ranking:
         """Build the ranking whose first items are known.
 
         Args:
@@ -166,7 +165,7 @@ class Ranking:
         return rank_correlations(self.scores, self.labels.ranks, self.labels.graded_gains)
 
 
-def retrieved_distances(label_distances: Float32, scores: Floats, k: int) -> Float32:
+def retrieved_distances(label_distances: Float32, scores: Floating, k: int) -> Float32:
     """Label distances of the first k items of each ranking.
 
     Args:

@@ -4,12 +4,11 @@ In the order of a gallery that is sorted by label, a constant embedding could sc
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cml.retrieval.array_types import Floats, Int64
+from cml.array_types import Bools, Floating, Int64
 
 
-def rank_columns(scores: Floats, k: int, *, first: int = 0, seed: int = 0) -> tuple[Int64, NDArray[np.bool_]]:
+def rank_columns(scores: Floating, k: int, *, first: int = 0, seed: int = 0) -> tuple[Int64, Bools]:
     """The columns of the k smallest scores of each row, items with the same score in random order.
 
     Args:
@@ -28,7 +27,7 @@ def rank_columns(scores: Floats, k: int, *, first: int = 0, seed: int = 0) -> tu
 
     columns = top_columns(scores, min(k + 1, scores.shape[1]))
     smallest = np.take_along_axis(scores, columns, axis=1)
-    tied: NDArray[np.bool_] = (smallest[:, 1:] == smallest[:, :-1]).any(axis=1)
+    tied: Bools = (smallest[:, 1:] == smallest[:, :-1]).any(axis=1)
     for row in np.flatnonzero(tied).tolist():
         shuffled = np.random.default_rng((seed, first + row)).permutation(scores.shape[1])
         columns[row] = shuffled[top_columns(scores[row : row + 1, shuffled], columns.shape[1])[0]]

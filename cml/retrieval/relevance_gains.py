@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from cml.array_types import Float32, Float64
 from cml.errors import UserError
-from cml.retrieval.array_types import Float32, Float64
 
 
 def compute_gains(distances: Float32, label_distances: Float32, gain: str = "reciprocal") -> Float64:

@@ -9,13 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float32, Float64, Int64
 from cml.distances.blas_threads import one_blas_thread
 from cml.errors import UserError
-from cml.retrieval.array_types import Float32, Float64
-
-Int64 = NDArray[np.int64]
 
 _QUERIES = 256  # queries a block
 _ROUNDING, _ROUNDING_64 = (float(np.finfo(kind).eps) / 2 for kind in (np.float32, np.float64))  # of one operation

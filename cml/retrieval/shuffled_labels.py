@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cml.array_types import Float64, Floating
 from cml.data.computed_rows import ComputedRows
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
-from cml.retrieval.array_types import Float64, Floats
 from cml.retrieval.label_regression import draw_targets
 
 ITEMS = 300  # at most
@@ -51,7 +51,7 @@ class LabelSignals:
 
 
 def find_label_signal(
-    features: Floats | ComputedRows, labels: Labels, distance: LabelDistance, *, seed: int = 0
+    features: Floating | ComputedRows, labels: Labels, distance: LabelDistance, *, seed: int = 0
 ) -> LabelSignal:
     """Test whether features tell anything about labels.
 

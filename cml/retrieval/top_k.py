@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from cml.array_types import Floating, Int64
 from cml.errors import UserError
 
 Jit = Any  # an array as numba sees it, of any type of float
@@ -16,7 +16,7 @@ _FREE_ORDER = {"reassoc", "contract"}  # sums in the machine's order, the same f
 _NO_NAN = {"nnan", "nsz"}
 
 
-def top_columns(scores: NDArray[np.floating[Any]], k: int) -> NDArray[np.int64]:
+def top_columns(scores: Floating, k: int) -> Int64:
     """Columns of the k smallest scores of each row, smallest first, ties to the lower column.
 
     A sample of the row says how far the nearest reach, a heap of k entries picks among those: O(G) for the usual row,

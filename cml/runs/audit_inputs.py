@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+from cml.array_types import Float32, Int64
 from cml.distances.label_distance import LabelDistance
 from cml.errors import UserError
 from cml.runs.audit_list import AuditList
 from cml.runs.explore_inputs import describe_label
-from cml.training.audit import Float32, Int64, audit_labels
+from cml.training.audit import audit_labels
 
 
 def audit_inputs(

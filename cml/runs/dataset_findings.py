@@ -4,9 +4,9 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cml import tasks
+from cml.array_types import Float32
 from cml.data.prepared import PreparedDataset
 from cml.distances.label_distance import LabelDistance
 from cml.errors import UserError
@@ -56,7 +56,7 @@ def find_suspicious(
 def _find_in_features(dataset: PreparedDataset) -> list[Finding]:
     """Test items whose features are almost those of a training item."""
     ids: dict[str, list[str]] = {"train": [], "test": []}
-    rows: dict[str, list[NDArray[np.float32]]] = {"train": [], "test": []}
+    rows: dict[str, list[Float32]] = {"train": [], "test": []}
     for role in ("train", "query") if dataset.info.queries_are_gallery else ("train", "query", "gallery"):
         split, part = dataset.split(role), "train" if role == "train" else "test"
         assert split.vectors is not None

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cml import tasks
+from cml.array_types import Float32
 from cml.console.messages import say
 from cml.data.prepared import PreparedDataset
 from cml.distances.dataset_labels import encode_labels, label_faults, unit_in_dataset
@@ -193,7 +193,7 @@ class DatasetDistances:
             item_ids=self.item_ids,
         )
 
-    def _read_vectors(self, path: Path | None) -> NDArray[np.float32]:
+    def _read_vectors(self, path: Path | None) -> Float32:
         """Read the vectors (N, F) of the items."""
         dataset = self.dataset
         if path is not None and not path.is_dir():

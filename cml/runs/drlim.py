@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Bools, Float64, Int64
 from cml.errors import UserError
 from cml.option_types import convert_options
 from cml.retrieval import text_table
@@ -39,8 +39,6 @@ MEASURES = {
 }
 _SHARE = MetricInfo(lowest=0.0, highest=1.0)
 _RANGES = {"same digit": _SHARE, "graph": _SHARE, "shift": MetricInfo(lowest=0.0)}
-Float = NDArray[np.float64]
-Whole = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -56,9 +54,9 @@ class DigitMaps:
     """
 
     figures: Mapping[str, Mapping[str, Interval]]
-    maps: Mapping[str, Float]
-    digits: Whole
-    shifts: Whole
+    maps: Mapping[str, Float64]
+    digits: Int64
+    shifts: Int64
     seeds: int
 
     def grid(self) -> list[list[str]]:
@@ -154,7 +152,7 @@ def _estimate(measured: Sequence[Mapping[str, float]]) -> dict[str, Interval]:
     return {name: over_seeds([row[name] for row in measured], _RANGES[name]) for name in MEASURES}
 
 
-def shift_digits(digits: Float, shifts: Sequence[int]) -> Float:
+def shift_digits(digits: Float64, shifts: Sequence[int]) -> Float64:
     """Shift digits to the right on a wider black ground.
 
     Args:
@@ -171,7 +169,7 @@ def shift_digits(digits: Float, shifts: Sequence[int]) -> Float:
     return wide
 
 
-def link_neighbors(pixels: Float, k: int) -> NDArray[np.bool_]:
+def link_neighbors(pixels: Float64, k: int) -> Bools:
     """Link each item with its k nearest neighbours: the graph of the paper.
 
     Args:
@@ -191,10 +189,10 @@ def link_neighbors(pixels: Float, k: int) -> NDArray[np.bool_]:
 class _Run:
     """The maps of a seed, of shifted test digits: all shifts of the first digit, then of the second, and so on."""
 
-    maps: Mapping[str, Float]
-    digits: Whole  # of each point
-    shifts: Whole
-    pixels: Float  # of each unshifted test digit
+    maps: Mapping[str, Float64]
+    digits: Int64  # of each point
+    shifts: Int64
+    pixels: Float64  # of each unshifted test digit
 
     def measure(self, method: str) -> dict[str, float]:
         """The figures of a map."""
@@ -212,12 +210,12 @@ class _Run:
         }
 
 
-def _nearest(points: Float, k: int, owners: Whole | None = None) -> Whole:
+def _nearest(points: Float64, k: int, owners: Int64 | None = None) -> Int64:
     """The k nearest points (N, k) of each, of other owners; by default each point is its own."""
     owners = np.arange(len(points)) if owners is None else owners
     distances = np.linalg.norm(points[:, None] - points, axis=2)
     distances[owners[:, None] == owners] = np.inf
-    order: Whole = distances.argsort(axis=1, kind="stable")
+    order: Int64 = distances.argsort(axis=1, kind="stable")
     return order[:, :k]
 
 

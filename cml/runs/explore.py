@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.array_types import Float64
 from cml.console.messages import say
 from cml.data.band_picture import describe_shown_bands
 from cml.data.vectors import Vectors
@@ -106,7 +107,7 @@ def explore_runs(opened: Mapping[str, TrainedRun], path: Path, options: ExploreO
     return Explorer(path)
 
 
-def _audit_scores(trained: TrainedRun, pictures: Sequence[Drawn]) -> NDArray[np.float64]:
+def _audit_scores(trained: TrainedRun, pictures: Sequence[Drawn]) -> Float64:
     """The scores (N,) of the labels of items by the run's audit; NaN for those that it left out."""
     scores = read_scores(trained.folder / AUDIT)
     keys = [(picture.split.role, picture.split.item_ids[picture.item]) for picture in pictures]

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
+from cml.array_types import Float32
 from cml.data.band_picture import describe_shown_bands, draw_bands, read_picture
 from cml.data.images import Images
 from cml.data.input_sources import LabelledInputs
@@ -91,14 +91,12 @@ class _Shown:
         return read_picture(Path(self._picture))
 
 
-def _drawings(
-    model: EmbeddingModel, known: LabelledInputs, embeddings: NDArray[np.float32]
-) -> list[Callable[[], Image.Image]]:
+def _drawings(model: EmbeddingModel, known: LabelledInputs, embeddings: Float32) -> list[Callable[[], Image.Image]]:
     """What each input is drawn by: its pixels, its numbers, or its embedding."""
     if known.kind == "images":
         images = Images(known.inputs, model.config.image_size, channels=model.config.inputs.channels)  # type: ignore[arg-type]
         return [functools.partial(_draw_pixels, images, item) for item in range(len(images))]
-    rows: NDArray[np.float32] = embeddings
+    rows: Float32 = embeddings
     if isinstance(known.inputs, Vectors):
         rows = np.asarray(model.standardize(known.inputs))
     else:

@@ -3,13 +3,13 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float64
 from cml.data.image_sources import as_array, as_list
 from cml.errors import UserError
 
 
-def read_weights(weights: Any, count: int) -> NDArray[np.float64]:  # noqa: ANN401 - a sequence of numbers
+def read_weights(weights: Any, count: int) -> Float64:  # noqa: ANN401 - a sequence of numbers
     """Read the weights of items.
 
     Args:

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float64
 from cml.retrieval.judgement_agreement import TRIPLET_AGREEMENT, measure_agreement
 from cml.retrieval.oracle_row import ORACLE
 from cml.runs.trained_run import Embeddings, TrainedRun
@@ -24,7 +24,7 @@ class JudgedReport(NamedTuple):
     """
 
     table: Sequence[Sequence[str]]
-    disagreement: Mapping[str, NDArray[np.float64]]
+    disagreement: Mapping[str, Float64]
 
     def select_best(self, methods: Mapping[str, Embeddings]) -> dict[str, Embeddings]:
         """Select the method that agrees with most triplets, such as the best form of vectors.

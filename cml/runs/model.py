@@ -13,6 +13,7 @@ from PIL import Image
 from torch import nn
 
 from cml import distances, plugins
+from cml.array_types import Float32, Int64, UInt64
 from cml.data.groups import number_groups
 from cml.data.input_form import InputForm
 from cml.data.input_sources import LabelledInputs, recognize_inputs
@@ -246,7 +247,7 @@ class Model(EmbeddingModel):
         queries: Any,  # noqa: ANN401 - as cml.fit takes them
         gallery: Any,  # noqa: ANN401
         k: int = 10,
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    ) -> tuple[Int64, Float32]:
         """Find the k gallery items nearest to each query by embedding distance (L2), exactly.
 
         Args:
@@ -400,7 +401,7 @@ class Model(EmbeddingModel):
         count: int,
         *,
         labelled: Any,  # noqa: ANN401
-    ) -> NDArray[np.int64]:
+    ) -> Int64:
         """Choose the items of a pool that are worth labelling next.
 
         Each is the item that is farthest from all labelled and all chosen ones (farthest-first traversal; Sener,
@@ -429,7 +430,7 @@ class Model(EmbeddingModel):
         known = self._published_features(labelled)
         return choose_farthest(self._published_features(pool), known, count).items
 
-    def _published_features(self, inputs: Any) -> NDArray[np.float32]:  # noqa: ANN401 - as ``cml.fit`` takes them
+    def _published_features(self, inputs: Any) -> Float32:  # noqa: ANN401 - as ``cml.fit`` takes them
         """Features (N, F) that do not depend on the labels: of the published backbone, or standardised vectors."""
         kind = self.config.inputs.kind
         if kind == "vectors":
@@ -442,7 +443,7 @@ class Model(EmbeddingModel):
         )
 
     @property
-    def _training_items(self) -> NDArray[np.uint64]:
+    def _training_items(self) -> UInt64:
         """Digests of training items."""
         if self._references is not None:
             return digest_items(self._references.inputs, MOST_DIGESTED)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.array_types import Float64, Int64
 from cml.console.messages import say
 from cml.data_prep.row_files import cell, number, read_rows
 from cml.errors import DataError
@@ -33,7 +34,7 @@ class Pairs:
 
     first: NDArray[np.intp]
     second: NDArray[np.intp]
-    similarity: NDArray[np.float64]
+    similarity: Float64
 
 
 def read_pairs(path: Path, places: Mapping[str, int]) -> Pairs:
@@ -103,7 +104,7 @@ def with_pairs(
     return replace(evaluation, rows=rows)
 
 
-def _read_rows(parts: Sequence[Rows], items: NDArray[np.int64]) -> NDArray[np.float64]:
+def _read_rows(parts: Sequence[Rows], items: Int64) -> Float64:
     """Rows (P, D) of some items (P,), which are numbered through all parts."""
     points = np.empty((len(items), parts[0].shape[1]))
     before = 0
@@ -114,7 +115,7 @@ def _read_rows(parts: Sequence[Rows], items: NDArray[np.int64]) -> NDArray[np.fl
     return points
 
 
-def _label_distances(trained: TrainedRun, labels: Sequence[Any], pairs: Pairs) -> NDArray[np.float64]:
+def _label_distances(trained: TrainedRun, labels: Sequence[Any], pairs: Pairs) -> Float64:
     """Label distance (P,) of each pair."""
     distances = np.empty(len(pairs.similarity))
     for place in np.unique(pairs.first):

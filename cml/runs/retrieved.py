@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
+from cml.array_types import Float32, Float64, Int64
 from cml.data.band_picture import describe_shown_bands, read_picture
 from cml.data.prepared import PreparedDataset, Split
 from cml.errors import DataError, UserError
@@ -40,10 +40,10 @@ class Retrieved:
         distances: Method to label distances (Q, k) in the reported unit, infinite where nothing could be compared.
     """
 
-    items: Mapping[str, NDArray[np.int64]]
-    distances: Mapping[str, NDArray[np.float32]]
+    items: Mapping[str, Int64]
+    distances: Mapping[str, Float32]
 
-    def mean(self, method: str) -> NDArray[np.float64]:
+    def mean(self, method: str) -> Float64:
         """Compute the mean label distance of each query's first k items.
 
         Args:
@@ -54,7 +54,7 @@ class Retrieved:
         """
         known = np.isfinite(self.distances[method])
         with np.errstate(invalid="ignore"):
-            means: NDArray[np.float64] = np.where(known, self.distances[method], 0).sum(axis=1) / known.sum(axis=1)
+            means: Float64 = np.where(known, self.distances[method], 0).sum(axis=1) / known.sum(axis=1)
         return means
 
     def select_best(self, methods: Mapping[str, Embeddings]) -> dict[str, Embeddings]:

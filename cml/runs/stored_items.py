@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float32
 from cml.errors import UserError
 from cml.export.image_list import ImageList
 from cml.feature_store.dataset_inputs import NETWORK, check_network
@@ -35,7 +35,7 @@ def list_from_store(images: ImageList, folder: Path, model: Model, run: Path) ->
     return images.with_vectors(store)
 
 
-def embed_from_store(paths: tuple[Path, ...], folder: Path, model: Model, run: Path) -> NDArray[np.float32]:
+def embed_from_store(paths: tuple[Path, ...], folder: Path, model: Model, run: Path) -> Float32:
     """Embed image files by their features in a store.
 
     Args:

@@ -5,10 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-import numpy as np
-from numpy.typing import NDArray
-
 from cml import distances, tasks
+from cml.array_types import Int64
 from cml.console.messages import say
 from cml.data.dataset_info import DatasetInfo
 from cml.data.groups import number_groups
@@ -212,7 +210,7 @@ def train_task(
     return trained
 
 
-def _read_groups(dataset: PreparedDataset, config: TrainConfig) -> NDArray[np.int64] | None:
+def _read_groups(dataset: PreparedDataset, config: TrainConfig) -> Int64 | None:
     """The number of each training item's group, for splits that hold out whole groups; None for none."""
     if not config.group_column:
         return None

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from cml import tasks
+from cml.array_types import Float32
 from cml.console.messages import say
 from cml.data.computed_rows import ComputedRows
 from cml.data.prepared import PreparedDataset, Split
@@ -36,7 +37,7 @@ from cml.task import ReportedUnit, Task
 from cml.training.run_config import RunConfig
 from cml.training.saved_model import kept_models, load_model
 
-Rows = NDArray[np.float32] | ComputedRows
+Rows = Float32 | ComputedRows
 Embeddings = tuple[Rows, Rows]  # of queries (Q, D) and of the gallery (G, D)
 
 
@@ -148,7 +149,7 @@ class TrainedRun:
         return self.dataset.split("query"), self.dataset.split("gallery")
 
     @functools.cached_property
-    def embeddings(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def embeddings(self) -> tuple[Float32, Float32]:
         """Embeddings of queries and gallery by the trained model."""
         query = self._rows(self._embed, self.splits[0])
         return query, query if self.dataset.info.queries_are_gallery else self._rows(self._embed, self.splits[1])
@@ -195,7 +196,7 @@ class TrainedRun:
     def _published(self) -> EmbeddingModel:
         return load_published(self.model)
 
-    def embed_inputs(self, inputs: Sequence[Path] | Vectors, *, frozen: bool = False) -> NDArray[np.float32]:
+    def embed_inputs(self, inputs: Sequence[Path] | Vectors, *, frozen: bool = False) -> Float32:
         """Embeddings (N, D) of inputs by the trained model, or what ``frozen`` compares them with."""
         if not frozen:
             return self._embed(inputs)
@@ -203,7 +204,7 @@ class TrainedRun:
             return self.model.standardize(inputs)
         return self._frozen_features(self._published, inputs)
 
-    def stages(self, inputs: Sequence[Path] | Vectors) -> dict[int, NDArray[np.float32]]:
+    def stages(self, inputs: Sequence[Path] | Vectors) -> dict[int, Float32]:
         """Embeddings (N, D) of inputs by the models that were kept during training, by their steps."""
         embeddings = {}
         for step, file in kept_models(self.folder).items():
@@ -211,13 +212,13 @@ class TrainedRun:
             embeddings[step] = replace(self, model=Model(early, self.config)).embed_inputs(inputs)
         return embeddings
 
-    def _embed(self, inputs: Sequence[Path] | Vectors) -> NDArray[np.float32]:
+    def _embed(self, inputs: Sequence[Path] | Vectors) -> Float32:
         """By the trained model; the features of images below a head on a frozen backbone are read from their cache."""
         if isinstance(inputs, Vectors) or not self.config.train.freeze_backbone:
             return self.model.embed(inputs, bar=self._bar)
         return self.model.embed_extracted(self._frozen_features(self.model, inputs))
 
-    def _frozen_features(self, model: EmbeddingModel, paths: Sequence[Path]) -> NDArray[np.float32]:
+    def _frozen_features(self, model: EmbeddingModel, paths: Sequence[Path]) -> Float32:
         """Backbone features (N, F) of image files: from the store if it is of this backbone, or from the cache."""
         store = self._store
         if store is None or not store.is_made_by(BackboneNetwork(model).made_by):
@@ -261,7 +262,7 @@ class TrainedRun:
     def _bar(self) -> str:
         return "embed" if self._is_first else ""
 
-    def _rows(self, embed: Callable[[Any], NDArray[np.float32]], split: Split) -> NDArray[np.float32]:
+    def _rows(self, embed: Callable[[Any], Float32], split: Split) -> Float32:
         """One row per item, (N, D); of several processes each embeds its share."""
         inputs = split.inputs
         if self.ranks is None:

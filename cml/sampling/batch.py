@@ -2,10 +2,7 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-Int64 = NDArray[np.int64]
+from cml.array_types import Int64
 
 
 @dataclass(frozen=True)

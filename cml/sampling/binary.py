@@ -5,9 +5,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from cml.distances.label_distance import Int32
+from cml.array_types import Int32, Int64
 from cml.errors import UserError
-from cml.sampling.batch import Batch, Int64
+from cml.sampling.batch import Batch
 from cml.sampling.sampler import Sampler, check_setting, draw_others
 
 

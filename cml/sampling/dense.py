@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from cml.distances.label_distance import Int32
-from cml.sampling.batch import Batch, Int64
+from cml.array_types import Int32, Int64
+from cml.sampling.batch import Batch
 from cml.sampling.sampler import Sampler, check_setting
 
 

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cml.sampling.batch import Batch, Int64
+from cml.array_types import Float64, Int64
+from cml.sampling.batch import Batch
 from cml.sampling.batch_seed import batch_generator, epoch_generator
 from cml.sampling.sampler import Sampler, check_setting, drop_repeats
 from cml.sampling.training_labels import TrainingLabels
-from cml.sampling.weighted_order import Float64, refuse_weights
+from cml.sampling.weighted_order import refuse_weights
 
 
 @dataclass(frozen=True)

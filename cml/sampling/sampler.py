@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.array_types import Float64, Int64
 from cml.errors import UserError
 from cml.option_types import convert_options
-from cml.sampling.batch import Batch, Int64
+from cml.sampling.batch import Batch
 from cml.sampling.batch_seed import batch_generator, epoch_generator
 from cml.sampling.epoch_batches import EpochBatches
 from cml.sampling.training_labels import TrainingLabels, encode_training_labels
-from cml.sampling.weighted_order import Float64, weighted_anchors
+from cml.sampling.weighted_order import weighted_anchors
 
 
 @dataclass(frozen=True)

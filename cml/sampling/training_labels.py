@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from cml.array_types import Int32, Int64
 from cml.distances import LabelDistance, Labels, as_distance_of
 from cml.distances.known_pairs import KnownPairs
-from cml.distances.label_distance import Int32
 from cml.errors import UserError
-from cml.sampling.batch import Int64
 
 
 class TrainingLabels:

@@ -9,13 +9,10 @@ Reference: Madow, On the Theory of Systematic Sampling II, Annals of Mathematica
 import functools
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float64, Int64
 from cml.errors import UserError
-from cml.sampling.batch import Int64
 from cml.sampling.batch_seed import epoch_generator
-
-Float64 = NDArray[np.float64]
 
 
 def check_weights(weights: Float64, steps: int, positions: Int64) -> None:

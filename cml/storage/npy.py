@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.array_types import Float32
 from cml.storage.atomic import atomic_file
 from cml.storage.regular_file import open_regular
 
@@ -39,7 +40,7 @@ def map_array(path: Path) -> NDArray[Any]:
     return array
 
 
-def load_or_compute_rows(path: Path, rows: int, compute: Callable[[], NDArray[np.float32]]) -> NDArray[np.float32]:
+def load_or_compute_rows(path: Path, rows: int, compute: Callable[[], Float32]) -> Float32:
     """Load an array from a file of the cache; it is computed and kept there if it is missing or damaged.
 
     Args:
@@ -51,7 +52,7 @@ def load_or_compute_rows(path: Path, rows: int, compute: Callable[[], NDArray[np
         The array, (N, D).
     """
     with contextlib.suppress(OSError, ValueError):
-        cached: NDArray[np.float32] = map_array(path)
+        cached: Float32 = map_array(path)
         if cached.ndim == 2 and len(cached) == rows:
             return np.array(cached)
     array = compute()

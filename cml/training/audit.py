@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from cml import losses
+from cml.array_types import Float32, Float64, Int64
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.distances.listed_distances import listed_distances
@@ -25,10 +25,6 @@ from cml.training.head_losses import HeadLosses
 from cml.training.label_density import LabelDensity, weigh_neighbors
 from cml.training.training_targets import TrainingTargets
 from cml.training.tune_heads import fit_rotation
-
-Float32 = NDArray[np.float32]
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 FEWEST_ITEMS = 30
 NEIGHBORS = 10  # that a list names

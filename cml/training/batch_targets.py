@@ -6,12 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cml.distances.label_distance import Float32
+from cml.array_types import Float32, Int64
 from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.losses.cross_batch_memory import mask_duplicates
 from cml.losses.loss import LabelSource
-from cml.sampling.batch import Int64
 from cml.training.training_targets import TrainingTargets
 from cml.training.views import repeat_label_distances
 

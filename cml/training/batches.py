@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from cml.array_types import Bools, Int64
 from cml.data.augmentation import Jitter, jitter_boxes, mirror_images
 from cml.data.images import Images
 from cml.data.items import Items
@@ -23,7 +24,6 @@ from cml.distances.labels import LabelError, Labels
 from cml.errors import UserError
 from cml.losses.loss import LabelSource
 from cml.processes.ranks import Ranks
-from cml.sampling.batch import Int64
 from cml.sampling.batch_seed import augmentation_generator
 from cml.sampling.sampler import Sampler
 from cml.sampling.weighted_order import check_weights
@@ -45,7 +45,7 @@ Step = tuple[Any, Tensor]
 class _Plan(NamedTuple):
     chosen: Int64  # the sampler's items, each once
     repeats: Int64  # (B,) which of them each item of the batch is a copy of
-    flips: NDArray[np.bool_]  # (B,) which items are mirrored
+    flips: Bools  # (B,) which items are mirrored
     anchors: int
     rng: np.random.Generator  # for the jitter, once
 
@@ -176,7 +176,7 @@ class BatchSource(Dataset[Step]):
             are_changed=self._augmentation is not None and self._augmentation.takes_labels,
         )
 
-    def memory_items(self, step: int) -> tuple[Int64, NDArray[np.bool_]]:
+    def memory_items(self, step: int) -> tuple[Int64, Bools]:
         """List what the memory holds at a step.
 
         Args:
@@ -233,7 +233,7 @@ class BatchSource(Dataset[Step]):
                 f"{error.fault}"
             ) from None
 
-    def _labels(self, items: Int64, flips: NDArray[np.bool_]) -> Labels:
+    def _labels(self, items: Int64, flips: Bools) -> Labels:
         labels = self.data.labels[items]
         if self.config.flip != "image":
             return labels

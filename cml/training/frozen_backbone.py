@@ -3,14 +3,13 @@
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from cml.array_types import Float32, Int64
 from cml.data.images import Images
 from cml.data.input_form import InputForm
 from cml.data.inputs import Inputs
 from cml.data.vectors import Vectors
-from cml.distances.label_distance import Float32
 from cml.errors import UserError
 from cml.feature_store.frozen_features import frozen_features
 from cml.feature_store.store import FeatureStore
@@ -30,7 +29,7 @@ class Features(Vectors):
         super().__init__(rows)
         self.form = InputForm()  # the model takes images
 
-    def subset(self, items: slice | NDArray[np.int64]) -> Self:
+    def subset(self, items: slice | Int64) -> Self:
         """Take the features of some images.
 
         Args:

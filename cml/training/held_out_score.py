@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from cml.distances.label_distance import Int32
+from cml.array_types import Int32
 from cml.errors import UserError
 from cml.processes.ranks import Ranks
 from cml.retrieval.embedding_ranker import embedding_ranker

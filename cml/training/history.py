@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float64, Int64
 from cml.retrieval import text_table
 from cml.training.metrics_log import METRICS, MetricsLog, read_metrics
 
@@ -39,10 +39,10 @@ class History:
         ['step', 'loss', 'validation']
     """
 
-    steps: NDArray[np.int64]
-    losses: NDArray[np.float64]
-    validation_steps: NDArray[np.int64]
-    validation: NDArray[np.float64]
+    steps: Int64
+    losses: Float64
+    validation_steps: Int64
+    validation: Float64
 
     @classmethod
     def of(cls, records: Sequence[Mapping[str, Any]]) -> Self:
@@ -127,6 +127,6 @@ class History:
         return f"History({text})"
 
 
-def _columns(pairs: Sequence[tuple[int, float]]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _columns(pairs: Sequence[tuple[int, float]]) -> tuple[Int64, Float64]:
     """Steps and values as two arrays."""
     return np.array([step for step, _ in pairs], np.int64), np.array([value for _, value in pairs], np.float64)

@@ -3,12 +3,12 @@
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Bools
 from cml.distances.labels import Labels
 
 
-def draw_flips(flip: Literal["none", "list", "image"], count: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+def draw_flips(flip: Literal["none", "list", "image"], count: int, rng: np.random.Generator) -> Bools:
     """Draw which images of a batch are mirrored, each with probability 1/2.
 
     Args:
@@ -25,7 +25,7 @@ def draw_flips(flip: Literal["none", "list", "image"], count: int, rng: np.rando
     return flips
 
 
-def mirror_labels(labels: Labels, mirrored: Labels, flips: NDArray[np.bool_]) -> Labels:
+def mirror_labels(labels: Labels, mirrored: Labels, flips: Bools) -> Labels:
     """Take the labels of mirrored images where the image is mirrored.
 
     Args:

@@ -6,14 +6,10 @@ and takes a label that is far from all others, as at the end of a range, for no 
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float32, Float64, Int64
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
-
-Float32 = NDArray[np.float32]
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 _MOST_SAMPLED = 300  # labels that stand for all
 _QUANTILES = (0.02, 0.05, 0.1, 0.2, 0.4)  # of label distances, which the bandwidth is chosen from

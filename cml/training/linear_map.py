@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float32
 from cml.retrieval.feature_forms import normalize_rows
-
-Float32 = NDArray[np.float32]
 
 _FITTED = 5000  # items that an average is fitted to
 

@@ -15,19 +15,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from cml.array_types import Float32, Float64, Int64
 from cml.distances.sparse_distances import SparseDistances
 from cml.losses.label_exponent import fit_floor
 from cml.losses.pair_log_ratio import log_ratio_of_pairs
 from cml.losses.soft_target import soft_target_loss
 from cml.models.backbones.mlp import mlp
 from cml.retrieval.feature_forms import normalize_rows
-
-Float32 = NDArray[np.float32]
-Int64 = NDArray[np.int64]
 
 MOST_TRAINED = 256  # leading columns that the map changes; the others stay as they are
 _FEWEST_STEPS, _ENOUGH_STEPS, _MOST_STEPS = 100, 300, 600
@@ -302,7 +299,7 @@ class _Learning:
             values = [float(self._loss(mapped * scale, label_distances)) for scale in _SCALES]
         return min(values), float(_SCALES[int(np.argmin(values))])
 
-    def _losses(self, learned: PairMap) -> NDArray[np.float64]:
+    def _losses(self, learned: PairMap) -> Float64:
         """The loss of each item held out, at the scale that suits all of them best: (A,)."""
         vectors, label_distances = self._checked
         weight = torch.from_numpy(learned.weight)

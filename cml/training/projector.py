@@ -11,8 +11,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional
 
+from cml.array_types import Float32
 from cml.data.inputs import Inputs
-from cml.distances.label_distance import Float32
 from cml.errors import UserError
 from cml.losses.loss import Loss
 from cml.losses.matryoshka import MatryoshkaLoss

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import nn
 
 from cml import losses, plugins, sampling
+from cml.array_types import Float64, Int64
 from cml.data.augmentation import stored_size
 from cml.data.image_sources import ImageSource
 from cml.data.images import Images
@@ -45,7 +45,7 @@ from cml.training.run_config import RunConfig
 from cml.training.run_folder import open_run_folder
 from cml.training.saved_model import MODEL
 from cml.training.start_method import refuse_in_starting_worker
-from cml.training.training_data import Int64, TrainingData, count_trained_items
+from cml.training.training_data import TrainingData, count_trained_items
 from cml.training.training_items import save_training_items
 from cml.training.tune_run import TUNE_BLOCKS, open_tuned, tune_run
 
@@ -65,7 +65,7 @@ def train_run(
     task: str = "",
     dataset: PreparedDataset | None = None,
     groups: Int64 | None = None,
-    weights: NDArray[np.float64] | None = None,
+    weights: Float64 | None = None,
     validation: ImageSource | Vectors | Tensors | Items | None = None,
     out: Path | None = None,
     resume: bool = False,
@@ -279,7 +279,7 @@ def _run_config(
     loss: Loss | None,
     own: OwnFunctions,
     inputs: Inputs,
-    weights: NDArray[np.float64] | None,
+    weights: Float64 | None,
     *,
     task: str,
     dataset: PreparedDataset | None,

@@ -5,15 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Bools, Float64, Int64
 from cml.data.inputs import Inputs
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.training.config import TrainConfig
 
-Int64 = NDArray[np.int64]
 FEWEST_HELD_OUT = 8  # rankings of fewer items say little
 MOST_HELD_OUT = 1000  # all pairs of them are compared
 
@@ -39,7 +38,7 @@ class TrainingData:
     distance: LabelDistance
     mirrored_labels: Labels | None = None
     groups: Int64 | None = None
-    weights: NDArray[np.float64] | None = None
+    weights: Float64 | None = None
     validation: Self | None = None
     positions: Int64 | None = None
     plain_labels: Sequence[Any] | None = None
@@ -106,7 +105,7 @@ class TrainingData:
         return self.subset(np.flatnonzero(~is_held_out)), self.subset(np.flatnonzero(is_held_out))
 
 
-def _last_groups(groups: Int64, count: int) -> NDArray[np.bool_]:
+def _last_groups(groups: Int64, count: int) -> Bools:
     """Which items (N,) belong to the last groups, of as few as have at least ``count`` items together."""
     names, last, sizes = np.unique(groups[::-1], return_index=True, return_counts=True)  # of the reversed order
     order = np.argsort(last)

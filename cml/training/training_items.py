@@ -4,15 +4,15 @@ import contextlib
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import UInt64
 from cml.storage.atomic import atomic_file
 from cml.storage.npy import map_array
 
 TRAINING_ITEMS = "training_items.npy"
 
 
-def save_training_items(folder: Path, digests: NDArray[np.uint64]) -> None:
+def save_training_items(folder: Path, digests: UInt64) -> None:
     """Write the digests of training items.
 
     Args:
@@ -24,7 +24,7 @@ def save_training_items(folder: Path, digests: NDArray[np.uint64]) -> None:
             np.save(temporary, np.unique(digests), allow_pickle=False)
 
 
-def load_training_items(folder: Path) -> NDArray[np.uint64]:
+def load_training_items(folder: Path) -> UInt64:
     """Read the digests of training items.
 
     Args:

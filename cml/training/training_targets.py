@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from cml.distances.label_distance import Float32, LabelDistance
+from cml.array_types import Float32
+from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.losses.label_distance_sample import sample_label_distances

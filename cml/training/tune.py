@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float32, Int64
 from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
@@ -27,10 +27,6 @@ from cml.training.tune_heads import LOSSES, RATES, check_tuned_losses
 from cml.training.tune_score import FirstItemsScore, mean_score
 from cml.training.tune_split_score import SplitScore, make_split_score
 from cml.training.tune_splits import SPLITS, Split, SplitKind, make_splits
-
-Float32 = NDArray[np.float32]
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 FEWEST_ITEMS = 30
 _PROBED = 500  # items among which label distances have to differ

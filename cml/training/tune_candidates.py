@@ -3,16 +3,14 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float32
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.retrieval.feature_forms import name_forms
 from cml.retrieval.label_regression import draw_targets, fit_ridge_weights
 from cml.training.linear_map import LinearMap
 from cml.training.tune_heads import LOSSES, RATES, fit_rotation, replace_zero_deviations, train_tuned_heads
-
-Float32 = NDArray[np.float32]
 
 FROZEN = name_forms("frozen features")
 PCA, RIDGE = "PCA", "ridge"

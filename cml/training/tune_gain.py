@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float64
 from cml.training.tune_splits import HELD_OUT
-
-Float64 = NDArray[np.float64]
 
 LEAST_GAIN = 1.5  # in standard errors
 

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.nn import functional
 
 from cml import losses
+from cml.array_types import Float32, Float64
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
@@ -18,9 +18,6 @@ from cml.losses.loss import Loss
 from cml.training.head_losses import HeadLosses
 from cml.training.linear_map import LinearMap
 from cml.training.training_targets import TrainingTargets
-
-Float32 = NDArray[np.float32]
-Float64 = NDArray[np.float64]
 
 STARTS = ("pca", "standardised", "uncentred")
 LOSSES = ("log-ratio", "h-ap")

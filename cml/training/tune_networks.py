@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float64
 from cml.data.image_sources import ImageSource
 from cml.data.images import Images
 from cml.models import CUSTOM
@@ -23,8 +23,6 @@ from cml.training.tune_fits import TUNE_FITS
 from cml.training.tune_score import mean_score
 from cml.training.tune_split_score import make_split_score
 from cml.training.tune_splits import SPLITS, Split, SplitKind
-
-Float64 = NDArray[np.float64]
 
 STEPS, FEWEST_STEPS = 300, 30
 _SCORES = "networks.json"  # in the folder of fits

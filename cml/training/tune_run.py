@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from cml import losses
+from cml.array_types import Float32
 from cml.console.messages import say
 from cml.data.image_sources import ImageSource
 from cml.data.vectors import Vectors
@@ -22,7 +23,7 @@ from cml.storage.atomic import delete
 from cml.training import run_folder
 from cml.training.config import TrainConfig
 from cml.training.frozen_backbone import freeze_backbone
-from cml.training.linear_map import Float32, JoinedMaps, LinearMap
+from cml.training.linear_map import JoinedMaps, LinearMap
 from cml.training.loop import Trained, make_model_config
 from cml.training.run_config import RunConfig
 from cml.training.run_randomness import RunRandomness

@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-Float32 = NDArray[np.float32]
-Float64 = NDArray[np.float64]
+from cml.array_types import Bools, Float32, Float64
 
 FIRST = 10  # items that are looked at around each
 _SMALLEST_GAP = 1e-6  # relative: between the labels that are found best and those found by chance
@@ -27,7 +25,7 @@ class FirstItemsScore:
         neighbors: Items that are looked at around each: 10, or fewer where there are few items.
     """
 
-    def __init__(self, label_distances: Float32, near: NDArray[np.bool_] | None = None) -> None:
+    def __init__(self, label_distances: Float32, near: Bools | None = None) -> None:
         known = np.isfinite(label_distances)
         farthest = label_distances[known].max() if known.any() else 0
         self._distances = np.where(known, label_distances, farthest).astype(np.float64)

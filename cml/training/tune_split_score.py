@@ -3,18 +3,14 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float32, Float64, Int64
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.training.linear_map import JoinedMaps, LinearMap
 from cml.training.tune_score import FirstItemsScore
 from cml.training.tune_splits import SplitKind, near_in_order
-
-Float32 = NDArray[np.float32]
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 _MOST_SCORED = 1000  # held-out items of a split
 

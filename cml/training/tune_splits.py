@@ -4,12 +4,10 @@ import math
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Bools, Float32, Int64
 from cml.errors import UserError
 
-Int64 = NDArray[np.int64]
-Float32 = NDArray[np.float32]
 Split = tuple[Int64, Int64]  # the items to train on, and those held out
 SplitKind = Literal["groups", "blocks", "random"]  # what is held out: whole groups, blocks of the order, or any items
 
@@ -91,7 +89,7 @@ def share_of_near_neighbors(features: Float32, *, seed: int = 0) -> float:
     return float((np.abs(nearest - probed) <= NEAR * count).mean())
 
 
-def near_in_order(items: Int64, count: int) -> NDArray[np.bool_]:
+def near_in_order(items: Int64, count: int) -> Bools:
     """Find the pairs that are close by in the order of the file, as the next frames of a film are.
 
     Any features retrieve such an item, so that it does not tell good ones from bad ones.
@@ -103,7 +101,7 @@ def near_in_order(items: Int64, count: int) -> NDArray[np.bool_]:
     Returns:
         (M, M), true where two items are within 2 % of the order; each item and itself are.
     """
-    near: NDArray[np.bool_] = np.abs(items[:, None] - items) <= NEAR * count
+    near: Bools = np.abs(items[:, None] - items) <= NEAR * count
     return near
 
 

@@ -5,10 +5,9 @@ Reference: Khosla et al.: Supervised Contrastive Learning, NeurIPS 2020; Zha et 
 
 import numpy as np
 
+from cml.array_types import Float32, Int64
 from cml.data.inputs import Inputs
-from cml.distances.label_distance import Float32
 from cml.errors import UserError
-from cml.sampling.batch import Int64
 from cml.training.config import TrainConfig
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from cml.array_types import Float32
 from cml.errors import DataError
-from cml.word_vectors.scanned_file import Float32, ScannedVectors
+from cml.word_vectors.scanned_file import ScannedVectors
 
 
 class TextVectors(ScannedVectors):

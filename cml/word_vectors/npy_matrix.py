@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.array_types import Int64
 from cml.errors import DataError
 from cml.storage.npy import map_array
 from cml.storage.regular_file import open_regular
@@ -57,7 +58,7 @@ class MatrixWithWords(WordVectors):
             raise DataError(f"{self.files[1]} holds {count} words, but {self.files[0]} {len(self._matrix)} vectors.")
         return row_of
 
-    def _read(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+    def _read(self, rows: Int64) -> NDArray[Any]:
         return np.asarray(self._matrix[rows])
 
     def place(self, row: int) -> str:

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.array_types import Float32, Int64
 from cml.errors import DataError
 from cml.word_vectors.word_vectors import WordVectors
-
-Float32 = NDArray[np.float32]
 
 
 class ScannedVectors(WordVectors):
@@ -48,7 +47,7 @@ class ScannedVectors(WordVectors):
                 self._searched.update(wanted.values())
             return {word: self._row_of[word] for word in words if word in self._row_of}
 
-    def _read(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+    def _read(self, rows: Int64) -> NDArray[Any]:
         with self._lock:
             missing = set(rows.tolist()) - self._vectors.keys()
             if missing:  # row numbers that another process found

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float32
 from cml.errors import DataError, UserError, install_hint
 from cml.storage.atomic import atomic_folder
 from cml.storage.cache_folder import cache_folder
@@ -21,8 +21,6 @@ from cml.storage.npy import load_or_compute_rows
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-
-Float32 = NDArray[np.float32]
 
 
 PACKAGED = "all-minilm-l6-v2"

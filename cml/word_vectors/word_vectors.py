@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.array_types import Float64, Int64
 from cml.errors import DataError
 
 
@@ -43,7 +44,7 @@ class WordVectors(ABC):
         """
 
     @abstractmethod
-    def _read(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+    def _read(self, rows: Int64) -> NDArray[Any]:
         """Read the vectors (len(rows), dimension) as they are stored."""
 
     @abstractmethod
@@ -57,7 +58,7 @@ class WordVectors(ABC):
             File and line, row or word, as in "glove.txt line 7".
         """
 
-    def rows(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    def rows(self, rows: Int64) -> Float64:
         """Return vectors by row number.
 
         Args:

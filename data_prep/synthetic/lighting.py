@@ -3,13 +3,13 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
+from cml.array_types import UInt8
 from cml.data_prep.synthetic.random_choice import Rng
 
 
-def relight(rng: Rng, scene: Image.Image) -> NDArray[np.uint8]:
+def relight(rng: Rng, scene: Image.Image) -> UInt8:
     """Change the light of a drawn picture at random.
 
     Exposure, contrast, a gradient, a colour cast and the camera's noise.

@@ -14,6 +14,7 @@ from making.gradients import INK, PULL, save
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = {"cml": ROOT / "cml", "cml.tasks": ROOT / "tasks", "cml.data_prep": ROOT / "data_prep"}
+EVERYWHERE = ("array_types", "errors")  # so the small print leaves them out
 WIDTH, GAP = 10.4, 0.12  # inches
 
 
@@ -60,7 +61,7 @@ def draw(path: Path) -> None:
         for column, name in enumerate(names):
             left = column * (width + GAP)
             axes.add_patch(package_box(left, row, width))
-            imported = [other for (user, other), _ in uses.most_common() if user == name and other not in ("errors",)]
+            imported = [other for (user, other), _ in uses.most_common() if user == name and other not in EVERYWHERE]
             axes.text(left + width / 2, row + 0.52, name, ha="center", va="center", color=PULL, size=10, weight="bold")
             small_print = ", ".join(imported[: 5 if width > 4 else 2 if width > 2.2 else 1])
             axes.text(left + width / 2, row + 0.2, small_print, ha="center", va="center", color=INK, size=7.5)

@@ -15,14 +15,14 @@ import numpy as np
 import torch
 from matplotlib import rc_context
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from cml import losses, plugins
+from cml.array_types import Float64
 
 INK, PULL, PUSH = "#808890", "#3f7fd0", "#d9792b"  # readable on white and on black
 ITEMS = 60
 SETTINGS = {"binary": {"loss": "triplet"}}
-Points = NDArray[np.float64]
+Points = Float64
 
 
 def draw(name: str, path: Path) -> None:

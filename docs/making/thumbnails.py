@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib import colormaps
-from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from cml.array_types import UInt8
 from cml.data_prep.synthetic.heads.heads import draw_heads
 from cml.data_prep.synthetic.people.people import draw_people
 from cml.data_prep.synthetic.rooms.rooms import draw_rooms
@@ -70,7 +70,7 @@ def best_picture(notebook: Path) -> Image.Image | None:
 
 def draw_samples(name: str) -> Image.Image:
     """Draw some items of the drawn data that a tutorial is about."""
-    images: NDArray[np.uint8] = np.asarray(SAMPLES[name](ACROSS * DOWN))
+    images: UInt8 = np.asarray(SAMPLES[name](ACROSS * DOWN))
     rows = [np.concatenate(list(images[start : start + ACROSS]), axis=1) for start in range(0, len(images), ACROSS)]
     return Image.fromarray(np.concatenate(rows))
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from PIL import Image
 
 import cml
+from cml.array_types import Float32
 from cml.bench import check_result as checking
 from cml.bench import rerun, result, sets, suite, table
 from cml.bench.own_sets import add_own_sets
@@ -183,11 +183,11 @@ def test_the_rows_of_a_store_take_the_place_of_the_images(tmp_path: Path, capsys
     assert "name the dataset with --data" in capsys.readouterr().err
 
 
-def _mean_color(paths: list[Path]) -> NDArray[np.float32]:
+def _mean_color(paths: list[Path]) -> Float32:
     return np.stack([np.asarray(Image.open(path).convert("RGB"), np.float32).mean(axis=(0, 1)) for path in paths])
 
 
-def _first_pixel(paths: list[Path]) -> NDArray[np.float32]:
+def _first_pixel(paths: list[Path]) -> Float32:
     return np.stack([np.asarray(Image.open(path).convert("RGB"), np.float32)[0, 0] for path in paths])
 
 

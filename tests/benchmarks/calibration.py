@@ -21,8 +21,8 @@ from dataclasses import replace
 import numpy as np
 import torch
 from figures_file import add_json_option, write_figures  # beside this file
-from numpy.typing import NDArray
 
+from cml.array_types import Float32, Int64
 from cml.bench.heads import train_heads
 from cml.bench.sets import BenchSet, compute_features, open_set
 from cml.bench.suite import SUITES
@@ -32,7 +32,7 @@ from cml.errors import UserError
 from cml.retrieval.calibration import Calibration, ExpectedDistance, calibrate_embeddings
 from cml.retrieval.search import nearest_embeddings
 
-Side = tuple[NDArray[np.float32], Labels]
+Side = tuple[Float32, Labels]
 _MEASURED, _FEWEST, _HITS = 200, 20, 5
 
 
@@ -106,7 +106,7 @@ def measure(trained: Side, held_out: Side, distance: LabelDistance, count: int, 
     }
 
 
-def take(side: Side, items: NDArray[np.int64]) -> Side:
+def take(side: Side, items: Int64) -> Side:
     """Some items."""
     return side[0][items], side[1][items]
 

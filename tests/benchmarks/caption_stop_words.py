@@ -36,20 +36,19 @@ import numpy as np
 from captions_neighbors import data_folder  # beside this file
 from equal_labels import Vectors, score_losses
 from figures_file import add_json_option, write_figures
-from numpy.typing import NDArray
 from scipy.stats import spearmanr
 from sklearn.preprocessing import StandardScaler
 
 import cml
 from cml import distances
+from cml.array_types import Float32, Float64
 from cml.data_prep.coco_cxc import read_pairs
 from cml.distances.captions.function_words import FUNCTION_WORDS
 from cml.distances.captions.tokens import stop_words, tokenize
 from cml.errors import DataError
 from cml.word_vectors.sentence_model import sentence_vectors
 
-Floats = NDArray[np.float32]
-Values = dict[str, NDArray[np.float64]]
+Values = dict[str, Float64]
 LISTS = ("english", "function", "none")
 CONTENT = frozenset(
     {"two", "three", "four", "five", "six", "eight", "nine", "ten", "full", "empty", "without", "fire", "computer"}
@@ -102,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write_figures(options.json, {"images": options.images, "parts": options.parts, "stop_words": figures})
 
 
-def describe(name: str, values: NDArray[np.float64], first: NDArray[np.float64]) -> str:
+def describe(name: str, values: Float64, first: Float64) -> str:
     """A value, and its mean difference from that of the first list with its standard error."""
     difference = values - first
     if len(values) < 2 or not difference.any():
@@ -161,7 +160,7 @@ def compare_with_sentences(
     return {"other captions, correlation": np.array(correlations), "other captions, shared": np.array(shared)}
 
 
-def read_objects() -> tuple[list[str], list[list[str]], dict[str, Floats]]:
+def read_objects() -> tuple[list[str], list[list[str]], dict[str, Float32]]:
     """The files, captions and distances between annotated objects of 159 photographs, the 80 to train on first."""
     base = data_folder() / "coco_mini"
     files, captions, counts = [], [], []
@@ -226,7 +225,7 @@ def train_on_photographs(distance: distances.LabelDistance, seeds: int) -> Value
     return {"head on photographs": _train(parts, distance.pairwise(labels, labels), reference, seeds)}
 
 
-def _train(parts: Sequence[Floats], label_distances: Floats, reference: Floats, seeds: int) -> NDArray[np.float64]:
+def _train(parts: Sequence[Float32], label_distances: Float32, reference: Float32, seeds: int) -> Float64:
     scaler = StandardScaler().fit(parts[0])
     scaled = [scaler.transform(part).astype(np.float32) for part in parts]
     train, queries, gallery = (np.pad(part, ((0, 0), (0, _WIDTH - part.shape[1]))) for part in scaled)
@@ -244,7 +243,7 @@ def compare_with_judgements(captions: Mapping[int, list[str]], path: Path, dista
     return float(spearmanr(between, [-score for _, _, score in known]).statistic)
 
 
-def lose_content(images: Sequence[list[str]], words: str | tuple[str, ...]) -> NDArray[np.float64]:
+def lose_content(images: Sequence[list[str]], words: str | tuple[str, ...]) -> Float64:
     """Whether a word of ``CONTENT`` is left out of each caption."""
     lost = CONTENT & stop_words(words)
     cut = (set(tokenize(text, rule="words", lower=True)) for captions in images for text in captions)

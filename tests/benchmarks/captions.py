@@ -30,8 +30,8 @@ import numpy as np
 import ot
 from figures_file import add_json_option, write_figures  # beside this file
 from gensim.models import KeyedVectors
-from numpy.typing import NDArray
 
+from cml.array_types import Float64
 from cml.distances.blas_threads import one_blas_thread
 from cml.distances.captions.distance import Captions
 from cml.distances.captions.tokens import stop_words, tokenize
@@ -82,7 +82,7 @@ def timed(clock: Callable[[], float], run: Callable[[], object]) -> float:
     return clock() - start
 
 
-def by_pot(a: list[list[str]], b: list[list[str]], vector: dict[str, NDArray[np.float64]]) -> float:
+def by_pot(a: list[list[str]], b: list[list[str]], vector: dict[str, Float64]) -> float:
     """The distance of two images with ``ot.emd2``."""
     moved = np.empty((len(a), len(b)))
     for x, one in enumerate(a):

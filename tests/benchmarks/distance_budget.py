@@ -28,10 +28,10 @@ import numba
 import numpy as np
 from captions_neighbors import coco_captions  # beside this file
 from figures_file import add_json_option, write_figures  # beside this file
-from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 import cml
+from cml.array_types import Float32, Int64, Integer
 from cml.distances.captions.distance import Captions
 from cml.distances.captions.tokens import stop_words, tokenize
 from cml.retrieval.feature_forms import normalize_rows
@@ -41,7 +41,6 @@ from cml.word_vectors.packaged_glove import PACKAGED
 from cml.word_vectors.sentence_model import PACKAGED as SENTENCE_MODEL
 from cml.word_vectors.sentence_model import sentence_vectors
 
-Float32 = NDArray[np.float32]
 K, NEAR = 10, 100
 _COMPONENTS = 400
 
@@ -109,7 +108,7 @@ def compare(
     return rows
 
 
-def best_frozen(vectors: Float32, truth: NDArray[np.int64]) -> Float32:
+def best_frozen(vectors: Float32, truth: Int64) -> Float32:
     """Squared distances of the vectors in the form whose nearest hold most true neighbours."""
     centred = vectors - vectors.mean(axis=0)
     forms = [vectors, normalize_rows(vectors), normalize_rows(centred), standardized(vectors)]
@@ -118,7 +117,7 @@ def best_frozen(vectors: Float32, truth: NDArray[np.int64]) -> Float32:
     return max(distances, key=lambda one: recall(truth, nearest(one, depth)))
 
 
-def descend(matrix: Float32, truth: NDArray[np.int64]) -> dict[str, dict[str, float]]:
+def descend(matrix: Float32, truth: Int64) -> dict[str, dict[str, float]]:
     """NN-descent on the same distances; nothing where pynndescent is not installed."""
     try:
         from pynndescent import NNDescent
@@ -143,19 +142,19 @@ def descend(matrix: Float32, truth: NDArray[np.int64]) -> dict[str, dict[str, fl
     return {"NN-descent": {"share of calls": share, "recall@10": recall(truth, ids)}}
 
 
-def nearest(matrix: Float32, k: int) -> NDArray[np.int64]:
+def nearest(matrix: Float32, k: int) -> Int64:
     """The k nearest others of each item, by a matrix of distances."""
     others = matrix.copy()
     np.fill_diagonal(others, np.inf)
     return np.argsort(others, axis=1, kind="stable")[:, :k]
 
 
-def recall(truth: NDArray[np.int64], ids: NDArray[np.integer]) -> float:
+def recall(truth: Int64, ids: Integer) -> float:
     """The share of the true neighbours that lists hold."""
     return float(np.mean([np.isin(wanted, row).mean() for wanted, row in zip(truth, ids, strict=True)]))
 
 
-def asked_recall(truth: NDArray[np.int64], order: Float32, share: float) -> float:
+def asked_recall(truth: Int64, order: Float32, share: float) -> float:
     """The share of the true neighbours among the pairs that come first by a matrix, each item's nearest in turn."""
     n = len(order)
     ranked = nearest(order, n - 1)

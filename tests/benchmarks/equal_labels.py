@@ -25,10 +25,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from figures_file import add_json_option, write_figures  # beside this file
-from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
 from cml import distances
+from cml.array_types import Float32, Floating
 from cml.bench.heads import train_heads
 from cml.bench.scores import Ranks, score_queries
 from cml.bench.sets import compute_features, open_set
@@ -45,7 +45,6 @@ from cml.training.training_data import TrainingData
 from cml.training.training_targets import TrainingTargets
 from cml.training.vector_options import vector_options
 
-Floats = NDArray[np.float32]
 LOSSES = (
     "log-ratio(zero_factor=1.0, largest_exponent=1000)",
     "log-ratio(zero_factor=0.5, largest_exponent=1000)",
@@ -74,11 +73,11 @@ class Vectors(NamedTuple):
         test_distances: (Q, G).
     """
 
-    train: Floats
-    train_distances: Floats
-    queries: Floats
-    gallery: Floats
-    test_distances: Floats
+    train: Float32
+    train_distances: Float32
+    queries: Float32
+    gallery: Float32
+    test_distances: Float32
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -197,12 +196,12 @@ def score_loss(vectors: Vectors, loss: LabelDistanceLoss, config: TrainConfig) -
     return score(vectors, model.embed_extracted(vectors.queries), model.embed_extracted(vectors.gallery))
 
 
-def score(vectors: Vectors, queries: Floats, gallery: Floats) -> float:
+def score(vectors: Vectors, queries: Float32, gallery: Float32) -> float:
     """The mean score@10 of embeddings: 0 for chance, 1 for the order of the labels."""
     return score_ranks(queries, gallery, vectors.test_distances)
 
 
-def score_ranks(queries: Floats, gallery: Floats, label_distances: Floats) -> float:
+def score_ranks(queries: Float32, gallery: Float32, label_distances: Float32) -> float:
     """The mean score@10 of embeddings (Q, D) and (G, D) by the label distances (Q, G)."""
     ranks = Ranks.from_rankers([embedding_ranker(queries, gallery)], len(queries), len(gallery))
     return float(np.nanmean(score_queries(ranks, label_distances)["score"]))
@@ -255,9 +254,7 @@ def read_captions(path: Path, items: int) -> Vectors:
     return split(rows, distances.get("captions", vectors="glove-6b-50d"), [captions[image] for image in wanted], items)
 
 
-def split(
-    rows: NDArray[np.floating], distance: distances.LabelDistance, labels: Sequence[object], items: int
-) -> Vectors:
+def split(rows: Floating, distance: distances.LabelDistance, labels: Sequence[object], items: int) -> Vectors:
     """Standardise rows by the training items, and compute label distances."""
     queries = min(_QUERIES, (len(rows) - items) // 2)
     ends = np.cumsum([items, queries, _GALLERY])

@@ -16,15 +16,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from figures_file import add_json_option, write_figures  # beside this file
-from numpy.typing import NDArray
 from scipy import stats
 from threadpoolctl import threadpool_limits
 
 import cml.distances
+from cml.array_types import Float32
 from cml.distances import LabelDistance, Labels
 from cml.retrieval import EvaluateOptions, embedding_ranker, evaluate
 
-Float32 = NDArray[np.float32]
 Figures = dict[str, float]
 
 DISTANCE_KS, NDCG_KS, HIT_KS = range(1, 11), range(10, 101, 10), (1, 5, 10)

@@ -25,9 +25,9 @@ from typing import get_args
 import numpy as np
 import torch
 from figures_file import add_json_option, write_figures  # beside this file
-from numpy.typing import NDArray
 from PIL import Image
 
+from cml.array_types import Float64
 from cml.export.captioning import CHUNK, CaptioningFeatures, export_captioning, same_size_batches
 from cml.export.captioning_view import CaptioningView
 from cml.export.decoding import decode_chunks
@@ -95,14 +95,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
             )
             return begin[0]
 
-        def measured(side: Callable[[], tuple[float, float]]) -> NDArray[np.float64]:
+        def measured(side: Callable[[], tuple[float, float]]) -> Float64:
             begin = side()
             spent = np.subtract(clock(), begin)
             shutil.rmtree(folder / "out", ignore_errors=True)
             return spent
 
         bare()  # the first pass finds the fastest kernels
-        ratios: dict[str, list[NDArray[np.float64]]] = {f"{kind.layout}, S = {kind.att_size}": [] for kind in kinds}
+        ratios: dict[str, list[Float64]] = {f"{kind.layout}, S = {kind.att_size}": [] for kind in kinds}
         before, bares = measured(bare), []
         for number in range(options.rounds):
             for kind, (name, found) in zip(kinds, ratios.items(), strict=True):

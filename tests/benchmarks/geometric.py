@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation as Turn
 
 from cml import distances
+from cml.array_types import Bools, Float64
 from cml.distances.poses.oks import COCO_SIGMAS
 
 BAR = 50.0
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     _compare_with_svd(space[: min(n, 400)], options.rounds)
 
 
-def _compare_with_svd(poses: NDArray[np.float64], rounds: int) -> None:
+def _compare_with_svd(poses: Float64, rounds: int) -> None:
     """Print the time of Procrustes beside that of a batched SVD of all pairs' cross covariances."""
     distance = distances.get("procrustes")
     labels = distance.encode(poses)
@@ -86,7 +86,7 @@ def _compare_with_svd(poses: NDArray[np.float64], rounds: int) -> None:
     print(f"a batched SVD takes {min(batched) / min(closed):.1f} times as long as procrustes in space (bar 2)")
 
 
-def _batched_svd(points: NDArray[np.float64], visible: NDArray[np.bool_], tile: int = 64) -> NDArray[np.float64]:
+def _batched_svd(points: Float64, visible: Bools, tile: int = 64) -> Float64:
     """Procrustes residuals (N, N) of all pairs of poses (N, J, 3), in tiles of rows."""
     result = np.empty((len(points), len(points)))
     for start in range(0, len(points), tile):

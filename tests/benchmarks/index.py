@@ -20,18 +20,17 @@ from pathlib import Path
 
 import numpy as np
 from figures_file import add_json_option, write_figures  # beside this file
-from numpy.typing import NDArray
 
 import cml
+from cml.array_types import Float32, Float64
 from cml.export.approximate import METHODS
 from cml.retrieval.search import nearest_embeddings
 
-Float32 = NDArray[np.float32]
 LATENT, CURVED, NOISE = 12, 64, 0.05
 K, NEIGHBORS, AN_ADDITION, BAR = 10, 20, 250_000, 0.99
 
 
-def draw(count: int, seed: int) -> tuple[Float32, NDArray[np.float64]]:
+def draw(count: int, seed: int) -> tuple[Float32, Float64]:
     """Vectors (count, 76), and the variables (count, 12) behind them."""
     weights = np.random.default_rng(0).normal(size=(LATENT, CURVED)) / np.sqrt(LATENT)
     rng = np.random.default_rng(seed)

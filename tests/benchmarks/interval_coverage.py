@@ -25,14 +25,13 @@ from typing import Any
 
 import numpy as np
 from figures_file import add_json_option, write_figures  # beside this file
-from numpy.typing import NDArray
 from scipy.special import stdtrit
 from scipy.stats import bootstrap
 
+from cml.array_types import Bools, Float64
 from cml.retrieval.best_methods import find_best
 from cml.retrieval.mean_interval import mean_intervals, ratio_intervals
 
-Float64 = NDArray[np.float64]
 Figures = dict[str, Any]
 
 DISTRIBUTIONS = ("normal", "exponential", "lognormal", "zero-inflated")
@@ -94,8 +93,8 @@ def measure_mean(distribution: str, queries: int, options: argparse.Namespace) -
     rng = np.random.default_rng(queries)
     half = stdtrit(queries - 1, 0.975) / math.sqrt(queries)
     counts = rng.multinomial(queries, np.full(queries, 1 / queries), 1000) / queries
-    hits: dict[str, list[NDArray[np.bool_]]] = {"cml": [], "Student's t": [], "percentile bootstrap": []}
-    misses: list[NDArray[np.bool_]] = []
+    hits: dict[str, list[Bools]] = {"cml": [], "Student's t": [], "percentile bootstrap": []}
+    misses: list[Bools] = []
     widths: list[float] = []
     for size in _chunks(options.repetitions):
         values = draw(distribution, (queries, size), rng)
@@ -182,9 +181,9 @@ def _of_seeds(
     return values + remainder * draw(distribution, shape, rng)
 
 
-def _covers(ends: Float64) -> NDArray[np.bool_]:
+def _covers(ends: Float64) -> Bools:
     """Which intervals (M, 2) contain 0."""
-    contains: NDArray[np.bool_] = (ends[:, 0] <= 0) & (ends[:, 1] >= 0)
+    contains: Bools = (ends[:, 0] <= 0) & (ends[:, 1] >= 0)
     return contains
 
 

@@ -30,16 +30,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from figures_file import add_json_option, write_figures  # beside this file
-from numpy.typing import NDArray
 from scipy.stats import spearmanr
 from sklearn.linear_model import RidgeCV
 
 import cml
+from cml.array_types import Float32, Float64, Int64
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.retrieval.feature_forms import normalize_rows
 
-Float32 = NDArray[np.float32]
-Int64 = NDArray[np.int64]
 _SIZE = 96  # pixels
 _DIMENSION = 8  # of embeddings from triplets, cml's and others'
 _OTHERS = """
@@ -204,7 +202,7 @@ def agreement(embeddings: Float32, triplets: Int64) -> float:
     return float((np.square(anchor - near).sum(axis=1) < np.square(anchor - far).sum(axis=1)).mean())
 
 
-def embed_by_cblearn(python: str, method: str, triplets: Int64, seed: int) -> NDArray[np.float64]:
+def embed_by_cblearn(python: str, method: str, triplets: Int64, seed: int) -> Float64:
     """An ordinal embedding of the training items, by an interpreter that has cblearn."""
     with tempfile.TemporaryDirectory() as folder:
         files = [str(Path(folder) / name) for name in ("triplets.npy", "embedding.npy")]
@@ -212,11 +210,11 @@ def embed_by_cblearn(python: str, method: str, triplets: Int64, seed: int) -> ND
         subprocess.run(
             [python, "-c", _OTHERS, *files, method, str(seed), str(_DIMENSION)], check=True, cwd=folder, timeout=600
         )
-        embedding: NDArray[np.float64] = np.load(files[1])
+        embedding: Float64 = np.load(files[1])
     return embedding
 
 
-def predict_by_ridge(features: Float32, targets: NDArray[np.float64], new: Float32) -> Float32:
+def predict_by_ridge(features: Float32, targets: Float64, new: Float32) -> Float32:
     """Predictions of a ridge regression on the principal components of the features, whose spreads are halved in logs.
 
     That is the form of the features on which these methods did best.

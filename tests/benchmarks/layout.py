@@ -15,14 +15,14 @@ from collections.abc import Sequence
 
 import numpy as np
 from figures_file import add_json_option, write_figures  # beside this file
-from numpy.typing import NDArray
 
+from cml.array_types import UInt8
 from cml.distances.layout.distance import Layout
 
 SIDE, CLASSES = 60, 5
 
 
-def rooms(n: int) -> NDArray[np.uint8]:
+def rooms(n: int) -> UInt8:
     """N random room layouts (N, 60, 60): ceiling, floor and three walls with drawn borders."""
     rng = np.random.default_rng(0)
     y, x = np.mgrid[:SIDE, :SIDE] / SIDE
@@ -34,7 +34,7 @@ def rooms(n: int) -> NDArray[np.uint8]:
     return maps.astype(np.uint8)
 
 
-def one_pair(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:
+def one_pair(a: UInt8, b: UInt8) -> float:
     """1 - mIoU as a user would write it."""
     ious = []
     for one in range(1, CLASSES + 1):

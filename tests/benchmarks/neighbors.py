@@ -17,15 +17,15 @@ from pathlib import Path
 
 import numpy as np
 from figures_file import add_json_option, write_figures  # beside this file
-from numpy.typing import NDArray
 
+from cml.array_types import Float64
 from cml.distances.poses.keypoints import Keypoints
 
 ROOT = Path(__file__).resolve().parents[2]
 BAR_SECONDS, BAR_BYTES = 60.0, 2e9
 
 
-def mpii_poses(folder: Path) -> NDArray[np.float64]:
+def mpii_poses(folder: Path) -> Float64:
     """All poses as (N, 16, 3): x, y, visible; coordinates <= 0 are missing."""
     rows = [
         [float(value) for value in line.split(",")[1:]]

@@ -22,9 +22,9 @@ import numpy as np
 import onnxruntime
 import torch
 from figures_file import add_json_option, write_figures  # beside this file
-from numpy.typing import NDArray
 from PIL import Image
 
+from cml.array_types import Float32, UInt8
 from cml.data.images import Size, read_image
 from cml.export.embed_folder import embed_folder
 from cml.export.image_list import ImageList
@@ -49,14 +49,14 @@ def enlarged(photo: Path, out: Path, pixels: float) -> Path:
     return out
 
 
-def as_config_says(path: Path, says: dict[str, dict[str, str]]) -> NDArray[np.uint8]:
+def as_config_says(path: Path, says: dict[str, dict[str, str]]) -> UInt8:
     """The pixels that somebody without cml makes for the ONNX graph."""
     with Image.open(path) as opened:
         image = opened.convert("RGB")  # upright and without transparency already
         return np.asarray(eval(says["resize"]["pillow"], {"Image": Image, "image": image}))
 
 
-def by_doors(model: EmbeddingModel, folder: Path, work: Path) -> dict[str, NDArray[np.float32]]:
+def by_doors(model: EmbeddingModel, folder: Path, work: Path) -> dict[str, Float32]:
     """Embeddings (N, D) of the images of a folder by each door."""
     listed = ImageList.open(folder)
     paths = listed.paths
@@ -75,7 +75,7 @@ def by_doors(model: EmbeddingModel, folder: Path, work: Path) -> dict[str, NDArr
     }
 
 
-def apart(doors: dict[str, NDArray[np.float32]]) -> tuple[float, str, int]:
+def apart(doors: dict[str, Float32]) -> tuple[float, str, int]:
     """The largest distance of two unit vectors of one image, its two doors, and the first neighbours that differ."""
     units = {door: rows / np.linalg.norm(rows, axis=1, keepdims=True) for door, rows in doors.items()}
     nearest = {}
@@ -91,7 +91,7 @@ def apart(doors: dict[str, NDArray[np.float32]]) -> tuple[float, str, int]:
     return distances[farthest], farthest, other
 
 
-def drafted(path: Path, size: Size) -> NDArray[np.uint8]:
+def drafted(path: Path, size: Size) -> UInt8:
     """A photograph read with a draft: decoded at a half, a quarter or an eighth, never below twice the size."""
     with Image.open(path) as image:
         image.draft("RGB", (2 * size[1], 2 * size[0]))

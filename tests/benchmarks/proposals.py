@@ -21,17 +21,15 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from figures_file import add_json_option, write_figures  # beside this file
-from numpy.typing import NDArray
 from scipy.stats import spearmanr
 from tune import Items, read_items, take  # beside this file
 
 import cml
+from cml.array_types import Int64
 from cml.bench.suite import LATEST
 from cml.retrieval.farthest_first import choose_farthest
 from cml.retrieval.search import nearest_embeddings
 
-Float32 = NDArray[np.float32]
-Int64 = NDArray[np.int64]
 WAYS = ("random", "proposed", "trained", "disagreement")
 _NEAREST, _ASKED = 5, 10
 

@@ -16,15 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from cml.array_types import Float32, Float64, Int32, Int64
 from cml.retrieval import rank_correlation
 from cml.retrieval.graded_gains import NEIGHBORS, graded_gains
 from cml.retrieval.metrics import compute_h_ap
 from cml.retrieval.rank_correlation import dense_ranks, rank_correlations
 from cml.retrieval.ranking import retrieved_distances
-
-Float64 = NDArray[np.float64]
-Float32 = NDArray[np.float32]
-Int32 = NDArray[np.int32]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -99,11 +96,11 @@ def plain_dense_ranks(labels: Float32) -> Int32:
     return ranks
 
 
-def plain_order(scores: Float32) -> NDArray[np.int64]:
+def plain_order(scores: Float32) -> Int64:
     return np.argsort(scores, axis=1, kind="stable")
 
 
-def radix_order(scores: Float32) -> NDArray[np.int64]:
+def radix_order(scores: Float32) -> Int64:
     """The stable order of scores by the sort of the compiled part."""
     found = np.empty(scores.shape, np.int64)
     bits = np.ascontiguousarray(scores, np.float64).view(np.uint64)
@@ -123,13 +120,13 @@ def plain_correlations(scores: Float32, labels: Float32) -> Float64:
     return np.array([[function(*row).statistic for function in (stats.kendalltau, stats.spearmanr)] for row in rows]).T
 
 
-def inversions(ranks: Int32) -> NDArray[np.int64]:
+def inversions(ranks: Int32) -> Int64:
     """Discordant pairs of each row by the compiled part."""
     counts = np.empty(ranks.shape[1] + 1, np.int32)
     return np.array([rank_correlation._inversions(row, len(row), int(row.max()), counts) for row in ranks])
 
 
-def merge_inversions(ranks: Int32) -> NDArray[np.int64]:
+def merge_inversions(ranks: Int32) -> Int64:
     """Discordant pairs of each row by a merge sort in NumPy, bottom up, all rows at once.
 
     Each step sorts pairs of neighbouring runs of equal length stably; how far the items of the right run move left is

@@ -21,11 +21,10 @@ from pathlib import Path
 import numpy as np
 import torch
 from figures_file import add_json_option, write_figures  # beside this file
-from numpy.typing import NDArray
 
+from cml.array_types import Float32, Int64
 from cml.retrieval.search import nearest_embeddings
 
-Float32 = NDArray[np.float32]
 K, DIMENSION, BAR = 10, 128, 2.0
 
 
@@ -41,7 +40,7 @@ def embeddings(kind: str, count: int, rng: np.random.Generator) -> Float32:
     return scaled
 
 
-def right(positions: NDArray[np.int64], query: Float32, gallery: Float32) -> float:
+def right(positions: Int64, query: Float32, gallery: Float32) -> float:
     """Share of the answers to some queries that are among the K nearest by float64."""
     shares = []
     for row in range(0, len(query), max(1, len(query) // 50)):
@@ -67,13 +66,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         gallery, query = both[~drawn], both[drawn]
         gallery_tensor, query_tensor = torch.from_numpy(gallery), torch.from_numpy(query)
 
-        def plain(query: torch.Tensor = query_tensor, gallery: torch.Tensor = gallery_tensor) -> NDArray[np.int64]:
+        def plain(query: torch.Tensor = query_tensor, gallery: torch.Tensor = gallery_tensor) -> Int64:
             return (query @ gallery.T).topk(K).indices.numpy()
 
-        def ours(query: Float32 = query, gallery: Float32 = gallery) -> NDArray[np.int64]:
+        def ours(query: Float32 = query, gallery: Float32 = gallery) -> Int64:
             return nearest_embeddings(query, gallery, K)[1]
 
-        def seconds(run: Callable[[], NDArray[np.int64]]) -> tuple[float, NDArray[np.int64], float]:
+        def seconds(run: Callable[[], Int64]) -> tuple[float, Int64, float]:
             begin, used = time.perf_counter(), time.process_time()
             found = run()
             return time.perf_counter() - begin, found, time.process_time() - used

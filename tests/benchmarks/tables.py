@@ -40,13 +40,14 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.preprocessing import StandardScaler
 
 import cml
+from cml.array_types import Float64, Int64
 from cml.distances import as_label_distance
 from cml.errors import UserError
 from cml.retrieval import EvaluateOptions, evaluate_embeddings
 from cml.retrieval.label_regression import fit_label_regression
 from cml.word_vectors.sentence_model import PACKAGED, sentence_vectors
 
-Rows = NDArray[np.float64]
+Rows = Float64
 
 
 class Table(NamedTuple):
@@ -56,7 +57,7 @@ class Table(NamedTuple):
     labels: NDArray[Any]
     distance: str = "euclidean"
 
-    def take(self, items: NDArray[np.int64] | slice) -> Table:
+    def take(self, items: Int64 | slice) -> Table:
         """Select rows with their labels."""
         return self._replace(rows=self.rows[items], labels=self.labels[items])
 

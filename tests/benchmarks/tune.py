@@ -35,11 +35,11 @@ import numpy as np
 import torch
 from defaults import mean_ranks  # beside this file
 from figures_file import add_json_option, write_figures
-from numpy.typing import NDArray
 from scipy.stats import ttest_rel
 from sklearn.datasets import load_diabetes, load_digits, load_wine
 
 from cml import distances
+from cml.array_types import Float32, Int64
 from cml.bench.sets import compute_features, open_set
 from cml.bench.suite import LATEST, SETS, SUITES
 from cml.distances import as_label_distance
@@ -70,7 +70,7 @@ _NOT_RANKED = (
 class Items(NamedTuple):
     """Features (N, F), their N encoded labels, and the label distance that encoded them."""
 
-    features: NDArray[np.float32]
+    features: Float32
     labels: Labels
     distance: LabelDistance
 
@@ -192,7 +192,7 @@ def measure(items: Items, dimension: int, seed: int, fits: Path | None = None) -
     }
 
 
-def hold_out(features: NDArray[np.float32], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def hold_out(features: Float32, seed: int) -> tuple[Int64, Int64]:
     """Hold out 30 % of the items: one block of their order where neighbours in it are alike, else random ones.
 
     Args:
@@ -208,7 +208,7 @@ def hold_out(features: NDArray[np.float32], seed: int) -> tuple[NDArray[np.int64
     return np.sort(held_out), np.sort(trained)
 
 
-def is_film(features: NDArray[np.float32]) -> bool:
+def is_film(features: Float32) -> bool:
     """Whether neighbours in the order of the items (N, F) are alike."""
     return share_of_near_neighbors(features) >= MUCH
 

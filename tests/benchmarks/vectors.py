@@ -19,13 +19,12 @@ from typing import Any
 
 import numpy as np
 from figures_file import add_json_option, write_figures  # beside this file
-from numpy.typing import NDArray
 
 import cml
+from cml.array_types import Float64, Floating
 
 _ROWS_AT_ONCE = 1 << 14
 _DIRECTIONS = 8
-Float64 = NDArray[np.float64]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -61,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write_figures(options.json, figures)
 
 
-def draw(count: int, size: int, path: Path | None) -> tuple[NDArray[np.floating], Float64]:
+def draw(count: int, size: int, path: Path | None) -> tuple[Floating, Float64]:
     """Draw vectors and labels.
 
     Args:
@@ -74,7 +73,7 @@ def draw(count: int, size: int, path: Path | None) -> tuple[NDArray[np.floating]
     """
     rng = np.random.default_rng(0)
     basis = rng.normal(size=(_DIRECTIONS, size)).astype(np.float32)
-    rows: NDArray[np.floating] = (
+    rows: Floating = (
         np.empty((count, size), np.float32)
         if path is None
         else np.lib.format.open_memmap(path, mode="w+", dtype=np.float16, shape=(count, size))

@@ -21,12 +21,12 @@ import torch
 from equal_labels import score_ranks  # beside this file
 from figures_file import add_json_option, write_figures
 
+from cml.array_types import Float32
 from cml.bench.sets import BenchSet, Part, compute_features, open_set
 from cml.bench.suite import LATEST, SUITES
 from cml.data.augmentation import stored_size
 from cml.data.images import Images
 from cml.data.inputs import Inputs
-from cml.distances.label_distance import Float32
 from cml.models.embedding import EmbeddingModel
 from cml.training.config import TrainConfig
 from cml.training.frozen_backbone import Features

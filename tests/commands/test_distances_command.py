@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from cml.array_types import Float32
 from cml.cli import main
 from cml.distances.euclidean import Euclidean
 from cml.distances.jobs.job_options import JobResult
 from cml.distances.jobs.summary import QUANTILES, summarize
-from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from PIL import Image
 
+from cml.array_types import UInt8
 from cml.cli import main
 from cml.data.check_dataset import check_dataset
 from cml.data.prepared import PreparedDataset
@@ -21,7 +21,7 @@ from cml.errors import DataError, UserError
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
-def pixels(seed: int) -> NDArray[np.uint8]:
+def pixels(seed: int) -> UInt8:
     return np.random.default_rng(seed).integers(0, 256, (40, 60, 3), np.uint8)
 
 

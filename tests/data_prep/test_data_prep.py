@@ -23,11 +23,11 @@ import pytest
 import tyro
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from PIL import Image
 from scipy.io import loadmat, savemat
 
 from cml import data_prep
+from cml.array_types import Float64, UInt8
 from cml.data.check_dataset import check_dataset
 from cml.data.exif_orientation import upright_rgb
 from cml.data.prepared import ROLES, PreparedDataset
@@ -52,7 +52,7 @@ def jpeg(seed: int, width: int = 32, height: int = 24) -> bytes:
     return content.getvalue()
 
 
-def pixels_of(path: Path) -> NDArray[np.uint8]:
+def pixels_of(path: Path) -> UInt8:
     with Image.open(path) as image:
         return np.asarray(image)
 
@@ -371,7 +371,7 @@ def test_a_killed_preparation_leaves_nothing_at_out(tmp_path: Path) -> None:
 # ---- lspet
 
 
-def people_joints(count: int = 30) -> NDArray[np.float64]:
+def people_joints(count: int = 30) -> Float64:
     """(count, 14, 3): joints inside photographs of 80 x 60 pixels, the first two hidden, with junk for a place."""
     rng = np.random.default_rng(0)
     joints = np.ones((count, 14, 3))
@@ -381,7 +381,7 @@ def people_joints(count: int = 30) -> NDArray[np.float64]:
     return joints
 
 
-def lspet_folder(folder: Path, joints: NDArray[np.float64], photos: int | None = None) -> Path:
+def lspet_folder(folder: Path, joints: Float64, photos: int | None = None) -> Path:
     (folder / "images").mkdir(parents=True)
     savemat(folder / "joints.mat", {"joints": joints.transpose(1, 2, 0)})
     for number in range(len(joints) if photos is None else photos):

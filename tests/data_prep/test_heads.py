@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from cml import data_prep, distances
+from cml.array_types import Float64
 from cml.data_prep.synthetic.heads import heads
 from cml.data_prep.synthetic.heads.heads import draw_heads
 
@@ -26,13 +27,13 @@ LOOKS = heads._Looks(
 )
 
 
-def drawn(turn: NDArray[np.float64], light: tuple[float, float, float] = (0, 0, -1), **changes: object) -> NDArray:  # type: ignore[type-arg]
+def drawn(turn: Float64, light: tuple[float, float, float] = (0, 0, -1), **changes: object) -> NDArray:  # type: ignore[type-arg]
     pixels = np.zeros((160, 160, 3))
     heads._render(pixels, LINE, LINE, turn, LOOKS._replace(**changes), np.array(light))  # type: ignore[arg-type]
     return pixels
 
 
-def turned(*angles: float) -> NDArray[np.float64]:
+def turned(*angles: float) -> Float64:
     return np.asarray(Rotation.from_euler("YXZ", angles, degrees=True).as_matrix())
 
 

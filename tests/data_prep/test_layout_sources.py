@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from PIL import Image
 from scipy.io import savemat
 
+from cml.array_types import UInt8
 from cml.cli import main
 from cml.data.check_dataset import check_dataset
 from cml.data.dataset_info import METADATA
@@ -25,7 +25,6 @@ from cml.distances.layout.distance import Layout
 from cml.errors import DataError, UserError
 from cml.tasks.layout import TASK, label_distance
 
-UInt8 = NDArray[np.uint8]
 FIELDS = ("image", "scene", "type", "point", "resolution")  # cml goes by their order, whatever their names
 
 

@@ -17,6 +17,7 @@ from PIL import Image
 from scipy.io import savemat
 
 from cml import cli, tasks
+from cml.array_types import Float64
 from cml.data.check_dataset import check_dataset
 from cml.data.prepared import ROLES, PreparedDataset
 from cml.data_prep.coco_keypoints import COCO_JOINTS, CocoKeypoints, read_coco
@@ -29,7 +30,6 @@ from cml.data_prep.mpii_split import read_split
 from cml.errors import DataError, UserError
 
 RealData = Callable[[str], Path]
-Array = NDArray[np.float64]
 WIDTH, HEIGHT = 160, 120
 
 
@@ -54,13 +54,13 @@ def crops_of(dataset: PreparedDataset) -> dict[str, list[float]]:
     return {entry["item_id"]: entry["crop"] for entry in map(json.loads, lines)}
 
 
-def random_joints(seed: int, count: int) -> Array:
+def random_joints(seed: int, count: int) -> Float64:
     """(count, 2) whole pixels well inside a photograph."""
     rng = np.random.default_rng(seed)
     return np.column_stack([rng.integers(30, WIDTH - 30, count), rng.integers(20, HEIGHT - 20, count)]).astype(float)
 
 
-def photo(path: Path, joints: Array, seed: int = 0) -> None:
+def photo(path: Path, joints: Float64, seed: int = 0) -> None:
     """A dark photograph with a white square of 5 px around each of (J, 2) pixels, counted from 0."""
     pixels = np.random.default_rng(seed).integers(0, 30, (HEIGHT, WIDTH, 3), np.uint8)
     for x, y in joints.astype(int):
@@ -113,7 +113,7 @@ def mpii_people(count: int = 24) -> list[dict[str, Any]]:
     return people
 
 
-def empty() -> Array:
+def empty() -> Float64:
     return np.zeros((0, 0))
 
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from cml.array_types import Int64, UInt8
 from cml.data.prepared import PreparedDataset
 from cml.data_prep.layout_masks import CEILING, FLOOR, FRONT, LEFT, RIGHT
 from cml.data_prep.layout_types import LAYOUT_TYPES, layout_type
@@ -47,7 +48,7 @@ def view_of(item: int, seed: int = 5) -> View:
     return sample_view(np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(item,))))
 
 
-def mask_at(view: View, side: int) -> NDArray[np.uint8]:
+def mask_at(view: View, side: int) -> UInt8:
     return mask_of(view, view.leave(view.rays(side))[1])
 
 
@@ -87,7 +88,7 @@ def test_workers_change_nothing() -> None:
     np.testing.assert_array_equal(alone.masks, together.masks)
 
 
-def slow_mask(view: View, side: int) -> NDArray[np.int64]:
+def slow_mask(view: View, side: int) -> Int64:
     """Pixel by pixel: follow the ray to each plane, take the nearest, name the walls by the order of their columns."""
     right, up, forward = view.frame
     faces = np.zeros((side, side), int)

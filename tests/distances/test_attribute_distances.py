@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cml.array_types import Float32
 from cml.distances import LabelDistance, name_sets
 from cml.distances.cosine import Cosine
 from cml.distances.hamming import Hamming
 from cml.distances.jaccard import Jaccard
-from cml.distances.label_distance import Float32
 from cml.distances.labels import LabelError
 from cml.errors import UserError
 

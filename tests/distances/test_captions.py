@@ -17,12 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cml.distances
+from cml.array_types import Float32
 from cml.distances.captions import blocks as captions_blocks
 from cml.distances.captions import transport
 from cml.distances.captions.captions_rwmd import CaptionsRwmd
 from cml.distances.captions.distance import Captions
 from cml.distances.captions.tokens import tokenize
-from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import LabelError
 from cml.distances.nearest import nearest_columns
 from cml.errors import DataError, UserError

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cml.distances
+from cml.array_types import Float32
 from cml.distances import LabelDistance
 from cml.distances.combined import Combined
 from cml.distances.jaccard import Jaccard
-from cml.distances.label_distance import Float32
 from cml.distances.labels import LabelError
 from cml.distances.sets import Sets
 from cml.errors import UserError

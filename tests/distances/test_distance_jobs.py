@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cml.distances
+from cml.array_types import Float32
 from cml.distances.euclidean import Euclidean
 from cml.distances.jobs import folder as job_folder
 from cml.distances.jobs import row_file
@@ -30,7 +31,7 @@ from cml.distances.jobs.row_file import RowFile
 from cml.distances.jobs.run import write_matrix, write_neighbors
 from cml.distances.jobs.verify import verify
 from cml.distances.jobs.work import MatrixWork, NeighborsWork, Strip, cut
-from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.distances.precomputed import Precomputed
 from cml.distances.sparse_distances import SparseDistances

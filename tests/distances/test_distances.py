@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
 import cml.distances
+from cml.array_types import Float32
 from cml.distances import LabelDistance, Labels, Neighbors, blas_threads
 from cml.distances.euclidean import Euclidean
-from cml.distances.label_distance import Float32
 from cml.distances.labels import LabelError
 from cml.distances.nearest import nearest_columns
 from cml.errors import UserError

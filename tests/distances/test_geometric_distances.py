@@ -12,16 +12,16 @@ import pytest
 import slow_label_distances as slow
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation as Turn
 
 from cml import distances
+from cml.array_types import Float32
 from cml.cli import main
 from cml.distances import LabelDistance, LabelError
 from cml.distances.poses.oks import COCO_SIGMAS
 from cml.errors import UserError
 
-Matrix = NDArray[np.float32]
+Matrix = Float32
 RNG = np.random.default_rng
 
 

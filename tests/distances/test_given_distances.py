@@ -17,12 +17,12 @@ import pytest
 import torch
 
 import cml.distances
+from cml.array_types import Float32
 from cml.distances import LabelDistance, Labels, as_label_distance
 from cml.distances.combined import Combined
 from cml.distances.content_hash import content_digest
 from cml.distances.jobs.job_options import JobOptions
 from cml.distances.jobs.stored_matrix import replace_costly_distance
-from cml.distances.label_distance import Float32
 from cml.distances.sets import Sets
 from cml.errors import UserError
 from cml.registry import Choice

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from PIL import Image
 
+from cml.array_types import Int64
 from cml.distances.labels import LabelError
 from cml.distances.layout.distance import Layout
 from cml.errors import UserError
 
-Map = NDArray[np.int64]
+Map = Int64
 
 
 def slow_iou(a: Map, b: Map, m: int, n: int) -> float:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import cml.distances
+from cml.array_types import Float32
 from cml.distances import LabelDistance, Labels, registry
-from cml.distances.label_distance import Float32
 from cml.distances.precomputed import Precomputed
 from cml.distances.sets import Sets
 from cml.errors import DataError, UserError

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
+from cml.array_types import Float64
 from cml.distances import exact_products
 from cml.distances.euclidean import Euclidean
 from cml.distances.labels import LabelError
 from cml.distances.poses.keypoints import Keypoints
 from cml.errors import UserError
 
-Pose = NDArray[np.float64]
+Pose = Float64
 MPII_TORSO = ((2, 3), (12, 13))
 # far from the origin with small differences, ties, and all kinds of sizes: what rounding is worst at
 COORDINATES = st.one_of(

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from PIL import Image
 
 import cml
+from cml.array_types import Float64, Floating
 from cml.cli import main
 from cml.distances import as_label_distance
 from cml.errors import UserError
@@ -32,7 +32,7 @@ from cml.explore.picture_sheets import curve_order, draw_sheets
 from cml.explore.views import build_embedding_view, build_oracle_view
 
 
-def classical_mds(distances: NDArray[np.float64], dimensions: int) -> NDArray[np.float64]:
+def classical_mds(distances: Float64, dimensions: int) -> Float64:
     """The textbook's: double centring of the whole matrix, all eigenvectors."""
     n = len(distances)
     centring = np.eye(n) - 1 / n
@@ -41,7 +41,7 @@ def classical_mds(distances: NDArray[np.float64], dimensions: int) -> NDArray[np
     return vectors[:, chosen] * np.sqrt(np.maximum(values[chosen], 0))
 
 
-def between(points: NDArray[np.floating]) -> NDArray[np.float64]:
+def between(points: Floating) -> Float64:
     return np.sqrt(np.square(points[:, None].astype(np.float64) - points[None]).sum(axis=2))
 
 
@@ -83,7 +83,7 @@ def test_a_map_is_turned_to_another() -> None:
     np.testing.assert_allclose(np.abs(principal(target, 3)[:, 2]), 0)
 
 
-def circle(n: int, seed: int = 0) -> tuple[NDArray[np.float64], LabelSide]:
+def circle(n: int, seed: int = 0) -> tuple[Float64, LabelSide]:
     angles = np.random.default_rng(seed).uniform(0, 360, n)
     distance = as_label_distance("circular")
     return angles, build_label_side(distance, distance.encode(angles.tolist()))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
 import slow_retrieval
-from numpy.typing import NDArray
+
+from cml.array_types import Float64
 
 
-def ranking(query: NDArray[np.float64], gallery: NDArray[np.float64], number: int, left_out: int | None) -> list[int]:
+def ranking(query: Float64, gallery: Float64, number: int, left_out: int | None) -> list[int]:
     """Gallery items by rising distance, ties in the random order that the query's number gives."""
     distances = [float(((query - item) ** 2).sum()) for item in gallery]
     return [item for item in slow_retrieval.ranking(distances, number) if item != left_out]

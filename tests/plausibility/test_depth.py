@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from PIL import Image
 
 import cml
+from cml.array_types import UInt16
 from cml.cli import main
 from cml.data.images import read_image, read_pixels
 from cml.errors import DataError, UserError
@@ -22,20 +22,20 @@ from cml.errors import DataError, UserError
 RAMP = np.linspace(0, 1, 32 * 32).reshape(32, 32)
 
 
-def ramp(greatest: int, seed: int = 0) -> NDArray[np.uint16]:
+def ramp(greatest: int, seed: int = 0) -> UInt16:
     """Values from 0 to the greatest, in an order of their own for each seed."""
     order = np.random.default_rng(seed).permutation(4)
     blocks = np.split((RAMP * greatest).astype(np.uint16), 4)
     return np.concatenate([blocks[place] for place in order])
 
 
-def tiff(values: NDArray[np.uint16], tag: int, value: int) -> bytes:
+def tiff(values: UInt16, tag: int, value: int) -> bytes:
     content = io.BytesIO()
     Image.fromarray(values).save(content, "TIFF", tiffinfo={tag: value})
     return content.getvalue()
 
 
-def packed_tiff(values: NDArray[np.uint16]) -> bytes:
+def packed_tiff(values: UInt16) -> bytes:
     """A TIFF file with 12 bits for each value, two values in three bytes."""
     pairs = values.reshape(-1, 2).astype(np.uint32)
     packed = pairs[:, 0] << 12 | pairs[:, 1]
@@ -75,7 +75,7 @@ def test_values_above_the_white_that_a_file_states_are_a_fault(tmp_path: Path) -
         read_image(path)
 
 
-def png(values: NDArray[np.uint16], bits: int) -> bytes:
+def png(values: UInt16, bits: int) -> bytes:
     """A PNG file that states its significant bits."""
     content = io.BytesIO()
     Image.fromarray(values).save(content, "PNG")

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 import cml
+from cml.array_types import Float64
 from cml.cli import main
 from cml.data_prep.folder import Folder
 from cml.plausibility.feature_duplicates import (
@@ -21,8 +21,6 @@ from cml.plausibility.feature_duplicates import (
     find_nearest,
     match_features,
 )
-
-Float64 = NDArray[np.float64]
 
 
 def unit(rows: Float64) -> Float64:

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from PIL import Image
 
 import cml
+from cml.array_types import Float64, UInt8
 from cml.cli import main
 from cml.data.prepared import PreparedDataset
 from cml.data_prep.folder import Folder
@@ -26,7 +26,7 @@ from cml.plausibility.finding import ImplausibleData
 from cml.plausibility.label_rules import find_in_labels
 from cml.plausibility.near_duplicates import match_thumbnails
 
-Draw = Callable[[np.random.Generator, int], NDArray[np.float64]]
+Draw = Callable[[np.random.Generator, int], Float64]
 
 
 def rules_of(labels: Any, distance: str = "") -> list[str]:  # noqa: ANN401 - labels of any kind
@@ -232,7 +232,7 @@ def test_images_that_are_all_the_same_are_named(
     assert "of one colour" in finding["what"]
 
 
-def masks_dataset(folder: Path, draw: Callable[[int], NDArray[np.uint8]], **settings: Any) -> PreparedDataset:  # noqa: ANN401
+def masks_dataset(folder: Path, draw: Callable[[int], UInt8], **settings: Any) -> PreparedDataset:  # noqa: ANN401
     for name in ("images", "masks"):
         (folder / name).mkdir(parents=True)
     for number in range(10):
@@ -241,23 +241,23 @@ def masks_dataset(folder: Path, draw: Callable[[int], NDArray[np.uint8]], **sett
     return Folder(folder / "images", kind="masks", masks=folder / "masks", **settings).prepare(folder / "set")
 
 
-def halves(number: int, other: int = 2) -> NDArray[np.uint8]:
+def halves(number: int, other: int = 2) -> UInt8:
     mask = np.full((64, 64), 1, np.uint8)
     mask[:, 10 + number :] = other
     return mask
 
 
-def antialiased(number: int) -> NDArray[np.uint8]:
+def antialiased(number: int) -> UInt8:
     large = Image.fromarray(halves(number, 200)).rotate(10 + number, fillcolor=1, resample=Image.Resampling.BICUBIC)
     return np.asarray(large)
 
 
-def scaled(number: int) -> NDArray[np.uint8]:
+def scaled(number: int) -> UInt8:
     large = np.kron(halves(number, 200), np.ones((3, 3), np.uint8))[: 3 * 64, : 3 * 64 - 2 * number]
     return np.asarray(Image.fromarray(large).rotate(20, fillcolor=1).resize((64, 64), Image.Resampling.LANCZOS))
 
 
-def compressed(number: int) -> NDArray[np.uint8]:
+def compressed(number: int) -> UInt8:
     content = io.BytesIO()
     Image.fromarray(halves(number, 180)).rotate(15 + number, fillcolor=1).save(content, "JPEG", quality=70)
     return np.asarray(Image.open(content))
@@ -265,20 +265,20 @@ def compressed(number: int) -> NDArray[np.uint8]:
 
 @pytest.mark.parametrize("draw", [antialiased, scaled, compressed])
 def test_masks_whose_edges_are_blended_are_named(
-    tmp_path: Path, draw: Callable[[int], NDArray[np.uint8]], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, draw: Callable[[int], UInt8], capsys: pytest.CaptureFixture[str]
 ) -> None:
     (finding,) = check(masks_dataset(tmp_path, draw), capsys)
     assert finding["rule"] == "stray-ids"
     assert "antialiased" in finding["mend"]
 
 
-def bordered(number: int) -> NDArray[np.uint8]:
+def bordered(number: int) -> UInt8:
     mask = halves(number)
     mask[:, 9 + number] = 255
     return mask
 
 
-def many_classes(number: int) -> NDArray[np.uint8]:
+def many_classes(number: int) -> UInt8:
     mask = np.tile(np.arange(64, dtype=np.uint8) // 8 + number, (64, 1))
     mask[:5] = 255
     return mask
@@ -286,7 +286,7 @@ def many_classes(number: int) -> NDArray[np.uint8]:
 
 @pytest.mark.parametrize("draw", [lambda number: halves(number, 255), bordered, many_classes])
 def test_255_among_small_ids_is_asked_about(
-    tmp_path: Path, draw: Callable[[int], NDArray[np.uint8]], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, draw: Callable[[int], UInt8], capsys: pytest.CaptureFixture[str]
 ) -> None:
     (finding,) = check(masks_dataset(tmp_path / "a", draw), capsys)
     assert "--ignore-id 255" in finding["mend"]

@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from PIL import Image
 
 import cml
+from cml.array_types import UInt8
 from cml.cli import main
 from cml.data.prepared import PreparedDataset
 
 SIZE = 64
 
 
-def draw(seed: int, side: int = SIZE) -> NDArray[np.uint8]:
+def draw(seed: int, side: int = SIZE) -> UInt8:
     return np.random.default_rng(seed).integers(0, 256, (side, side, 3), np.uint8)
 
 
@@ -32,7 +32,7 @@ def findings_of(dataset: PreparedDataset, capsys: pytest.CaptureFixture[str], *m
 
 def prepare(
     folder: Path,
-    pictures: Sequence[NDArray[np.uint8]],
+    pictures: Sequence[UInt8],
     rows: Sequence[dict[str, Any]],
     **options: Any,  # noqa: ANN401
 ) -> PreparedDataset:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from PIL import Image
 
+from cml.array_types import Float64
 from cml.errors import UserError
 from cml.reporting.label_marks import draw_axes, draw_boxes, draw_dial, draw_place
 
@@ -14,7 +14,7 @@ GREY = Image.new("RGB", (300, 200), "#808080")
 ORANGE = (255, 176, 0)
 
 
-def places_of(image: Image.Image, color: tuple[int, int, int]) -> NDArray[np.float64]:
+def places_of(image: Image.Image, color: tuple[int, int, int]) -> Float64:
     """The mean x and y of the pixels of about a colour."""
     pixels = np.asarray(image, np.float64)
     rows, columns = np.nonzero((np.abs(pixels - color) < 30).all(axis=2))

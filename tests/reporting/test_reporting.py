@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from PIL import Image, ImageFont
 
+from cml.array_types import Bools, Float64
 from cml.errors import UserError
 from cml.export.search_page import SearchPicture, write_search_page
 from cml.reporting.curves import compute_moving_mean, write_curves
@@ -400,9 +400,9 @@ def test_visible_text_spells_what_cannot_be_shown() -> None:
 # ---- drawing
 
 
-def closest(image: Image.Image, color: str) -> NDArray[np.bool_]:
+def closest(image: Image.Image, color: str) -> Bools:
     target = np.asarray(plain(color, (1, 1)))[0, 0].astype(int)
-    near: NDArray[np.bool_] = np.abs(np.asarray(image).astype(int) - target).max(axis=2) < 40
+    near: Bools = np.abs(np.asarray(image).astype(int) - target).max(axis=2) < 40
     return near
 
 
@@ -607,7 +607,7 @@ def test_each_point_of_each_method_has_its_bar_near_its_k(tmp_path: Path, monkey
 
     drawn, errorbar = [], Axes.errorbar
 
-    def watched(self: Axes, x: NDArray[np.float64], *rest: object, **more: object) -> object:
+    def watched(self: Axes, x: Float64, *rest: object, **more: object) -> object:
         drawn.append((x, more["errorevery"]))
         return errorbar(self, x, *rest, **more)
 

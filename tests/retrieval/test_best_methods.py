@@ -6,15 +6,15 @@ import math
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.stats import dunnett, norm
 from scipy.stats import t as student
 
+from cml.array_types import Float64
 from cml.retrieval.best_methods import compare_with, find_best, simultaneous_probability
 from cml.retrieval.mean_interval import estimate_means
 
 
-def draw(methods: int, seeds: int, queries: int, spread: float = 0.3) -> list[NDArray[np.float64]]:
+def draw(methods: int, seeds: int, queries: int, spread: float = 0.3) -> list[Float64]:
     """Equal methods on the same queries, whose seeds differ by ``spread``."""
     rng = np.random.default_rng((methods, seeds, queries))
     shared = rng.normal(size=queries)

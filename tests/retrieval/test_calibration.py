@@ -8,16 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import cml
+from cml.array_types import Float32, Float64
 from cml.cli import main
 from cml.errors import DataError, UserError
 from cml.retrieval.calibration import Calibration, calibrate_embeddings
 from cml.retrieval.search import nearest_embeddings
 
 EUCLIDEAN = cml.distances.get("euclidean")
-Side = tuple[NDArray[np.float32], NDArray[np.float64]]
+Side = tuple[Float32, Float64]
 
 
 def draw(count: int, seed: int) -> Side:
@@ -39,7 +39,7 @@ def calibrate(side: Side, gallery: Side | None = None, **options: float) -> Cali
     )
 
 
-def pair_up(side: Side) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def pair_up(side: Side) -> tuple[Float64, Float64]:
     upper = np.triu_indices(len(side[0]), 1)
     return np.linalg.norm(side[0][upper[0]] - side[0][upper[1]], axis=1), np.abs(side[1][upper[0]] - side[1][upper[1]])
 
@@ -112,9 +112,7 @@ def test_the_unit_scales_everything() -> None:
         (np.zeros((40, 2), np.float32), draw(40, 0)[1], "embeddings that differ"),
     ],
 )
-def test_what_cannot_calibrate_is_refused(
-    embeddings: NDArray[np.float32], labels: NDArray[np.float64], message: str
-) -> None:
+def test_what_cannot_calibrate_is_refused(embeddings: Float32, labels: Float64, message: str) -> None:
     with pytest.raises(UserError, match=message):
         calibrate((embeddings, labels))
     with pytest.raises(UserError, match=r"'level' must be above 0.5 and below 1. Got 90"):
@@ -132,16 +130,16 @@ def test_few_items_and_few_label_distances_are_said() -> None:
 
 
 @pytest.fixture(scope="module")
-def rows() -> NDArray[np.float64]:
+def rows() -> Float64:
     return np.random.default_rng(0).normal(size=(400, 4))
 
 
 @pytest.fixture(scope="module")
-def model(rows: NDArray[np.float64]) -> cml.Model:
+def model(rows: Float64) -> cml.Model:
     return cml.fit(rows[:200], rows[:200, 0], steps=20, sampler="random(batch_size=50)", quiet=True)
 
 
-def test_a_model_refuses_what_it_was_trained_on(rows: NDArray[np.float64], model: cml.Model, tmp_path: Path) -> None:
+def test_a_model_refuses_what_it_was_trained_on(rows: Float64, model: cml.Model, tmp_path: Path) -> None:
     model.save(tmp_path / "model")
     for some in (model, cml.load(tmp_path / "model")):
         with pytest.raises(UserError, match=r"20 of the 200 items are training items, the first is item 0\."):
@@ -171,9 +169,7 @@ def test_images_are_recognised_by_their_files_and_pixels(tmp_path: Path) -> None
             trained.calibrate(some[35:75], levels[35:75])
 
 
-def test_a_calibration_is_saved_with_its_model_and_no_other(
-    rows: NDArray[np.float64], model: cml.Model, tmp_path: Path
-) -> None:
+def test_a_calibration_is_saved_with_its_model_and_no_other(rows: Float64, model: cml.Model, tmp_path: Path) -> None:
     calibration = model.calibrate(rows[200:], rows[200:, 0])
     model.save(tmp_path / "model")
     assert cml.load(tmp_path / "model").calibration == calibration

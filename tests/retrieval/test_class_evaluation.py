@@ -11,11 +11,11 @@ import pytest
 import slow_class_retrieval as slow
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from PIL import Image
 
 import cml.retrieval.metrics
 from cml import cli, distances
+from cml.array_types import Float64
 from cml.data.check_dataset import check_dataset
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import PreparedWriter
@@ -31,14 +31,14 @@ RECALL_ALONE = EvaluateOptions(recall_ks=(1,), distance_ks=(), ndcg_ks=(), hit_k
 
 
 def measured(
-    query: NDArray[np.float64],
-    gallery: NDArray[np.float64],
+    query: Float64,
+    gallery: Float64,
     query_classes: list[str],
     gallery_classes: list[str],
     same_items: bool,
     ks: tuple[int, ...] = (1, 2),
     block_bytes: int = 4 << 20,
-) -> dict[str, NDArray[np.float64]]:
+) -> dict[str, Float64]:
     result = evaluate(
         {"model": embedding_ranker(query, gallery)},
         CLASSES,

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import slow_retrieval
-from numpy.typing import NDArray
 
+from cml.array_types import Float32, Floating, Int64
 from cml.data.computed_rows import ComputedRows
 from cml.distances import LabelDistance, Labels, as_label_distance
 from cml.errors import DataError, UserError
@@ -21,9 +21,6 @@ from cml.retrieval import EvaluateOptions, Evaluation, embedding_ranker, evaluat
 from cml.retrieval.embedding_ranker import _parts
 
 pytestmark = pytest.mark.filterwarnings("ignore:The queries have the labels of the gallery")
-
-Float32 = NDArray[np.float32]
-Floats = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,7 @@ class Numbers(LabelDistance):
 
 def example(
     queries: int = 40, gallery: int = 130, seed: int = 0, steps: float = 50
-) -> tuple[Floats, Floats, Floats, Floats]:
+) -> tuple[Floating, Floating, Floating, Floating]:
     """Labels of queries and gallery, tied and some not comparable, and embeddings that follow them."""
     rng = np.random.default_rng(seed)
     labels = np.floor(rng.random(queries + gallery) * steps)
@@ -104,7 +101,7 @@ def test_evaluate_equals_the_slow_measures() -> None:
     assert (found.queries, found.gallery, found.unit, found.gain) == (40, 130, "years", "reciprocal")
 
 
-def comparable_means(scores: Floats, block: Floats, k: int) -> Floats:
+def comparable_means(scores: Floating, block: Floating, k: int) -> Floating:
     """The slow way: mean label distance of the first k items among those that can be compared, of each query."""
     means = []
     for by, distances in zip(scores, block, strict=True):
@@ -179,7 +176,7 @@ class Ages(Numbers):
 
     name: ClassVar[str] = "ages"
 
-    def label_vectors(self, labels: Labels) -> Floats:
+    def label_vectors(self, labels: Labels) -> Floating:
         return labels.arrays["values"][:, None]
 
 
@@ -292,7 +289,7 @@ def test_result_does_not_depend_on_the_parts_of_the_gallery(monkeypatch: pytest.
     assert measure(gallery) == whole
     read: list[int] = []
 
-    def compute(rows: slice | NDArray[np.int64]) -> Float32:
+    def compute(rows: slice | Int64) -> Float32:
         read.append(len(gallery[rows]))
         return gallery[rows]
 

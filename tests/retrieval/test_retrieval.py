@@ -8,17 +8,16 @@ import sys
 import tracemalloc
 import warnings
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 import slow_retrieval
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy import stats
 from sklearn.metrics import average_precision_score, ndcg_score
 
+from cml.array_types import Float32, Float64, Floating
 from cml.errors import UserError
 from cml.retrieval import embedding_ranker, metrics, random_ranker
 from cml.retrieval.embedding_ranker import _as_words, _find_duplicates, _hash_rows
@@ -27,10 +26,8 @@ from cml.retrieval.ranking import retrieved_distances
 from cml.retrieval.relevance_gains import GAINS, compute_gains
 from cml.retrieval.top_k import top_columns
 
-Floats = NDArray[np.floating[Any]]
 
-
-def kendall_tau(scores: Floats, labels: NDArray[np.float32]) -> NDArray[np.float64]:
+def kendall_tau(scores: Floating, labels: Float32) -> Float64:
     return rank_correlations(scores, dense_ranks(labels))[0]
 
 
@@ -46,7 +43,7 @@ BLOCKS = st.integers(1, 12).flatmap(
 @pytest.mark.parametrize(("gallery", "k"), [(1, 1), (40, 7), (40, 40), (3000, 50), (3000, 100), (3000, 300)])
 def test_top_columns_is_the_start_of_a_stable_sort(kind: str, gallery: int, k: int) -> None:
     rng = np.random.default_rng(gallery + k)
-    scores: Floats = rng.standard_normal((6, gallery))
+    scores: Floating = rng.standard_normal((6, gallery))
     if kind == "tied":
         scores = np.floor(scores * 3)
     elif kind == "falling":
@@ -196,7 +193,7 @@ def test_nothing_comparable_is_undefined_not_zero() -> None:
 
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 10_000), st.sampled_from([np.exp, np.cbrt, lambda x: 5 * x - 7]))
-def test_only_the_order_of_the_scores_counts(seed: int, rising: Callable[[Floats], Floats]) -> None:
+def test_only_the_order_of_the_scores_counts(seed: int, rising: Callable[[Floating], Floating]) -> None:
     rng = np.random.default_rng(seed)
     labels = rng.random((3, 50)).astype(np.float32)
     scores = np.round(rng.standard_normal((3, 50)), 1)

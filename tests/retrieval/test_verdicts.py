@@ -11,10 +11,10 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from PIL import Image
 
 import cml
+from cml.array_types import Float64
 from cml.cli import main
 from cml.commands.check import more_queries
 from cml.data.dataset_info import DatasetInfo
@@ -30,7 +30,7 @@ from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import Standing, size_verdict, with_verdict
 
 
-def evaluation(**rows: NDArray[np.float64]) -> Evaluation:
+def evaluation(**rows: Float64) -> Evaluation:
     """Rows of label distances at 10 of every query."""
     made = {
         name.replace("_", " "): {
@@ -41,7 +41,7 @@ def evaluation(**rows: NDArray[np.float64]) -> Evaluation:
     return Evaluation(made, "px", "reciprocal", len(next(iter(rows.values()))), 30)
 
 
-def sample(count: int, mean: float) -> NDArray[np.float64]:
+def sample(count: int, mean: float) -> Float64:
     values = np.random.default_rng(round(mean * 1000) + count).normal(mean, 1, count)
     return values - values.mean() + mean
 

@@ -11,12 +11,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import cml
 from cml import distances, losses, sampling, tasks
+from cml.array_types import UInt8
 from cml.data.images import Images
 from cml.data.prepared import DatasetInfo
 from cml.errors import UserError
@@ -42,7 +42,7 @@ CONFIG = TrainConfig(
 NAMES = ("wren", "gull", "owl")
 
 
-def pictures(count: int = 48) -> tuple[NDArray[np.uint8], list[str]]:
+def pictures(count: int = 48) -> tuple[UInt8, list[str]]:
     """Noise of three colours, labelled with the colour's bird."""
     rng = np.random.default_rng(0)
     classes = rng.integers(0, 3, count)

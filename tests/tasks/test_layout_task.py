@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from PIL import Image
 
 from cml import distances, losses, sampling, tasks
+from cml.array_types import UInt8
 from cml.cli import main
 from cml.data.check_dataset import check_dataset
 from cml.data.dataset_info import DatasetInfo
@@ -41,7 +41,6 @@ from cml.training.batches import BatchSource
 from cml.training.config import TrainConfig
 from cml.training.training_data import TrainingData
 
-UInt8 = NDArray[np.uint8]
 SMALL = ["--backbone", "small-cnn", "--weights", "none", "--image-size", "32", "32", "--workers", "0"]
 BUDGET = ["--steps", "2", "--dimension", "8", "--sampler", "random(batch_size=12)"]
 

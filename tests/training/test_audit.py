@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 import cml
+from cml.array_types import Bools, Float32, Float64
 from cml.cli import main
 from cml.distances.listed_distances import listed_distances
 from cml.errors import DataError, UserError
@@ -23,17 +23,17 @@ COUNT = 240
 
 
 @pytest.fixture(scope="module")
-def rows() -> NDArray[np.float32]:
+def rows() -> Float32:
     rng = np.random.default_rng(0)
     return (rng.normal(size=(COUNT, 6)) * [3, 1, 1, 1, 1, 1]).astype(np.float32)
 
 
-def audit(rows: NDArray[np.float32], labels: object, distance: str = "euclidean", **options: object) -> Audit:
+def audit(rows: Float32, labels: object, distance: str = "euclidean", **options: object) -> Audit:
     made = cml.distances.get(distance)
     return audit_labels(rows, made.encode(labels), made, **options)  # type: ignore[arg-type]
 
 
-def plant(labels: list[object], share: float = 0.05) -> tuple[list[object], NDArray[np.bool_]]:
+def plant(labels: list[object], share: float = 0.05) -> tuple[list[object], Bools]:
     rng = np.random.default_rng(1)
     wrong = rng.choice(len(labels), round(share * len(labels)), replace=False)
     planted = list(labels)
@@ -54,7 +54,7 @@ def slow_estimate(found: Audit) -> float:
 
 
 @pytest.mark.parametrize("kind", ["numbers", "angles", "classes", "names"])
-def test_planted_errors_come_first(rows: NDArray[np.float32], kind: str) -> None:
+def test_planted_errors_come_first(rows: Float32, kind: str) -> None:
     angle = np.degrees(np.arctan2(rows[:, 1], rows[:, 0] / 3)) % 360
     labels: dict[str, tuple[str, list[object]]] = {
         "numbers": ("euclidean", rows[:, 0].tolist()),
@@ -75,7 +75,7 @@ def test_planted_errors_come_first(rows: NDArray[np.float32], kind: str) -> None
     assert found.wrong_among(COUNT) == pytest.approx(found.wrong, rel=0.02)
 
 
-def test_the_part_that_tells_most_weighs_most(rows: NDArray[np.float32]) -> None:
+def test_the_part_that_tells_most_weighs_most(rows: Float32) -> None:
     strong = 5 * np.random.default_rng(3).normal(size=(COUNT, 6)).astype(np.float32)
     planted, is_wrong = plant(rows[:, 1].tolist())
     found = audit(np.concatenate([strong, rows[:, 1:2]], axis=1), planted)  # the label is a weak direction
@@ -93,7 +93,7 @@ def test_no_other_weights_tell_exchanged_labels_better() -> None:
     assert sum(weights.values()) == pytest.approx(1)
     columns = np.stack(list(ranks.values()), axis=1)
 
-    def correlation(given: NDArray[np.float64]) -> float:
+    def correlation(given: Float64) -> float:
         return float(np.corrcoef(columns @ given, is_exchanged)[0, 1])
 
     best = correlation(np.array(list(weights.values())))
@@ -103,7 +103,7 @@ def test_no_other_weights_tell_exchanged_labels_better() -> None:
     assert weigh_parts({"one": -is_exchanged, "other": -is_exchanged}) == {"one": 0.5, "other": 0.5}
 
 
-def test_neighbours_are_others_and_their_distance_is_the_median(rows: NDArray[np.float32]) -> None:
+def test_neighbours_are_others_and_their_distance_is_the_median(rows: Float32) -> None:
     labels = rows[:, 0]
     found = audit(np.concatenate([rows[:200], np.tile(rows[:1], (40, 1))]), labels, factor=10.0, unit="mm")
     assert found.neighbors.shape == (COUNT, 10)
@@ -140,7 +140,7 @@ def test_folds_hold_out_each_item_once_and_groups_whole() -> None:
         deal_folds(COUNT, np.arange(COUNT) % 2)
 
 
-def test_what_cannot_be_audited_is_said(rows: NDArray[np.float32]) -> None:
+def test_what_cannot_be_audited_is_said(rows: Float32) -> None:
     with pytest.raises(UserError, match=r"An audit needs at least 30 items\. Got 29"):
         audit(rows[:29], rows[:29, 0])
     with pytest.raises(UserError, match="label distances that differ, but all are 0"):
@@ -153,7 +153,7 @@ def test_what_cannot_be_audited_is_said(rows: NDArray[np.float32]) -> None:
     assert "hardly better than chance" in noise.lines()[-1]
 
 
-def test_a_model_audits_labels_given_in_python(rows: NDArray[np.float32]) -> None:
+def test_a_model_audits_labels_given_in_python(rows: Float32) -> None:
     planted, is_wrong = plant(rows[:, 0].tolist())
     model = cml.fit(rows, planted, steps=2, sampler="random(batch_size=50)", quiet=True)
     names = [f"item {number}" for number in range(COUNT)]

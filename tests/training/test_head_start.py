@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 import cml
+from cml.array_types import Float32
 from cml.cli import main
 from cml.errors import UserError
 from cml.models.rotated_head import RotatedHead
@@ -22,7 +22,7 @@ from cml.training.run_config import RunConfig
 SHORT: dict[str, Any] = {"sampler": "random(batch_size=20)", "quiet": True, "dimension": 4}
 
 
-def rows_and_labels(count: int = 60) -> tuple[NDArray[np.float32], list[float]]:
+def rows_and_labels(count: int = 60) -> tuple[Float32, list[float]]:
     rows = np.random.default_rng(0).normal(size=(count, 6)).astype(np.float32) @ np.diag([1, 2, 3, 4, 5, 6])
     return rows.astype(np.float32), rows[:, 0].tolist()
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import slow_label_density as slow
-from numpy.typing import NDArray
 
 import cml
+from cml.array_types import Float64
 from cml.training.label_density import LabelDensity, weigh_neighbors
 
 COUNT, NEAR = 40, 12
@@ -57,7 +57,7 @@ def test_labels_that_cannot_be_compared_are_surprising_and_equal_labels_do_no_ha
     density = LabelDensity(distance, labels)
     assert np.isfinite(density.bandwidths).all()
     assert (density.bandwidths > 0).all()
-    to_neighbors: NDArray[np.float64] = np.zeros((COUNT, NEAR))
+    to_neighbors: Float64 = np.zeros((COUNT, NEAR))
     to_neighbors[0], to_neighbors[-1] = np.inf, 1
     got = density.surprise(np.arange(COUNT), to_neighbors, np.full((COUNT, NEAR), 1 / NEAR))
     assert np.isfinite(got).all()

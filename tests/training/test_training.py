@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from safetensors.torch import load_file
 from scipy.stats import spearmanr
 
 import cml
 from cml import distances, sampling
+from cml.array_types import Float32
 from cml.data.images import Images
 from cml.data.vectors import Vectors
 from cml.errors import DataError, UserError
@@ -339,7 +339,7 @@ def test_the_validation_score_tells_however_few_items_are_held_out(count: int) -
         def __init__(self, noise: float) -> None:
             self.noise = noise
 
-        def embed(self, features: Vectors) -> NDArray[np.float32]:
+        def embed(self, features: Vectors) -> Float32:
             one = features.read(np.arange(len(features)))
             return (one + self.noise * np.random.default_rng(1).normal(size=one.shape)).astype(np.float32)
 
@@ -348,7 +348,7 @@ def test_the_validation_score_tells_however_few_items_are_held_out(count: int) -
     assert scores == sorted(set(scores))
 
     class Collapsed:
-        def embed(self, features: Vectors) -> NDArray[np.float32]:
+        def embed(self, features: Vectors) -> Float32:
             return np.ones((len(features), 3), np.float32)
 
     assert held_out_score(Collapsed(), data, order=label_order(data), ranks=Ranks()) == 1

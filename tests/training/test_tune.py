@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 
 import cml
+from cml.array_types import Float32
 from cml.cli import main
 from cml.distances import as_label_distance
 from cml.errors import UserError
@@ -36,7 +36,7 @@ from cml.training.tune_heads import fit_rotation
 from cml.training.tune_score import FirstItemsScore
 from cml.training.tune_splits import count_splits, make_splits, near_in_order, share_of_near_neighbors
 
-Rows = NDArray[np.float32]
+Rows = Float32
 
 
 @pytest.fixture

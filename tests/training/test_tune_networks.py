@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import cml
+from cml.array_types import UInt8
 from cml.errors import UserError
 from cml.training import tune_heads, tune_networks
 from cml.training.config import TrainConfig
@@ -36,7 +36,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tune_networks, "FEWEST_STEPS", 5)
 
 
-def draw_bars(count: int = 100) -> tuple[NDArray[np.uint8], list[float]]:
+def draw_bars(count: int = 100) -> tuple[UInt8, list[float]]:
     """Images of noise in which one row is a little brighter, and the place of that row."""
     rng = np.random.default_rng(0)
     images = rng.normal(100, 30, (count, 16, 16, 3))

@@ -8,16 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cml.distances.captions.packed_captions import (
-    Float,
-    Int,
-    PackedCaptions,
-    collect_words,
-    rank_by_content,
-    unpack_captions,
-)
+from cml.array_types import Float64, Int32, Int64
+from cml.distances.captions.packed_captions import PackedCaptions, collect_words, rank_by_content, unpack_captions
 from cml.distances.captions.pot_reference import plain_distance
 from cml.distances.labels import Labels
 from cml.distances.nearest import Neighbors, Search
@@ -31,8 +24,8 @@ _DIMENSIONS = 32  # vectors are round_up with zeros to a multiple of it: whole v
 
 
 def caption_distances(
-    a: Labels, b: Labels, vectors_of: Callable[[Int], Float], *, relaxed: bool, use_pot: bool, threads: int
-) -> Float:
+    a: Labels, b: Labels, vectors_of: Callable[[Int64], Float64], *, relaxed: bool, use_pot: bool, threads: int
+) -> Float64:
     """Compute the distances of images by their captions. Equal pairs of images are computed once.
 
     Args:
@@ -72,7 +65,7 @@ def caption_distances(
         for rows in _row_blocks(packed_a, len(words), len(a), TABLE_BYTES):
             table = _word_distance_table(vectors, unpack_captions(a[rows], words, ranks_a[rows]), pool)
 
-            def fill(piece: tuple[int, slice], table: tuple[Float, Int] = table) -> None:
+            def fill(piece: tuple[int, slice], table: tuple[Float64, Int64] = table) -> None:
                 row, columns = piece
                 fill_row(packed_a, row, packed_b, columns.start, columns.stop, *table, sizes, wanted, relaxed, out)
 
@@ -83,7 +76,7 @@ def caption_distances(
     return out[source]
 
 
-def nearest_search(labels: Labels, k: int, vectors_of: Callable[[Int], Float], *, block_bytes: int) -> Search:
+def nearest_search(labels: Labels, k: int, vectors_of: Callable[[Int64], Float64], *, block_bytes: int) -> Search:
     """Prepare the search for the exact k nearest of N > k packed images; see ``LabelDistance.searcher``.
 
     Args:
@@ -115,7 +108,7 @@ def nearest_search(labels: Labels, k: int, vectors_of: Callable[[Int], Float], *
     return search
 
 
-def _first_pairs(a: Int, b: Int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def _first_pairs(a: Int64, b: Int64) -> tuple[Int32, Int32]:
     """Find for each pair (A, B) of images, by their ranks, the first pair of the same two contents in any order."""
     count = 1 + max(a.max(), b.max())
     first_a, first_b = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
@@ -150,7 +143,7 @@ def _row_blocks(packed: PackedCaptions, words: int, most: int, table_bytes: int)
         start = stop
 
 
-def _pad_vectors(vectors: Float) -> Float:
+def _pad_vectors(vectors: Float64) -> Float64:
     """Pad vectors with zeros to a multiple of ``_DIMENSIONS``."""
     return np.pad(vectors, ((0, 0), (0, -vectors.shape[1] % _DIMENSIONS)))
 
@@ -160,7 +153,9 @@ def _slices(count: int) -> Iterator[slice]:
     return (slice(start, min(start + _PIECE, count)) for start in range(0, count, _PIECE))
 
 
-def _word_distance_table(vectors: Float, packed: PackedCaptions, pool: ThreadPoolExecutor | None) -> tuple[Float, Int]:
+def _word_distance_table(
+    vectors: Float64, packed: PackedCaptions, pool: ThreadPoolExecutor | None
+) -> tuple[Float64, Int64]:
     """Compute the distances (V, U) of all words to those of ``packed``, and the column (V,) of each of these."""
     from cml.distances.captions.workspace import word_distances
 

@@ -11,9 +11,10 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from cml.distances.captions.packed_captions import Float, Int, pack_captions
+from cml.array_types import Float32, Float64, Int64
+from cml.distances.captions.packed_captions import pack_captions
 from cml.distances.captions.tokens import stop_words, tokenize
-from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import LabelError, Labels, short
 from cml.distances.nearest import Search
 from cml.errors import DataError, UserError
@@ -246,7 +247,7 @@ class Captions(LabelDistance):
         """
         return self.pairwise64(a, b).astype(np.float32)
 
-    def pairwise64(self, a: Labels, b: Labels, threads: int = 1) -> Float:
+    def pairwise64(self, a: Labels, b: Labels, threads: int = 1) -> Float64:
         """Compute the same distances in float64.
 
         Args:
@@ -280,7 +281,7 @@ class Captions(LabelDistance):
 
         return nearest_search(labels, k, self._vectors_of, block_bytes=block_bytes)
 
-    def _vectors_of(self, words: Int) -> Float:
+    def _vectors_of(self, words: Int64) -> Float64:
         """Return the vectors (V, D) of word numbers, of length 1 if ``normalize`` is set."""
         vectors = self._vectors.rows(words)
         if self.normalize:

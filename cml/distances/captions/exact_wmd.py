@@ -11,10 +11,8 @@ a caption's words in ascending order, ties go by the content of the images.
 Reference: Kusner et al. 2015, "From Word Embeddings To Document Distances" (WMD, and visiting by ascending bound).
 """
 
-import numpy as np
-from numpy.typing import NDArray
-
-from cml.distances.captions.packed_captions import Float, Int, PackedCaptions
+from cml.array_types import Bools, Float64, Int64
+from cml.distances.captions.packed_captions import PackedCaptions
 from cml.distances.captions.simd import LANES, keys, least, load, minimum, splat, store
 from cml.distances.captions.transport import COST, DEMAND, FAR, SUPPLY, TOP, index_mask, solve
 from cml.distances.captions.wmd_lower_bound import both_sums, pair_bounds
@@ -149,12 +147,12 @@ def fill_row(
     b: PackedCaptions,
     start: int,
     stop: int,
-    distances: Float,
-    columns: Int,
+    distances: Float64,
+    columns: Int64,
     sizes: WorkspaceSizes,
-    wanted: NDArray[np.bool_],
+    wanted: Bools,
     relaxed: bool,
-    out: Float,
+    out: Float64,
 ) -> None:
     """Write distances of one image to others.
 

@@ -1,19 +1,18 @@
 """The search for the exact k nearest images by their captions, compiled: most images are ruled out by their bound."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float32, Float64, Int32, Int64
 from cml.distances.captions.exact_wmd import pair_distance
-from cml.distances.captions.packed_captions import Float, Int, PackedCaptions
+from cml.distances.captions.packed_captions import PackedCaptions
 from cml.distances.captions.transport import FAR
 from cml.distances.captions.wmd_lower_bound import forward_bounds, pair_bounds, sum_of_minima
 from cml.distances.captions.workspace import WorkspaceSizes, make_workspace, open_image, round_up
 from cml.distances.compiled import compiled
-from cml.distances.label_distance import Float32
 
 
 @compiled(inline=True)
-def _sift(heap: Int, values: Float, at: int, size: int) -> None:
+def _sift(heap: Int64, values: Float64, at: int, size: int) -> None:
     """Let the entry at ``at`` sink to its place in a heap of ``size`` entries, least value first."""
     entry = heap[at]
     while True:
@@ -33,10 +32,10 @@ def _sift(heap: Int, values: Float, at: int, size: int) -> None:
 def find_nearest(
     packed: PackedCaptions,
     start: int,
-    distances: Float,
-    columns: Int,
+    distances: Float64,
+    columns: Int64,
     sizes: WorkspaceSizes,
-    ids: NDArray[np.int32],
+    ids: Int32,
     values: Float32,
 ) -> None:
     """Find the k nearest of R images by (float32 distance, id), least first.

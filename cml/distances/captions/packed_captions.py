@@ -5,12 +5,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float64, Int64
 from cml.distances.labels import Labels
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 
 
 class PackedCaptions(NamedTuple):
@@ -31,15 +28,15 @@ class PackedCaptions(NamedTuple):
         ranks: (N,) an order of the images by content alone, equal where the content is.
     """
 
-    captions: Int
-    entries: Int
-    places: Int
-    counts: Int
-    weights: Float
-    lengths: Int
-    lists: Int
-    words: Int
-    ranks: Int
+    captions: Int64
+    entries: Int64
+    places: Int64
+    counts: Int64
+    weights: Float64
+    lengths: Int64
+    lists: Int64
+    words: Int64
+    ranks: Int64
 
 
 def pack_captions(images: Sequence[Sequence[Sequence[int]]]) -> Labels:
@@ -64,7 +61,7 @@ def pack_captions(images: Sequence[Sequence[Sequence[int]]]) -> Labels:
     return Labels({"lengths": lengths, "words": words, "content": content})
 
 
-def collect_words(*labels: Labels) -> Int:
+def collect_words(*labels: Labels) -> Int64:
     """Collect the word numbers that occur.
 
     Args:
@@ -80,7 +77,7 @@ def collect_words(*labels: Labels) -> Int:
     return np.flatnonzero(occurs)
 
 
-def rank_by_content(*labels: Labels) -> list[Int]:
+def rank_by_content(*labels: Labels) -> list[Int64]:
     """Order images by content.
 
     Args:
@@ -93,7 +90,7 @@ def rank_by_content(*labels: Labels) -> list[Int]:
     return np.split(order.reshape(-1).astype(np.int64), np.cumsum([len(part) for part in labels])[:-1])
 
 
-def unpack_captions(labels: Labels, words: Int, order: Int) -> PackedCaptions:
+def unpack_captions(labels: Labels, words: Int64, order: Int64) -> PackedCaptions:
     """Bring packed images into the form of the kernels.
 
     Args:

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from cml.distances.captions.packed_captions import Float, Int, PackedCaptions
+from cml.array_types import Float64, Int64
+from cml.distances.captions.packed_captions import PackedCaptions
 
 
-def plain_distance(a: PackedCaptions, i: int, b: PackedCaptions, j: int, vectors: Float, relaxed: bool) -> float:
+def plain_distance(a: PackedCaptions, i: int, b: PackedCaptions, j: int, vectors: Float64, relaxed: bool) -> float:
     """Compute the distance of two images by a plain loop over their captions.
 
     Args:
@@ -25,7 +26,7 @@ def plain_distance(a: PackedCaptions, i: int, b: PackedCaptions, j: int, vectors
     return float(np.min(costs, axis=1).sum() + np.min(costs, axis=0).sum())
 
 
-def _captions(packed: PackedCaptions, image: int) -> Iterator[tuple[Int, Float]]:
+def _captions(packed: PackedCaptions, image: int) -> Iterator[tuple[Int64, Float64]]:
     """Yield words and weights of each caption of an image."""
     for caption in range(packed.captions[image], packed.captions[image + 1]):
         entries = slice(packed.entries[caption], packed.entries[caption + 1])
@@ -33,7 +34,7 @@ def _captions(packed: PackedCaptions, image: int) -> Iterator[tuple[Int, Float]]
 
 
 def _caption_pair(
-    words: Int, weights: Float, others: Int, other_weights: Float, vectors: Float, relaxed: bool
+    words: Int64, weights: Float64, others: Int64, other_weights: Float64, vectors: Float64, relaxed: bool
 ) -> float:
     """Compute the WMD of two captions, or its lower bound."""
     if np.array_equal(words, others) and np.array_equal(weights, other_weights):

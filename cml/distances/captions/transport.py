@@ -11,7 +11,7 @@ References: Ford and Fulkerson 1962, "Flows in Networks", ch. III (primal-dual t
 
 import numpy as np
 
-from cml.distances.captions.packed_captions import Float, Int
+from cml.array_types import Float64, Int64
 from cml.distances.captions.simd import LANES, keys, least, load, minimum, splat, store, where
 from cml.distances.compiled import compiled
 
@@ -42,7 +42,7 @@ def index_mask(count: int) -> int:
 
 
 @compiled()
-def make_scratch(room: int) -> tuple[Float, Int]:
+def make_scratch(room: int) -> tuple[Float64, Int64]:
     """Allocate scratch memory for ``solve``.
 
     Args:
@@ -55,7 +55,7 @@ def make_scratch(room: int) -> tuple[Float, Int]:
 
 
 @compiled(inline=True)
-def _enter(reals: Float, wholes: Int, room: int, stride: int, i: int, depth: float) -> None:
+def _enter(reals: Float64, wholes: Int64, room: int, stride: int, i: int, depth: float) -> None:
     """Let the search enter row ``i`` at ``depth``: shorten the paths to its columns."""
     depths = 2 * room
     entries = 6 * room
@@ -70,7 +70,7 @@ def _enter(reals: Float, wholes: Int, room: int, stride: int, i: int, depth: flo
 
 
 @compiled()
-def solve(reals: Float, wholes: Int, room: int, n: int, m: int, limit: float) -> float:
+def solve(reals: Float64, wholes: Int64, room: int, n: int, m: int, limit: float) -> float:
     """Solve a transport problem of n rows and m columns exactly, unless its least cost reaches a limit.
 
     Args:

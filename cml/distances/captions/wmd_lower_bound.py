@@ -8,7 +8,8 @@ References: Kusner et al., "From Word Embeddings To Document Distances", ICML 20
 "Linear-Complexity Data-Parallel Earth Mover's Distance Approximations", ICML 2019 (one document's tables for many).
 """
 
-from cml.distances.captions.packed_captions import Float, PackedCaptions
+from cml.array_types import Float64
+from cml.distances.captions.packed_captions import PackedCaptions
 from cml.distances.captions.simd import LANES, load, minimum, splat, store
 from cml.distances.captions.transport import FAR
 from cml.distances.captions.workspace import Workspace, round_up
@@ -57,7 +58,7 @@ def _backward_bounds(workspace: Workspace, b: PackedCaptions, j: int, count: int
 
 
 @compiled(inline=True)
-def both_sums(values: Float, rows: int, columns: int) -> float:
+def both_sums(values: Float64, rows: int, columns: int) -> float:
     """Add up the first values, then those after them, then both sums.
 
     Args:
@@ -78,7 +79,7 @@ def both_sums(values: Float, rows: int, columns: int) -> float:
 
 
 @compiled(inline=True)
-def sum_of_minima(lower: Float, own: int, others: int) -> float:
+def sum_of_minima(lower: Float64, own: int, others: int) -> float:
     """Bound the distance of two images by bounds of their caption pairs from one side.
 
     Args:

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cml.distances.captions.packed_captions import Float, Int, PackedCaptions
+from cml.array_types import Float64, Int64
+from cml.distances.captions.packed_captions import PackedCaptions
 from cml.distances.captions.simd import LANES
 from cml.distances.captions.transport import FAR, make_scratch
 from cml.distances.compiled import FREE, compiled
@@ -53,21 +54,21 @@ class Workspace(NamedTuple):
         wholes: Scratch memory of the solver.
     """
 
-    table: Float
-    near: Float
-    shares: Float
-    position: Int
-    lowest: Float
-    lower: Float
-    back: Float
-    bounds: Float
-    order: Int
-    best: Float
-    floor: Float
-    left: Int
-    picks: Int
-    reals: Float
-    wholes: Int
+    table: Float64
+    near: Float64
+    shares: Float64
+    position: Int64
+    lowest: Float64
+    lower: Float64
+    back: Float64
+    bounds: Float64
+    order: Int64
+    best: Float64
+    floor: Float64
+    left: Int64
+    picks: Int64
+    reals: Float64
+    wholes: Int64
 
 
 @compiled(inline=True)
@@ -115,7 +116,7 @@ def make_workspace(sizes: WorkspaceSizes) -> Workspace:
 
 
 @compiled(fastmath=FREE)
-def word_distances(a: Float, b: Float, out: Float) -> None:
+def word_distances(a: Float64, b: Float64, out: Float64) -> None:
     """Compute Euclidean distances: the same bits in whatever table, 0 of equal vectors.
 
     Args:
@@ -132,7 +133,7 @@ def word_distances(a: Float, b: Float, out: Float) -> None:
 
 
 @compiled()
-def open_image(workspace: Workspace, a: PackedCaptions, i: int, distances: Float, columns: Int) -> None:
+def open_image(workspace: Workspace, a: PackedCaptions, i: int, distances: Float64, columns: Int64) -> None:
     """Lay out the tables of an image in a workspace.
 
     Args:

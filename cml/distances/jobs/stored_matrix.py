@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from cml.array_types import Float32
 from cml.console.durations import format_duration
 from cml.console.messages import say
 from cml.distances.jobs.forecast import choose_strip_pairs, measure_rate
@@ -12,7 +13,7 @@ from cml.distances.jobs.local_executor import run_on_threads
 from cml.distances.jobs.run import run_job
 from cml.distances.jobs.stored_lists import folder_of
 from cml.distances.jobs.work import MatrixWork, Strip, cut
-from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.distances.pair_function import PairFunction
 from cml.distances.precomputed import Precomputed

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float32, Float64, Int64
 from cml.distances.blas_threads import one_blas_thread
 from cml.distances.known_pairs import KnownPairs
-from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
 
@@ -156,7 +156,7 @@ def _summarize_known(
     )
 
 
-def _positive(finite: NDArray[np.float64], pairs: int) -> NDArray[np.float64]:
+def _positive(finite: Float64, pairs: int) -> Float64:
     """The distances above 0, which there must be."""
     positive = finite[finite > 0]
     if len(positive) == 0:
@@ -167,11 +167,11 @@ def _positive(finite: NDArray[np.float64], pairs: int) -> NDArray[np.float64]:
     return positive
 
 
-def _quantiles(values: NDArray[np.float64]) -> dict[float, float]:
+def _quantiles(values: Float64) -> dict[float, float]:
     return dict(zip(QUANTILES, np.quantile(values, QUANTILES).tolist(), strict=True))
 
 
-def ties(block: NDArray[np.float32]) -> float:
+def ties(block: Float32) -> float:
     """Compute the share of pairs of items at the same finite distance from a third, over all items.
 
     Args:
@@ -184,7 +184,7 @@ def ties(block: NDArray[np.float32]) -> float:
     return _ties_of_rows(owners, block[owners, columns])
 
 
-def _ties_of_rows(owners: NDArray[np.int64], distances: NDArray[np.float32]) -> float:
+def _ties_of_rows(owners: Int64, distances: Float32) -> float:
     """The share of pairs of an item's others that are at the same distance from it, over the items of (E,) entries."""
     order = np.lexsort((distances, owners))
     owners, distances = owners[order], distances[order]

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.array_types import Int64
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.distances.nearest import Search, check_k
@@ -94,18 +95,18 @@ class Work(ABC):
         return int(until[strip.stop] - until[strip.start])
 
     @functools.cached_property
-    def row_pairs(self) -> NDArray[np.int64]:
+    def row_pairs(self) -> Int64:
         """The pairs of labels that each row takes, (rows,)."""
         n = len(self.labels)
         return np.arange(n, 0, -1) if self.mirrored else np.full(n, n)
 
     @property
-    def row_sizes(self) -> NDArray[np.int64]:
+    def row_sizes(self) -> Int64:
         """By what rows are cut into strips of one size, (rows,): the pairs that each takes."""
         return self.row_pairs
 
     @functools.cached_property
-    def _pairs_until(self) -> NDArray[np.int64]:
+    def _pairs_until(self) -> Int64:
         """The pairs of labels that all rows before each take, (rows + 1,)."""
         return np.concatenate([[0], np.cumsum(self.row_pairs)])
 
@@ -197,7 +198,7 @@ class PairsWork(Work):
         listed: (P, 2) positions of the two labels of each pair; fast if pairs of one first label follow each other.
     """
 
-    listed: NDArray[np.int64]
+    listed: Int64
     kind: ClassVar[str] = "pairs"
 
     @property
@@ -216,7 +217,7 @@ class PairsWork(Work):
         return {"distances.npy": Form(1, np.dtype(np.float32))}
 
     @functools.cached_property
-    def row_pairs(self) -> NDArray[np.int64]:
+    def row_pairs(self) -> Int64:
         """One for each row."""
         return np.ones(self.rows, np.int64)
 
@@ -268,7 +269,7 @@ class NeighborsWork(Work):
         return {"ids.npy": Form(self.k, np.dtype(np.int32)), "distances.npy": Form(self.k, np.dtype(np.float32))}
 
     @functools.cached_property
-    def row_pairs(self) -> NDArray[np.int64]:
+    def row_pairs(self) -> Int64:
         """All N pairs of each label, or those whose distance is known where the label distance knows few."""
         known = self.distance.known_pairs(self.labels)
         if known is None:
@@ -278,7 +279,7 @@ class NeighborsWork(Work):
         return np.bincount(known.first, minlength=n) + both_ways
 
     @property
-    def row_sizes(self) -> NDArray[np.int64]:
+    def row_sizes(self) -> Int64:
         """The pairs of each label, or the neighbours that are written where they are more."""
         return np.maximum(self.row_pairs, self.k)
 

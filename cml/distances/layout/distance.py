@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.distances.label_distance import Float32, LabelDistance
+from cml.array_types import Float32, Int64, UInt8, UInt64
+from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import LabelError, Labels, short
 from cml.errors import UserError
 from cml.settings import check_word
@@ -19,7 +20,6 @@ from cml.settings import check_word
 if TYPE_CHECKING:
     from cml.distances.layout.kernel import Bits
 
-UInt8 = NDArray[np.uint8]
 
 MOST_PIXELS = 1 << 24
 MOST_MATCHED = 10  # classes of a mask that the matching can take: its time doubles with each
@@ -93,7 +93,7 @@ class Layout(LabelDistance):
         """
         size = (0, 0)
         maps: UInt8 = np.empty((0, 0), np.uint8)
-        planes: NDArray[np.uint64] = np.empty((0, 8, 0), np.uint64)
+        planes: UInt64 = np.empty((0, 8, 0), np.uint64)
         areas = np.empty((len(labels), 256), np.int32)
         for position, mask in enumerate(self._masks(labels)):
             if position == 0:
@@ -185,7 +185,7 @@ class Layout(LabelDistance):
         return Bits(classes, areas, _class_pixels(labels, self.ignore), _area(labels, self.ignore) > 0)
 
 
-def _pack_bits(flat: NDArray[Any]) -> NDArray[np.uint64]:
+def _pack_bits(flat: NDArray[Any]) -> UInt64:
     """Pack (..., P) zeros and ones as (..., P / 64) words, the last one filled with zeros."""
     packed = np.packbits(flat, axis=-1)
     padded = np.zeros((*packed.shape[:-1], -(-packed.shape[-1] // 8) * 8), np.uint8)
@@ -193,7 +193,7 @@ def _pack_bits(flat: NDArray[Any]) -> NDArray[np.uint64]:
     return padded.view(np.uint64)
 
 
-def _class_pixels(labels: Labels, class_id: int) -> NDArray[np.uint64]:
+def _class_pixels(labels: Labels, class_id: int) -> UInt64:
     """Find where a class id is: (N, words), one bit per pixel."""
     planes = labels.arrays["planes"]
     height, width = labels.arrays["size"][0].tolist()
@@ -203,7 +203,7 @@ def _class_pixels(labels: Labels, class_id: int) -> NDArray[np.uint64]:
     return where if class_id < 1 << planes.shape[1] else np.zeros_like(where)
 
 
-def _area(labels: Labels, class_id: int) -> NDArray[np.int64]:
+def _area(labels: Labels, class_id: int) -> Int64:
     """Count the pixels of a class id in each mask: (N,)."""
     areas = labels.arrays["areas"]
     return areas[:, class_id].astype(np.int64) if class_id < areas.shape[1] else np.zeros(len(labels), np.int64)

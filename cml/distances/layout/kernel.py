@@ -5,10 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types
 from numba.extending import intrinsic
-from numpy.typing import NDArray
 
+from cml.array_types import Bools, Float32, Int64, UInt64
 from cml.distances.compiled import AS_WRITTEN, compiled
-from cml.distances.label_distance import Float32
 
 _STRIP = 64  # masks of b that stay in the cache while all of a pass by
 _IOU_BITS = 34  # an IoU of 1 as a whole number, for the matching
@@ -25,10 +24,10 @@ class Bits(NamedTuple):
         ignores: (N,) whether there are any.
     """
 
-    classes: NDArray[np.uint64]
-    areas: NDArray[np.int64]
-    ignored: NDArray[np.uint64]
-    ignores: NDArray[np.bool_]
+    classes: UInt64
+    areas: Int64
+    ignored: UInt64
+    ignores: Bools
 
 
 def _population_count(context: Any, word: Any) -> Any:  # noqa: ANN401 - numba's own types
@@ -42,7 +41,7 @@ _bit_count: Any = intrinsic(_population_count)
 
 
 @compiled(fastmath=AS_WRITTEN)
-def _overlap(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> np.int64:
+def _overlap(a: UInt64, b: UInt64) -> np.int64:
     total = np.uint64(0)
     for word in range(a.shape[0]):
         total += _bit_count(a[word] & b[word])
@@ -121,7 +120,7 @@ def matched_iou_distances(a: Bits, b: Bits, mirror: bool, out: Float32) -> None:
 
 
 @compiled(fastmath=AS_WRITTEN)
-def _match(counts: NDArray[np.int64], scores: NDArray[np.int64], best: NDArray[np.int64]) -> tuple[int, np.int64]:
+def _match(counts: Int64, scores: Int64, best: Int64) -> tuple[int, np.int64]:
     """Match the classes of two masks; returns the classes present on the side that has more, and the best sum of IoUs.
 
     The sum is in units of 2^-_IOU_BITS. ``counts`` (m, n) are the pixels with class m in a and n in b; ``scores`` is

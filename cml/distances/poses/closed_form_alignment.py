@@ -14,12 +14,11 @@ calculation of RMSDs using a quaternion-based characteristic polynomial", Acta C
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Bools, Float32, Float64
 from cml.distances.compiled import AS_WRITTEN, compiled
-from cml.distances.label_distance import Float32, Float64
 
-Side = tuple[Float64, NDArray[np.bool_]]
+Side = tuple[Float64, Bools]
 
 
 _NOISE = 1e-13  # of a residual, by rounding

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from cml.array_types import Float32, Float64, Int32
 from cml.distances.compiled import AS_WRITTEN, compiled
 from cml.distances.exact_products import TILE_COLUMNS, TILE_ROWS, UNIT_ROUNDOFF, Rows, noise_floor
-from cml.distances.label_distance import Float32, Float64, Int32
 from cml.distances.labels import Labels
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Bools, Float32, Float64
 from cml.distances.blas_threads import one_blas_thread
 from cml.distances.exact_products import TILE_COLUMNS, UNIT_ROUNDOFF, Rows, compute_again, noise_floor, running_sum
-from cml.distances.label_distance import Float32, Float64, LabelDistance
+from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.distances.poses.pose_labels import read_poses
 from cml.errors import UserError
@@ -161,7 +161,7 @@ class Keypoints(LabelDistance):
         mean = running_sum(x * x + y * y) / shared
         return np.where(mean <= noise_floor(a.arrays["noise"], b.arrays["noise"]), 0.0, mean)
 
-    def _torso_length(self, xy: Float64, visible: NDArray[np.bool_]) -> Float64:
+    def _torso_length(self, xy: Float64, visible: Bools) -> Float64:
         assert self.torso is not None
         joints = [joint for group in self.torso for joint in group]
         if max(joints) >= xy.shape[1]:

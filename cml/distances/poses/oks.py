@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Bools, Float32, Float64
 from cml.distances.compiled import AS_WRITTEN, compiled
-from cml.distances.label_distance import Float32, Float64, LabelDistance
+from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.distances.poses.pose_labels import read_poses
 from cml.errors import UserError
@@ -100,7 +100,7 @@ class Oks(LabelDistance):
         return result
 
 
-Side = tuple[Float64, NDArray[np.bool_], Float64]
+Side = tuple[Float64, Bools, Float64]
 
 
 @compiled(fastmath=AS_WRITTEN)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Bools, Float64
 from cml.distances.labels import LabelError, short
 from cml.distances.vectors import LARGEST
 from cml.errors import UserError
@@ -13,7 +13,7 @@ from cml.errors import UserError
 _JOINTS = {3: "[x, y, visible]", 4: "[x, y, z, visible]"}
 
 
-def read_poses(labels: Sequence[Any], widths: tuple[int, ...] = (3,)) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def read_poses(labels: Sequence[Any], widths: tuple[int, ...] = (3,)) -> tuple[Float64, Bools]:
     """Check poses and split them into coordinates and visibility.
 
     Args:
@@ -35,7 +35,7 @@ def read_poses(labels: Sequence[Any], widths: tuple[int, ...] = (3,)) -> tuple[N
         position, joint = bad[0]
         fault = f"has visible={flags[position, joint]:g} at joint {joint}"
         raise LabelError(position, f"{fault}; it should be 0 (hidden) or 1.")
-    visible: NDArray[np.bool_] = flags == 1
+    visible: Bools = flags == 1
     with np.errstate(invalid="ignore"):
         usable = (np.abs(coordinates) <= LARGEST).all(axis=2)  # False for NaN as well
     bad = np.argwhere(visible & ~usable).tolist()
@@ -46,7 +46,7 @@ def read_poses(labels: Sequence[Any], widths: tuple[int, ...] = (3,)) -> tuple[N
     return np.where(visible[:, :, None], coordinates, 0.0), visible
 
 
-def _stack(labels: Sequence[Any], widths: tuple[int, ...]) -> NDArray[np.float64]:
+def _stack(labels: Sequence[Any], widths: tuple[int, ...]) -> Float64:
     poses = _as_array(labels)
     if poses.ndim == 3 and poses.shape[1] > 0 and poses.shape[2] in widths:
         return poses
@@ -64,7 +64,7 @@ def _stack(labels: Sequence[Any], widths: tuple[int, ...]) -> NDArray[np.float64
     raise UserError(f"Poses should be a list of N lists of joints {form}. Got {short(labels)} instead.")
 
 
-def _as_array(label: Any) -> NDArray[np.float64]:  # noqa: ANN401 - checked by its shape
+def _as_array(label: Any) -> Float64:  # noqa: ANN401 - checked by its shape
     try:
         return np.asarray(label, dtype=np.float64)
     except (ValueError, TypeError):

@@ -6,7 +6,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from cml.distances.label_distance import Float32, LabelDistance
+from cml.array_types import Float32
+from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.distances.poses.closed_form_alignment import align_pairs
 from cml.distances.poses.pose_labels import read_poses

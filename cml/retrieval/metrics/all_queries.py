@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cml.retrieval.array_types import Float64, Floats
+from cml.array_types import Float64, Floating
 from cml.retrieval.metrics.metric import Metric
 
 SCORE_K = 10
@@ -31,7 +31,7 @@ class QueryTable:
     chance: Float64
     best: Float64
     k: int
-    label_vectors: Floats | None
+    label_vectors: Floating | None
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cml.retrieval.array_types import Float32, Float64, Floats
+from cml.array_types import Float32, Float64, Floating
 from cml.retrieval.graded_gains import NEIGHBORS, graded_gains
 from cml.retrieval.metrics.metric import Metric, MetricInfo
 from cml.retrieval.ranking import LabelBlock, Ranking, retrieved_distances
@@ -27,7 +27,7 @@ class HAP(Metric):
         return min(NEIGHBORS, len(labels.distances[0]))
 
 
-def compute_h_ap(scores: Floats, label_distances: Float32) -> Float64:
+def compute_h_ap(scores: Floating, label_distances: Float32) -> Float64:
     """Hierarchical average precision of each query's whole ranking; 1 is the order of the labels.
 
     H-AP = sum_k (h_k / r_k) / sum_k g_k with r_k the rank of item k, h_k = g_k + sum over items j before it of

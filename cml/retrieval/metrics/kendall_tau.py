@@ -1,6 +1,6 @@
 """kendall_tau: Kendall's tau-b between the embedding distances and the label distances of a query's whole ranking."""
 
-from cml.retrieval.array_types import Float32, Float64, Floats
+from cml.array_types import Float32, Float64, Floating
 from cml.retrieval.metrics.metric import Metric, MetricInfo
 from cml.retrieval.ranking import LabelBlock, Ranking
 
@@ -20,7 +20,7 @@ class KendallTau(Metric):
         return labels.perfect_correlation
 
 
-def compute_kendall_tau(scores: Floats, label_distances: Float32) -> Float64:
+def compute_kendall_tau(scores: Floating, label_distances: Float32) -> Float64:
     """Kendall's tau-b of each query over the items at finite label distances.
 
     tau-b = (P - Q) / sqrt((P + Q + T) (P + Q + U)) with P concordant and Q discordant pairs, T and U pairs that are

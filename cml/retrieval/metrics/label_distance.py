@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cml.retrieval.array_types import Float32, Float64
+from cml.array_types import Float32, Float64
 from cml.retrieval.evaluate_options import DISTANCE_KS
 from cml.retrieval.metrics.metric import LABEL_DISTANCE, Metric, MetricInfo, check_ks, columns_of
 from cml.retrieval.ranking import Ranking

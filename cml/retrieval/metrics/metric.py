@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
+from cml.array_types import Float32, Float64
 from cml.errors import UserError
-from cml.retrieval.array_types import Float32, Float64
 
 if TYPE_CHECKING:
     from cml.retrieval.evaluate_options import EvaluateOptions

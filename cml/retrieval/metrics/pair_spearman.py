@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from cml.array_types import Float64
 from cml.errors import UserError
-from cml.retrieval.array_types import Float64
 from cml.retrieval.metrics.metric import Metric, MetricInfo
 
 

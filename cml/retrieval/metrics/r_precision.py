@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from cml.array_types import Float32, Float64
 from cml.errors import UserError
-from cml.retrieval.array_types import Float32, Float64
 from cml.retrieval.metrics.metric import Metric, MetricInfo, over_relevant
 from cml.retrieval.ranking import LabelBlock, Ranking
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cml.retrieval.array_types import Float64
+from cml.array_types import Float64
 from cml.retrieval.mean_interval import ratio_intervals
 from cml.retrieval.metrics.all_queries import AllQueriesMetric, QueryTable, QueryValues
 from cml.retrieval.metrics.metric import MetricInfo

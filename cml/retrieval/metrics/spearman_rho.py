@@ -1,6 +1,6 @@
 """spearman_rho: Spearman's rho between the embedding distances and the label distances of a query's whole ranking."""
 
-from cml.retrieval.array_types import Float32, Float64, Floats
+from cml.array_types import Float32, Float64, Floating
 from cml.retrieval.metrics.metric import Metric, MetricInfo
 from cml.retrieval.ranking import LabelBlock, Ranking
 
@@ -20,7 +20,7 @@ class SpearmanRho(Metric):
         return labels.perfect_correlation
 
 
-def compute_spearman_rho(scores: Floats, label_distances: Float32) -> Float64:
+def compute_spearman_rho(scores: Floating, label_distances: Float32) -> Float64:
     """Spearman's rho of each query over the items at finite label distances: Pearson's correlation of average ranks.
 
     Args:

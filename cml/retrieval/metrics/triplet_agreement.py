@@ -1,9 +1,8 @@
 """triplet_agreement: how often an embedding orders two items as people did who judged which is nearer to a third."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cml.retrieval.array_types import Float64, Int64
+from cml.array_types import Float64, Int64
 from cml.retrieval.metrics.metric import Metric, MetricInfo
 
 
@@ -32,7 +31,7 @@ def compute_triplet_agreement(near: Float64, far: Float64, anchors: Int64, count
         >>> compute_triplet_agreement(near, far, np.array([0, 0]), np.array([3, 1]), 2)
         array([0.75,  nan])
     """
-    agrees: NDArray[np.float64] = np.where(near < far, 1.0, np.where(near == far, 0.5, 0.0))
+    agrees: Float64 = np.where(near < far, 1.0, np.where(near == far, 0.5, 0.0))
     total = np.bincount(anchors, counts, items)
     agreeing = np.bincount(anchors, counts * agrees, items)
     shares: Float64 = np.divide(agreeing, total, out=np.full(items, np.nan), where=total > 0)

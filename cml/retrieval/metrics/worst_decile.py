@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.retrieval.array_types import Float64, Floats
+from cml.array_types import Float64, Floating
 from cml.retrieval.metrics.all_queries import AllQueriesMetric, QueryTable, QueryValues
 from cml.retrieval.metrics.metric import LABEL_DISTANCE, MetricInfo
 
@@ -37,7 +37,7 @@ class WorstDecile(AllQueriesMetric):
         return QueryValues(np.array([in_worst_part(row, parts) for row in ours]))
 
 
-def label_parts(vectors: Floats | None, best: Float64) -> NDArray[np.intp]:
+def label_parts(vectors: Floating | None, best: Float64) -> NDArray[np.intp]:
     """The tenth that each query's label belongs to, 0..9.
 
     Labels of one number: ten equally wide parts of the range of the queries' labels, so that rare labels count as much

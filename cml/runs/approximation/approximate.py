@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float32, Int64
 from cml.console.messages import say, say_warning
 from cml.distances import LabelDistance, Labels, Neighbors, SparseDistances, as_label_distance
 from cml.distances.blas_threads import one_blas_thread
@@ -53,8 +53,6 @@ from cml.storage.json_file import write_json
 from cml.storage.resumable_output import ResumableOutput, resumable_output
 from cml.training.pair_map import KnownLists, PairMap, learn_map
 
-Float32 = NDArray[np.float32]
-Int64 = NDArray[np.int64]
 FORMAT = 4  # raise it when the same options ask for other pairs than before
 RANDOM_SHARE = 0.005  # of all pairs: the far distances keep their ranks
 _MOST_RANDOM = 0.05  # of the budget: of a small one, the nearest pairs need the larger part

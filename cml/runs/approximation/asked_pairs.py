@@ -1,13 +1,11 @@
 """Which pairs of items to ask a slow label distance for: random ones, nearest ones, neighbours of neighbours."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Bools, Float32, Int64
 from cml.distances.nearest import Neighbors
 from cml.retrieval.search import nearest_others
 
-Float32 = NDArray[np.float32]
-Int64 = NDArray[np.int64]
 _SPARE = 16  # neighbours beyond those that are wanted, in place of those that were asked for
 
 
@@ -95,10 +93,10 @@ def choose_of_neighbors(lists: Neighbors, asked: Int64, count: int) -> Int64:
     return found[np.lexsort((shortest, -ways))][:count]
 
 
-def is_in(keys: Int64, ascending: Int64) -> NDArray[np.bool_]:
+def is_in(keys: Int64, ascending: Int64) -> Bools:
     """Whether each key is among ascending ones."""
     if not len(ascending):
         return np.zeros(len(keys), np.bool_)
     places = np.minimum(np.searchsorted(ascending, keys), len(ascending) - 1)
-    found: NDArray[np.bool_] = ascending[places] == keys
+    found: Bools = ascending[places] == keys
     return found

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float32, Int64
 from cml.distances.jobs.job_options import JobOptions
 from cml.distances.jobs.run import run_job
 from cml.distances.jobs.work import PairsWork
@@ -19,9 +19,6 @@ from cml.runs.approximation.asked_pairs import pairs_of_keys
 from cml.storage.atomic import atomic_file
 from cml.storage.npy import map_array
 from cml.storage.resumable_output import ResumableOutput
-
-Float32 = NDArray[np.float32]
-Int64 = NDArray[np.int64]
 
 STRIP_SECONDS = 0.5  # what an error or a kill loses at most, unless one call takes longer
 _MOST_STRIP = 1 << 16

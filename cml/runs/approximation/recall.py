@@ -10,18 +10,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import t as student
 
+from cml.array_types import Bools, Float32, Float64, Int64
 from cml.distances.nearest import Neighbors
 from cml.runs.approximation.asked_pairs import is_in, pair_keys
 from cml.runs.approximation.asking import Answers
 from cml.storage.atomic import atomic_file
 from cml.storage.npy import map_array
 
-Float32 = NDArray[np.float32]
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 _ITEMS = 32  # in a sample, or more if that leaves ...
 _FEWEST, _MOST = 16, 256  # ... pairs of each
 _LEVEL = 0.95
@@ -165,7 +162,7 @@ def estimate_recall(lists: Neighbors, sample: Sample, distances: Float32) -> Rec
     return _with_interval(np.array(shares), lists.ids.shape[1])
 
 
-def _listed_share(weights: Float64, is_nearer: NDArray[np.bool_]) -> float:
+def _listed_share(weights: Float64, is_nearer: Bools) -> float:
     """The share of the true neighbours of an item that its list holds.
 
     Args:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float32, Int64
 from cml.distances import LabelDistance, Neighbors, SparseDistances, as_label_distance
 from cml.distances.nearest import check_k
 from cml.errors import DataError, UserError
@@ -17,8 +17,6 @@ from cml.runs.model import Model, load
 from cml.storage.json_file import read_json
 from cml.storage.npy import map_array
 
-Float32 = NDArray[np.float32]
-Int64 = NDArray[np.int64]
 MANIFEST, KNOWN, EMBEDDINGS, MODEL = "approximation.json", "known.npz", "embeddings.npy", "model"
 IDS, DISTANCES, ITEMS = "ids.npy", "distances.npy", "items.json"
 _BLOCK = 1024  # items that are ranked together

@@ -4,16 +4,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
+from cml.array_types import Float32, Int64
 from cml.errors import UserError
 from cml.retrieval.feature_forms import normalize_rows
 from cml.training.linear_map import LinearMap
 from cml.training.pair_map import PairMap
-
-Float32 = NDArray[np.float32]
-Int64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,17 +4,14 @@ import functools
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 from scipy.spatial.transform import Rotation
 
+from cml.array_types import Bools, Float64, UInt8
 from cml.data_prep.synthetic.draw_items import draw_items
 from cml.data_prep.synthetic.lighting import relight
 from cml.data_prep.synthetic.photographs import Photos, sample_background, sample_photos
 from cml.data_prep.synthetic.random_choice import Rng, pick
-
-Float64 = NDArray[np.float64]
-
 
 _OVERSAMPLING = 2
 
@@ -39,7 +36,7 @@ class _Looks(NamedTuple):
     glasses: bool
 
 
-def draw_heads(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) -> tuple[NDArray[np.uint8], Float64]:
+def draw_heads(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) -> tuple[UInt8, Float64]:
     """Draw heads with any yaw, and with pitch and roll as people hold their heads.
 
     Args:
@@ -60,7 +57,7 @@ def draw_heads(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) -
     return images, rotations
 
 
-def _draw_head(rng: Rng, size: int, photos: Photos) -> tuple[NDArray[np.uint8], Float64]:
+def _draw_head(rng: Rng, size: int, photos: Photos) -> tuple[UInt8, Float64]:
     pitch, roll = np.clip(rng.normal(0, 0.5, 2), -1, 1) * (_PITCH, _ROLL)
     turn = Rotation.from_euler("YXZ", [rng.uniform(-180, 180), pitch, roll], degrees=True)
     looks = _sample_looks(rng)
@@ -129,7 +126,7 @@ def _face(point: Float64, looks: _Looks) -> Float64:
     x, y, front = np.abs(point[..., 0]), point[..., 1], point[..., 2] < 0
     colour = np.tile(looks.skin, (*x.shape, 1))
 
-    def _inside(right: float, below: float, wide: float, high: float) -> NDArray[np.bool_]:
+    def _inside(right: float, below: float, wide: float, high: float) -> Bools:
         """An ellipse on the front and its mirror image on the other side."""
         return front & (((x - right) / wide) ** 2 + ((y - below) / high) ** 2 < 1)
 

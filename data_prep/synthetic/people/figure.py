@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Vector = NDArray[np.float64]  # (3,) a point or direction
+from cml.array_types import Float64
+
+Vector = Float64  # (3,) a point or direction
 
 
-Frame = NDArray[np.float64]  # (3, 3) a rotation; its columns are the part's left, up and front
+Frame = Float64  # (3, 3) a rotation; its columns are the part's left, up and front
 
 
 JOINTS: tuple[str, ...] = (
@@ -89,7 +90,7 @@ class Figure:
     frames: Mapping[str, Frame]
 
     @property
-    def joints(self) -> NDArray[np.float64]:
+    def joints(self) -> Float64:
         """(16, 3) positions in the order of ``JOINTS``."""
         return np.array([self.points[name] for name in JOINTS])
 

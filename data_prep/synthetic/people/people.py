@@ -5,9 +5,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter
 
+from cml.array_types import Float32, Float64, UInt8
 from cml.data_prep.synthetic.draw_items import draw_items
 from cml.data_prep.synthetic.lighting import relight
 from cml.data_prep.synthetic.people.clothes import body_parts, sample_clothes
@@ -23,10 +23,10 @@ __all__ = ["JOINTS", "People", "draw_people"]
 class People(NamedTuple):
     """Drawn people and where their joints are."""
 
-    images: NDArray[np.uint8]  # (N, size, size, 3) RGB
+    images: UInt8  # (N, size, size, 3) RGB
     # (N, 16, 3): x and y in pixels, the first pixel's centre at 0.5, and 1 where the joint is in the image, else 0;
     # joints that something hides count as visible: a person who labels a photograph guesses those too
-    keypoints: NDArray[np.float32]
+    keypoints: Float32
 
 
 def draw_people(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) -> People:
@@ -48,7 +48,7 @@ def draw_people(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) 
     return People(*draw_items("draw_people", draw, count, size=size, seed=seed, workers=workers))
 
 
-def _draw_person(rng: Rng, size: int, photos: Photos) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+def _draw_person(rng: Rng, size: int, photos: Photos) -> tuple[UInt8, Float32]:
     """One image (size, size, 3) and its keypoints (16, 3). Noise comes last: what is before it suits any size."""
     figure = pose_figure(sample_angles(rng), sample_proportions(rng))
     clothes = sample_clothes(rng)
@@ -82,7 +82,7 @@ def _draw_person(rng: Rng, size: int, photos: Photos) -> tuple[NDArray[np.uint8]
     return image, np.concatenate([places, inside], axis=1, dtype=np.float32)
 
 
-def _sample_framing(rng: Rng, joints: NDArray[np.float64]) -> NDArray[np.float64]:
+def _sample_framing(rng: Rng, joints: Float64) -> Float64:
     """The affine map (2, 3) of projected joints (16, 2) to the unit square, y down, as a person crop would lie."""
     low, high = joints.min(0), joints.max(0)
     extent = max(float((high - low).max()), 1.8)  # a curled-up person is not enlarged without bounds

@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 
+from cml.array_types import Float64
 from cml.data_prep.synthetic.random_choice import Rng
 from cml.data_prep.synthetic.rooms.materials import (
     Material,
@@ -18,7 +19,6 @@ from cml.data_prep.synthetic.rooms.materials import (
     tint,
 )
 from cml.data_prep.synthetic.rooms.ray_tracing import Part, Piece
-from cml.data_prep.synthetic.rooms.view import Float64
 
 Furniture = tuple[float, float, list[Part]]  # width, depth, and what it is made of
 

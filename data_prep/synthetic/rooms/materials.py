@@ -5,12 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float32, Int32
 from cml.data_prep.synthetic.random_choice import Rng, pick
-
-Float32 = NDArray[np.float32]
-
 
 Colour = tuple[float, float, float]  # red, green and blue, linear, 0 to 1
 
@@ -131,8 +128,8 @@ def sample_noise(a: Float32, b: Float32, key: int) -> Float32:
     return smooth
 
 
-def _cell(a: Float32, b: Float32, key: int) -> NDArray[np.int32]:
-    place: NDArray[np.int32] = (a.astype(np.int32) * _ACROSS + b.astype(np.int32) * _DOWN + key % _CELLS) % _CELLS
+def _cell(a: Float32, b: Float32, key: int) -> Int32:
+    place: Int32 = (a.astype(np.int32) * _ACROSS + b.astype(np.int32) * _DOWN + key % _CELLS) % _CELLS
     return place
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cml.data_prep.synthetic.rooms.materials import Float32, Material
+from cml.array_types import Float32, Float64, Int32
+from cml.data_prep.synthetic.rooms.materials import Material
 from cml.data_prep.synthetic.rooms.surfaces import Surface
-from cml.data_prep.synthetic.rooms.view import CEILING_FACE, FACES, FLOOR_FACE, Float64, View
+from cml.data_prep.synthetic.rooms.view import CEILING_FACE, FACES, FLOOR_FACE, View
 
 _CORNERS = np.array(list(itertools.product((-1, 1), repeat=3)), np.float64)
 
@@ -119,9 +119,7 @@ def trace(view: View, rays: Float32, surfaces: Sequence[Surface], pieces: Sequen
     return shown.take(places, axis=1).reshape(3, side, side)
 
 
-def _find_nearest(
-    view: View, rays: Float32, parts: Sequence[tuple[Piece, Part]]
-) -> tuple[Float32, NDArray[np.int32], Float32]:
+def _find_nearest(view: View, rays: Float32, parts: Sequence[tuple[Piece, Part]]) -> tuple[Float32, Int32, Float32]:
     """What each pixel sees (n, n): how far it is, its face, or FACES and a part's number, and that part's normal."""
     side = rays.shape[1]
     depth, faces = view.leave(rays)

@@ -6,14 +6,14 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
+from cml.array_types import Float32, UInt8
 from cml.data_prep.synthetic.draw_items import draw_items
 from cml.data_prep.synthetic.photographs import sample_photos
 from cml.data_prep.synthetic.random_choice import Rng
 from cml.data_prep.synthetic.rooms.furniture import ROOMS, WET, furnish
-from cml.data_prep.synthetic.rooms.materials import Float32
 from cml.data_prep.synthetic.rooms.ray_tracing import Light, trace
 from cml.data_prep.synthetic.rooms.surfaces import Photo, Surface
-from cml.data_prep.synthetic.rooms.view import CEILING_FACE, UInt8, View, mask_of, sample_view
+from cml.data_prep.synthetic.rooms.view import CEILING_FACE, View, mask_of, sample_view
 from cml.data_prep.synthetic.rooms.walls import sample_surfaces
 
 _PHOTO_SIDE = 96  # pixels of the photographs behind windows and in frames

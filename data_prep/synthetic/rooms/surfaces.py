@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cml.data_prep.synthetic.rooms.materials import Float32, Material
+from cml.array_types import Float32
+from cml.data_prep.synthetic.rooms.materials import Material
 
-Photo = NDArray[np.float32]  # (H, W, 3) linear colours
+Photo = Float32  # (H, W, 3) linear colours
 
 
 @dataclass(frozen=True)

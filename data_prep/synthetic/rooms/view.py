@@ -7,17 +7,10 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import Float32, Float64, UInt8
 from cml.data_prep.layout_masks import CEILING, FLOOR, FRONT, LEFT, RIGHT
 from cml.data_prep.synthetic.random_choice import Rng
-from cml.data_prep.synthetic.rooms.materials import Float32
-
-Float64 = NDArray[np.float64]
-
-
-UInt8 = NDArray[np.uint8]
-
 
 FACES = 6  # numbers of the planes: x = 0, x = width, floor, ceiling, z = 0, z = depth
 

@@ -6,11 +6,11 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from cml.array_types import Float64
 from cml.data_prep.synthetic.random_choice import Rng, pick
 from cml.data_prep.synthetic.rooms import materials
 from cml.data_prep.synthetic.rooms.materials import Material, darker, sample_cloth, tint
 from cml.data_prep.synthetic.rooms.surfaces import Patch, Photo, Surface
-from cml.data_prep.synthetic.rooms.view import Float64
 
 Photos = tuple[Photo, ...]
 

@@ -3,9 +3,7 @@
 import functools
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from cml.array_types import UInt8
 from cml.data_prep.synthetic.draw_items import draw_items
 from cml.data_prep.synthetic.photographs import Photos, sample_photos
 from cml.data_prep.synthetic.random_choice import Rng
@@ -18,7 +16,7 @@ from cml.data_prep.synthetic.things.picture import RING, draw_picture
 class Scenes(NamedTuple):
     """Drawn scenes and what is said of them."""
 
-    images: NDArray[np.uint8]  # (N, size, size, 3) RGB
+    images: UInt8  # (N, size, size, 3) RGB
     captions: tuple[tuple[str, ...], ...]  # five different sentences each
     things: tuple[tuple[Thing, ...], ...]  # what is in each, in no order
 
@@ -42,7 +40,7 @@ def draw_scenes(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) 
     return Scenes(*draw_items("draw_scenes", draw, count, size=size, seed=seed, workers=workers))
 
 
-def _draw_scene(rng: Rng, size: int, photos: Photos) -> tuple[NDArray[np.uint8], tuple[str, ...], tuple[Thing, ...]]:
+def _draw_scene(rng: Rng, size: int, photos: Photos) -> tuple[UInt8, tuple[str, ...], tuple[Thing, ...]]:
     """One image (size, size, 3), its captions and things."""
     place = rng.uniform(0, len(RING))
     things = sample_things(rng, place)

@@ -4,8 +4,8 @@ import functools
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.array_types import UInt8
 from cml.data_prep.synthetic.draw_items import draw_items
 from cml.data_prep.synthetic.photographs import Photos, sample_photos
 from cml.data_prep.synthetic.random_choice import Rng, pick
@@ -27,7 +27,7 @@ TRAINING, TEST = CLASSES[::2], CLASSES[1::2]
 
 def draw_singles(
     count: int, classes: Sequence[str], *, size: int = 64, seed: int = 0, workers: int = 1
-) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
+) -> tuple[UInt8, tuple[str, ...]]:
     """Draw one thing in each picture.
 
     Args:
@@ -48,7 +48,7 @@ def draw_singles(
     return images, names
 
 
-def _draw_single(rng: Rng, size: int, photos: Photos, classes: Sequence[str]) -> tuple[NDArray[np.uint8], str]:
+def _draw_single(rng: Rng, size: int, photos: Photos, classes: Sequence[str]) -> tuple[UInt8, str]:
     """One image (size, size, 3) and its class, independent of the item that has its number among other classes."""
     rng = np.random.default_rng([int(rng.integers(2**32)), CLASSES.index(classes[0])])
     name = pick(rng, classes)

@@ -4,9 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter
 
+from cml.array_types import UInt8
 from cml.data_prep.synthetic.lighting import relight
 from cml.data_prep.synthetic.photographs import Photos, sample_background
 from cml.data_prep.synthetic.random_choice import Rng
@@ -34,7 +34,7 @@ to the table and back. What is near each other here is often together in a scene
 are no classes of scenes, only places on the ring."""
 
 
-def draw_picture(rng: Rng, size: int, photos: Photos, things: Sequence[Thing], place: float) -> NDArray[np.uint8]:
+def draw_picture(rng: Rng, size: int, photos: Photos, things: Sequence[Thing], place: float) -> UInt8:
     """Draw things over a photograph that is tinted as a place of the ring.
 
     Noise is drawn last, since the amount depends on the size: all else is the same at any size.
