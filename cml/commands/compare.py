@@ -1,7 +1,7 @@
 """``cml compare TASK --data DIR --out DIR``: several losses, one network, one budget, several seeds; table, figures."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -75,10 +75,10 @@ def run(arguments: Sequence[str]) -> None:
         return
     task, prog = tasks.get(name), f"cml compare {name}"
     description = f"Compare losses on {task.summary}. Variants: {quoted_list(task.variants)}."
-    recipe = replace(recipe_for(task, task.recipe, rest, prog), loss=task.recipe.loss)
+    recipe = recipe_for(task, task.recipe, rest, prog, ignored=("loss",))
     default = Compare(tyro.MISSING, tyro.MISSING, recipe)
     options = parse(Compare, rest, prog=prog, description=description, default=default)
-    if options.training.loss != task.recipe.loss:
+    if options.training.loss != recipe.loss:
         advice = "leave --loss out and choose with --variants and --losses"
         raise UserError(f"In a comparison the rows set the loss: {advice}.")
     comparison = compare(

@@ -82,10 +82,10 @@ def next_steps(dataset: PreparedDataset) -> list[str]:
     from cml.distances import LabelError
     from cml.distances import registry as distances
     from cml.models import has_published_weights
-    from cml.runs.dataset_recipe import recipe_for_dataset
+    from cml.runs.dataset_options import complete_dataset_options
     from cml.sampling import registry as samplers
     from cml.sampling.sampler import suggest_batch_size
-    from cml.training.recipe_inputs import recipe_for_inputs
+    from cml.training.complete_options import complete_options
 
     name, items = dataset.info.task, dataset.info.counts["train"]
     command = ["cml", "train", name, "--data", str(dataset.folder), "--out", _free(Path("runs") / dataset.folder.name)]
@@ -100,9 +100,9 @@ def next_steps(dataset: PreparedDataset) -> list[str]:
             obstacles.append(f"first: {shlex.join(['cml', 'check', str(dataset.folder)])} lists labels to mend")
         except UserError as error:
             obstacles.append(f"first: {error}")
-        recipe = recipe_for_inputs(task.recipe, dataset.info.inputs)
+        recipe = complete_options(task.recipe, {}, dataset.info.inputs)
         is_frozen = items < _SMALL and has_published_weights(recipe.backbone)
-        suited = recipe_for_dataset(task, dataset.info, is_frozen=is_frozen)
+        suited = complete_dataset_options(task, {"freeze_backbone": is_frozen}, dataset.info)
         if is_frozen:
             command += ["--freeze-backbone", *(["--steps", "300"] if suited.steps == recipe.steps else [])]
         if 2 <= items < samplers.make(suited.sampler).batch_size and suited.sampler == recipe.sampler:

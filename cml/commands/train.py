@@ -1,7 +1,7 @@
 """``cml train TASK --data DIR --out RUN``: train an embedding and keep everything about it in a run folder."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,13 @@ from cml.command_line.print_result import show
 from cml.command_line.shared_options import AllowDownload, AsJson
 from cml.console.messages import say
 from cml.data.dataset_info import read_dataset_info
+from cml.data.input_form import InputForm
 from cml.errors import DataError, UserError
-from cml.runs.dataset_recipe import recipe_for_dataset
+from cml.runs.dataset_options import make_label_distance
 from cml.storage.downloads import names_of_a_run
 from cml.task import Task
-from cml.training.config import TrainConfig, with_options
+from cml.training.complete_options import complete_options, suit_options
+from cml.training.config import TrainConfig, add_implied_options, read_options
 from cml.training.metrics_log import METRICS
 
 
@@ -55,6 +57,11 @@ class DecidingOptions(CommandOptions):
     steps: int = 0
     epochs: int = 0
     tune: bool = False
+    backbone: str = ""
+    label_distance: str = ""
+
+
+_GIVEN = ("freeze_backbone", "features", "steps", "epochs", "tune", "backbone", "label_distance")  # of training
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -133,16 +140,17 @@ def _show(result: dict[str, Any], summary: str, options: Train) -> None:
     show(result, summary, f"next: cml evaluate {again} && cml report {again}", as_json=options.json)
 
 
-def recipe_for(task: Task, recipe: TrainConfig, arguments: Sequence[str], prog: str) -> TrainConfig:
-    """Find the defaults: the file of ``--config``, then the recipe, whose horizontal flip needs a trained backbone.
-
-    The recipe is adapted to the dataset, see ``recipe_for_dataset``. A feature store decides the backbone.
+def recipe_for(
+    task: Task, recipe: TrainConfig, arguments: Sequence[str], prog: str, *, ignored: Container[str] = ()
+) -> TrainConfig:
+    """Find the defaults: the file of ``--config``, then what suits the dataset, then the recipe.
 
     Args:
         task: The task.
         recipe: The recipe of the task, or the options of the run that is resumed.
         arguments: The arguments after the task.
         prog: The command, for messages.
+        ignored: Options whose values in the file do not count.
 
     Returns:
         The options that hold where none are given.
@@ -154,18 +162,29 @@ def recipe_for(task: Task, recipe: TrainConfig, arguments: Sequence[str], prog: 
             f"Got {deciding.steps} steps and {deciding.epochs} epochs instead."
         )
     info = None if deciding.data is None or deciding.resume else read_dataset_info(deciding.data)
-    if info is not None:
-        is_frozen = deciding.freeze_backbone or bool(deciding.features)
-        recipe = recipe_for_dataset(task, info, is_frozen=is_frozen, tune=deciding.tune)
-    if deciding.features and not deciding.resume:
-        recipe = with_options(recipe, {"features": deciding.features})
-    unflipped = replace(recipe, flip="none")
-    named = unflipped if deciding.config is None else TrainConfig.load(deciding.config, unflipped)
-    deciding = replace(deciding, freeze_backbone=named.freeze_backbone)
-    deciding, _ = parse_known(DecidingOptions, arguments, prog=prog, default=deciding)
-    chosen = named
-    if not (deciding.freeze_backbone or named.freeze_backbone):
-        chosen = recipe if deciding.config is None else TrainConfig.load(deciding.config, recipe)
-    elif deciding.freeze_backbone and not deciding.flip and named.flip == "none" != recipe.flip:
+    form = InputForm() if info is None else info.inputs
+    in_file = _read_file(deciding, recipe, form, ignored)
+    start = DecidingOptions(**{name: in_file[name] for name in ("freeze_backbone", "tune") if name in in_file})
+    deciding, _ = parse_known(DecidingOptions, arguments, prog=prog, default=start)
+    given = {name: getattr(deciding, name) for name in _GIVEN if getattr(deciding, name) != getattr(start, name)}
+    if deciding.resume:  # which has the store of the run
+        given.pop("features", None)
+    chosen = {**in_file, **add_implied_options(given)}
+    distance = None if info is None else make_label_distance(task, chosen, info)
+    suited = suit_options(recipe, chosen, form, distance)
+    loses_mirroring = form.kind == "images" and suited.get("flip") == "none" != recipe.flip
+    if deciding.freeze_backbone and loses_mirroring and not deciding.flip:
         say("The backbone is frozen and sees every image once, as it is: the recipe's mirroring is off.")
-    return replace(chosen, epochs=0) if deciding.steps else chosen  # steps go before the epochs of a file
+    # options that are given are set when all are read, since one may need another
+    return replace(recipe, **suited, **{name: value for name, value in chosen.items() if name not in given})
+
+
+def _read_file(
+    deciding: DecidingOptions, recipe: TrainConfig, form: InputForm, ignored: Container[str]
+) -> dict[str, Any]:
+    """The options in the file of ``--config``, which may freeze the backbone of a recipe that mirrors images."""
+    if deciding.config is None:
+        return {}
+    of_store = {} if deciding.resume else add_implied_options({"features": deciding.features})
+    options = read_options(deciding.config, complete_options(recipe, {**of_store, "flip": "none"}, form))
+    return {name: value for name, value in options.items() if name not in ignored}

@@ -2,8 +2,7 @@
 
 import functools
 import warnings
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -42,12 +41,12 @@ from cml.runs.stated_labels import holds_classes, read_label_frame
 from cml.runs.validation_items import recognize_validation, refuse_with_validation
 from cml.trackers import Tracker
 from cml.training.callbacks import Callback
+from cml.training.complete_options import complete_options
 from cml.training.config import TrainConfig, with_options
 from cml.training.history import History
 from cml.training.loop import Trained
 from cml.training.own_augmentation import Augment
 from cml.training.own_functions import take_functions
-from cml.training.recipe_inputs import recipe_for_inputs
 from cml.training.run_config import RunConfig
 from cml.training.seeded_randomness import seeded_randomness
 from cml.training.tracking import with_tracker
@@ -205,11 +204,11 @@ def fit(
 
     # options that suit inputs and labels, where none are given
     form = labelled.inputs.form if isinstance(labelled.inputs, Inputs) else InputForm()
-    config = _adapt_to_inputs(config, chosen, form)
-    config = _adapt_to_labels(config, chosen, distance)
+    names = {*chosen, *config.difference(TrainConfig())}  # an option of ``config`` that is no default is chosen too
+    config = complete_options(config, {name: getattr(config, name) for name in names}, form, distance)
     if config.tune and own_loss is not None:
         raise UserError("'tune' chooses the loss itself: leave out 'loss'.")
-    check_tune_options(config, recipe_for_inputs(TrainConfig(), form))
+    check_tune_options(config, complete_options(TrainConfig(), {}, form))
 
     weights = None if sample_weight is None else read_weights(sample_weight, len(plain_labels))
     distance, encoded = _encode_labels(distance, plain_labels, () if held_out is None else held_out.labels)
@@ -309,22 +308,3 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _adapt_to_inputs(config: TrainConfig, chosen: Collection[str], form: InputForm) -> TrainConfig:
-    """The options with the recipe for the form of the inputs in place of those defaults that are for images."""
-    default = TrainConfig()
-    recipe = recipe_for_inputs(default, form)
-    names = [name for name in ("backbone", "weights", "learning_rate") if name not in chosen]
-    untouched = [name for name in names if getattr(config, name) == getattr(default, name)]
-    return replace(config, **{name: getattr(recipe, name) for name in untouched})
-
-
-def _adapt_to_labels(config: TrainConfig, chosen: Collection[str], distance: LabelDistance) -> TrainConfig:
-    """The options with those that suit the labels in place of defaults; tuning decides them itself."""
-    if config.tune:
-        return config
-    default = TrainConfig()
-    suited = distance.training_options(head_alone=config.has_head_alone)
-    untouched = [name for name in suited if name not in chosen and getattr(config, name) == getattr(default, name)]
-    return replace(config, **{name: suited[name] for name in untouched})

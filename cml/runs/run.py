@@ -40,8 +40,8 @@ from cml.runs.retrieved import write_retrieval_report
 from cml.runs.trained_run import Embeddings, TrainedRun
 from cml.storage.json_file import write_json
 from cml.trackers import Tracker
+from cml.training.complete_options import complete_options
 from cml.training.metrics_log import METRICS, read_metrics
-from cml.training.recipe_inputs import recipe_for_inputs
 from cml.training.run_folder import EVALUATION, TUNING, load_tuning
 from cml.training.tracking import track_evaluation
 
@@ -256,7 +256,7 @@ class Run(TrainedRun):
             signals = find_label_signals(self)
         except DataError:  # the training images are no longer there
             return []
-        config, recipe = self.config.train, recipe_for_inputs(self.task.recipe, self.dataset.info.inputs)
+        config, recipe = self.config.train, complete_options(self.task.recipe, {}, self.dataset.info.inputs)
         advice = advise(config, len(self.dataset.split("train")), standing, signals, recipe)
         if advice.options is None:
             return [*advice.sentences]

@@ -1,7 +1,6 @@
 """``cml.train``: training on a prepared dataset, as ``cml train`` does. ``fit.py`` trains on inputs given in Python."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -18,7 +17,7 @@ from cml.feature_store.dataset_inputs import explain_new_items, with_features
 from cml.feature_store.store import FeatureStore
 from cml.processes.init_processes import init_processes
 from cml.processes.ranks import Ranks
-from cml.runs.dataset_recipe import recipe_for_dataset
+from cml.runs.dataset_options import complete_dataset_options
 from cml.runs.interrupted import keep_interrupted
 from cml.runs.item_weights import read_weights
 from cml.runs.kept_label_distance import read_kept_label_distance
@@ -26,12 +25,12 @@ from cml.runs.model import Model
 from cml.task import Task
 from cml.trackers import Tracker
 from cml.training.callbacks import Callback
-from cml.training.config import TrainConfig, with_options
+from cml.training.complete_options import complete_options
+from cml.training.config import TrainConfig, add_implied_options, with_options
 from cml.training.history import History
 from cml.training.loop import Trained
 from cml.training.own_augmentation import Augment
 from cml.training.own_functions import NO_FUNCTIONS, OwnFunctions, take_functions
-from cml.training.recipe_inputs import recipe_for_inputs
 from cml.training.run_config import RunConfig
 from cml.training.tracking import with_tracker
 from cml.training.train_options import TrainOptions, list_options
@@ -114,16 +113,14 @@ def train(
     return open_run(out, data=dataset.folder, device=chosen.device, allow_download=True)
 
 
-def options_for(
-    task: Task, config: TrainConfig | None, options: Mapping[str, Any], info: DatasetInfo | None = None
-) -> TrainConfig:
+def options_for(task: Task, config: TrainConfig | None, options: Mapping[str, Any], info: DatasetInfo) -> TrainConfig:
     """Combine the options of a run on a task.
 
     Args:
         task: The task.
-        config: All options; None for the task's recipe, whose horizontal flip does not apply to a frozen backbone.
+        config: All options; None for those that suit the dataset, see ``complete_dataset_options``.
         options: Options by name, which go before those of ``config``.
-        info: The dataset's info, see ``recipe_for_dataset``; None for images whose labels are as the task has them.
+        info: The dataset's info.
 
     Returns:
         The options of the run.
@@ -133,13 +130,7 @@ def options_for(
     """
     if config is not None:
         return with_options(config, options)
-    recipe = task.recipe
-    if info is not None:
-        is_frozen = bool(options.get("freeze_backbone") or options.get("features"))
-        recipe = recipe_for_dataset(task, info, is_frozen=is_frozen, tune=bool(options.get("tune")))
-    if options.get("freeze_backbone") and "flip" not in options:
-        recipe = replace(recipe, flip="none")
-    return with_options(recipe, options)
+    return complete_dataset_options(task, add_implied_options(options), info)
 
 
 def train_task(
@@ -183,7 +174,7 @@ def train_task(
     inputs = items.inputs
     if isinstance(inputs, Vectors):
         inputs = inputs.with_missing(config.missing)
-    check_tune_options(config, recipe_for_inputs(task.recipe, dataset.info.inputs))
+    check_tune_options(config, complete_options(task.recipe, {}, dataset.info.inputs))
     kept = read_kept_label_distance(config.label_distance, task.name, out, resume=resume)
     distance = distances.registry.make(kept or task.label_distance(config, dataset.info)).fit(items.labels)
     mirror = _label_mirror(task, dataset.info) if config.flip == "image" else None

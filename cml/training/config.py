@@ -295,15 +295,8 @@ class TrainConfig:
         Raises:
             UserError: the file cannot be read, or an option does not exist, has another type or is out of range.
         """
-        path = Path(path)
-        is_yaml = path.suffix.lower() in (".yaml", ".yml")
-        value = read_parsed(path, _OPTIONS, "YAML", parse_yaml) if is_yaml else read_json(path, _OPTIONS)
-        if isinstance(value, dict) and {"cml", "train"} <= value.keys():  # the config.json of a run
-            value = fill_missing_options(value["train"])
-        if isinstance(value, dict):
-            defaults = asdict(cls() if base is None else base)
-            value = {**defaults, **with_current_names(value, defaults)}
-        return saved_options(cls, value, str(path), _OPTIONS)
+        base = cls() if base is None else base
+        return replace(base, **read_options(path, base))
 
     @property
     def method(self) -> str:
@@ -336,6 +329,33 @@ with contextlib.suppress(OSError):  # an installation without sources; ``help`` 
     TrainConfig.__doc__ = (TrainConfig.__doc__ or "").replace("\n\n", f"\n\n    Attributes:{_texts}\n\n", 1)
 
 
+def read_options(path: Path | str, base: TrainConfig) -> dict[str, Any]:
+    """Read the options in a file, see ``TrainConfig.load``.
+
+    Args:
+        path: The file.
+        base: The options beside which they should be valid.
+
+    Returns:
+        Values of the options that the file names.
+
+    Raises:
+        UserError: As of ``TrainConfig.load``.
+    """
+    path = Path(path)
+    is_yaml = path.suffix.lower() in (".yaml", ".yml")
+    value = read_parsed(path, _OPTIONS, "YAML", parse_yaml) if is_yaml else read_json(path, _OPTIONS)
+    if isinstance(value, dict) and {"cml", "train"} <= value.keys():  # the config.json of a run
+        value = fill_missing_options(value["train"])
+    named = {}
+    if isinstance(value, dict):
+        defaults = asdict(base)
+        named = with_current_names(value, defaults)
+        value = {**defaults, **named}
+    config = saved_options(TrainConfig, value, str(path), _OPTIONS)
+    return {name: getattr(config, name) for name in named}
+
+
 def fill_missing_options(options: Any) -> Any:  # noqa: ANN401 - any JSON
     """Complete the options of a saved run by those that did not exist then, and whose default is another one today.
 
@@ -359,7 +379,7 @@ def with_options(config: TrainConfig, options: Mapping[str, Any]) -> TrainConfig
 
     Args:
         config: The options.
-        options: New values by name; ``features`` also sets the options that the feature store decides.
+        options: New values by name; see ``add_implied_options``.
 
     Returns:
         The changed options.
@@ -367,7 +387,22 @@ def with_options(config: TrainConfig, options: Mapping[str, Any]) -> TrainConfig
     Raises:
         UserError: An option does not exist or is out of range.
     """
-    known = [option.name for option in fields(config)]
+    return replace(config, **add_implied_options(options))
+
+
+def add_implied_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Add the options that follow from those that the user chose.
+
+    Args:
+        options: Values by name.
+
+    Returns:
+        The options. ``steps`` go before the epochs of a recipe; ``features`` set those that the feature store decides.
+
+    Raises:
+        UserError: An option does not exist.
+    """
+    known = [option.name for option in fields(TrainConfig)]
     for name in options:
         if name == "batch_size":
             raise UserError("The size of batches is the sampler's, as in sampler='random(batch_size=60)'.")
@@ -380,10 +415,10 @@ def with_options(config: TrainConfig, options: Mapping[str, Any]) -> TrainConfig
             "'steps' and 'epochs' both say how long to train: leave out one of them. "
             f"Got steps={options['steps']} and epochs={options['epochs']} instead."
         )
-    if "steps" in options:  # in place of the epochs of ``config``
+    if "steps" in options:
         options = {"epochs": 0, **options}
     if options.get("features"):
         from cml.training.store_options import store_options
 
         options = {**store_options(str(options["features"])), **options}
-    return replace(config, **options)
+    return dict(options)

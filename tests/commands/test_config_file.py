@@ -122,11 +122,13 @@ def test_a_frozen_backbone_in_the_file_turns_the_recipes_mirroring_off(
     words = ("--config", str(tmp_path / "x.json"))
     assert recipe_for(pose, recipe, words, "cml") == replace(recipe, flip="none", freeze_backbone=True, steps=5)
     assert "the recipe's mirroring is off" in capsys.readouterr().err
-    assert recipe_for(pose, recipe, ("--no-freeze-backbone", *words), "cml").flip == "none"
+    assert recipe_for(pose, recipe, ("--no-freeze-backbone", *words), "cml") == replace(recipe, steps=5)
     (tmp_path / "x.json").write_text('{"freeze_backbone": false, "steps": 5}')
     assert recipe_for(pose, recipe, words, "cml") == replace(recipe, steps=5)
     assert asdict(recipe_for(pose, recipe, ("--freeze-backbone", *words), "cml"))["flip"] == "none"
     assert recipe_for(pose, recipe, (), "cml") == recipe
+    (tmp_path / "x.json").write_text('{"lora": 8}')  # which a frozen backbone cannot have, but for what is given beside
+    assert recipe_for(pose, recipe, ("--freeze-backbone", "--lora", "0", *words), "cml").lora == 8
 
 
 def test_train_and_compare_take_a_file_and_what_is_given_beside_it_goes_before(

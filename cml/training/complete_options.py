@@ -1,0 +1,61 @@
+"""The options that suit inputs and labels, where the user chose none.
+
+``cml.fit``, ``cml.train``, ``cml.compare`` and their commands all complete their options here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from cml.data.input_form import InputForm
+from cml.distances import LabelDistance
+from cml.training.config import TrainConfig
+from cml.training.vector_options import vector_options
+
+
+def complete_options(
+    recipe: TrainConfig, chosen: Mapping[str, Any], form: InputForm, distance: LabelDistance | None = None
+) -> TrainConfig:
+    """Complete the options that the user chose by those that suit inputs and labels, and by those of a recipe.
+
+    Args:
+        recipe: All options, for images and labels of any kind.
+        chosen: The options that the user chose, by name.
+        form: The form of the inputs.
+        distance: The label distance; None for labels that decide nothing.
+
+    Returns:
+        All options.
+
+    Raises:
+        UserError: An option is out of range, or two do not fit each other.
+    """
+    return replace(recipe, **chosen, **suit_options(recipe, chosen, form, distance))
+
+
+def suit_options(
+    recipe: TrainConfig, chosen: Mapping[str, Any], form: InputForm, distance: LabelDistance | None = None
+) -> dict[str, Any]:
+    """Find the options that suit inputs and labels better than those of a recipe, and that the user did not choose.
+
+    Inputs other than images have a linear head on them, see ``vector_options``. A frozen backbone sees every image
+    once, so that none is mirrored. Labels such as judgements decide loss and sampler, see
+    ``LabelDistance.training_options``, except with ``tune``, which decides them itself.
+
+    Args:
+        recipe: As for ``complete_options``.
+        chosen: As for ``complete_options``.
+        form: As for ``complete_options``.
+        distance: As for ``complete_options``.
+
+    Returns:
+        Values of ``TrainConfig`` by their names.
+    """
+    suited = {} if form.kind == "images" else vector_options()
+    options = {**vars(recipe), **suited, **chosen}
+    if options["freeze_backbone"]:
+        suited["flip"] = "none"
+    if distance is not None and not options["tune"]:
+        head_alone = options["freeze_backbone"] or options["backbone"] == "none"
+        suited |= distance.training_options(head_alone=head_alone)
+    return {name: value for name, value in suited.items() if name not in chosen}
