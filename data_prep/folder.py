@@ -27,7 +27,7 @@ from cml.data_prep.number_labels import NumberLabels, choose_number_labels
 from cml.data_prep.person_crop import FRAME, person_box
 from cml.data_prep.person_items import CROP, person_item
 from cml.data_prep.provenance import record_provenance
-from cml.data_prep.row_files import MissingColumn, Row, cell, read_rows, say_once
+from cml.data_prep.row_files import CELLS, MissingColumn, Row, cell, read_rows, say_once
 from cml.data_prep.scale_depth import check_bits
 from cml.data_prep.shrink import Shrink
 from cml.errors import DataError, UserError
@@ -254,7 +254,7 @@ class Folder(DatasetSource):
                 if labelled is not None:
                     yield labelled
             except DataError as error:
-                if isinstance(error, MissingColumn) and self.labels and self.labels.suffix.lower() == ".csv":
+                if isinstance(error, MissingColumn) and self.labels and self.labels.suffix.lower() in CELLS:
                     raise  # no row has it
                 yield error
 

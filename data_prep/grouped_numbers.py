@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from cml.data_prep.row_files import find_delimiter
+from cml.data_prep.row_files import CELLS, find_delimiter
 
 _GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")
 _WHOLE = re.compile(r"[+-]?\d{1,3}")
@@ -26,7 +26,7 @@ def find_grouped_numbers(path: Path, columns: Sequence[str]) -> list[str]:
     Returns:
         Numbers as they are written, both without and with a point; none where nothing is suspicious.
     """
-    if path.suffix.lower() != ".csv":
+    if path.suffix.lower() not in CELLS:
         return []
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:

@@ -11,6 +11,7 @@ from PIL import Image
 
 from cml.console.messages import say
 from cml.data.dataset_info import TEST_ID
+from cml.data.judgement_columns import join_records
 from cml.data.pair_judgements import PairJudgements
 from cml.data.prepared_writer import Item, bad_item_error
 from cml.data.triplet_judgements import TripletJudgements
@@ -254,7 +255,7 @@ class Judgements(DatasetSource):
                 raise bad_item_error(str(row))
             else:
                 faults.append(row)
-        columns: dict[str, Any] = {str(key): [row.get(key) for row in rows] for key in (rows[0] if rows else ())}
+        columns = join_records(rows)
         kind = PairJudgements if self.pairs is not None else TripletJudgements
         try:
             return kind(columns, names, places=places, faults=faults)

@@ -24,14 +24,14 @@ from cml.data_prep.kept_columns import read_kept, unify_columns
 from cml.data_prep.label_kinds import KINDS, WITH_UNIT, check_distance, distance_of
 from cml.data_prep.number_format import PLAIN, Decimal, NumberFormat, Thousands
 from cml.data_prep.number_labels import NumberLabels, choose_number_labels
-from cml.data_prep.row_files import MissingColumn, Row, cell, number, read_rows, say_once
+from cml.data_prep.row_files import CELLS, MissingColumn, Row, cell, number, read_rows, say_once
 from cml.data_prep.shrink import Shrink
 from cml.data_prep.unique_ids import note_unique
 from cml.errors import DataError, UserError
 
 Rows = Floating
 KindOfRow = Literal["numbers", "angle", "rotation", "place", "captions", "classes"]
-SUFFIXES = (".csv", ".jsonl", ".parquet")
+SUFFIXES = (*CELLS, ".jsonl", ".parquet")
 _PICTURES = Shrink(256)
 
 

@@ -19,6 +19,7 @@ from cml.storage.strict_json import parse_json
 _LISTED = 20  # columns that an error names
 TAB = "\t"
 _DELIMITERS = (",", ";", TAB)
+CELLS = (".csv", ".tsv")  # how the names of files of cells end
 
 Row = Mapping[str, Any]
 _EXACT = 1 << 53  # whole numbers beyond are not all floats
@@ -28,7 +29,7 @@ def read_rows(path: Path, items: str = "images") -> Iterator[tuple[str, Row | Da
     """Read the rows of a CSV or JSONL file.
 
     Args:
-        path: The file; its name ends in .csv or .jsonl.
+        path: The file; its name ends in .csv, .tsv or .jsonl.
         items: What the rows list, for errors.
 
     Yields:
@@ -38,12 +39,12 @@ def read_rows(path: Path, items: str = "images") -> Iterator[tuple[str, Row | Da
         UserError: The file's name ends otherwise.
         DataError: The file is empty, or not UTF-8 or UTF-16, or not CSV.
     """
-    if path.suffix.lower() not in (".csv", ".jsonl"):
-        raise UserError(f"The labels should be a .csv or .jsonl file. Got {path} instead.")
+    if path.suffix.lower() not in (*CELLS, ".jsonl"):
+        raise UserError(f"The labels should be a .csv, .tsv or .jsonl file. Got {path} instead.")
     empty = True
     try:
         with io.TextIOWrapper(open_regular(path), _encoding(path), newline="") as file:
-            for line, row in _csv(file, path) if path.suffix.lower() == ".csv" else _jsonl(file, path):
+            for line, row in _csv(file, path) if path.suffix.lower() in CELLS else _jsonl(file, path):
                 yield f"{path}:{line}", row
                 empty = False
     except UnicodeError as error:

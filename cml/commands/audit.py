@@ -53,6 +53,7 @@ def run(arguments: Sequence[str]) -> None:
         listed.table(count),
         "",
         f"all items: {path}",
+        "Look at the first items. Correct wrong labels where they come from, then prepare and train again.",
         f"next: cml explore {options.run}",
     ]
     show({**result, "first": first}, *lines, as_json=options.json)

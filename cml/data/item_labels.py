@@ -1,7 +1,7 @@
 """The labels of items as a sequence: what ``cml.fit`` takes from judgements."""
 
 from collections.abc import Sequence
-from typing import overload
+from typing import ClassVar, overload
 
 
 class ItemLabels(Sequence[list[str]]):
@@ -9,7 +9,12 @@ class ItemLabels(Sequence[list[str]]):
 
     Args:
         labels: The N labels.
+
+    Attributes:
+        label_distance: Name of the label distance that reads them.
     """
+
+    label_distance: ClassVar[str]
 
     def __init__(self, labels: list[list[str]]) -> None:
         self._labels = labels

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -21,16 +22,19 @@ class JudgementColumns:
     """The columns of a table of judgements.
 
     Args:
-        rows: A data frame, a mapping of columns, or an array (J, C) of numbers, whose columns are ``names`` in order.
+        rows: A data frame, a mapping of columns, a list of records (a mapping for each row), or an array (J, C) of
+            numbers, whose columns are ``names`` in order.
         names: The columns that judgements of this kind may have.
         required: How many of the first ``names`` each table has.
         title: What the table is, for messages: "the judged pairs".
+        spelled: The required columns in words, for messages; the first ``names`` by default.
         places: What each row is called in messages, such as "pairs.csv:7"; None for its number in ``title``.
         faults: Gets what is wrong with a row, which is then left out; None raises it.
 
     Attributes:
         places: What each row is called.
         kept: (J,) which rows were not left out so far.
+        remarks: The columns that are there, but are not read; none where all are.
 
     Raises:
         UserError: A column is missing or unknown, or columns differ in length.
@@ -44,7 +48,17 @@ class JudgementColumns:
         title: str,
         places: Sequence[str] | None = None,
         faults: list[DataError] | None = None,
+        *,
+        spelled: str = "",
     ) -> None:
+        spelled = spelled or ", ".join(names[:required])
+        if isinstance(rows, str | os.PathLike):
+            raise UserError(
+                f"{title.capitalize()} should be a data frame, a mapping of columns or an array. Got the path "
+                f"{str(rows)!r}: read the file first, as by pandas.read_csv."
+            )
+        if _are_records(rows):
+            rows = join_records(rows)
         if hasattr(rows, "columns") or isinstance(rows, Mapping):
             there = [str(name) for name in (rows if isinstance(rows, Mapping) else rows.columns)]
             columns = {name: _as_list(rows[name]) for name in there if name in names}
@@ -61,13 +75,17 @@ class JudgementColumns:
         if missing:
             raise UserError(
                 f"{title.capitalize()} have no column {missing[0]!r}. There are: {', '.join(there)}; rename yours to "
-                f"{', '.join(names[:required])}."
+                f"{spelled}."
             )
-        counts = {len(column) for column in columns.values()}
-        if len(counts) > 1 or counts == {0}:
-            raise UserError(f"{title.capitalize()} should have rows, and columns of one length. Got {sorted(counts)}.")
+        counts = {name: len(column) for name, column in columns.items()}
+        count = counts[names[0]]
+        if set(counts.values()) != {count}:
+            each = ", ".join(f"{name} {length}" for name, length in counts.items())
+            raise UserError(f"{title.capitalize()} should have columns of one length. Got {each}.")
+        if not count:
+            raise UserError(f"{title.capitalize()} have no rows.")
         self._columns, self._faults = columns, faults
-        (count,) = counts
+        self.remarks = _describe_unread([name for name in there if name not in columns], names)
         self.places = [f"row {row} of {title}" for row in range(count)] if places is None else places
         self.kept = np.ones(count, np.bool_)
 
@@ -113,16 +131,25 @@ class JudgementColumns:
         for row, value in enumerate(self[name]):
             if isinstance(value, str):
                 number = look_up(value, numbers)
+                number = look_up(value.strip(), numbers) if number is None else number
             else:
                 number = numbers.get(value if isinstance(value, int) else _whole(value))
             if number is None:
-                known = f"none of the {len(numbers):,} items"
-                known += f", such as {next(iter(numbers))!r}" if numbers else ""
-                mend = "" if numbers else ". Give 'items', the names of all items in order"
-                self.refuse(row, f"names the {name} {value!r}, which is {known}{mend}.")
+                shown = int(value) if isinstance(value, float) and value.is_integer() else value
+                self.refuse(row, f"names the {name} {shown!r}, which is {_describe_known(shown, numbers)}.")
             else:
                 found[row] = number
         return found
+
+    def raters(self) -> NDArray[np.str_] | None:
+        """Read the column of raters.
+
+        Returns:
+            (J,) their names, "" where none is named; None if there is no such column.
+        """
+        if "rater" not in self:
+            return None
+        return np.array(["" if _is_missing(rater) else str(rater).strip() for rater in self["rater"]])
 
     def numbers(self, name: str, rule: str, allowed: Callable[[float], bool]) -> Float64:
         """Read a column of numbers.
@@ -192,9 +219,56 @@ def describe_unjudged(numbers: Mapping[Any, int], judged: Iterable[int]) -> list
     return [f"{len(left)} of {len(numbers)} items have no judgement and are left out: {names}"]
 
 
+def join_records(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Turn records into columns.
+
+    Args:
+        records: A mapping for each row; what a row lacks is None.
+
+    Returns:
+        The columns, in the order in which rows first have them.
+    """
+    names = dict.fromkeys(str(name) for record in records for name in record)
+    return {name: [record.get(name) for record in records] for name in names}
+
+
+def _are_records(rows: object) -> bool:
+    return isinstance(rows, list | tuple) and bool(rows) and all(isinstance(row, Mapping) for row in rows)
+
+
+def _describe_unread(unread: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Name the columns that are not read: a weight under another name would be lost in silence."""
+    if not unread:
+        return []
+    listed = ", ".join(unread[:_NAMED]) + (", ..." if len(unread) > _NAMED else "")
+    return [f"columns that are not read: {listed}; read are {', '.join(names)}"]
+
+
+def _describe_known(value: Any, numbers: Mapping[Any, int]) -> str:  # noqa: ANN401 - a cell
+    """Say which items there are, beside a value that names none of them."""
+    known = f"none of the {len(numbers):,} items"
+    if not numbers:
+        return f"{known}. Give 'items', the names of all items in order"
+    first, last = next(iter(numbers)), next(reversed(list(numbers)))
+    if isinstance(first, int) and (first, last) == (0, len(numbers) - 1):
+        known += f", whose numbers are 0 to {last}"
+    else:
+        known += f", such as {first!r}"
+    if any(str(item) == str(value) for item in numbers):
+        one, other = ("texts", "numbers") if isinstance(first, str) else ("numbers", "texts")
+        known += f": the items are named by {one}, the rows by {other}; convert one of them"
+    return known
+
+
+def _is_missing(cell: Any) -> bool:  # noqa: ANN401
+    return cell is None or (isinstance(cell, float) and math.isnan(cell))
+
+
 def _as_list(column: Any) -> list[Any]:  # noqa: ANN401 - a column of any frame
     if hasattr(column, "detach"):
         column = tensor_array(column)
+    if hasattr(column, "notna"):  # pandas has several kinds of missing values
+        column = column.astype(object).where(column.notna(), None)
     values: list[Any] = column.tolist() if hasattr(column, "tolist") else list(column)
     return values
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -26,7 +26,7 @@ class _Rows(NamedTuple):
     pairs: Int64  # (J, 2), the lower number first
     values: Float64  # (J,) distances
     weights: Float64  # (J,)
-    raters: NDArray[np.str_] | None  # (J,)
+    raters: NDArray[np.str_] | None  # (J,), "" where none is named
 
     def subset(self, chosen: Bools) -> _Rows:
         raters = None if self.raters is None else self.raters[chosen]
@@ -41,9 +41,10 @@ class PairJudgements(ItemLabels):
     reads. ``hold_out`` splits it into judgements to train on and judgements to test on.
 
     Args:
-        rows: A data frame or a mapping with the columns ``item``, ``other`` and either ``distance`` (at least 0) or
-            ``similarity`` (any number, of which the largest stands for distance 0); optional ``weight`` (above 0) and
-            ``rater``. Or an array (J, 3) or (J, 4): item, other, distance, weight.
+        rows: A data frame, a mapping or a list of records with the columns ``item``, ``other`` and either ``distance``
+            (at least 0) or ``similarity`` (any number, of which the largest stands for distance 0); optional ``weight``
+            (above 0) and ``rater``, which may be missing in some rows. Or an array (J, 3) or (J, 4): item, other,
+            distance, weight.
         items: The names of the N items in order, as the rows name them; or N, for rows that name items by their
             numbers from 0; None for N as large as the largest number needs.
         places: What each row is called in messages, such as "pairs.csv:7"; None for its number.
@@ -54,7 +55,8 @@ class PairJudgements(ItemLabels):
         second: (P,) that of the other.
         distances: (P,) distance.
         weights: (P,) weight.
-        remarks: What should be known of the judgements: items that are left out, contradictions.
+        remarks: What should be known of the judgements: columns that are not read, items that are left out,
+            contradictions.
         ceiling: The largest rank correlation that an embedding can have with the distances, by repeated judgements:
             the root of their reliability, which is that of two random halves by Spearman and Brown's formula. None
             where fewer than 10 pairs are repeated.
@@ -88,7 +90,9 @@ class PairJudgements(ItemLabels):
             raise UserError("The judged pairs should have a distance or a similarity. Got both columns; leave one out.")
         if is_similarity:
             names = ("item", "other", "similarity", "weight", "rater")
-        table = JudgementColumns(rows, names, 3, "the judged pairs", places, faults)
+        table = JudgementColumns(
+            rows, names, 3, "the judged pairs", places, faults, spelled="item, other, and distance or similarity"
+        )
         numbers = number_items(items, [table["item"], table["other"]])
         one, other = (table.items(name, numbers) for name in names[:2])
         for row in np.flatnonzero((one == other) & (one >= 0)).tolist():
@@ -106,8 +110,9 @@ class PairJudgements(ItemLabels):
         if is_similarity:
             values = values[kept].max() - values
         low, high = np.minimum(one, other)[kept], np.maximum(one, other)[kept]
-        raters = np.array([str(rater) for rater in table["rater"]])[kept] if "rater" in table else None
-        self._numbers = numbers
+        raters = table.raters()
+        raters = None if raters is None else raters[kept]
+        self._numbers, self._unread = numbers, table.remarks
         self._collect(_Rows(np.stack([low, high], axis=1), values[kept], weights[kept], raters))
 
     def _collect(self, rows: _Rows) -> None:
@@ -118,7 +123,7 @@ class PairJudgements(ItemLabels):
         self.first, self.second = questions.T
         self.weights: Float64 = np.bincount(pair, rows.weights).astype(np.float64)
         self.distances: Float64 = np.bincount(pair, rows.weights * rows.values) / self.weights
-        self.remarks = describe_unjudged(self._numbers, set(questions.ravel().tolist()))
+        self.remarks = self._unread + describe_unjudged(self._numbers, set(questions.ravel().tolist()))
         self.remarks += _describe_contradictions(pair, rows.values)
         self.ceiling = estimate_pair_ceiling(pair, rows.values)
         self.raters = {} if rows.raters is None else _compare_raters(pair, rows.values, rows.raters)
@@ -187,8 +192,9 @@ class PairJudgements(ItemLabels):
 
 
 def _has_column(rows: Any, name: str) -> bool:  # noqa: ANN401 - rows of any kind
-    columns = getattr(rows, "columns", rows if isinstance(rows, dict) else ())
-    return name in list(columns)
+    if isinstance(rows, list | tuple):  # of records
+        return any(isinstance(row, Mapping) and name in row for row in rows)
+    return name in list(getattr(rows, "columns", rows if isinstance(rows, Mapping) else ()))
 
 
 def _describe_contradictions(pair: Int64, values: Float64) -> list[str]:
@@ -217,7 +223,7 @@ def _compare_raters(pair: Int64, values: Float64, raters: NDArray[np.str_]) -> d
 
     totals, counts = np.bincount(pair, values), np.bincount(pair)
     agreement = {}
-    for rater in np.unique(raters).tolist():
+    for rater in np.unique(raters[raters != ""]).tolist():
         own = raters == rater
         own_totals = np.bincount(pair[own], values[own], len(counts))
         own_counts = np.bincount(pair[own], minlength=len(counts))

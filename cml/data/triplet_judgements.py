@@ -26,7 +26,7 @@ class _Rows(NamedTuple):
 
     triplets: Int64  # (J, 3)
     counts: Int64  # (J,)
-    raters: NDArray[np.str_] | None  # (J,)
+    raters: NDArray[np.str_] | None  # (J,), "" where none is named
 
     def subset(self, chosen: Bools) -> _Rows:
         raters = None if self.raters is None else self.raters[chosen]
@@ -41,9 +41,9 @@ class TripletJudgements(ItemLabels):
     reads. ``hold_out`` splits it into judgements to train on and judgements to test on.
 
     Args:
-        rows: A data frame or a mapping with the columns ``anchor``, ``nearer`` and ``farther``, and optional ``count``
-            (a whole number of at least 1) and ``rater``. Or an array (J, 3) or (J, 4) of numbers: anchor, nearer,
-            farther, count.
+        rows: A data frame, a mapping or a list of records with the columns ``anchor``, ``nearer`` and ``farther``, and
+            optional ``count`` (a whole number of at least 1) and ``rater``, which may be missing in some rows. Or an
+            array (J, 3) or (J, 4) of numbers: anchor, nearer, farther, count.
         items: The names of the N items in order, as the rows name them; or N, for rows that name items by their
             numbers from 0; None for N as large as the largest number needs.
         places: What each row is called in messages, such as "triplets.csv:7"; None for its number.
@@ -54,7 +54,8 @@ class TripletJudgements(ItemLabels):
         counts: (T,) how often it was judged so.
         questions: (Q, 3) the items of each question, "which of two is nearer to the anchor": anchor and the two others,
             the lower number first.
-        remarks: What should be known of the judgements: items that are left out, contradictions.
+        remarks: What should be known of the judgements: columns that are not read, items that are left out,
+            contradictions.
         ceiling: The share of judgements that an embedding can agree with at most, by repeated ones, a mean over
             anchors: 1 - e where two judgements of one question agree with probability (1 - e)^2 + e^2. None where fewer
             than 10 questions are repeated.
@@ -96,8 +97,9 @@ class TripletJudgements(ItemLabels):
         kept = np.flatnonzero(table.kept)
         if not len(kept):
             raise UserError("No judged triplet is left.")
-        raters = np.array([str(rater) for rater in table["rater"]])[kept] if "rater" in table else None
-        self._numbers = numbers
+        raters = table.raters()
+        raters = None if raters is None else raters[kept]
+        self._numbers, self._unread = numbers, table.remarks
         self._collect(_Rows(whole[kept], counts[kept].astype(np.int64), raters))
 
     def _collect(self, rows: _Rows) -> None:
@@ -108,7 +110,7 @@ class TripletJudgements(ItemLabels):
         self.counts: Int64 = np.bincount(place.ravel(), rows.counts).astype(np.int64)
         asked = find_questions(*rows.triplets.T)
         self.questions: Int64 = asked.questions
-        self.remarks = describe_unjudged(self._numbers, set(self.triplets.ravel().tolist()))
+        self.remarks = self._unread + describe_unjudged(self._numbers, set(self.triplets.ravel().tolist()))
         votes = asked.count_votes(rows.counts)
         self.remarks += _describe_contradictions(votes)
         self.ceiling = estimate_triplet_ceiling(votes, self.questions[:, 0])
@@ -184,7 +186,7 @@ def _compare_raters(
 ) -> dict[str, float]:
     """The share of each rater's judgements that agree with the majority of the others'; ties are left out."""
     agreement = {}
-    for rater in np.unique(raters).tolist():
+    for rater in np.unique(raters[raters != ""]).tolist():
         mine = asked.count_votes(counts * (raters == rater))
         others = votes - mine
         lead = others[:, 0] - others[:, 1]

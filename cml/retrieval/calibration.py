@@ -74,6 +74,9 @@ class ExpectedDistance:
         if sizes != {len(self.knots)} or not self.knots or np.any(np.diff(self.knots) < 0):
             raise UserError("A calibration needs as many numbers as knots, which ascend.")
 
+    def __repr__(self) -> str:
+        return f"ExpectedDistance({len(self.knots)} knots from {self.knots[0]:.4f} to {self.knots[-1]:.4f})"
+
     def __call__(self, distances: Float32 | Float64) -> Expectation:
         """Look up embedding distances of any shape."""
         rows = np.asarray(distances, np.float64)
@@ -109,6 +112,9 @@ class Calibration:
     width: float
     hit_width: float
     marginal_width: float
+
+    def __repr__(self) -> str:
+        return "\n".join([*self.lines(), self.table()])
 
     def expect(self, distances: Float32 | Float64) -> Expectation:
         """Tell what label distances to expect of the hits of a search.

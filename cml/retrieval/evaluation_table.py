@@ -127,12 +127,17 @@ def _notes(evaluation: Tabulated, names: Sequence[str]) -> list[str]:
     if evaluation.ties:
         counts = ", ".join(f"{ranker} {count}" for ranker, count in evaluation.ties.items())
         notes.append(f"Items with equal scores are ranked in random order. Queries with such ties: {counts}.")
+    metrics_of: dict[str, list[str]] = {}  # by the counts that they share
     for name in names:
         counted = {ranker: row[name].undefined for ranker, row in evaluation.rows.items()}
         undefined = [f"{ranker} {count}" for ranker, count in counted.items() if count]
         if undefined and family(name) != "worst_decile":  # of few queries, as it says
-            counts = ", ".join(undefined)
-            notes.append(f"{name} is undefined for some queries, which its mean excludes: {counts}.")
+            same = len(set(counted.values())) == 1
+            counts = f"{next(iter(counted.values()))} in each row" if same else ", ".join(undefined)
+            metrics_of.setdefault(counts, []).append(name)
+    for counts, metrics in metrics_of.items():
+        verb, mean = ("is", "its mean excludes") if len(metrics) == 1 else ("are", "their means exclude")
+        notes.append(f"{', '.join(metrics)} {verb} undefined for some queries, which {mean}: {counts}.")
     return [*notes, *([evaluation.verdict] if evaluation.verdict else [])]
 
 

@@ -1,24 +1,31 @@
 """The list of an audit: audit.csv of a run folder, the label most likely to be wrong first."""
 
+from __future__ import annotations
+
 import csv
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cml.errors import DataError
 from cml.reporting.visible_text import visible_text
-from cml.retrieval.text_table import align_columns
+from cml.retrieval.text_table import align_columns, frame
 from cml.storage.csv_file import write_csv
 from cml.storage.regular_file import open_regular
 from cml.training.audit import Audit
+
+if TYPE_CHECKING:
+    import pandas
 
 AUDIT = "audit.csv"
 SCORE = "audit score"
 _COLUMNS = ("rank", "item_id", "role", "label", "score", "label_distance_to_neighbors", "neighbors", "neighbor_labels")
 _NEIGHBORS = 3  # that the list names
+_SHOWN = 10  # items in an interpreter
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +43,9 @@ class AuditList:
     names: Sequence[str]
     labels: Sequence[str]
     roles: Sequence[str]
+
+    def __repr__(self) -> str:
+        return "\n".join([*self.audit.lines(), self.table(_SHOWN)])
 
     @property
     def suspects(self) -> list[str]:
@@ -75,12 +85,22 @@ class AuditList:
         Args:
             count: How many.
         """
-        head = ["item", "rank", "score", f"{self.audit.unit} to neighbours", "label", "labels of neighbours"]
+        head = ["item", "rank", "score", f"distance to neighbours ({self.audit.unit})", "label", "labels of neighbours"]
         cells = [
             [visible_text(name, 40), rank, score, apart, visible_text(label, 30), visible_text(near, 60)]
             for rank, name, _, label, score, apart, _, near in self.rows(count)
         ]
         return align_columns([head, *cells])
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Give one line per item with the columns of ``save``, the label most likely to be wrong first.
+
+        Raises:
+            UserError: pandas is not installed.
+        """
+        numbers = {"rank": int, "score": float, "label_distance_to_neighbors": float}
+        rows = [dict(zip(_COLUMNS, row, strict=True)) for row in self.rows()]
+        return frame({name: numbers.get(name, str)(value) for name, value in row.items()} for row in rows)
 
     def save(self, path: Path | str) -> Path:
         """Write the list as a CSV file.

@@ -18,6 +18,7 @@ from cml.data.groups import number_groups
 from cml.data.input_form import InputForm
 from cml.data.input_sources import LabelledInputs, recognize_inputs
 from cml.data.item_digests import MOST_DIGESTED, digest_items, find_known
+from cml.data.item_labels import ItemLabels
 from cml.data.items import Collate
 from cml.distances import LabelDistance, Labels
 from cml.errors import UserError
@@ -170,7 +171,8 @@ class Model(EmbeddingModel):
 
         Args:
             inputs: The queries, of any kind that ``cml.fit`` takes.
-            labels: A label for each of them; None where ``inputs`` holds them.
+            labels: A label for each of them; None where ``inputs`` holds them. ``PairJudgements`` and
+                ``TripletJudgements`` evaluate any model by what people judged of the inputs.
             gallery: The inputs that are ranked; None lets every query rank all other queries.
             gallery_labels: A label for each of them.
             image: Name of the column of images, where images come as a data frame.
@@ -191,16 +193,17 @@ class Model(EmbeddingModel):
         queries = self._recognize(inputs, labels, image, label)
         ranked = self._recognize_gallery(gallery, gallery_labels, image, label)
         others = self._baselines(queries.inputs, None if ranked is None else ranked.inputs)
+        distance = self._distance_of(labels)
         evaluation = evaluate_embeddings(
             self.embed(queries.inputs, bar="embed"),
             queries.labels,
             None if ranked is None else self.embed(ranked.inputs, bar="embed"),
             None if ranked is None else ranked.labels,
-            label_distance=self.label_distance,
+            label_distance=distance,
             options=options,
             others=others,
             own_rows=chosen_rows(self.tuning),
-            advise=self._advise,
+            advise=self._advise if distance is self.label_distance else None,
         )
         return with_chosen_reference(evaluation, self.tuning)
 
@@ -321,14 +324,15 @@ class Model(EmbeddingModel):
         """
         queries = self._recognize(inputs, labels, image, label)
         ranked = self._recognize_gallery(gallery, gallery_labels, image, label)
-        encoded = self.label_distance.encode(queries.labels)
+        distance = self._distance_of(labels)
+        encoded = distance.encode(queries.labels)
         self._refuse_training_items(queries.inputs, encoded)
         self._calibration = calibrate_embeddings(
             self.embed(queries.inputs, bar="embed"),
             encoded,
-            self.label_distance,
+            distance,
             None if ranked is None else self.embed(ranked.inputs, bar="embed"),
-            None if ranked is None else self.label_distance.encode(ranked.labels),
+            None if ranked is None else distance.encode(ranked.labels),
             level=level,
             seed=seed,
         )
@@ -393,7 +397,7 @@ class Model(EmbeddingModel):
         known = self._recognize(inputs, labels, image, label)
         features = self._published_features(known.inputs)
         numbers = None if groups is None else number_groups(groups, len(known.labels))
-        return audit_inputs(features, known.labels, self.label_distance, names=names, groups=numbers, seed=seed)
+        return audit_inputs(features, known.labels, self._distance_of(labels), names=names, groups=numbers, seed=seed)
 
     def propose(
         self,
@@ -491,7 +495,8 @@ class Model(EmbeddingModel):
         from cml.runs.explore_inputs import explore_inputs
 
         known = self._recognize(inputs, labels, image, label)
-        return explore_inputs(self, known, self.label_distance, Path(path), names=names, pictures=pictures, maps=maps)
+        distance = self._distance_of(labels)
+        return explore_inputs(self, known, distance, Path(path), names=names, pictures=pictures, maps=maps)
 
     def save(self, folder: Path | str) -> Path:
         """Write weights (safetensors), options, history and calibration into a new folder that ``cml.load`` reads.
@@ -547,6 +552,12 @@ class Model(EmbeddingModel):
     def __getstate__(self) -> dict[str, Any]:
         # a data set of one's own may not pickle; the folder may not be where the pickle is read
         return {**vars(self), "_references": None, "_history": self.history}
+
+    def _distance_of(self, labels: Any) -> LabelDistance:  # noqa: ANN401 - as cml.fit takes them
+        """The label distance of judgements, which other label distances cannot read; else that of the model."""
+        if isinstance(labels, ItemLabels) and labels.label_distance != self.label_distance.name:
+            return distances.get(labels.label_distance)
+        return self.label_distance
 
     def _recognize(
         self,

@@ -80,6 +80,9 @@ class Audit:
         """The items (N,), the label most likely to be wrong first."""
         return np.argsort(-self.scores, kind="stable")
 
+    def __repr__(self) -> str:
+        return "\n".join(self.lines())
+
     def wrong_among(self, count: int) -> float:
         """Estimate from above how many labels of the first items in ``order`` are wrong.
 
@@ -218,8 +221,12 @@ def _check_features_and_labels(features: Float32, labels: Labels, distance: Labe
     apart = distance.pairwise(some, some)[np.triu_indices(len(some), 1)]
     apart = apart[np.isfinite(apart)]
     if not len(apart) or apart.max() == apart.min():
-        value = f"all are {apart[0]:g}" if len(apart) else "no two can be compared"
-        raise UserError(f"An audit needs label distances that differ, but {value}, of {len(some)} items looked at.")
+        value, mend = f"all are {apart[0]:g}", ""
+        if not len(apart):
+            value = "no two can be compared"
+            mend = " Judged triplets have no distances: audit items by another label, or the raters of the triplets."
+        fault = f"An audit needs label distances that differ, but {value}, of {len(some)} items looked at."
+        raise UserError(fault + mend)
 
 
 def _count_compared(count: int) -> int:

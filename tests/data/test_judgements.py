@@ -48,7 +48,11 @@ PAIR_FAULTS = [
     ({"item": ["a"], "other": ["b"], "distance": [1], "weight": [0]}, "has the weight 0, which should be a number"),
     ({"item": ["a"], "other": ["b"]}, "The judged pairs have no column 'distance'. There are: item, other"),
     ({"item": ["a"], "other": ["b"], "distance": [1], "similarity": [1]}, "a distance or a similarity. Got both"),
-    ({"item": ["a"], "other": ["b", "c"], "distance": [1]}, r"columns of one length. Got \[1, 2\]"),
+    ({"item": ["a"], "other": ["b"]}, "rename yours to item, other, and distance or similarity"),
+    ({"item": ["a"], "other": ["b", "c"], "distance": [1]}, "columns of one length. Got item 1, other 2, distance 1"),
+    ({"item": [], "other": [], "distance": []}, "The judged pairs have no rows"),
+    ({"item": [1], "other": [2], "distance": [1]}, "such as 'a'"),
+    ("pairs.csv", "Got the path 'pairs.csv': read the file first"),
     (np.zeros((2, 2)), r"an array \(J, 3\): item, other, distance. Got ndarray of shape \(2, 2\)"),
 ]
 TRIPLET_FAULTS = [
@@ -71,6 +75,49 @@ def test_bad_triplets(rows: object, said: str) -> None:
     with pytest.raises(UserError, match=said) as raised:
         TripletJudgements(rows, NAMES)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("items", "said"),
+    [
+        (3, r"names the other 3, which is none of the 3 items, whose numbers are 0 to 2"),
+        (["1", "2", "3"], "such as '1': the items are named by texts, the rows by numbers; convert one of them"),
+    ],
+)
+def test_an_unknown_item_is_explained(items: object, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        PairJudgements(np.array([[1, 2, 0.5], [2, 3, 1]]), items)
+
+
+def test_records_are_rows() -> None:
+    records = [{"item": "a", "other": "b", "distance": 1}, {"item": "a", "other": "c", "distance": 3, "rater": "ann"}]
+    judged = PairJudgements(records, NAMES)
+    assert judged.distances.tolist() == [1, 3]
+    assert PairJudgements([{"item": 0, "other": 1, "similarity": 2}]).distances.tolist() == [0]
+    assert len(TripletJudgements([{"anchor": "a", "nearer": "b", "farther": "c"}], NAMES).triplets) == 1
+
+
+def test_columns_that_are_not_read_are_named() -> None:
+    rows = {"item": ["a", "b"], "other": ["b", "c"], "distance": [1, 2], "weights": [1, 2], "date": [3, 4]}
+    said = "columns that are not read: weights, date; read are item, other, distance, weight, rater"
+    assert PairJudgements(rows, NAMES).remarks[0] == said
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), "", " "])
+def test_judgements_without_a_rater_are_of_no_rater(missing: object) -> None:
+    pairs = list(itertools.combinations("abcd", 2))
+    rows = [
+        {"item": one, "other": other, "distance": float(number), "rater": rater}
+        for number, (one, other) in enumerate(pairs)
+        for rater in ("ann", "ben", missing)
+    ]
+    assert sorted(PairJudgements(pd.DataFrame(rows), NAMES).raters) == ["ann", "ben"]
+    triplets = [{"anchor": "a", "nearer": "b", "farther": "c", "rater": rater} for rater in ("ann", "ben", missing)]
+    assert TripletJudgements(pd.DataFrame(triplets), NAMES).raters == {"ann": 1, "ben": 1}
+
+
+def test_white_space_around_names_is_left_out() -> None:
+    assert PairJudgements([("a", " b", 1), ("b ", "c", 2)], NAMES).questions.tolist() == [[0, 1], [1, 2]]
 
 
 def test_names_need_the_items() -> None:

@@ -712,7 +712,7 @@ def test_tables_as_other_programs_write_them(
     splits = ("train", "Val", "validation", "test", "train")
     lines = ["file_name , value,split,größe"]
     lines += [f"{photos.resolve() / name},{n},{splits[n % 5]},x" for n, name in enumerate(names_of(photos))]
-    labels = tmp_path / "labels.csv"
+    labels = tmp_path / ("labels.tsv" if delimiter == "\t" else "labels.csv")
     text = "\r\n".join(lines).replace(",", delimiter)
     labels.write_bytes(("\ufeff" * (encoding == "utf-16-be") + text).encode(encoding))
     dataset = Folder(photos, labels, split_column="split").prepare(tmp_path / "set")
@@ -789,7 +789,7 @@ def test_broken_folders(photos: Path, tmp_path: Path) -> None:
     assert "image_size" in message(image_size=0)
     assert "test_fraction" in message(test_fraction=0.0)
     (tmp_path / "labels.txt").write_text("")
-    assert "should be a .csv or .jsonl file" in message(labels=tmp_path / "labels.txt")
+    assert "should be a .csv, .tsv or .jsonl file" in message(labels=tmp_path / "labels.txt")
     for name, content, expected in (
         ("empty.csv", b"", "lists no images"),
         ("header.csv", b"file_name,value\n", "lists no images"),

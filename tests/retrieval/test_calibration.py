@@ -139,6 +139,12 @@ def model(rows: Float64) -> cml.Model:
     return cml.fit(rows[:200], rows[:200, 0], steps=20, sampler="random(batch_size=50)", quiet=True)
 
 
+def test_a_calibration_is_shown_as_its_table() -> None:
+    calibration = calibrate(draw(200, 0))
+    assert repr(calibration) == "\n".join([*calibration.lines(), calibration.table()])
+    assert len(repr(calibration.pairs)) < 80
+
+
 def test_a_model_refuses_what_it_was_trained_on(rows: Float64, model: cml.Model, tmp_path: Path) -> None:
     model.save(tmp_path / "model")
     for some in (model, cml.load(tmp_path / "model")):

@@ -76,6 +76,26 @@ def test_triplets_of_vectors_are_learned_though_some_are_wrong() -> None:
     assert found["random"] == pytest.approx(0.5, abs=0.06)
 
 
+def test_judgements_evaluate_models_of_other_labels() -> None:
+    """What people judged is read by its own label distance, whatever the model was trained with."""
+    pairs = PairJudgements(pairs_of(60), items=60)
+    triplets = TripletJudgements(triplets_of(60, 900), items=60)
+    of_numbers = cml.fit(
+        VECTORS[:100], PLACES[:100], steps=60, sampler="random(batch_size=50)", dimension=4, quiet=True
+    )
+    of_pairs = cml.fit(VECTORS[:60], pairs, dimension=4, steps=60, quiet=True)
+    for model in (of_numbers, of_pairs):
+        evaluation = model.evaluate(VECTORS[:60], triplets)
+        assert "triplet_agreement" in evaluation.rows["embedding"]
+        assert evaluation.rows["oracle"]["triplet_agreement"].mean == 1
+        means = {name: row["triplet_agreement"].mean for name, row in evaluation.rows.items()}
+        assert means["embedding"] > means["random"] + 0.05
+    rows = of_numbers.evaluate(VECTORS[:60], pairs).rows
+    assert rows["embedding"]["pair_spearman"].mean > rows["random"]["pair_spearman"].mean + 0.1
+    with pytest.raises(UserError, match=r"no two can be compared, .* Judged triplets have no distances"):
+        of_pairs.audit(VECTORS[:60], triplets)
+
+
 @pytest.mark.parametrize("kind", ["pairs", "triplets"])
 def test_agreement_and_ceiling_are_of_the_same_judgements(kind: str) -> None:
     """Only some questions are repeated, and those have other noise than the rest: the ceiling is beside these alone."""

@@ -164,6 +164,17 @@ def test_a_model_audits_labels_given_in_python(rows: Float32) -> None:
         model.audit(rows, planted, names=["one"])
 
 
+def test_a_list_is_shown_as_its_table(rows: NDArray[np.float32]) -> None:
+    labels = rows[:, 0].astype(np.float64)
+    model = cml.fit(rows, labels, steps=2, sampler="random(batch_size=50)", quiet=True)
+    listed = model.audit(rows, labels)
+    assert repr(listed) == "\n".join([*listed.audit.lines(), listed.table(10)])
+    table = listed.to_pandas()
+    assert list(table["item_id"]) == listed.suspects
+    assert table["score"].is_monotonic_decreasing
+    assert repr(listed.audit) == "\n".join(listed.audit.lines())
+
+
 def test_a_run_lists_suspects_for_the_command_and_the_explorer(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
