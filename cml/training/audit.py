@@ -220,13 +220,14 @@ def _check_features_and_labels(features: Float32, labels: Labels, distance: Labe
     some = labels[np.sort(np.random.default_rng(seed).permutation(len(labels))[:_PROBED])]
     apart = distance.pairwise(some, some)[np.triu_indices(len(some), 1)]
     apart = apart[np.isfinite(apart)]
-    if not len(apart) or apart.max() == apart.min():
-        value, mend = f"all are {apart[0]:g}", ""
-        if not len(apart):
-            value = "no two can be compared"
-            mend = " Judged triplets have no distances: audit items by another label, or the raters of the triplets."
-        fault = f"An audit needs label distances that differ, but {value}, of {len(some)} items looked at."
-        raise UserError(fault + mend)
+    if not len(apart):
+        raise UserError(
+            f"An audit needs label distances, but no two labels can be compared, of {len(some)} items looked at. "
+            "Judged triplets have no distances."
+        )
+    if apart.max() == apart.min():
+        value = f"all are {apart[0]:g}, of {len(some)} items looked at"
+        raise UserError(f"An audit needs label distances that differ, but {value}.")
 
 
 def _count_compared(count: int) -> int:

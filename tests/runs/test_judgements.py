@@ -92,7 +92,7 @@ def test_judgements_evaluate_models_of_other_labels() -> None:
         assert means["embedding"] > means["random"] + 0.05
     rows = of_numbers.evaluate(VECTORS[:60], pairs).rows
     assert rows["embedding"]["pair_spearman"].mean > rows["random"]["pair_spearman"].mean + 0.1
-    with pytest.raises(UserError, match=r"no two can be compared, .* Judged triplets have no distances"):
+    with pytest.raises(UserError, match=r"no two labels can be compared, .* Judged triplets have no distances"):
         of_pairs.audit(VECTORS[:60], triplets)
 
 
