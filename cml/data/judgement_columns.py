@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cml.array_types import Float64, Int64
 from cml.data.tensor_array import tensor_array
