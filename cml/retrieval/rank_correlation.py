@@ -134,8 +134,12 @@ def _inversions(ranks: Jit, size: int, highest: int, counts: Jit) -> int:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _sum_of_precisions(ranked: Jit, ordered: Jit, size: int, highest: int, gain_of: Jit, work: Jit) -> float:
+def _sum_precisions(
+    ranked: Jit, ordered: Jit, size: int, highest: int, gain_of: Jit, work: Jit
+) -> tuple[float, int]:
     """Sum over items k of h_k / r_k, where r_k is the rank and h_k = g_k + sum over items j before of min(g_j, g_k).
+
+    The pairs that ``_inversions`` counts are counted on the way, which takes a third of the time of counting them alone.
 
     Of two label ranks that differ first at one bit the one with the 0 has the greater gain: for each bit one
     branchless pass over the ranking adds for an item with a 1 its gain for each 0 before it, for one with a 0 the
@@ -143,7 +147,7 @@ def _sum_of_precisions(ranked: Jit, ordered: Jit, size: int, highest: int, gain_
     items of one score, ``ordered`` the scores in that order; the first ``size`` count. ``work`` is overwritten.
     """
     items, sums = work
-    total = 0.0
+    total, inversions = 0.0, 0.0
     start = 0
     while start < size:
         stop = start + 1
@@ -172,16 +176,18 @@ def _sum_of_precisions(ranked: Jit, ordered: Jit, size: int, highest: int, gain_
         for i in range(size):
             group = ranked[i] >> bit
             bit_value = group & 1
-            total += items[i, 2 + bit_value] * sums[group ^ 1]
-            sums[group] += items[i, bit_value]
+            total += items[i, 2 + bit_value] * sums[group ^ 1, 0]
+            inversions += (1 - bit_value) * sums[group ^ 1, 1]
+            sums[group, 0] += items[i, bit_value]
+            sums[group, 1] += 1
         bit += 1
     if highest + 1 == size:  # no two labels are equally far
-        return total
+        return total, int(inversions)
     sums[: highest + 1] = 0
     for i in range(size):
-        total += items[i, 3] * sums[ranked[i]]
-        sums[ranked[i]] += 1
-    return total
+        total += items[i, 3] * sums[ranked[i], 0]
+        sums[ranked[i], 0] += 1
+    return total, int(inversions)
 
 
 @njit(nogil=True, cache=True)
@@ -192,7 +198,7 @@ def _correlate(bits: Jit, label_ranks: Jit, gains: Jit, tau: Jit, rho: Jit, h_ap
     buckets = np.empty((_PASSES, _BUCKETS), np.int32)
     counts = np.empty(gallery + 1, np.int32)
     average = np.empty(gallery)  # average rank of each dense label rank, from 1 as usual
-    gain_of, work = np.zeros(gallery + 1), (np.empty((gallery, 4)), np.empty(gallery + 2))
+    gain_of, work = np.zeros(gallery + 1), (np.empty((gallery, 4)), np.empty((gallery + 2, 2)))
     for r in range(len(bits)):
         size, highest, whole = 0, 0, 0.0
         for j in range(gallery):
@@ -240,11 +246,13 @@ def _correlate(bits: Jit, label_ranks: Jit, gains: Jit, tau: Jit, rho: Jit, h_ap
 
         h_ap[r] = np.nan
         if whole > 0:
-            h_ap[r] = _sum_of_precisions(ranked, ordered, size, highest, gain_of, work) / whole
+            precisions, discordant = _sum_precisions(ranked, ordered, size, highest, gain_of, work)
+            h_ap[r] = precisions / whole
+        else:
+            discordant = _inversions(ranked, size, highest, counts)
         if score_ties == pairs or label_ties == pairs:  # one side is constant, or there are fewer than two items
             tau[r] = rho[r] = np.nan
             continue
-        discordant = _inversions(ranked, size, highest, counts)
         surplus = pairs - score_ties - label_ties + both_ties - 2 * discordant  # concordant less discordant
         value = surplus / np.sqrt(pairs - score_ties) / np.sqrt(pairs - label_ties)
         tau[r] = min(1.0, max(-1.0, value))
