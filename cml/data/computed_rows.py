@@ -1,6 +1,7 @@
 """Rows that are computed anew whenever a part of them is read, so that not all are in memory at a time."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -35,3 +36,7 @@ class ComputedRows:
     def __getitem__(self, rows: Part) -> Float32:
         """Compute the rows of a slice, or of positions."""
         return self._compute(rows)
+
+    def __array__(self, dtype: np.dtype[Any] | None = None, copy: bool | None = None) -> NDArray[Any]:
+        """Compute all rows, as ``numpy.asarray`` asks for."""
+        return np.asarray(self._compute(slice(None)), dtype)

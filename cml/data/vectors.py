@@ -104,14 +104,14 @@ class Vectors:
     def load(self) -> None:
         """Do nothing: rows are in memory, or read from their file by the operating system."""
 
-    def read(self, items: Integer) -> Float32:
+    def read(self, items: Integer | slice) -> Float32:
         """Read some vectors.
 
         Args:
-            items: Their positions, (B,).
+            items: Their positions, (B,), or a slice of them.
 
         Returns:
-            The vectors, (B, F) float32.
+            The vectors, (B, F) float32. Those of a slice may share the memory of the rows: do not change them.
         """
         rows = self.rows[items if self._items is None else self._items[items]]
         if rows.dtype == np.float16:  # NumPy converts them one by one, torch many at a time

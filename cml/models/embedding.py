@@ -380,7 +380,7 @@ class EmbeddingModel(nn.Module):
             UserError: As ``standardize``.
         """
         self._check_takes_vectors()
-        return self._compute_in_parts(self._fill, inputs)
+        return self._compute_in_parts(None if self.config.inputs.missing == "refuse" else self._fill, inputs)
 
     def _check_takes_vectors(self) -> None:
         if self.config.inputs.kind != "vectors":
@@ -390,11 +390,16 @@ class EmbeddingModel(nn.Module):
         filled = vectors.float()
         return filled if self.config.inputs.missing == "refuse" else torch.where(filled.isnan(), self.mean, filled)
 
-    def _compute_in_parts(self, compute: Callable[[Tensor], Tensor], inputs: AnyInputs) -> Float32 | ComputedRows:
+    def _compute_in_parts(
+        self, compute: Callable[[Tensor], Tensor] | None, inputs: AnyInputs
+    ) -> Float32 | ComputedRows:
+        """Compute rows of vectors, many of them part by part; None takes them as they are."""
         opened = open_inputs(inputs, self.config.inputs, self.config.image_size)
         shape = len(opened), *self.config.inputs.shape
         if not isinstance(opened, Vectors) or opened.reads_anew or math.prod(shape) <= _MOST_IN_MEMORY:
-            return self._by_batches(compute, opened, None, "")
+            return self._by_batches(compute or Tensor.float, opened, None, "")
+        if compute is None:
+            return ComputedRows((shape[0], shape[1]), opened.read)
 
         @torch.inference_mode()
         def compute_part(rows: slice | Int64) -> Float32:

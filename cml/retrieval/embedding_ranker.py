@@ -35,6 +35,29 @@ def embedding_ranker(query: Any, gallery: Any) -> Ranker:  # noqa: ANN401 - chec
         UserError: the shapes do not fit, or an embedding is not finite.
     """
     query, gallery = as_array(query), as_array(gallery)
+    check_embeddings(query, gallery)
+    distances = SquaredDistances(query, gallery, np.ones((1, gallery.shape[1])))
+    copies, originals = find_duplicates(gallery)
+
+    def scores(rows: slice) -> Float64:
+        squared: Float64 = distances.compute(rows)[0]
+        # a matrix product may add up equal columns in another order, depending on where they stand
+        copy_columns(squared, copies, originals)
+        return squared
+
+    return scores
+
+
+def check_embeddings(query: Rows, gallery: Rows) -> None:
+    """Check that embeddings can be compared.
+
+    Args:
+        query: (Q, D) embeddings.
+        gallery: (G, D) embeddings.
+
+    Raises:
+        UserError: The shapes do not fit, or an embedding is not finite.
+    """
     for name, embeddings in (("query", query), ("gallery", gallery)):
         if embeddings.ndim != 2 or embeddings.dtype.kind not in "fiu" or 0 in embeddings.shape:
             raise UserError(
@@ -49,28 +72,65 @@ def embedding_ranker(query: Any, gallery: Any) -> Ranker:  # noqa: ANN401 - chec
             "The 'query' and 'gallery' embeddings must have one dimension D. "
             f"Got {query.shape[1]} and {gallery.shape[1]} instead."
         )
-    parts = _parts(gallery)
-    centre = sum((gallery[part].sum(axis=0, dtype=np.float64) for part in parts), np.zeros(())) / len(gallery)
-    norms = np.concatenate([np.square(gallery[part] - centre).sum(axis=1) for part in parts])
-    copies, originals = _find_duplicates(gallery)
 
-    def scores(rows: slice) -> Float64:
-        block = query[rows] - centre  # (R, D) float64
-        factors, block_norms = -2 * block, np.square(block).sum(axis=1)[:, None]
-        squared = np.empty((len(block), len(gallery)))
-        for part in parts:
-            points = gallery[part] - centre  # (part, D) float64
-            columns = squared[:, part]
-            np.matmul(factors, points.T, out=columns)
-            columns += norms[part]
+
+class SquaredDistances:
+    """Squared L2 distances of queries to the gallery, under several weights of the columns by one matrix product.
+
+    They are computed in float64 of embeddings less the gallery's mean. The gallery is not copied.
+
+    Args:
+        query: (Q, D) embeddings.
+        gallery: (G, D) embeddings.
+        weights: (W, D) by which squared differences are multiplied before they are added up.
+    """
+
+    def __init__(self, query: Rows, gallery: Rows, weights: Float64) -> None:
+        self._query, self._gallery, self._weights = query, gallery, weights
+        self._parts = split_rows(gallery)
+        total = sum((gallery[part].sum(axis=0, dtype=np.float64) for part in self._parts), np.zeros(()))
+        self._centre = total / len(gallery)
+        self._norms = np.concatenate([self._sum_squares(gallery[part] - self._centre) for part in self._parts], axis=1)
+
+    def compute(self, rows: slice) -> Float64:
+        """Compute the distances of a block of queries.
+
+        Args:
+            rows: The slice of R queries.
+
+        Returns:
+            (W, R, G) float64, at least 0.
+        """
+        block = self._query[rows] - self._centre  # (R, D) float64
+        count, (different, width) = len(block), self._weights.shape
+        block_norms = self._sum_squares(block)[..., None]  # (W, R, 1)
+        factors = (-2 * block * self._weights[:, None]).reshape(different * count, width)
+        squared = np.empty((different, count, len(self._gallery)))
+        products = squared.reshape(different * count, len(self._gallery))  # a view
+        for part in self._parts:
+            points = self._gallery[part] - self._centre  # (part, D) float64
+            np.matmul(factors, points.T, out=products[:, part])
+            columns = squared[:, :, part]
+            columns += self._norms[:, None, part]
             columns += block_norms
             np.maximum(columns, 0, out=columns)
-        # a matrix product may add up equal columns in another order, depending on where they stand
-        for row in squared:
-            row[copies] = row[originals]
         return squared
 
-    return scores
+    def _sum_squares(self, rows: Float64) -> Float64:
+        squares = np.square(rows)
+        return np.stack([(squares * weights).sum(axis=1) for weights in self._weights])  # (W, N)
+
+
+def copy_columns(scores: Float64, copies: Int64, originals: Int64) -> None:
+    """Give items the scores of those that they equal, in place.
+
+    Args:
+        scores: (R, G).
+        copies: Positions in the gallery, from ``find_duplicates``.
+        originals: The first position of each.
+    """
+    for row in scores:
+        row[copies] = row[originals]
 
 
 def as_array(embeddings: Any) -> Any:  # noqa: ANN401 - a tensor, an array, a list or rows that are computed
@@ -83,8 +143,15 @@ def as_array(embeddings: Any) -> Any:  # noqa: ANN401 - a tensor, an array, a li
     return np.asarray(embeddings.detach().double().cpu() if hasattr(embeddings, "detach") else embeddings)
 
 
-def _parts(rows: Rows) -> list[slice]:
-    """Slices of about 4 MB of float64 each, all of about the same size."""
+def split_rows(rows: Rows) -> list[slice]:
+    """Split rows into slices of about 4 MB of float64 each, all of about the same size.
+
+    Args:
+        rows: (N, D).
+
+    Returns:
+        The slices, in order.
+    """
     count, width = rows.shape
     pieces = max(1, min(count * width // _PART, count // (2 * _ALIGNED)))
     ends = [count * piece // pieces // _ALIGNED * _ALIGNED for piece in range(pieces)] + [count]
@@ -94,7 +161,7 @@ def _parts(rows: Rows) -> list[slice]:
 def _check_finite(name: str, rows: Rows) -> None:
     bad = 0
     first = -1
-    for part in _parts(rows):
+    for part in split_rows(rows):
         finite = np.isfinite(rows[part])
         if not finite.all():
             broken = np.flatnonzero(~finite.all(axis=1))
@@ -107,9 +174,16 @@ def _check_finite(name: str, rows: Rows) -> None:
         )
 
 
-def _find_duplicates(rows: Rows) -> tuple[Int64, Int64]:
-    """Rows that equal an earlier row, and the first row that each of them equals."""
-    hashes = np.concatenate([_hash_rows(_as_words(rows[part])) for part in _parts(rows)])  # (N,)
+def find_duplicates(rows: Rows) -> tuple[Int64, Int64]:
+    """Find rows that equal an earlier row.
+
+    Args:
+        rows: (N, D).
+
+    Returns:
+        Their positions, and the position of the first row that each of them equals.
+    """
+    hashes = np.concatenate([_hash_rows(_as_words(rows[part])) for part in split_rows(rows)])  # (N,)
     copies, originals = _find_repeated(hashes)
     # rows with one hash are nearly always equal; those that are not are compared among themselves
     equal = np.ones(len(copies), np.bool_)

@@ -12,9 +12,10 @@ from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.distances import LabelDistance, Labels, as_label_distance
 from cml.distances.classes import Classes
 from cml.errors import UserError
-from cml.retrieval.embedding_ranker import as_array, embedding_ranker
+from cml.retrieval.embedding_ranker import as_array
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.evaluation import evaluate
+from cml.retrieval.form_rankers import embedding_rankers
 from cml.retrieval.judgement_agreement import with_judgements
 from cml.retrieval.metrics.metric import largest_k
 from cml.retrieval.random_row import RANDOM, random_ranker
@@ -96,7 +97,7 @@ def evaluate_embeddings(
     options = options or EvaluateOptions()
     pairs = {name: _as_pair(name, given, has_gallery=not same_items) for name, given in (others or {}).items()}
     pairs = {EMBEDDING: (query, gallery), **pairs}
-    rankers = {name: embedding_ranker(*pair) for name, pair in pairs.items()}
+    rankers = embedding_rankers(pairs)
     rankers[RANDOM] = random_ranker(len(query), len(gallery), options.seed)
     evaluation = evaluate_by_label_kind(rankers, distance, query_labels, gallery_labels, options, same_items=same_items)
     if same_items:

@@ -62,8 +62,8 @@ class EvaluateOptions:
     threads: int = 2
     """Number of blocks of queries that are processed in parallel."""
     block_bytes: int = 4 << 20
-    """Size of a block of label distances in bytes. A block has at least 16 queries, or up to 32 where their
-    scores take no more than 160 MB."""
+    """Size of a block of label distances in bytes. A block has at least 16 queries. From 16,384 gallery items on, it
+    has up to 64, as long as their scores take no more than 160 MB."""
 
     def __post_init__(self) -> None:
         convert_options(self)

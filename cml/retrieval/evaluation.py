@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from cml.processes.ranks import Ranks
 
 _FEWEST_ROWS = 16  # a matrix product of fewer rows only waits for the gallery to be read from memory
-_READ_ROWS = 32  # which make more of each reading of the gallery, as long as their scores take up to 160 MB
+_READ_ROWS = 64  # which make more of each reading of a large gallery, as long as their scores take up to 160 MB
+_LARGE = 1 << 14  # items
 _SCORE_BYTES = 160 << 20
 
 
@@ -220,7 +221,9 @@ class _Blocks:
     def measure(self, progress: Callable[[int], object] | None, ranks: Ranks | None) -> None:
         """Measure all blocks; of several processes each measures its share, and all get the whole."""
         threads, block_bytes = self.options.threads, self.options.block_bytes
-        fewest = max(_FEWEST_ROWS, min(_READ_ROWS, _SCORE_BYTES // (8 * self.gallery)))
+        fewest = _FEWEST_ROWS
+        if self.gallery >= _LARGE:
+            fewest = max(fewest, min(_READ_ROWS, _SCORE_BYTES // (8 * self.gallery)))
         size = max(fewest, min(-(-self.queries // threads), block_bytes // (4 * self.gallery)))
         starts = range(0, self.queries, size)
         if ranks is not None:

@@ -59,15 +59,35 @@ def normalize_rows(rows: Float32) -> Float32:
     return rows / lengths
 
 
-def normalize_in_parts(rows: Float32 | ComputedRows) -> Float32 | ComputedRows:
-    """Divide each row by its L2 norm; of rows that are computed as they are read, also as they are read.
+class NormalizedRows(ComputedRows):
+    """Rows divided by their L2 norms, which are computed as they are read.
 
     Args:
-        rows: (N, F).
+        source: (N, F) the rows as they are.
 
-    Returns:
-        (N, F), as ``normalize_rows`` gives them.
+    Attributes:
+        source: The rows as they are.
     """
-    if not isinstance(rows, ComputedRows):
-        return normalize_rows(rows)
-    return ComputedRows(rows.shape, lambda part: normalize_rows(rows[part]))
+
+    def __init__(self, source: Float32 | ComputedRows) -> None:
+        super().__init__(source.shape, lambda part: normalize_rows(source[part]))
+        self.source = source
+
+
+class StandardizedRows(ComputedRows):
+    """Rows less the mean of each column and divided by its standard deviation, which are computed as they are read.
+
+    Args:
+        source: (N, F) the rows as they are.
+        mean: (F,) float32.
+        std: (F,) float32, above 0.
+
+    Attributes:
+        source: The rows as they are.
+        mean: The mean of each column.
+        std: The standard deviation of each column.
+    """
+
+    def __init__(self, source: Float32 | ComputedRows, mean: Float32, std: Float32) -> None:
+        super().__init__(source.shape, lambda part: (source[part] - mean) / std)
+        self.source, self.mean, self.std = source, mean, std

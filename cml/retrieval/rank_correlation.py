@@ -134,12 +134,10 @@ def _inversions(ranks: Jit, size: int, highest: int, counts: Jit) -> int:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _sum_precisions(
-    ranked: Jit, ordered: Jit, size: int, highest: int, gain_of: Jit, work: Jit
-) -> tuple[float, int]:
+def _sum_precisions(ranked: Jit, ordered: Jit, size: int, highest: int, gain_of: Jit, work: Jit) -> tuple[float, int]:
     """Sum over items k of h_k / r_k, where r_k is the rank and h_k = g_k + sum over items j before of min(g_j, g_k).
 
-    The pairs that ``_inversions`` counts are counted on the way, which takes a third of the time of counting them alone.
+    The pairs that ``_inversions`` counts are counted on the way, which is three times as fast as alone.
 
     Of two label ranks that differ first at one bit the one with the 0 has the greater gain: for each bit one
     branchless pass over the ranking adds for an item with a 1 its gain for each 0 before it, for one with a 0 the

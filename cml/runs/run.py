@@ -16,12 +16,11 @@ from cml.errors import DataError, UserError
 from cml.export.saved_calibration import save_calibration
 from cml.models import Backbone
 from cml.retrieval.calibration import LEVEL, Calibration, calibrate_embeddings
-from cml.retrieval.embedding_ranker import embedding_ranker
 from cml.retrieval.embeddings import EMBEDDING, cut_row, evaluate_by_label_kind
 from cml.retrieval.evaluate_options import EvaluateOptions
+from cml.retrieval.form_rankers import embedding_rankers
 from cml.retrieval.judgement_agreement import with_judgements
 from cml.retrieval.random_row import RANDOM, random_ranker
-from cml.retrieval.ranker import Ranker
 from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import Standing, main_metric, with_verdict
 from cml.runs.advice import advise, render_command
@@ -94,7 +93,7 @@ class Run(TrainedRun):
         if references:
             embeddings |= self.frozen | self.ridge
         options = self._in_label_units(options or EvaluateOptions())
-        rankers: dict[str, Ranker] = {name: embedding_ranker(*both) for name, both in embeddings.items()}
+        rankers = embedding_rankers(embeddings)
         if references:
             rankers[RANDOM] = random_ranker(len(self.query_labels), len(self.gallery_labels), options.seed)
         evaluation = evaluate_by_label_kind(

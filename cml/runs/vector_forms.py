@@ -4,7 +4,7 @@ from typing import Any
 
 from cml.models.embedding import EmbeddingModel
 from cml.retrieval.embedding_ranker import Rows
-from cml.retrieval.feature_forms import VECTOR_ROWS, normalize_in_parts
+from cml.retrieval.feature_forms import VECTOR_ROWS, NormalizedRows, StandardizedRows
 
 
 def compute_vector_forms(
@@ -22,15 +22,17 @@ def compute_vector_forms(
         gallery: G vectors; None if the queries are the gallery.
 
     Returns:
-        The names of the rows to the rows (Q, V) and (G, V). Of many vectors, they are computed as they are read.
+        The names of the rows to the rows (Q, V) and (G, V). L2-normalised and standardised rows are computed as they
+        are read, and so are all of many vectors.
 
     Raises:
         UserError: The vectors are of another form than the model's.
     """
+    mean, std = (values.cpu().numpy() for values in (model.mean, model.std))
 
     def compute(inputs: Any) -> tuple[Rows, Rows, Rows]:  # noqa: ANN401
         filled = model.fill_missing_in_parts(inputs)
-        return filled, normalize_in_parts(filled), model.standardize_in_parts(inputs)
+        return filled, NormalizedRows(filled), StandardizedRows(filled, mean, std)
 
     of_queries = compute(queries)
     of_gallery = of_queries if gallery is None else compute(gallery)

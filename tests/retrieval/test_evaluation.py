@@ -18,7 +18,7 @@ from cml.data.computed_rows import ComputedRows
 from cml.distances import LabelDistance, Labels, as_label_distance
 from cml.errors import DataError, UserError
 from cml.retrieval import EvaluateOptions, Evaluation, embedding_ranker, evaluate, evaluate_embeddings, random_ranker
-from cml.retrieval.embedding_ranker import _parts
+from cml.retrieval.embedding_ranker import split_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore:The queries have the labels of the gallery")
 
@@ -283,7 +283,7 @@ def test_result_does_not_depend_on_the_parts_of_the_gallery(monkeypatch: pytest.
     for name, result in slow.rows["embedding"].items():
         np.testing.assert_allclose(whole["rows"]["embedding"][name]["per_query"], result.per_query, rtol=1e-12)
     monkeypatch.setattr(sys.modules["cml.retrieval.embedding_ranker"], "_PART", 18 * 128)
-    parts = _parts(gallery)
+    parts = split_rows(gallery)
     assert len(parts) > 8
     assert [row for part in parts for row in range(part.start, part.stop)] == list(range(1500))
     assert measure(gallery) == whole

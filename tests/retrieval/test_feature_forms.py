@@ -3,7 +3,7 @@
 import numpy as np
 
 from cml.data.computed_rows import ComputedRows
-from cml.retrieval.feature_forms import normalize_in_parts, normalize_rows
+from cml.retrieval.feature_forms import NormalizedRows, StandardizedRows, normalize_rows
 
 
 def test_rows_are_divided_by_their_norms_and_zeros_stay() -> None:
@@ -19,8 +19,14 @@ def test_rows_that_are_computed_are_normalised_as_they_are_read() -> None:
         read.append(part)
         return rows[part]
 
-    computed = normalize_in_parts(ComputedRows(rows.shape, compute))
+    computed = NormalizedRows(ComputedRows(rows.shape, compute))
     assert read == []
     np.testing.assert_array_equal(computed[2:5], normalize_rows(rows)[2:5])
     np.testing.assert_array_equal(computed[np.array([7, 1])], normalize_rows(rows)[[7, 1]])
-    np.testing.assert_array_equal(normalize_in_parts(rows), normalize_rows(rows))
+    np.testing.assert_array_equal(np.asarray(NormalizedRows(rows)), normalize_rows(rows))
+
+
+def test_rows_are_standardised_as_they_are_read() -> None:
+    rows = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
+    mean, std = rows.mean(axis=0), rows.std(axis=0)
+    np.testing.assert_array_equal(StandardizedRows(rows, mean, std)[np.array([7, 1])], (rows[[7, 1]] - mean) / std)

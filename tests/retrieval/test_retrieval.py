@@ -20,7 +20,7 @@ from sklearn.metrics import average_precision_score, ndcg_score
 from cml.array_types import Float32, Float64, Floating
 from cml.errors import UserError
 from cml.retrieval import embedding_ranker, metrics, random_ranker
-from cml.retrieval.embedding_ranker import _as_words, _find_duplicates, _hash_rows
+from cml.retrieval.embedding_ranker import _as_words, _hash_rows, find_duplicates
 from cml.retrieval.rank_correlation import dense_ranks, rank_correlations
 from cml.retrieval.ranking import retrieved_distances
 from cml.retrieval.relevance_gains import GAINS, compute_gains
@@ -243,7 +243,7 @@ def test_equal_rows_are_found_whatever_the_hashes(different_hashes: int, monkeyp
     )
     seen: dict[bytes, int] = {}
     firsts = [seen.setdefault(row.tobytes(), number) for number, row in enumerate(rows)]
-    copies, originals = _find_duplicates(rows)
+    copies, originals = find_duplicates(rows)
     assert dict(zip(copies.tolist(), originals.tolist(), strict=True)) == {
         number: first for number, first in enumerate(firsts) if number != first
     }
