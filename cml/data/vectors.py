@@ -117,7 +117,7 @@ class Vectors:
         if rows.dtype == np.float16:  # NumPy converts them one by one, torch many at a time
             import torch
 
-            return torch.from_numpy(np.asarray(rows)).float().numpy()
+            return torch.from_numpy(np.require(rows, requirements="W")).float().numpy()
         with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, which ``check`` reports
             return np.ascontiguousarray(rows, np.float32)
 
