@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cml.retrieval.array_types import Float64, Int64
+from cml.array_types import Float64, Int64
 from cml.retrieval.embedding_ranker import (
     Rows,
     SquaredDistances,

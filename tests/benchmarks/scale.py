@@ -7,10 +7,6 @@ Every step is measured at three sizes of one letter at a time, on drawn or rando
 time at each (of all threads together, the least of some rounds: the machine may be shared) and the exponent e of a fit
 time ~ size^e. A step whose exponent is below that of its formula still has a fixed share at these sizes. Opening runs
 in a process of its own and gives its peak memory as well. The figure shows all of it on logarithmic axes.
-
-``--only vectors`` measures how much the rows of the vectors themselves add to the evaluation of a model of 1,280
-numbers: 2,000 queries in a gallery of N, by turns with the evaluation of one embedding of 128 and of 1,280 numbers. It
-is no part of the others, as it takes some minutes.
 """
 
 from __future__ import annotations
@@ -25,14 +21,14 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from figures_file import add_json_option, write_figures  # beside this file
 from large_dataset import write_large
 
-from cml import fit, losses
+from cml import losses
 from cml.data.images import Images
 from cml.data_prep.synthetic.scenes.arrangement import sample_things
 from cml.data_prep.synthetic.scenes.captions import describe
@@ -44,7 +40,7 @@ from cml.distances.layout.distance import Layout
 from cml.distances.poses.keypoints import Keypoints
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.reporting.figure import COLORS, INK, MARKS, dress, new_figure, save_figure
-from cml.retrieval import EvaluateOptions, embedding_ranker, evaluate, evaluate_embeddings
+from cml.retrieval import EvaluateOptions, embedding_ranker, evaluate
 from cml.retrieval.search import nearest_embeddings
 
 _OPEN = """
@@ -56,17 +52,6 @@ seconds = time.process_time() - began
 status = open("/proc/self/status").read()  # getrusage would count what the process was forked from
 print(json.dumps([seconds, int(status.split("VmHWM:")[1].split()[0]) / 1024]))
 """
-
-
-_EVALUATE = """
-import json, sys
-sys.path.insert(0, sys.argv[1])
-from scale import evaluate_vectors
-print(json.dumps(evaluate_vectors(int(sys.argv[2]), sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))))
-"""
-
-WIDTH, NARROW, QUERIES = 1280, 128, 2000  # of the part "vectors"
-EVALUATIONS = "one embedding of 128", "one embedding of 1,280", "a model of 1,280"
 
 
 class Line(NamedTuple):
@@ -91,10 +76,8 @@ class Bench:
     def __init__(self, rounds: int, smaller: int = 1, largest: int = 0) -> None:
         self.lines: list[Line] = []
         self.opened: dict[str, dict[str, list[float]]] = {}  # label to sizes in bytes, of memory and metadata
-        self.vectors: dict[str, dict[str, list[float]]] = {}  # label to what evaluations of vectors take
         self.largest = largest
-        self.rounds = rounds
-        self._smaller = smaller
+        self._rounds, self._smaller = rounds, smaller
 
     def sizes(self, *sizes: int) -> tuple[int, ...]:
         """The sizes to measure at, divided as asked for."""
@@ -123,12 +106,12 @@ class Bench:
         for line in self.lines:
             entry = {"sizes": line.sizes, "seconds": line.seconds, "exponent": line.exponent}
             steps.setdefault(line.panel, {}).setdefault(line.step, {})[line.letter] = entry
-        return {"steps": steps, "opened": self.opened, **({"vectors": self.vectors} if self.vectors else {})}
+        return {"steps": steps, "opened": self.opened}
 
     def _least(self, run: Callable[[], object]) -> float:
         run()  # compiles, and fills what is cached
         times = []
-        for _ in range(self.rounds):
+        for _ in range(self._rounds):
             gc.collect()
             began = time.process_time()
             run()
@@ -264,89 +247,6 @@ def retrieval(bench: Bench) -> None:
     bench.add("evaluation", "200 queries, 4,000 items", "K", cost, (10, 100, 1000), lambda k: judged(200, some, k))
 
 
-def vectors(bench: Bench) -> None:
-    """The rows of the vectors themselves beside an embedding."""
-    sizes = bench.sizes(4_000, 20_000, 100_000)
-    queries = bench.sizes(QUERIES)[0]
-    for label in ("number", "pose"):
-        evaluations = []
-        for size in sizes:
-            given = [str(Path(__file__).parent), str(size), label, str(queries), str(bench.rounds)]
-            done = subprocess.run(
-                [sys.executable, "-c", _EVALUATE, *given], check=True, stdout=subprocess.PIPE, timeout=3600
-            )
-            evaluations.append(json.loads(done.stdout))
-        bench.vectors[label] = {"items": [*sizes]}
-        for name in EVALUATIONS:
-            seconds, peaks = zip(*(measured[name] for measured in evaluations), strict=True)
-            bench.known("vectors", f"{name}, label {label}", "N", "Q N d", sizes, seconds)
-            bench.vectors[label] |= {f"{name}: seconds": [*seconds], f"{name}: peak bytes": [*peaks]}
-        narrow, wide, whole = (np.array(bench.vectors[label][f"{name}: seconds"]) for name in EVALUATIONS)
-        print(f"{'':10} the model over one embedding of 1,280: {np.round(whole / wide, 2).tolist()}; what its rows of")
-        print(f"{'':10} vectors and of ridge add, over the same: {np.round((whole - narrow) / wide, 2).tolist()}")
-        peaks = [round(peak / 2**20) for peak in bench.vectors[label][f"{EVALUATIONS[2]}: peak bytes"]]
-        print(f"{'':10} peak memory of the model's evaluation, MiB: {peaks}", flush=True)
-
-
-def evaluate_vectors(items: int, label: str, queries: int, rounds: int) -> dict[str, tuple[float, float]]:
-    """Measure evaluations of drawn vectors, which take turns.
-
-    Args:
-        items: Vectors of the gallery.
-        label: "number" or "pose".
-        queries: Vectors that are searched for.
-        rounds: Rounds, of which the least time counts.
-
-    Returns:
-        The name of each evaluation to its seconds of processor time and the peak memory of the process in bytes.
-    """
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    rng = np.random.default_rng(0)
-    rows = rng.standard_normal((queries + items, WIDTH), dtype=np.float32)
-    rows += 1  # a length of its own has no vector around 0
-    labels: Any = poses(len(rows), rng) if label == "pose" else rows[:, 0].astype(np.float64)
-    distance = Keypoints() if label == "pose" else Euclidean()
-    known = slice(queries, queries + 1000)  # too few to learn from, which is not what is measured
-    sampler = "random(batch_size=64)"
-    model = fit(
-        rows[known], labels[known], label_distance=distance, dimension=NARROW, steps=2, sampler=sampler, quiet=True
-    )
-    halves = rows[:queries], labels[:queries], rows[queries:], labels[queries:]
-
-    def embed_and_evaluate(*given: Any) -> None:  # noqa: ANN401
-        query, query_labels, gallery, gallery_labels = given
-        evaluate_embeddings(
-            model.embed(query), query_labels, model.embed(gallery), gallery_labels, label_distance=distance
-        )
-
-    evaluations = dict(
-        zip(
-            EVALUATIONS,
-            (
-                embed_and_evaluate,
-                lambda *given: evaluate_embeddings(*given, label_distance=distance),
-                lambda *given: model.evaluate(*given),
-            ),
-            strict=True,
-        )
-    )
-    measured = dict.fromkeys(EVALUATIONS, (np.inf, 0.0))
-    for evaluation in evaluations.values():
-        evaluation(*(half[:40] for half in halves))  # compiles
-    for _ in range(rounds):
-        for name, evaluation in evaluations.items():
-            gc.collect()
-            Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
-            began = time.process_time()
-            evaluation(*halves)
-            seconds = time.process_time() - began
-            status = Path("/proc/self/status").read_text()
-            peak = 1024.0 * int(status.split("VmHWM:")[1].split()[0])
-            measured[name] = min(measured[name][0], seconds), max(measured[name][1], peak)
-    return measured
-
-
 def training(bench: Bench) -> None:
     """A step: images, network, loss, update."""
     distance, rng = Euclidean(), np.random.default_rng(0)
@@ -410,9 +310,7 @@ PARTS: dict[str, Callable[[Bench, Path | None], None]] = {
     "loss": lambda bench, _: loss_steps(bench),
     "retrieval": lambda bench, _: retrieval(bench),
     "training": lambda bench, _: training(bench),
-    "vectors": lambda bench, _: vectors(bench),
 }
-USUAL = [part for part in PARTS if part != "vectors"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -423,7 +321,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--smaller", type=int, default=1, help="divides every size")
     parser.add_argument("--largest", type=int, default=0, help="items of one more dataset to open, of numbers")
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=USUAL)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     add_json_option(parser)
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")  # random poses that share too few joints
