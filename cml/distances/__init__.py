@@ -75,6 +75,7 @@ def as_label_distance(
     unit: str = "label units",
     metric: bool = False,
     symmetric: bool | None = None,
+    version: str = "",
 ) -> LabelDistance:
     """Convert what a user gives as a label distance: a string, a function, a matrix, or a label distance.
 
@@ -89,6 +90,7 @@ def as_label_distance(
         symmetric: True if a function or matrix gives the same for (a, b) and (b, a), which takes half the time. None: a
             matrix is compared with its transpose, and the entries of a sparse one hold both ways; for a function,
             ``fit`` finds out from a sample of pairs.
+        version: Of a function, as for ``register``.
 
     Returns:
         The label distance.
@@ -122,7 +124,7 @@ def as_label_distance(
         from cml.distances.pair_function import PairFunction
 
         title = getattr(getattr(distance, "func", distance), "__name__", type(distance).__name__).strip("<>")
-        return PairFunction(distance, title, unit, metric, symmetric)
+        return PairFunction(distance, title, unit, metric, symmetric, version=version)
     from cml.distances.precomputed import Precomputed, check_matrix
 
     if hasattr(distance, "tocoo"):
@@ -158,7 +160,7 @@ def as_distance_of(distance: Any, labels: Any, call: str) -> LabelDistance:  # n
 
 
 def register(
-    name: str, *, unit: str = "label units", metric: bool = False, symmetric: bool = False
+    name: str, *, unit: str = "label units", metric: bool = False, symmetric: bool = False, version: str = ""
 ) -> Callable[[Entry], Entry]:
     """Register a label distance of your own under a name: a function of two labels, or a ``LabelDistance``.
 
@@ -173,6 +175,9 @@ def register(
         unit: The unit of a function's distances. A class declares its own, as it does the following.
         metric: True if the function satisfies the triangle inequality.
         symmetric: True if it gives the same for (a, b) and (b, a): a matrix then takes half the time.
+        version: Any text. Values are then kept until you change it, whatever happens to the function's code, and
+            unfinished computations continue: for a slow function that you mend on the way, or that counts its calls or
+            fills a cache of its own. By default every change of the code counts, and of what it refers to.
 
     Returns:
         The decorator, which returns the function or class as it is.
@@ -196,7 +201,7 @@ def register(
             from cml.distances.pair_function import PairFunction
 
             def distance() -> LabelDistance:
-                return PairFunction(entry, name, unit, metric, symmetric, registered=True)
+                return PairFunction(entry, name, unit, metric, symmetric, registered=True, version=version)
 
             for word in ("__doc__", "__module__", "__qualname__"):  # whose definition it is
                 setattr(distance, word, getattr(entry, word, None))

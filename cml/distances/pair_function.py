@@ -41,6 +41,8 @@ class PairFunction(LabelDistance):
         metric: True if the triangle inequality holds.
         symmetric: True if it gives the same for (a, b) and (b, a); None if ``fit`` is to find out.
         registered: True if the registry knows it by its title.
+        version: A text that stands for the function's code and all that it refers to: values that were computed count
+            as the function's until it changes. "" for the code itself.
     """
 
     function: Callable[[Any, Any], Any]
@@ -49,6 +51,7 @@ class PairFunction(LabelDistance):
     metric: bool = False
     symmetric: bool | None = None
     registered: bool = False
+    version: str = ""
     name: ClassVar[str] = "function"
     is_costly: ClassVar[bool] = True
     keeps_tensors: ClassVar[bool] = True
@@ -59,7 +62,7 @@ class PairFunction(LabelDistance):
             object.__setattr__(self, "name", self.title)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        settings = self.function, self.title, self.unit, self.metric, self.symmetric, self.registered
+        settings = (self.function, self.title, self.unit, self.metric, self.symmetric, self.registered, self.version)
         return type(self), settings  # to another process without the values that are known here
 
     @property
@@ -74,7 +77,7 @@ class PairFunction(LabelDistance):
 
     @property
     def is_stored(self) -> bool:
-        """True for a registered function of which everything is known that it refers to."""
+        """True for a registered function with a version, or of which everything is known that it refers to."""
         return self.registered and self._content.complete
 
     def settings(self) -> dict[str, Any]:
@@ -85,18 +88,20 @@ class PairFunction(LabelDistance):
         return {**declared, "digest": self._content.digest}
 
     def fingerprint(self) -> str:
-        """Return a hex digest of the name, the declarations, and the function's code with all that it refers to."""
+        """Return a hex digest of the name, the declarations, and the version, or the code with all it refers to."""
         text = f"{self.title}:{self.unit}:{self.metric}:{self.is_symmetric}:{self._content}"
         return hashlib.sha256(text.encode()).hexdigest()
 
     @functools.cached_property
     def _content(self) -> Content:
-        return content_digest(self.function)
+        return content_digest(("version", self.version) if self.version else self.function)
 
     @functools.cached_property
     def _cache(self) -> PairCache:
         """The values that were computed in this process or one before."""
         key = self.fingerprint() if self._content.complete else f"{id(self)}"
+        if self.version:
+            key += f" {id(self.function)}"  # missing values are those of this function, not of another one's code
         cache = _in_use.get(key)
         if cache is None:
             path = cache_folder() / "distances" / "functions" / f"{key[:32]}.npz" if self.is_stored else None

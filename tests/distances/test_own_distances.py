@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import doctest
 import importlib
 import pickle
@@ -145,6 +146,28 @@ def test_a_function_of_ones_own() -> None:
 
     cml.distances.register("ages-2")(lambda a, b: 2 * abs(a - b))
     assert cml.distances.get("ages-2").fingerprint() != distance.fingerprint()
+
+
+def test_a_version_stands_for_the_code_of_a_function() -> None:
+    counts = [0]
+
+    def first(a: float, b: float) -> float:
+        counts[0] += 1
+        return abs(a - b)
+
+    def mended(a: float, b: float) -> float:
+        return abs(b - a) + 0
+
+    titled = dataclasses.replace
+    one, other, later = (
+        titled(cml.distances.as_label_distance(function, version=version), title="apart")  # type: ignore[type-var]
+        for function, version in ((first, "1"), (mended, "1"), (mended, "2"))
+    )
+    assert one.fingerprint() == other.fingerprint() != later.fingerprint()
+    np.testing.assert_array_equal(whole(one, [1, 4.5]), [[0, 3.5], [3.5, 0]])
+    calls = counts[0]
+    np.testing.assert_array_equal(whole(other, [1, 9]), [[0, 8], [8, 0]])
+    assert counts[0] == calls  # missing values are asked of the function that was given
 
 
 @pytest.mark.usefixtures("own_names")

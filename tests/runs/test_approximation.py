@@ -14,12 +14,13 @@ from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 import cml
 from cml.cli import main
-from cml.distances import Neighbors, SparseDistances, approximate, pair_function
+from cml.distances import Neighbors, SparseDistances, approximate, as_label_distance, pair_function
 from cml.errors import UserError
 from cml.losses.pair_log_ratio import pair_log_ratio_loss
 from cml.runs.approximation.asked_pairs import choose_nearest, choose_of_neighbors, draw_pairs, pair_keys, pairs_of_keys
@@ -137,6 +138,43 @@ def test_a_function_that_fails_loses_nothing_and_is_resumed_to_the_same_bytes(tm
     assert contents(out) == contents(whole)
     if fails_after == 700:  # the rounds before are not asked again
         assert calls_of(log) < total + 0.6 * total
+
+
+def test_a_mended_function_continues_where_it_has_a_version(tmp_path: Path) -> None:
+    """The code changes, and so does a value that it refers to, and the answers stay."""
+    calls = [0]
+
+    def slow(a: tuple[float, ...], b: tuple[float, ...]) -> float:
+        calls[0] += 1
+        if calls[0] > 300:
+            raise ZeroDivisionError("of two equal tracks")
+        return float(sum(abs(x - y) for x, y in zip(a, b, strict=True)))
+
+    def mended(a: tuple[float, ...], b: tuple[float, ...]) -> float:
+        calls[0] += 1
+        return float(sum(abs(x - y) for x, y in zip(a, b, strict=True)))
+
+    mended.__name__ = "slow"
+    out, without = tmp_path / "out", tmp_path / "without"
+    distance = as_label_distance(slow, version="1")
+    with pytest.raises(UserError, match=r"of two equal tracks.*out keeps the answers so far: the same call continues"):
+        approximate(distance, labels(), VECTORS, "20%", k=5, out=out, threads=1, quiet=True)
+    before = calls[0] = 0
+    distance = as_label_distance(mended, version="1")
+    spent = approximate(distance, labels(), VECTORS, "20%", k=5, out=out, quiet=True).spent
+    assert calls[0] - before < spent.calls - 100
+    calls[0] = 200
+    with pytest.raises(UserError, match="of two equal tracks"):
+        approximate(slow, labels(), VECTORS, "20%", k=5, out=without, threads=1, quiet=True)
+    with pytest.raises(UserError, match=r"the code of the label distance was changed, or a value .* with a 'version'"):
+        approximate(mended, labels(), VECTORS, "20%", k=5, out=without, quiet=True)
+
+
+def test_a_data_frame_holds_labels_in_its_rows() -> None:
+    frame = pd.DataFrame(HIDDEN[:40], columns=[f"column {number}" for number in range(HIDDEN.shape[1])])
+    by_frame = approximate("euclidean", frame, VECTORS[:40], "50%", k=3, quiet=True)
+    by_rows = approximate("euclidean", HIDDEN[:40], VECTORS[:40], "50%", k=3, quiet=True)
+    np.testing.assert_array_equal(by_frame.neighbors.ids, by_rows.neighbors.ids)
 
 
 def test_a_finished_one_is_read(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ import numpy as np
 
 from cml.array_types import Float32, Int64
 from cml.console.messages import say, say_warning
+from cml.data.table_columns import has_columns
 from cml.distances import LabelDistance, Labels, Neighbors, SparseDistances, as_label_distance
 from cml.distances.blas_threads import one_blas_thread
 from cml.distances.jobs.job_options import JobOptions
@@ -47,6 +48,7 @@ from cml.runs.approximation.result import (
     Spent,
 )
 from cml.runs.approximation.start_vectors import StartVectors, check_vectors, choose_start
+from cml.runs.stated_labels import read_label_frame
 from cml.storage.atomic import atomic_file
 from cml.storage.cache_folder import cache_folder
 from cml.storage.json_file import write_json
@@ -86,8 +88,10 @@ def approximate(
 
     Args:
         distance: The label distance: a function of two labels, a ``LabelDistance``, or a text as on the command line.
-            It must be symmetric, which is checked on three pairs.
-        labels: N labels.
+            It must be symmetric, which is checked on three pairs. A function whose code you may mend on the way, or
+            that counts its calls or fills a cache, needs a version to be continued:
+            ``cml.distances.as_label_distance(function, version="1")``.
+        labels: N labels, or a data frame with a row for each item.
         vectors: (N, F) vectors to start from, an array or a tensor, such as frozen features or simple statistics of
             the labels. The better they follow the label distance, the fewer calls are needed; what is learned is kept
             only where it is better than they are.
@@ -121,6 +125,8 @@ def approximate(
     """
     allowed = Budget.parse(budget)
     chosen = _as_symmetric(as_label_distance(distance))
+    if has_columns(labels):
+        labels, _ = read_label_frame(labels, chosen.name, quiet=quiet)
     chosen = chosen if isinstance(labels, Labels) else chosen.fit(labels)
     encoded = chosen.encode(labels)
     items = len(encoded)
@@ -150,7 +156,13 @@ def approximate(
         if output.manifest is None:
             with one_blas_thread():
                 work = _Approximating(chosen, encoded, rows, allowed, k, seed, output, options, quiet=quiet)
-                work.write(item_ids, about)
+                try:
+                    work.write(item_ids, about)
+                except UserError as error:
+                    if not kept or not output.records:
+                        raise
+                    kept_answers = f"{folder} keeps the answers so far: the same call continues."
+                    raise UserError(f"{error} {kept_answers}") from error
         result = Approximation.open(folder)
         return result if kept else replace(result, folder=None)
 
