@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from cml.data.accepted_inputs import AcceptedInputs
 from cml.data.dataset_items import DatasetItems, frame_items, is_dataset, labelled_items, refuse_parts, unlabelled_items
+from cml.data.field_names import FieldNames
 from cml.data.image_sources import (
     ImageSource,
     as_array,
@@ -54,29 +56,16 @@ class LabelledInputs:
 def recognize_inputs(
     inputs: Any,  # noqa: ANN401 - the kinds that cml.fit lists
     labels: Any,  # noqa: ANN401 - a sequence of any labels
-    *,
-    kind: InputKind | None = None,
-    image: str | None = None,
-    features: str | Sequence[str] | None = None,
-    label: str | None = None,
-    missing: Missing = "refuse",
-    own_backbone: bool = False,
-    channels: int = 3,
-    collate: Collate | None = None,
+    fields: FieldNames,
+    accepted: AcceptedInputs,
 ) -> LabelledInputs:
     """Recognise N inputs and their labels.
 
     Args:
         inputs: The inputs, or a data set that holds inputs and labels.
         labels: A label for each input; None for a data set that holds them.
-        kind: Which kind they are; None to recognise it.
-        image: The column of images of a data frame or Hugging Face data set, or the field of a data set of mappings.
-        features: Its columns of vectors: names, a pattern or a prefix; or the names of fields.
-        label: Its column of labels, if ``labels`` is None.
-        missing: What becomes of a missing number of a vector.
-        own_backbone: Whether the model has a backbone of the user's own, which may take tensors.
-        channels: The number of bands of the images that the backbone takes.
-        collate: Joins a list of inputs of any kind to a batch; None for images, vectors and tensors.
+        fields: Where a data set holds inputs and, if ``labels`` is None, labels.
+        accepted: What the model accepts.
 
     Returns:
         The inputs and labels.
@@ -86,10 +75,11 @@ def recognize_inputs(
     """
     refuse_parts(inputs)
     refuse_parts(labels)
+    kind, collate = accepted.kind, accepted.collate
     if isinstance(inputs, Vectors | Tensors) and collate is None:
         kind = inputs.form.kind
     if collate is not None or kind == "items":
-        if not own_backbone:
+        if not accepted.own_backbone:
             raise UserError(
                 "Inputs that 'collate' joins need a backbone of your own that takes the batch: a torch module as "
                 "backbone=..."
@@ -98,33 +88,25 @@ def recognize_inputs(
             raise UserError(
                 f"Inputs of the kind 'items', and no others, need 'collate', a function. Got {kind!r} and {collate!r}."
             )
-        return _recognize_items(inputs, labels, collate, image=image, features=features, label=label)
-    if _is_own_dataset(inputs, labels, features):
-        return _recognize_dataset(
-            inputs,
-            labels,
-            kind,
-            image=image,
-            features=features,
-            label=label,
-            missing=missing,
-            own_backbone=own_backbone,
-            channels=channels,
-        )
-    kind = kind or _kind_of(inputs, image, features, own_backbone=own_backbone, channels=channels)
+        return _recognize_items(inputs, labels, fields, collate)
+    if _is_own_dataset(inputs, labels, fields.features):
+        return _recognize_dataset(inputs, labels, fields, replace(accepted, kind=kind))
+    kind = kind or _kind_of(inputs, fields, accepted)
     if kind == "images":
-        source, plain = images_and_labels(inputs, labels, image=image, label=label, channels=channels)
+        source, plain = images_and_labels(
+            inputs, labels, image=fields.image, label=fields.label, channels=accepted.channels
+        )
         return LabelledInputs(source, plain, kind)
     if labels is None and has_columns(inputs):
-        if label is None:
+        if fields.label is None:
             raise UserError("Name the column that holds the labels, as in label='...', or give the labels themselves.")
-        labels = inputs[select_columns(inputs, [label])[0]]
+        labels = inputs[select_columns(inputs, [fields.label])[0]]
     if labels is None:
         raise UserError(f"'labels' are missing: give a label for each of the {kind}.")
     if isinstance(inputs, Vectors | Tensors):
         opened: Vectors | Tensors = inputs
     elif kind == "vectors":
-        opened = _open_vectors(inputs, features, missing)
+        opened = _open_vectors(inputs, fields.features, accepted.missing)
     else:
         opened = Tensors(_tensor_array(inputs))
     return _pair_with_labels(opened, labels, kind)
@@ -218,44 +200,35 @@ def _is_own_dataset(source: Any, labels: Any, features: str | Sequence[str] | No
 def _recognize_items(
     inputs: Any,  # noqa: ANN401
     labels: Any,  # noqa: ANN401
+    fields: FieldNames,
     collate: Collate,
-    *,
-    image: str | None,
-    features: str | Sequence[str] | None,
-    label: str | None,
 ) -> LabelledInputs:
     """Inputs that a function joins: of a data set, a frame, or a list with separate labels."""
-    fields = _field_names(image, features)
+    names = fields.inputs
     if has_columns(inputs) and not hasattr(inputs, "features"):
-        chosen = select_columns(inputs, features) if features is not None else fields
-        fields = tuple(chosen or (name for name in column_names(inputs) if name != label))
-        columns = [*fields] if labels is not None else [*fields, *select_columns(inputs, [str(label)])]
+        chosen = select_columns(inputs, fields.features) if fields.features is not None else names
+        names = tuple(chosen or (name for name in column_names(inputs) if name != fields.label))
+        columns = [*names] if labels is not None else [*names, *select_columns(inputs, [str(fields.label)])]
         inputs = frame_items({name: as_list(inputs[name]) for name in columns})
     if labels is not None and isinstance(inputs, list | tuple):
-        items = unlabelled_items(inputs, fields, several=True, labelled=False)
+        items = unlabelled_items(inputs, names, several=True, labelled=False)
     else:
-        items, labels = labelled_items(inputs, labels, fields, label, several=True)
+        items, labels = labelled_items(inputs, labels, names, fields.label, several=True)
     return _pair_with_labels(Items(items, collate), labels, "items")
 
 
 def _recognize_dataset(
     inputs: Any,  # noqa: ANN401
     labels: Any,  # noqa: ANN401
-    kind: InputKind | None,
-    *,
-    image: str | None,
-    features: str | Sequence[str] | None,
-    label: str | None,
-    missing: Missing,
-    own_backbone: bool,
-    channels: int,
+    fields: FieldNames,
+    accepted: AcceptedInputs,
 ) -> LabelledInputs:
     """Images, vectors or tensors of a data set."""
-    items, labels = labelled_items(inputs, labels, _field_names(image, features), label)
+    items, labels = labelled_items(inputs, labels, fields.inputs, fields.label)
     if not len(items):
         raise UserError("The data set is empty.")
-    kind = kind or _kind_of_item(items, own_backbone=own_backbone, channels=channels)
-    opened = lazy_images(items, channels) if kind == "images" else _stack_items(items, kind, missing)
+    kind = accepted.kind or _kind_of_item(items, accepted)
+    opened = lazy_images(items, accepted.channels) if kind == "images" else _stack_items(items, kind, accepted.missing)
     return _pair_with_labels(opened, labels, kind)
 
 
@@ -271,16 +244,11 @@ def _pair_with_labels(inputs: ImageSource | Vectors | Tensors | Items, labels: A
     return LabelledInputs(inputs, plain, kind)
 
 
-def _field_names(image: str | None, features: str | Sequence[str] | None) -> tuple[str, ...]:
-    names = image if features is None else features
-    return () if names is None else (names,) if isinstance(names, str) else tuple(names)
-
-
-def _kind_of_item(items: DatasetItems, *, own_backbone: bool, channels: int) -> InputKind:
+def _kind_of_item(items: DatasetItems, accepted: AcceptedInputs) -> InputKind:
     first = items[0]
     if isinstance(first, str | bytes | Path | Image.Image):
         return "images"
-    return _kind_of_array(item_array(first, "Item 0")[None], own_backbone=own_backbone, channels=channels)
+    return _kind_of_array(item_array(first, "Item 0")[None], accepted)
 
 
 def _stack_items(items: DatasetItems, kind: InputKind, missing: Missing) -> Vectors | Tensors:
@@ -300,35 +268,28 @@ def _open_items(source: Any, fields: tuple[str, ...], collate: Collate) -> Items
     return Items(unlabelled_items(source, fields, several=True, labelled=not is_list), collate)
 
 
-def _kind_of(
-    inputs: Any,  # noqa: ANN401
-    image: str | None,
-    features: str | Sequence[str] | None,
-    *,
-    own_backbone: bool,
-    channels: int,
-) -> InputKind:
+def _kind_of(inputs: Any, fields: FieldNames, accepted: AcceptedInputs) -> InputKind:  # noqa: ANN401
     """Tell the kind of inputs by their shape and type."""
-    if features is not None:
+    if fields.features is not None:
         return "vectors"
-    if has_columns(inputs) and image is None:
+    if has_columns(inputs) and fields.image is None:
         raise UserError(
             "Name the columns of the data frame: image='...' for one of images, or features=... for numbers "
             "(a list of columns, or a pattern such as 'emb_*')."
         )
     if isinstance(inputs, str | Path) and Path(inputs).suffix == ".npy":
-        rows = _map_file(Path(inputs))
-        return _kind_of(rows, image, features, own_backbone=own_backbone, channels=channels)
+        return _kind_of(_map_file(Path(inputs)), fields, accepted)
     if isinstance(inputs, list | tuple) and len(inputs) and not isinstance(inputs[0], str | bytes | Path | Image.Image):
         first = as_array(inputs[0])
         if first is None and isinstance(inputs[0], list | tuple):
             return "vectors"
-        return "images" if first is None else _kind_of_array(first[None], own_backbone=own_backbone, channels=channels)
+        return "images" if first is None else _kind_of_array(first[None], accepted)
     array = as_array(inputs)
-    return "images" if array is None else _kind_of_array(array, own_backbone=own_backbone, channels=channels)
+    return "images" if array is None else _kind_of_array(array, accepted)
 
 
-def _kind_of_array(array: NDArray[Any], *, own_backbone: bool, channels: int) -> InputKind:
+def _kind_of_array(array: NDArray[Any], accepted: AcceptedInputs) -> InputKind:
+    channels = accepted.channels
     if channels != 3 and array.dtype in (np.uint8, np.uint16):
         has_bands = array.ndim == 4 and channels in (array.shape[-1], array.shape[1])
         if has_bands or (channels == 1 and array.ndim == 3):
@@ -347,7 +308,7 @@ def _kind_of_array(array: NDArray[Any], *, own_backbone: bool, channels: int) ->
             "item is X.reshape(-1, 1), and labels belong in the second argument."
         )
     if array.ndim == 2 and is_number:
-        if own_backbone:
+        if accepted.own_backbone:
             return "tensors"
         raise UserError(
             f"Inputs of shape {array.shape} are {array.dtype}: if they are vectors, convert them by "
@@ -361,7 +322,7 @@ def _kind_of_array(array: NDArray[Any], *, own_backbone: bool, channels: int) ->
             f"Inputs of shape {array.shape}, {array.dtype}, from 0 to 1 look like pictures. If they are, convert them "
             "by (255 * X).round() to uint8; if a backbone of your own takes them as they are, set input_kind='tensors'."
         )
-    if own_backbone:
+    if accepted.own_backbone:
         return "tensors"
     raise UserError(
         f"Inputs of shape {array.shape}, {array.dtype} need a backbone of your own that takes them, a torch module as "

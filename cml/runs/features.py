@@ -8,8 +8,10 @@ import numpy as np
 from torch import nn
 
 from cml import tasks
+from cml.data.accepted_inputs import AcceptedInputs
 from cml.data.dataset_info import INFO
 from cml.data.dataset_items import DatasetItems, unlabelled_items
+from cml.data.field_names import FieldNames
 from cml.data.input_form import InputForm
 from cml.data.input_sources import recognize_inputs
 from cml.data.items import Collate, Items
@@ -153,7 +155,8 @@ def _open(
         count = min(2, len(items))
         example = Items(DatasetItems(items.take(0, count), labelled=False), collate).read(np.arange(count))
     if items is None:
-        recognized = recognize_inputs(inputs, range(len(inputs)), own_backbone=own is not None).inputs
+        accepted = AcceptedInputs(own_backbone=own is not None)
+        recognized = recognize_inputs(inputs, range(len(inputs)), FieldNames(), accepted).inputs
         form = getattr(recognized, "form", form)
         items = _list_items(recognized)
     name = CUSTOM if own is not None else str(backbone)

@@ -12,6 +12,8 @@ from torch import nn
 
 from cml import distances
 from cml.console.messages import say
+from cml.data.accepted_inputs import AcceptedInputs
+from cml.data.field_names import FieldNames
 from cml.data.groups import number_groups
 from cml.data.input_form import InputForm, InputKind
 from cml.data.input_sources import recognize_inputs
@@ -185,14 +187,14 @@ def fit(
         labels, label_columns = read_label_frame(labels, distance.name, quiet=quiet)
     recognize = functools.partial(
         recognize_inputs,
-        kind=input_kind,
-        image=image,
-        features=features,
-        label=label,
-        missing=config.missing,
-        own_backbone=own_backbone is not None,
-        channels=count_channels(config.backbone if own_backbone is None else own_backbone),
-        collate=collate,
+        fields=FieldNames(image, features, label),
+        accepted=AcceptedInputs(
+            kind=input_kind,
+            missing=config.missing,
+            own_backbone=own_backbone is not None,
+            channels=count_channels(config.backbone if own_backbone is None else own_backbone),
+            collate=collate,
+        ),
     )
     with seeded_randomness(config.seed):  # a data set of the user's own may draw where its labels are read
         labelled = recognize(inputs.select() if isinstance(inputs, FeatureStore) else inputs, labels)

@@ -14,6 +14,8 @@ from torch import nn
 
 from cml import distances, plugins
 from cml.array_types import Float32, Int64, UInt64
+from cml.data.accepted_inputs import AcceptedInputs
+from cml.data.field_names import FieldNames
 from cml.data.groups import number_groups
 from cml.data.input_form import InputForm
 from cml.data.input_sources import LabelledInputs, recognize_inputs
@@ -567,18 +569,11 @@ class Model(EmbeddingModel):
         label: str | None,
     ) -> LabelledInputs:
         form = self.config.inputs
-        return recognize_inputs(
-            inputs,
-            labels,
-            kind=form.kind,
-            image=image,
-            features=form.columns or form.fields or None,
-            label=label,
-            missing=form.missing,
-            own_backbone=True,
-            channels=form.channels,
-            collate=self.collate,
+        fields = FieldNames(image, form.columns or form.fields or None, label)
+        accepted = AcceptedInputs(
+            kind=form.kind, missing=form.missing, own_backbone=True, channels=form.channels, collate=self.collate
         )
+        return recognize_inputs(inputs, labels, fields, accepted)
 
     def _recognize_gallery(
         self,

@@ -12,7 +12,9 @@ import pyarrow as pa
 import pytest
 import torch
 
-from cml.data.input_sources import open_inputs, recognize_inputs
+from cml.data.accepted_inputs import AcceptedInputs
+from cml.data.field_names import FieldNames
+from cml.data.input_sources import LabelledInputs, open_inputs, recognize_inputs
 from cml.data.tensors import Tensors
 from cml.data.vectors import Vectors
 from cml.errors import UserError
@@ -20,6 +22,17 @@ from cml.errors import UserError
 ROWS = np.random.default_rng(1).normal(0, 2, (6, 3))
 LABELS = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
 TABLE = {"emb_0": ROWS[:, 0], "age": LABELS, "emb_1": ROWS[:, 1], "emb_2": ROWS[:, 2], "name": list("abcdef")}
+
+
+def recognize(
+    inputs: Any,  # noqa: ANN401
+    labels: Any,  # noqa: ANN401
+    *,
+    features: str | list[str] | None = None,
+    label: str | None = None,
+    **accepted: Any,  # noqa: ANN401
+) -> LabelledInputs:
+    return recognize_inputs(inputs, labels, FieldNames(None, features, label), AcceptedInputs(**accepted))
 
 
 def read(inputs: Any) -> Any:  # noqa: ANN401
@@ -40,7 +53,7 @@ def test_every_kind_of_vectors_is_the_same_numbers(tmp_path: Path) -> None:
         "file name": str(tmp_path / "rows.npy"),
     }
     for name, kind in kinds.items():
-        labelled = recognize_inputs(kind, LABELS)
+        labelled = recognize(kind, LABELS)
         assert labelled.kind == "vectors", name
         assert np.array_equal(read(labelled.inputs), ROWS.astype(np.float32)), name
         assert labelled.labels == LABELS
@@ -50,19 +63,19 @@ def test_columns_of_every_kind_of_frame(tmp_path: Path) -> None:
     frames = {"pandas": pandas.DataFrame(TABLE), "polars": polars.DataFrame(TABLE), "arrow": pa.table(TABLE)}
     for name, frame in frames.items():
         for features in ("emb_*", "emb_", ["emb_0", "emb_1", "emb_2"]):
-            labelled = recognize_inputs(frame, None, features=features, label="age")
+            labelled = recognize(frame, None, features=features, label="age")
             assert np.array_equal(read(labelled.inputs), ROWS.astype(np.float32)), (name, features)
             assert labelled.labels == LABELS
             assert labelled.inputs.form.columns == ("emb_0", "emb_1", "emb_2")  # type: ignore[union-attr]
         again = open_inputs(frame, labelled.inputs.form, (1, 1))  # type: ignore[union-attr]
         assert np.array_equal(read(again), ROWS.astype(np.float32)), name
-        assert recognize_inputs(frame, LABELS[::-1], features="age").labels == LABELS[::-1]
+        assert recognize(frame, LABELS[::-1], features="age").labels == LABELS[::-1]
 
 
 def test_a_column_of_lists_holds_vectors() -> None:
     lists = {"vector": ROWS.tolist(), "age": LABELS}
     for frame in (pandas.DataFrame(lists), polars.DataFrame(lists), pa.table(lists)):
-        labelled = recognize_inputs(frame, None, features="vector", label="age")
+        labelled = recognize(frame, None, features="vector", label="age")
         assert np.array_equal(read(labelled.inputs), ROWS.astype(np.float32))
         assert labelled.inputs.form.columns == ()  # type: ignore[union-attr]
 
@@ -70,7 +83,7 @@ def test_a_column_of_lists_holds_vectors() -> None:
 def test_missing_numbers_of_frames_are_nan() -> None:
     table = {"a": [1, None, 3, 4, 5, 6], "b": [1.0, 2.0, None, 4.0, 5.0, 6.0]}
     for frame in (pandas.DataFrame(table), pandas.DataFrame(table).convert_dtypes(), polars.DataFrame(table)):
-        rows = read(recognize_inputs(frame, LABELS, features=["a", "b"], missing="mean").inputs)
+        rows = read(recognize(frame, LABELS, features=["a", "b"], missing="mean").inputs)
         assert np.isnan(rows).tolist() == [[False, False], [True, False], [False, True], *[[False, False]] * 3]
 
 
@@ -80,20 +93,20 @@ def test_tensors_need_a_backbone_of_ones_own() -> None:
         (np.zeros((6, 8), np.int64), True),
         (np.zeros((6, 2), "u1"), False),
     ):
-        labelled = recognize_inputs(torch.from_numpy(array), LABELS, own_backbone=True)
+        labelled = recognize(torch.from_numpy(array), LABELS, own_backbone=True)
         assert isinstance(labelled.inputs, Tensors)
         assert read(labelled.inputs).dtype == (np.int64 if whole else np.float32)
         with pytest.raises(UserError, match=r"(give|need) a backbone of your own"):
-            recognize_inputs(array, LABELS)
+            recognize(array, LABELS)
 
 
 def test_pictures_stay_pictures() -> None:
     pixels = np.zeros((6, 8, 8, 3), np.uint8)
-    assert recognize_inputs(pixels, LABELS).kind == "images"
-    assert recognize_inputs(pixels, LABELS, own_backbone=True).kind == "images"
-    assert recognize_inputs(list(pixels), LABELS).kind == "images"
-    assert recognize_inputs(pixels, LABELS, kind="tensors").kind == "tensors"
-    assert recognize_inputs(ROWS, LABELS, own_backbone=True).kind == "vectors"
+    assert recognize(pixels, LABELS).kind == "images"
+    assert recognize(pixels, LABELS, own_backbone=True).kind == "images"
+    assert recognize(list(pixels), LABELS).kind == "images"
+    assert recognize(pixels, LABELS, kind="tensors").kind == "tensors"
+    assert recognize(ROWS, LABELS, own_backbone=True).kind == "vectors"
 
 
 @pytest.mark.parametrize(
@@ -127,7 +140,7 @@ def test_pictures_stay_pictures() -> None:
 )
 def test_other_inputs_are_refused_in_one_sentence(inputs: Any, options: dict[str, Any], message: str) -> None:  # noqa: ANN401
     with pytest.raises(UserError, match=message) as error:
-        recognize_inputs(inputs, LABELS, **options)
+        recognize(inputs, LABELS, **options)
     assert "\n" not in str(error.value)
 
 
