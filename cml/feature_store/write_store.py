@@ -5,6 +5,7 @@ import functools
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -88,143 +89,144 @@ def write_features(
     ranks = ranks or Ranks()
     if cluster is not None and ranks.size > 1:
         raise UserError("Either processes of torchrun share the work, or workers of a scheduler: leave one out.")
+    writer = _StoreWriter(items, network, out, np.dtype(dtype), rows_per_shard, ranks, cluster, bar)
     if ranks.first:
-        _write_first(items, network, out, dtype, rows_per_shard, ranks, cluster, bar, wait)
-    elif (start := ranks.broadcast(lambda: 0)) < len(items):
-        for first, last in _chunks(items, network.chunk, start):
-            _compute(items, network, first, last, ranks)
+        writer.write(wait=wait)
+    else:
+        writer.compute_shares()
     ranks.barrier()
     return FeatureStore.open(out)
 
 
-def _write_first(
-    items: StoredItems,
-    network: FeatureNetwork,
-    out: Path,
-    dtype: FeatureType,
-    rows_per_shard: int,
-    ranks: Ranks,
-    cluster: Cluster | None,
-    bar: str,
-    wait: bool,
-) -> None:
-    """The work of the process that writes."""
-    if (out / MANIFEST).exists():
-        store = FeatureStore.open(out)
-        store.check_made_by(network.made_by)
-        if (there := store.manifest["dtype"]) != dtype:
-            raise UserError(f"{out} holds features as {there}, not as {dtype}. Choose another folder.")
-        store.check_items(items)
-        delete(work_path(out))  # left by a process that was killed just after its last step
-        ranks.broadcast(lambda: len(items))
-        return
-    made_with: dict[str, object] = {
-        "made_by": dict(network.made_by),
-        "dtype": dtype,
-        "rows_per_shard": rows_per_shard,
-        "items_fingerprint": items.fingerprint(),
-    }
-    about = {"network": name_network(network.made_by), "items": f"{len(items)} items {items.root}".strip()}
-    names = [shard_name(number) for number in range(-(-len(items) // rows_per_shard))]
-    parse = functools.partial(_state, items=len(items))
-    with resumable_output(out, made_with, (*names, ITEMS), about=about, parse=parse, wait=wait) as output:
-        if output.manifest is not None:
-            ranks.broadcast(lambda: len(items))
+@dataclass(frozen=True)
+class _StoreWriter:
+    """Computes the features of items into a store; its fields are the arguments of ``write_features``."""
+
+    items: StoredItems
+    network: FeatureNetwork
+    out: Path
+    dtype: np.dtype[Any]
+    rows_per_shard: int
+    ranks: Ranks
+    cluster: Cluster | None
+    bar: str
+
+    def write(self, *, wait: bool) -> None:
+        """Do the work of the process that writes: compute its share, and write what all computed."""
+        if (self.out / MANIFEST).exists():
+            self._check_finished()
+            delete(work_path(self.out))  # left by a process that was killed just after its last step
+            self.ranks.broadcast(lambda: len(self.items))
             return
-        width = _write_rows(items, network, output, np.dtype(dtype), rows_per_shard, ranks, cluster, bar)
-        shards = [
-            {
-                "file": name,
-                "rows": min(rows_per_shard, len(items) - number * rows_per_shard),
-                "sha256": digest_file(output.work / name),
-            }
-            for number, name in enumerate(names)
-        ]
-        output.finish(
-            {
-                "cml": __version__,
-                "kind": "features",
-                "root": items.root,
-                "items": len(items),
-                "features": width,
-                **({"text_column": items.column} if items.column else {}),
-                **made_with,
-                "items_sha256": digest_file(output.work / ITEMS),
-                "shards": shards,
-            }
+        items, network = self.items, self.network
+        made_with: dict[str, object] = {
+            "made_by": dict(network.made_by),
+            "dtype": self.dtype.name,
+            "rows_per_shard": self.rows_per_shard,
+            "items_fingerprint": items.fingerprint(),
+        }
+        about = {"network": name_network(network.made_by), "items": f"{len(items)} items {items.root}".strip()}
+        names = [shard_name(number) for number in range(-(-len(items) // self.rows_per_shard))]
+        parse = functools.partial(_state, items=len(items))
+        with resumable_output(self.out, made_with, (*names, ITEMS), about=about, parse=parse, wait=wait) as output:
+            if output.manifest is not None:
+                self.ranks.broadcast(lambda: len(items))
+                return
+            width = self._write_rows(output)
+            shards = [
+                {
+                    "file": name,
+                    "rows": min(self.rows_per_shard, len(items) - number * self.rows_per_shard),
+                    "sha256": digest_file(output.work / name),
+                }
+                for number, name in enumerate(names)
+            ]
+            output.finish(
+                {
+                    "cml": __version__,
+                    "kind": "features",
+                    "root": items.root,
+                    "items": len(items),
+                    "features": width,
+                    **({"text_column": items.column} if items.column else {}),
+                    **made_with,
+                    "items_sha256": digest_file(output.work / ITEMS),
+                    "shards": shards,
+                }
+            )
+
+    def compute_shares(self) -> None:
+        """Do the work of a process that does not write: compute its share of each chunk."""
+        start = self.ranks.broadcast(lambda: 0)
+        for first, last in self._chunks(start):
+            self._compute(first, last)
+
+    def _check_finished(self) -> None:
+        """Refuse a finished store of other features."""
+        store = FeatureStore.open(self.out)
+        store.check_made_by(self.network.made_by)
+        if (there := store.manifest["dtype"]) != self.dtype.name:
+            raise UserError(f"{self.out} holds features as {there}, not as {self.dtype}. Choose another folder.")
+        store.check_items(self.items)
+
+    def _write_rows(self, output: ResumableOutput) -> int:
+        """Write rows and items after the last record; returns the width of a row."""
+        items = self.items
+        done, width, size = _state(output.records[-1], len(items)) if output.records else (0, 0, 0)
+        self.ranks.broadcast(lambda: done)
+        unit = {"images": "image", "texts": "text"}.get(self.network.made_by["kind"], "item")
+        bar = ProgressBar(
+            total=len(items), initial=done, desc=self.bar, unit=unit, delay=BAR_DELAY, disable=not self.bar
         )
+        with (
+            GrowingFile(output.work / ITEMS, size) as listed,
+            contextlib.closing(_Shards(output.work, len(items), done, self.dtype, self.rows_per_shard)) as shards,
+            bar,
+        ):
+            for first, last, rows in self._compute_chunks(done):
+                lines = [items.item(position) for position in range(first, last)]
+                if width and rows.shape[1] != width:
+                    raise DataError(
+                        f"{self.network.made_by['backbone']!r} gives {rows.shape[1]} numbers for item "
+                        f"{lines[0].item_id!r} and gave {width} before: all items need features of one length."
+                    )
+                width = rows.shape[1]
+                shards.append(_convert_rows(rows, self.dtype, lines))
+                listed.append(b"".join(_encode(line) for line in lines))
+                output.record(dict(zip(_RECORD, (last, width, _sync(shards, listed)), strict=True)))
+                bar.update(last - first)
+        return width
 
+    def _compute_chunks(self, start: int) -> Iterator[tuple[int, int, Float32]]:
+        """First and last position and features of each chunk from ``start`` on, in order."""
+        if self.cluster is not None and start < len(self.items):
+            from cml.feature_store.cluster_network import ClusterNetwork
 
-def _write_rows(
-    items: StoredItems,
-    network: FeatureNetwork,
-    output: ResumableOutput,
-    dtype: np.dtype[Any],
-    rows_per_shard: int,
-    ranks: Ranks,
-    cluster: Cluster | None,
-    bar: str,
-) -> int:
-    """Write rows and items after the last record; returns the width of a row."""
-    done, width, size = _state(output.records[-1], len(items)) if output.records else (0, 0, 0)
-    ranks.broadcast(lambda: done)
-    unit = {"images": "image", "texts": "text"}.get(network.made_by["kind"], "item")
-    shown = ProgressBar(total=len(items), initial=done, desc=bar, unit=unit, delay=BAR_DELAY, disable=not bar)
-    with (
-        GrowingFile(output.work / ITEMS, size) as listed,
-        contextlib.closing(_Shards(output.work, len(items), done, dtype, rows_per_shard)) as shards,
-        shown,
-    ):
-        for first, last, rows in _compute_chunks(items, network, done, ranks, cluster):
-            lines = [items.item(position) for position in range(first, last)]
-            if width and rows.shape[1] != width:
-                raise DataError(
-                    f"{network.made_by['backbone']!r} gives {rows.shape[1]} numbers for item {lines[0].item_id!r} and "
-                    f"gave {width} before: all items need features of one length."
-                )
-            width = rows.shape[1]
-            shards.append(_convert_rows(rows, dtype, lines))
-            listed.append(b"".join(_encode(line) for line in lines))
-            output.record(dict(zip(_RECORD, (last, width, _sync(shards, listed)), strict=True)))
-            shown.update(last - first)
-    return width
+            with ClusterNetwork(self.cluster.scheduler, self.network, self.cluster.device) as workers:
+                yield from workers.compute_chunks(self.items, self._chunks(start))
+            return
+        for first, last in self._chunks(start):
+            yield first, last, self._compute(first, last)
 
+    def _chunks(self, start: int) -> Iterator[tuple[int, int]]:
+        """First and last positions of chunks from ``start`` on; none crosses the border of two parts."""
+        begin = 0
+        for count in self.items.parts:
+            for first in range(begin, begin + count, self.network.chunk):
+                if first >= start:
+                    yield first, min(first + self.network.chunk, begin + count)
+            begin += count
 
-def _compute_chunks(
-    items: StoredItems, network: FeatureNetwork, start: int, ranks: Ranks, cluster: Cluster | None
-) -> Iterator[tuple[int, int, Float32]]:
-    """First and last position and features of each chunk from ``start`` on, in order."""
-    chunks = _chunks(items, network.chunk, start)
-    if cluster is not None and start < len(items):
-        from cml.feature_store.cluster_network import ClusterNetwork
-
-        with ClusterNetwork(cluster.scheduler, network, cluster.device) as workers:
-            yield from workers.compute_chunks(items, chunks)
-        return
-    for first, last in chunks:
-        yield first, last, _compute(items, network, first, last, ranks)
+    def _compute(self, first: int, last: int) -> Float32:
+        """Features of a chunk, of which each process computes its share."""
+        return self.ranks.compute_rows(
+            last - first, lambda rows: self.network.extract(self.items.take(first + rows.start, first + rows.stop))
+        )
 
 
 def _sync(shards: "_Shards", listed: GrowingFile) -> int:
     shards.sync()
     return listed.sync()
-
-
-def _chunks(items: StoredItems, chunk: int, start: int) -> Iterator[tuple[int, int]]:
-    """First and last positions of chunks from ``start`` on; none crosses the border of two parts."""
-    begin = 0
-    for count in items.parts:
-        for first in range(begin, begin + count, chunk):
-            if first >= start:
-                yield first, min(first + chunk, begin + count)
-        begin += count
-
-
-def _compute(items: StoredItems, network: FeatureNetwork, first: int, last: int, ranks: Ranks) -> Float32:
-    """Features of a chunk, of which each process computes its share."""
-    return ranks.compute_rows(
-        last - first, lambda rows: network.extract(items.take(first + rows.start, first + rows.stop))
-    )
 
 
 def _convert_rows(rows: Float32, dtype: np.dtype[Any], lines: list[StoredItem]) -> Floating:

@@ -31,6 +31,11 @@ class Standing:
     is_overfitted: bool
     is_near_oracle: bool = False
 
+    @property
+    def is_good(self) -> bool:
+        """Whether it is better than all of them, or near the oracle, so that it needs no advice."""
+        return self.is_near_oracle or all(self.is_better.values())
+
 
 def with_verdict(
     evaluation: Evaluation,

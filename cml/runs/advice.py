@@ -4,7 +4,7 @@ The advice looks at how the run was trained and at whether the features and the 
 """
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,17 @@ class Advice:
 
     sentences: tuple[str, ...]
     options: Mapping[str, Any] | None = None
+
+    def render(self, write: Callable[[Mapping[str, Any]], str]) -> list[str]:
+        """Render the sentences, with the next command or call if one is advised.
+
+        Args:
+            write: Writes the command or call that trains with some options changed.
+
+        Returns:
+            The sentences of a verdict.
+        """
+        return [*self.sentences, *([] if self.options is None else [f"Next: {write(self.options)}"])]
 
 
 def advise(config: TrainConfig, items: int, standing: Standing, signals: LabelSignals, recipe: TrainConfig) -> Advice:

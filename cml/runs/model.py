@@ -538,18 +538,16 @@ class Model(EmbeddingModel):
 
     def _advise(self, standing: Standing) -> list[str]:
         """The sentences of a verdict that say what would help a model of vectors that still has its training items."""
-        if standing.is_near_oracle or all(standing.is_better.values()):
+        if standing.is_good or self._references is None:
             return []
-        if self._references is None or self.config.inputs.kind != "vectors" or self.label_distance.is_partial:
+        if self.config.inputs.kind != "vectors" or self.label_distance.is_partial:
             return []
         labels = self.label_distance.encode(self._references.labels)
         training = self.standardize_in_parts(self._references.inputs)
         signals = LabelSignals(find_label_signal(training, labels, self.label_distance), None)
         config = self.run_config.train
         advice = advise(config, len(labels), standing, signals, config)
-        if advice.options is None:
-            return [*advice.sentences]
-        return [*advice.sentences, f"Next: {render_call(config, advice.options)}"]
+        return advice.render(lambda options: render_call(config, options))
 
     def __getstate__(self) -> dict[str, Any]:
         # a data set of one's own may not pickle; the folder may not be where the pickle is read

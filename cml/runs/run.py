@@ -247,9 +247,7 @@ class Run(TrainedRun):
 
     def _advise(self, standing: Standing) -> list[str]:
         """The sentences of a verdict that say what would help an embedding that is not better than its references."""
-        if standing.is_near_oracle or all(standing.is_better.values()):
-            return []
-        if not self.frozen or self.distance.is_partial:
+        if standing.is_good or not self.frozen or self.distance.is_partial:
             return []
         try:
             signals = find_label_signals(self)
@@ -257,12 +255,11 @@ class Run(TrainedRun):
             return []
         config, recipe = self.config.train, complete_options(self.task.recipe, {}, self.dataset.info.inputs)
         advice = advise(config, len(self.dataset.split("train")), standing, signals, recipe)
-        if advice.options is None:
-            return [*advice.sentences]
-        command = render_command(
-            config, recipe, advice.options, task=self.config.task, data=self.dataset.folder, run=self.folder
+        return advice.render(
+            lambda options: render_command(
+                config, recipe, options, task=self.config.task, data=self.dataset.folder, run=self.folder
+            )
         )
-        return [*advice.sentences, f"Next: {command}"]
 
     def retrieval_report(
         self,
