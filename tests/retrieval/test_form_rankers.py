@@ -4,16 +4,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from cml.array_types import Float32, Float64
 from cml.data.computed_rows import ComputedRows
 from cml.errors import UserError
 from cml.retrieval.embedding_ranker import SquaredDistances, embedding_ranker
 from cml.retrieval.feature_forms import VECTOR_ROWS, NormalizedRows, StandardizedRows
 from cml.retrieval.form_rankers import embedding_rankers
 
-Float32 = NDArray[np.float32]
-Float64 = NDArray[np.float64]
 QUERIES = 30
 
 
