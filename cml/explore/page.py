@@ -112,6 +112,7 @@ def write_explorer(
         "texts": [[visible_text(name, 60), [visible_text(text, 100) for text in column]] for name, column in
                   items.texts.items()],
         "exact": len(side.landmarks) == n,
+        "known": side.is_known,
         "held_out": is_new,
         "sheet": {
             "width": sheets.width, "height": sheets.height, "across": sheets.across, "down": sheets.down,
@@ -126,6 +127,7 @@ def write_explorer(
         styles=("explorer.css",),
         scripts=("data.js", "plane.js", "page.js"),
         title=visible_text(title) or "Explorer",
+        is_known=side.is_known,
         meta=_in_script({**shown, "arrays": data.index}),
         data=data.encode(),
         sheets=[] if beside else [base64.b64encode(content).decode() for content in sheets.files],

@@ -375,3 +375,39 @@ def test_pictures_that_lie_beside_the_page_are_shown(
     loaded = "async (url) => { const image = new Image(); image.src = url; await image.decode(); return image.width; }"
     assert page.evaluate(f"({loaded})(sheet(0))") >= 24
     assert "a%20page.pictures/" in page.locator("#panel .picture").first.get_attribute("style")
+
+
+def test_a_page_of_judged_triplets_has_the_embedding_alone(visit: Callable[..., Any], tmp_path: Path) -> None:
+    distance = as_label_distance("judged-triplets")
+    labels = distance.encode([[str(item), f"{(item + 1) % 12} {(item + 5) % 12}"] for item in range(12)])
+    side = build_label_side(distance, labels)
+    embeddings = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
+    items = Items(
+        [f"item {i:02d}" for i in range(12)],
+        ["1 judgement"] * 12,
+        ["query"] * 12,
+        [lambda i=i: Image.new("RGB", (24, 16), (20 * i, 90, 200)) for i in range(12)],
+        {},
+    )
+    path = tmp_path / "triplets.html"
+    write_explorer(
+        path, items, side, [build_embedding_view("ours", embeddings, side, ["pca"])], title="judged", unit=""
+    )
+    page = visit(path)
+    assert page.locator("figure.map").count() == 1
+    assert "There is no map of the labels, for no label distance is known" in page.inner_text(".sliders")
+    assert page.locator("#shepard, #worst, #morph").count() == 0
+    assert page.inner_text("#left .about") == "ours"
+    for colour in page.locator("#colour option").all_inner_texts():
+        page.select_option("#colour", colour)
+        assert "label" not in colour
+    before = page.inner_text("#panel h2")
+    page.focus("#left .plane")
+    page.keyboard.press("l")
+    assert page.inner_text("#panel h2") == before
+    page.keyboard.press("e")
+    assert page.inner_text("#panel h2") != before
+    assert page.locator("#panel h3").count() == 1
+    assert "label" not in page.inner_text("#panel")
+    page.keyboard.press("Escape")
+    assert page.locator("#panel h3").count() == 0

@@ -156,6 +156,7 @@ def test_an_explorer_of_triplets_has_no_tab_of_labels(tmp_path: Path) -> None:
     model.explore(VECTORS[:60], judged, tmp_path / "explorer.html", maps=["pca"])
     page = (tmp_path / "explorer.html").read_text("utf-8")
     assert "oracle (the labels)" not in page
+    assert "There is no map of the labels, for no label distance is known" in page
     pairs = PairJudgements(pairs_of(60, 0.3), items=60)
     model = cml.fit(VECTORS[:60], pairs, steps=5, quiet=True)
     model.explore(VECTORS[:60], pairs, tmp_path / "pairs.html", maps=["pca"])

@@ -137,7 +137,7 @@ function colourings(state) {
     });
   };
   meta.columns.slice(0, meta.labels).forEach(offer);
-  made.set("place on the labels' map", () => {
+  if (meta.known) made.set("place on the labels' map", () => {
     const middle = [0, 1].map((axis) => quantile(Array.from({ length: N }, (_, i) => map[2 * i + axis]), 0.5));
     const away = (i) => [map[2 * i] - middle[0], map[2 * i + 1] - middle[1]], order = [...state.order].sort((i, j) => Math.hypot(...away(i)) - Math.hypot(...away(j)));
     const out = new Float32Array(N); // by rank, so that a crowd in the middle does not all look grey
@@ -146,11 +146,11 @@ function colourings(state) {
   });
   if (meta.roles.length > 1) made.set("role", () => ({ colour: (i) => kind(arrays.role[i]), kinds: meta.roles, text: "" }));
   meta.columns.slice(meta.labels).forEach((column, number) => made.has(column.name) || offer(column, meta.labels + number));
-  made.set("error of its neighbours", () => {
+  if (meta.known) made.set("error of its neighbours", () => {
     const errors = arrays[`${state.view}.error`], value = (i) => far(errors, i);
     return scale(value, 0, quantile(Array.from(errors, (_, i) => far(errors, i)), 0.98), warm, null, `how much farther by label (${meta.unit}) the ${K} neighbours lie than the nearest possible`);
   });
-  for (const [name, points] of [["label distance to the selected", "points"], ["embedding distance to the selected", "view"]])
+  for (const [name, points] of [["label distance to the selected", "points"], ["embedding distance to the selected", "view"]].slice(meta.known ? 0 : 1))
     made.set(name, () => {
       const found = distancesFrom(arrays[points === "view" ? `${state.view}.points` : points], Math.max(0, state.item));
       return scale((i) => found[i], 0, quantile(found, 0.98), (part) => warm(1 - part), ["near", "far"], "approximate");

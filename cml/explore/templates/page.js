@@ -85,8 +85,8 @@ function facts(item) {
     const value = arrays[`column${number}`][item];
     return [column.name, column.kinds ? column.kinds[value] : show(value)];
   });
-  const error = far(own("error"), item);
-  return [...columns, ...meta.texts.map(([name, texts]) => [name, texts[item]]), ...(meta.roles.length > 1 ? [["role", meta.roles[arrays.role[item]]]] : []), ["gap to the oracle", error === Infinity ? "not comparable" : `${show(error)} ${meta.unit}`]];
+  const error = far(own("error"), item), gap = ["gap to the oracle", error === Infinity ? "not comparable" : `${show(error)} ${meta.unit}`];
+  return [...columns, ...meta.texts.map(([name, texts]) => [name, texts[item]]), ...(meta.roles.length > 1 ? [["role", meta.roles[arrays.role[item]]]] : []), ...(meta.known ? [gap] : [])];
 }
 
 function neighbours(item, byLabel) {
@@ -97,10 +97,11 @@ function neighbours(item, byLabel) {
     if (byLabel && labelled === Infinity) continue;
     const rank = (byLabel ? own("label_ranks") : own("near_ranks"))[place], name = meta.names[ids[place]];
     const told = !byLabel && !meta.exact, other = byLabel ? "embedding" : "label";
+    const byBoth = meta.known ? [unseen("label distance"), make("span", { class: "l" }, show(labelled)), unseen(`rank by ${other}`), make("span", { class: "rank", style: rank > K ? pill(Math.log(rank / K) / Math.log(N / K)) : {} }, rankText(rank, told))] : [];
     cards.push(make("button", {
       type: "button", class: "near", click: () => actions.select(ids[place]), mouseenter: () => actions.hover(ids[place]), mouseleave: () => actions.hover(-1),
-      title: `${name}\nembedding distance ${show(embedded)}, label distance ${show(labelled)} ${meta.unit}\nrank by ${other} ${rankText(rank, told)}`,
-    }, picture(ids[place], 68), unseen("embedding distance"), make("span", { class: "e" }, show(embedded)), unseen("label distance"), make("span", { class: "l" }, show(labelled)), unseen(`rank by ${other}`), make("span", { class: "rank", style: rank > K ? pill(Math.log(rank / K) / Math.log(N / K)) : {} }, rankText(rank, told))));
+      title: `${name}\nembedding distance ${show(embedded)}${meta.known ? `, label distance ${show(labelled)} ${meta.unit}\nrank by ${other} ${rankText(rank, told)}` : ""}`,
+    }, picture(ids[place], 68), unseen("embedding distance"), make("span", { class: "e" }, show(embedded)), ...byBoth));
   }
   return make("div", { class: "five" }, ...cards);
 }
@@ -127,13 +128,13 @@ function panel() {
   } else if (item >= 0) {
     place.replaceChildren(
       make("div", { class: "one" }, picture(item, 176), make("div", {}, head(make("bdi", {}, meta.names[item])), make("p", { class: "words" }, make("bdi", {}, meta.words[item])), table(facts(item)))),
-      make("h3", { class: "e" }, "Nearest by embedding", make("small", {}, "# rank by label")), neighbours(item, false),
-      make("h3", { class: "l" }, "Nearest by label", make("small", {}, tied(item) ? "# rank by embedding · the order of tied items is arbitrary" : "# rank by embedding")), neighbours(item, true),
+      make("h3", { class: "e" }, "Nearest by embedding", make("small", {}, meta.known ? "# rank by label" : "with embedding distance")), neighbours(item, false),
+      ...(meta.known ? [make("h3", { class: "l" }, "Nearest by label", make("small", {}, tied(item) ? "# rank by embedding · the order of tied items is arbitrary" : "# rank by embedding")), neighbours(item, true)] : []),
       make("p", { class: "keys" }, ...meta.legend.map(([word, colour]) => make("span", {}, make("i", { style: { background: colour } }), make("bdi", {}, word)))),
-      make("p", { class: "about" }, make("span", { class: "e" }, "embedding distance"), " · ", make("span", { class: "l" }, `label distance${meta.unit ? ` (${meta.unit})` : ""}`), ` · among all ${N.toLocaleString("en")} items · gap to the oracle: mean label distance of the ${K} nearest by embedding minus that of the ${K} nearest by label${meta.note && ` · ${meta.note}`}`));
+      make("p", { class: "about" }, make("span", { class: "e" }, "embedding distance"), ...(meta.known ? [" · ", make("span", { class: "l" }, `label distance${meta.unit ? ` (${meta.unit})` : ""}`)] : []), ` · among all ${N.toLocaleString("en")} items`, meta.known ? ` · gap to the oracle: mean label distance of the ${K} nearest by embedding minus that of the ${K} nearest by label` : "", meta.note && ` · ${meta.note}`));
   } else {
-    place.replaceChildren(head(count(N, "item")), make("p", {}, "Click an item on a map, search for one, or draw around many. With a map in focus the arrow keys walk."), meta.note ? make("p", { class: "about" }, meta.note) : "",
-      make("h3", {}, "Rank correlation of embedding and label distances over pairs"), make("p", { class: "about" }, `All pairs of the diagram count together${meta.held_out ? "; they are of held-out items" : "; training items are among them"}. spearman_rho of cml evaluate is another figure: the mean over queries.`), table(meta.views.map((one) => [one.title, one.agreement === null ? "–" : show(one.agreement)])));
+    place.replaceChildren(head(count(N, "item")), make("p", {}, "Click an item on a map, search for one, or draw around many. With a map in focus the arrow keys walk."), meta.note ? make("p", { class: "about" }, meta.note) : "");
+    if (meta.known) place.append(make("h3", {}, "Rank correlation of embedding and label distances over pairs"), make("p", { class: "about" }, `All pairs of the diagram count together${meta.held_out ? "; they are of held-out items" : "; training items are among them"}. spearman_rho of cml evaluate is another figure: the mean over queries.`), table(meta.views.map((one) => [one.title, one.agreement === null ? "–" : show(one.agreement)])));
   }
 }
 
@@ -177,6 +178,7 @@ function searchKey(event) {
 
 // ---- Shepard's diagram, and the pairs that disagree
 function diagram() {
+  if (!meta.known) return;
   const canvas = $("shepard").querySelector("canvas"), box = canvas.parentElement.getBoundingClientRect(), ratio = devicePixelRatio || 1;
   if (!box.width) return;
   canvas.width = box.width * ratio, canvas.height = box.height * ratio;
@@ -218,6 +220,7 @@ function pairAt(event) {
 }
 
 function worst() {
+  if (!meta.known) return;
   const byLabel = document.querySelector("[name=kind]:checked").value === "1", pairs = own(byLabel ? "worst1" : "worst0"), ids = byLabel ? arrays.ids : own("ids");
   const rows = [];
   for (let n = 0; n < pairs.length; n += 2) {
@@ -242,8 +245,8 @@ function choose(number) {
   const stages = view().stages;
   $("stage").max = stages.length, $("stage").value = stages.length, trained();
   const agreement = view().agreement === null ? "" : `rank correlation over pairs ${show(view().agreement)}`;
-  document.querySelector("#left .about").textContent = `${view().title} · ${agreement}`;
-  document.querySelector("#shepard .about").textContent = `${count(arrays.pairs.length / 2, "pair")}${meta.held_out ? " of held-out items" : ", training items included"}; Spearman's ${agreement}. Click a dot to see its pair.`;
+  document.querySelector("#left .about").textContent = [view().title, agreement].filter(Boolean).join(" · ");
+  if (meta.known) document.querySelector("#shepard .about").textContent = `${count(arrays.pairs.length / 2, "pair")}${meta.held_out ? " of held-out items" : ", training items included"}; Spearman's ${agreement}. Click a dot to see its pair.`;
   diagram.at = -1, worst(), refresh();
 }
 const finalMap = () => own(`map${view().maps.indexOf(state.map)}`);
@@ -273,9 +276,9 @@ async function begin() {
   $("views").replaceChildren(...meta.views.map((one, number) => make("button", { type: "button", role: "tab", click: () => choose(number) }, make("bdi", {}, one.title))));
   if (meta.roles.length > 1)
     $("roles").replaceChildren(...meta.roles.map((role, at) => make("label", {}, make("input", { type: "checkbox", checked: "", change: (event) => { state.hidden[event.target.checked ? "delete" : "add"](at), refresh(); } }), " ", make("bdi", {}, role))));
-  planes = ["left", "right"].map((id) => new Plane($(id), state, actions));
-  planes[1].upload("a", arrays.map), planes.forEach((plane) => plane.upload("b", arrays.map));
-  document.querySelector("#right .about").textContent = `map of label distances (multidimensional scaling)${meta.unit ? `, ${meta.unit}` : ""}`;
+  planes = (meta.known ? ["left", "right"] : ["left"]).map((id) => new Plane($(id), state, actions));
+  planes[1]?.upload("a", arrays.map), planes.forEach((plane) => plane.upload("b", arrays.map));
+  if (meta.known) document.querySelector("#right .about").textContent = `map of label distances (multidimensional scaling)${meta.unit ? `, ${meta.unit}` : ""}`;
   const every = Array.from({ length: N }, (_, i) => i), heldOut = every.filter((i) => meta.roles[arrays.role[i]] !== "train");
   const errors = (heldOut.length ? heldOut : every).map((i) => [far(arrays["0.error"], i), i]).sort((a, b) => a[0] - b[0]);
   state.item = errors[errors.length >> 1][1]; // one with a typical error, which no network was trained on
@@ -283,15 +286,15 @@ async function begin() {
 
   $("map").addEventListener("change", (event) => { (state.map = event.target.value), ($("stage").value = $("stage").max), trained(); });
   $("colour").addEventListener("change", (event) => { (state.colour = event.target.value), refresh(); });
-  $("morph").addEventListener("input", (event) => { (planes[0].t = Number(event.target.value)), (planes[0].stale = true), actions.redraw(); });
+  $("morph")?.addEventListener("input", (event) => { (planes[0].t = Number(event.target.value)), (planes[0].stale = true), actions.redraw(); });
   $("stage").addEventListener("input", trained);
   $("pictures").addEventListener("change", (event) => { (state.pictures = event.target.checked), actions.repaint(); });
   $("lasso").addEventListener("click", () => { (state.lasso = !state.lasso), $("lasso").setAttribute("aria-pressed", String(state.lasso)), document.body.classList.toggle("lassoing", state.lasso); });
   $("fit").addEventListener("click", () => { planes.forEach((plane) => plane.fit()), actions.redraw(); });
   $("search").addEventListener("input", search), $("search").addEventListener("keydown", searchKey);
   $("search").addEventListener("blur", () => ($("found").hidden = true));
-  $("shepard").querySelector("canvas").addEventListener("click", pairAt);
-  $("shepard").querySelector("canvas").addEventListener("keydown", (event) => {
+  $("shepard")?.querySelector("canvas").addEventListener("click", pairAt);
+  $("shepard")?.querySelector("canvas").addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key], count = arrays.pairs.length / 2;
     if (step) showPair((diagram.at + step + count) % count), event.preventDefault();
   });

@@ -118,10 +118,10 @@ class Plane {
       line(...state.pair, ink, 2);
       for (const item of state.pair) ring(item, ink, radius + 2, 2.5);
     } else if (state.item >= 0) {
-      const by = { label: arrays.ids, embedding: arrays[`${state.view}.ids`] };
-      for (const name of ["label", "embedding"])
+      const by = { label: arrays.ids, embedding: arrays[`${state.view}.ids`] }, names = meta.known ? ["label", "embedding"] : ["embedding"];
+      for (const name of names)
         for (let place = 0; place < K; place++) line(state.item, by[name][state.item * K + place], state.hue(name), 1.4);
-      for (const name of ["label", "embedding"])
+      for (const name of names)
         for (let place = 0; place < K; place++) ring(by[name][state.item * K + place], state.hue(name), name === "label" ? radius - 1 : radius + 1.5);
       ring(state.item, dark.matches ? "#000" : "#fff", radius + 4.5, 5), ring(state.item, ink, radius + 4, 2.5);
     }
@@ -225,7 +225,7 @@ class Plane {
       else if (event.key === "+" || event.key === "=") this.zoom(1.3);
       else if (event.key === "-") this.zoom(1 / 1.3);
       else if (event.key === "0") this.fit();
-      else if (event.key === "e" || event.key === "l") this.actions.next(event.key === "e" ? arrays[`${this.state.view}.ids`] : arrays.ids);
+      else if (event.key === "e" || (event.key === "l" && meta.known)) this.actions.next(event.key === "e" ? arrays[`${this.state.view}.ids`] : arrays.ids);
       else if (event.key === "Escape") this.actions.select(-1);
       else return;
       event.preventDefault(), this.actions.redraw();
