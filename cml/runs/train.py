@@ -175,6 +175,11 @@ def train_task(
     if isinstance(inputs, Vectors):
         inputs = inputs.with_missing(config.missing)
     check_tune_options(config, complete_options(task.recipe, {}, dataset.info.inputs))
+    if config.tune and dataset.info.queries_are_known and not quiet and (ranks is None or ranks.first):
+        say(
+            "tune holds out items and so chooses for new items. The queries of this dataset are known items with new "
+            "judgements, for which another choice may be better."
+        )
     kept = read_kept_label_distance(config.label_distance, task.name, out, resume=resume)
     distance = distances.registry.make(kept or task.label_distance(config, dataset.info)).fit(items.labels)
     mirror = _label_mirror(task, dataset.info) if config.flip == "image" else None

@@ -167,7 +167,7 @@ def tune(
     """
     check_tuned_losses(losses)
     _check_features(features)
-    _check_labels(labels, distance, seed)
+    check_tuned_labels(labels, distance, seed)
     if len(labels) < FEWEST_ITEMS:
         raise UserError(_explain_few(features, labels, distance))
     splits, kind = make_splits(features, groups, seed=seed)
@@ -295,8 +295,20 @@ def _check_features(features: Float32) -> None:
         raise UserError("'tune' finds nothing to choose by: the features of all items are equal.")
 
 
-def _check_labels(labels: Labels, distance: LabelDistance, seed: int) -> None:
-    """Refuse labels that are all alike, by a sample of them."""
+def check_tuned_labels(labels: Labels, distance: LabelDistance, seed: int = 0) -> None:
+    """Check, by a sample of labels, that held-out items can be ranked by them.
+
+    Args:
+        labels: N encoded labels.
+        distance: The label distance that encoded them.
+        seed: Random seed of the sample.
+
+    Raises:
+        UserError: No label distance is known, as of judged triplets, or all are equal.
+    """
+    needs = "'tune' ranks held-out items by their label distances"
+    if distance.known_triplets(labels[:1]) is not None:
+        raise UserError(f"{needs}, and judged triplets have none: leave 'tune' out.")
     names = distance.class_names(labels)
     if names is not None and len(set(names)) == 1:
         raise UserError(f"'tune' needs at least 2 classes. All {len(labels)} items are of the class {str(names[0])!r}.")
@@ -305,8 +317,8 @@ def _check_labels(labels: Labels, distance: LabelDistance, seed: int) -> None:
     apart = apart[np.isfinite(apart)]
     if len(apart) == 0:
         raise UserError(
-            "'tune' needs label distances between held-out items, and no two of these labels can be compared. Judged "
-            "triplets have no distances: leave 'tune' out."
+            f"{needs}, but of no two of {len(some)} items looked at it is known. Give the distances of more pairs, or "
+            "leave 'tune' out."
         )
     if (apart == 0).all():
         raise UserError(f"'tune' needs labels that differ. All labels are equal, of {len(some)} items looked at.")

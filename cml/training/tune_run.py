@@ -29,7 +29,7 @@ from cml.training.run_config import RunConfig
 from cml.training.run_randomness import RunRandomness
 from cml.training.saved_model import load_model
 from cml.training.training_data import TrainingData
-from cml.training.tune import Tuning, tune
+from cml.training.tune import Tuning, check_tuned_labels, tune
 from cml.training.tune_candidates import frozen_maps
 from cml.training.tune_fits import TUNE_FITS
 from cml.training.tune_gain import measure_gain
@@ -109,6 +109,7 @@ def tune_run(
         )
     if ranks.size > 1:
         raise UserError(f"'tune' works in one process. Got {ranks.size} of them.")
+    check_tuned_labels(data.labels, data.distance, config.seed)  # before features are computed
     with RunRandomness(config.seed, ranks.device).initializing():
         loss = losses.registry.make(config.loss)
         is_items = kind == "items"

@@ -52,11 +52,16 @@ def make_split_score(held_out: Int64, labels: Labels, distance: LabelDistance, k
         The items, and their score.
 
     Raises:
-        UserError: The labels of these items are all equally far from each other.
+        UserError: The labels of these items are all equally far from each other, or too few pairs of them are known.
     """
     items = np.sort(np.random.default_rng(0).permutation(held_out)[:_MOST_SCORED])
     near = near_in_order(items, len(labels)) if kind == "blocks" else None
     score = FirstItemsScore(distance.pairwise(labels[items], labels[items]), near)
+    if not score.tells and distance.is_partial:
+        raise UserError(
+            f"'tune' holds out a fifth of the items at a time, and too few of the pairs of known label distance are of "
+            f"two of the {len(items)} held-out ones. Give the distances of more pairs, or leave 'tune' out."
+        )
     if not score.tells:
         mend = {
             "groups": "Make the groups smaller, or leave 'groups' out.",

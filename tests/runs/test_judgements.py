@@ -26,6 +26,8 @@ from cml.retrieval import evaluate_embeddings
 from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import main_metric
 from cml.runs.explore import sample_items
+from cml.training import tune_heads, tune_splits
+from cml.training.tune import check_tuned_labels
 
 RNG = np.random.default_rng(0)
 PLACES = RNG.normal(size=(160, 3))
@@ -201,15 +203,39 @@ def test_wrong_combinations() -> None:
     ):
         cml.fit(VECTORS, judged, evaluate_every=5, quiet=True)
     with pytest.raises(
-        UserError, match=r"no two of these labels can be compared. Judged triplets have no distances: leave"
+        UserError, match=r"'tune' ranks held-out items by their label distances, and judged triplets have none: leave"
     ):
         cml.fit(VECTORS, judged, tune=True, quiet=True)
+    few = PairJudgements(pairs_of(100, 0.02), items=100)
+    with pytest.raises(UserError, match=r"too few of the pairs of known label distance are of two of the 20 held-out"):
+        cml.fit(VECTORS[:100], few, tune=True, quiet=True)
+    distance = distances.as_label_distance("judged-pairs")
+    apart = distance.encode([["0", "7 1.0"], ["1", "8 2.0"], ["2", "9 3.0"]])
+    with pytest.raises(UserError, match=r"'tune' ranks .* of no two of 3 items looked at it is known\. Give the dist"):
+        check_tuned_labels(apart, distance)
     with pytest.raises(UserError, match="Judged triplets are orders and have no distances: take loss=logistic-triplet"):
         cml.fit(VECTORS, TripletJudgements(triplets_of(160, 50), items=160), loss="log-ratio", quiet=True)
     with pytest.raises(UserError, match="head_start=pca begins at the principal components of features"):
         cml.fit(VECTORS, PLACES, backbone="mlp(8)", head_start="pca", quiet=True)
     with pytest.raises(UserError, match="Got labels of 'euclidean' instead; take a loss over label distances"):
         cml.fit(VECTORS, PLACES, loss="logistic-triplet", quiet=True)
+
+
+def test_tune_says_that_it_chooses_for_new_items(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tune_heads, "STOPS", (2, 4))
+    monkeypatch.setattr(tune_splits, "MOST_SPLITS", 4)
+    np.save(tmp_path / "vectors.npy", VECTORS[:60])
+    rows = [f"{int(first)},{int(other)},{similarity}" for first, other, similarity in pairs_of(60, 0.5)]
+    (tmp_path / "pairs.csv").write_text("\n".join(["item,other,similarity", *rows]))
+    made = {"vectors": tmp_path / "vectors.npy", "pairs": tmp_path / "pairs.csv"}
+    line = "tune holds out items and so chooses for new items."
+    for split, is_said in (("judgements", True), ("items", False)):
+        data = cml.prepare("judgements", tmp_path / split, split=split, **made)
+        capsys.readouterr()
+        cml.train("value", data, tmp_path / f"run-{split}", tune=True, tune_losses=("log-ratio",), dimension=2)
+        assert (line in capsys.readouterr().err) == is_said
 
 
 @pytest.fixture(scope="module")
