@@ -105,6 +105,9 @@ def run(arguments: Sequence[str]) -> None:
             print(f"{place:>4}  {hit.distance:<8.4f}  {meaning}{'  '.join(named)}")
         if not hits:
             print("      none")
+    if calibration is not None and options.within is not None and calibration.radius(options.within) < 0:
+        least = calibration.expect(np.array(0.0)).expected
+        print(f"No item is expected within {options.within:g}: even at embedding distance 0, {least:.3g} is expected.")
     if options.html is not None:
         print(f"page: {options.html}")
 

@@ -214,6 +214,9 @@ def test_a_calibrated_run_tells_label_distances_in_search(tmp_path: Path, capsys
         assert answer["found"]
         assert all(hit["expected"] <= 60 + 1e-6 and hit["low"] <= hit["expected"] for hit in answer["found"])
     assert main(["search", index, query, "--within", "-1"]) == 2
+    assert main(["search", index, query, "--within", "0.001"]) == 0
+    least = f"{calibration.expect(np.zeros(1)).expected[0]:.3g}"
+    assert capsys.readouterr().out.endswith(f"even at embedding distance 0, {least} is expected.\n")
     assert main(["search", index, query, "--within", "1000", "--json"]) == 0
     assert [len(answer["found"]) for answer in json.loads(capsys.readouterr().out)] == [442, 442]
 

@@ -235,7 +235,9 @@ def test_tune_says_that_it_chooses_for_new_items(
         data = cml.prepare("judgements", tmp_path / split, split=split, **made)
         capsys.readouterr()
         cml.train("value", data, tmp_path / f"run-{split}", tune=True, tune_losses=("log-ratio",), dimension=2)
-        assert (line in capsys.readouterr().err) == is_said
+        said = capsys.readouterr().err
+        assert (line in said) == is_said
+        assert "train without 'tune' too, which takes pair-log-ratio for judged pairs, and compare" in said
 
 
 @pytest.fixture(scope="module")
