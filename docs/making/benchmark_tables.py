@@ -286,6 +286,20 @@ def loss_times() -> Cells:
     return [["loss", "times log-ratio"], *([name, significant(cost["over_log_ratio"])] for name, cost in ordered)]
 
 
+def vectors() -> Cells:
+    """Make the table of what the rows of vectors add to an evaluation: header and rows."""
+    header = ["vectors, labels", "one embedding of 128", "one of 1,280", "the model, 3 further rows", "ratio", "added"]
+    rows = []
+    for name, values in read_record("vectors").values.items():
+        label, count = name.split("-")
+        seconds = [values[part]["processor_seconds"] for part in ("embedding", "vectors", "evaluate")]
+        times = [f"{significant(1000 * part / values['queries'])} ms" for part in seconds]
+        times[-1] += f", {format_bytes(values['evaluate']['anonymous_bytes'])}"
+        ratios = [significant(values[key]) for key in ("whole_over_vectors", "added_over_vectors")]
+        rows.append([f"{int(count):,}, {label}", *times, *ratios])
+    return [header, *rows]
+
+
 def scale() -> Cells:
     """Make the table of the page Scale: header and rows."""
     values = read_record("scale").values["scale"]

@@ -343,4 +343,5 @@ TABLES: dict[str, Callable[[], Cells]] = {
     "loss_times": benchmark_tables.loss_times,
     "scale": benchmark_tables.scale,
     "limits": benchmark_tables.limits,
+    "vectors": benchmark_tables.vectors,
 }
