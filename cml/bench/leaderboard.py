@@ -24,7 +24,7 @@ from cml.reporting.visible_text import visible_text
 from cml.retrieval import text_table
 from cml.retrieval.oracle_row import ORACLE
 from cml.retrieval.ranking_ties import rank_columns
-from cml.runs.retrieved import ORACLE_GAP, Retrieved, build_retrieval_row
+from cml.runs.retrieved import ORACLE_GAP, RetrievalRows, Retrieved
 from cml.storage.atomic import atomic_file
 from cml.storage.csv_file import write_csv
 
@@ -205,14 +205,11 @@ def _write_retrieval_page(board: Board, data: BenchSet, results: Path, page: Pat
     methods = [method for method in tops if method != ORACLE] or [ORACLE]  # all others may have failed
     oracle_gap = np.mean([retrieved.mean(method) - retrieved.mean(ORACLE) for method in methods], axis=0)
     task = tasks.get(dataset.info.task)
+    rows = RetrievalRows(task, dataset, retrieved, list(tops), 2 * _THUMBNAIL)
+    shown = asked[:queries]  # hashes have put them in a random order
     write_retrieval_page(
         page,
-        [
-            build_retrieval_row(
-                task, dataset, retrieved, int(row), list(tops), size=2 * _THUMBNAIL, score=float(oracle_gap[row])
-            )
-            for row in asked[:queries]  # hashes have put them in a random order
-        ],
+        [rows.build(int(row), score=float(oracle_gap[row])) for row in shown],
         title=f"{data.name}, {board.version}, {board.track}",
         unit=data.reported_unit.unit,
         summary=(

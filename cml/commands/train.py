@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cml import plugins, tasks
 from cml.command_line.command_options import CommandOptions
@@ -22,6 +22,10 @@ from cml.task import Task
 from cml.training.complete_options import complete_options, suit_options
 from cml.training.config import TrainConfig, add_implied_options, read_options
 from cml.training.metrics_log import METRICS
+
+if TYPE_CHECKING:
+    from cml.training.loop import Trained
+    from cml.training.run_config import RunConfig
 
 
 @dataclass(frozen=True)
@@ -79,12 +83,7 @@ def run(arguments: Sequence[str]) -> None:
     deciding, _ = parse_known(DecidingOptions, rest, prog=prog)
     data, recipe = tyro.MISSING, task.recipe
     if deciding.resume and deciding.out is not None:
-        if not (deciding.out / "config.json").exists():
-            advice = "Give its folder, or leave --resume out to start one."
-            raise UserError(f"{deciding.out} holds no run to resume. {advice}")
-        from cml.training.run_config import RunConfig
-
-        saved = RunConfig.load(deciding.out)
+        saved = _read_run(deciding.out)
         recipe = saved.started_with
         if saved.dataset:
             data = Path(saved.dataset)
@@ -120,24 +119,33 @@ def run(arguments: Sequence[str]) -> None:
             raise KeyboardInterrupt(str(stop) or "nothing was trained yet") from None
         again = "the same command with --resume continues from"
         raise KeyboardInterrupt(f"{stop}; {again} there" if str(stop) else f"{again} the last checkpoint") from None
-    if not ranks.first:
-        return
+    if ranks.first:
+        _show(trained, options)
+
+
+def _read_run(out: Path) -> "RunConfig":
+    """The config of the run to resume."""
+    from cml.training.run_config import RunConfig
+
+    if not (out / "config.json").exists():
+        raise UserError(f"{out} holds no run to resume. Give its folder, or leave --resume out to start one.")
+    return RunConfig.load(out)
+
+
+def _show(trained: "Trained", options: Train) -> None:
+    """Print what was made, and the next command."""
+    again = f"{shlex.quote(str(options.out))}{plugins.flags()}"
+    following = f"next: cml evaluate {again} && cml report {again}"
     if trained.tuning is not None:
         result = {"run": str(options.out), "chosen": list(trained.tuning.chosen), "gain": trained.tuning.gain}
-        _show(result, f"{options.out}: {' + '.join(trained.tuning.chosen)}", options)
+        show(result, f"{options.out}: {' + '.join(trained.tuning.chosen)}", following, as_json=options.json)
         return
     last = next((record for record in reversed(trained.metrics) if "loss" in record), None)
     if last is None:
         raise DataError(f"{options.out} is finished, but its {METRICS} is missing or holds no loss.")
     summary = f"{options.out}: {last['step']} steps, last loss {last['loss']:.4f}, curve in {options.out}/loss.png"
     result = {"run": str(options.out), "steps": last["step"], "loss": last["loss"]}
-    _show(result, summary, options)
-
-
-def _show(result: dict[str, Any], summary: str, options: Train) -> None:
-    """Print what was made, and the next command."""
-    again = f"{shlex.quote(str(options.out))}{plugins.flags()}"
-    show(result, summary, f"next: cml evaluate {again} && cml report {again}", as_json=options.json)
+    show(result, summary, following, as_json=options.json)
 
 
 def recipe_for(

@@ -20,7 +20,7 @@ from cml.retrieval.comparison import CUT, Comparison
 from cml.retrieval.feature_forms import VECTOR_ROWS, find_best_form
 from cml.retrieval.oracle_row import ORACLE
 from cml.retrieval.verdict import main_metric
-from cml.runs.retrieved import RETRIEVAL_REPORT, build_retrieval_row, retrieve
+from cml.runs.retrieved import RETRIEVAL_REPORT, RetrievalRows, retrieve
 from cml.runs.trained_run import Embeddings, TrainedRun
 from cml.storage.atomic import atomic_file
 from cml.storage.csv_file import write_csv
@@ -101,13 +101,10 @@ def _write_run_sheet(path: Path, opened: Mapping[str, TrainedRun]) -> None:
     order = order[: max(1, int(np.isfinite(oracle_gap).sum()))]
     shown = order[np.unique(np.linspace(0, len(order) - 1, min(_QUERIES, len(order))).round().astype(int))]
     task, dataset = trained.task, trained.dataset
-    every = [*methods, ORACLE]
     channels = trained.model.config.inputs.channels
-    rows = [
-        build_retrieval_row(task, dataset, retrieved, row, every, size=_SIDE, ids=False, channels=channels)
-        for row in shown.tolist()
-    ]
-    write_sheet(path, rows, unit=trained.report.unit, side=_SIDE, legend=task.legend(dataset.info))
+    rows = RetrievalRows(task, dataset, retrieved, [*methods, ORACLE], _SIDE, ids=False, channels=channels)
+    sheet = [rows.build(row) for row in shown.tolist()]
+    write_sheet(path, sheet, unit=trained.report.unit, side=_SIDE, legend=task.legend(dataset.info))
 
 
 def _keep_best_form(comparison: Comparison) -> Comparison:

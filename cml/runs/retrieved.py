@@ -106,53 +106,56 @@ def retrieve(trained: TrainedRun, methods: Mapping[str, Embeddings], k: int) -> 
     return Retrieved(items, distances)
 
 
-def build_retrieval_row(
-    task: Task,
-    dataset: PreparedDataset,
-    retrieved: Retrieved,
-    query: int,
-    methods: Sequence[str],
-    *,
-    size: int,
-    score: float = 0.0,
-    gain: float = math.nan,
-    ids: bool = True,
-    comparable: bool = True,
-    channels: int = 3,
-) -> ReportRow:
-    """Build the row of a page that shows what methods retrieve for a query.
+@dataclass(frozen=True)
+class RetrievalRows:
+    """Builds the rows of a page that shows what methods retrieve for queries.
 
-    Args:
+    Attributes:
         task: The task, which draws labels and puts them in words.
         dataset: The dataset of queries and gallery.
         retrieved: The rankings.
-        query: Position of the query.
         methods: The methods to show, in this order.
         size: Longer side of a picture in pixels.
-        score: Value by which a page sorts its rows; the gap between the first method and the oracle.
-        gain: How much nearer the first method is than the baseline; NaN without a baseline.
         ids: Write ids and words below pictures; otherwise words alone, where nothing is drawn.
         comparable: Write label distances below pictures; False where none is known.
         channels: The number of bands of an image that the backbone takes.
-
-    Returns:
-        The row.
     """
-    queries, gallery = dataset.split("query"), dataset.split("gallery")
 
-    def _draw_item(split: Split, item: int, distance: float | None) -> Picture:
-        return Drawn(task, dataset, split, split.pictures[item], item, size, channels).picture(distance, ids=ids)
+    task: Task
+    dataset: PreparedDataset
+    retrieved: Retrieved
+    methods: Sequence[str]
+    size: int
+    ids: bool = True
+    comparable: bool = True
+    channels: int = 3
 
-    shown = {}
-    for name in methods:
-        distances: list[float | None] = retrieved.distances[name][query].tolist()
-        if not comparable:
-            distances = [None] * len(distances)
-        ranking = zip(retrieved.items[name][query].tolist(), distances, strict=True)
-        shown[name] = [_draw_item(gallery, item, distance) for item, distance in ranking if item >= 0]
-    label = queries.labels[query]
-    value = float(label) if isinstance(label, int | float) else math.nan
-    return ReportRow(_draw_item(queries, query, None), shown, score=score, gain=gain, value=value)
+    def build(self, query: int, *, score: float = 0.0, gain: float = math.nan) -> ReportRow:
+        """Build the row of a query.
+
+        Args:
+            query: Position of the query.
+            score: Value by which a page sorts its rows; the gap between the first method and the oracle.
+            gain: How much nearer the first method is than the baseline; NaN without a baseline.
+
+        Returns:
+            The row.
+        """
+        queries, gallery = self.dataset.split("query"), self.dataset.split("gallery")
+        shown = {}
+        for name in self.methods:
+            distances: list[float | None] = self.retrieved.distances[name][query].tolist()
+            if not self.comparable:
+                distances = [None] * len(distances)
+            ranking = zip(self.retrieved.items[name][query].tolist(), distances, strict=True)
+            shown[name] = [self._draw(gallery, item, distance) for item, distance in ranking if item >= 0]
+        label = queries.labels[query]
+        value = float(label) if isinstance(label, int | float) else math.nan
+        return ReportRow(self._draw(queries, query, None), shown, score=score, gain=gain, value=value)
+
+    def _draw(self, split: Split, item: int, distance: float | None) -> Picture:
+        drawn = Drawn(self.task, self.dataset, split, split.pictures[item], item, self.size, self.channels)
+        return drawn.picture(distance, ids=self.ids)
 
 
 @dataclass(frozen=True)
@@ -197,7 +200,7 @@ class Drawn:
             return self.task.describe(self.split.labels[self.item], self.dataset.info)
 
     def picture(self, distance: float | None, *, ids: bool) -> Picture:
-        """For a page or a sheet; see ``build_retrieval_row``."""
+        """For a page or a sheet; see ``RetrievalRows``."""
         if ids:
             item_id = self.split.item_ids[self.item]
             # the number of an item's judgements says less of it than its name
@@ -271,21 +274,10 @@ def write_retrieval_report(
     scores, gains = losses[name].tolist(), (baseline_losses - losses[name]).tolist()
     task, dataset = trained.task, trained.dataset
     channels = trained.model.config.inputs.channels
-    page = [
-        build_retrieval_row(
-            task,
-            dataset,
-            retrieved,
-            row,
-            titles,
-            size=2 * thumbnail,
-            score=scores[row],
-            gain=gains[row],
-            comparable=measure == ORACLE_GAP,
-            channels=channels,
-        )
-        for row in shown.tolist()
-    ]
+    rows = RetrievalRows(
+        task, dataset, retrieved, titles, size=2 * thumbnail, comparable=measure == ORACLE_GAP, channels=channels
+    )
+    page = [rows.build(row, score=scores[row], gain=gains[row]) for row in shown.tolist()]
     info, path = dataset.info, path or trained.folder / RETRIEVAL_REPORT
     if measure == ORACLE_GAP:
         is_mean = f"the mean label distance of the top {k} of {name} minus that of the best possible ranking"
