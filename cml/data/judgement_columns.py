@@ -115,7 +115,7 @@ class JudgementColumns:
             self._faults.append(error)
         self.kept[row] = False
 
-    def items(self, name: str, numbers: Mapping[Any, int]) -> Int64:
+    def items(self, name: str, numbers: dict[Any, int]) -> Int64:
         """Read a column of items. A name may be in another Unicode normal form than that of the item.
 
         Args:
@@ -245,17 +245,17 @@ def _describe_unread(unread: Sequence[str], names: Sequence[str]) -> list[str]:
     return [f"columns that are not read: {listed}; read are {', '.join(names)}"]
 
 
-def _describe_known(value: Any, numbers: Mapping[Any, int]) -> str:  # noqa: ANN401 - a cell
+def _describe_known(value: Any, numbers: dict[Any, int]) -> str:  # noqa: ANN401 - a cell
     """Say which items there are, beside a value that names none of them."""
     known = f"none of the {len(numbers):,} items"
     if not numbers:
         return f"{known}. Give 'items', the names of all items in order"
-    first, last = next(iter(numbers)), next(reversed(list(numbers)))
+    first, last = next(iter(numbers)), next(reversed(numbers))
     if isinstance(first, int) and (first, last) == (0, len(numbers) - 1):
         known += f", whose numbers are 0 to {last}"
     else:
         known += f", such as {first!r}"
-    if any(str(item) == str(value) for item in numbers):
+    if (int(value) if isinstance(value, str) and value.isdecimal() else str(value)) in numbers:
         one, other = ("texts", "numbers") if isinstance(first, str) else ("numbers", "texts")
         known += f": the items are named by {one}, the rows by {other}; convert one of them"
     return known
