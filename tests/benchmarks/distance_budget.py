@@ -11,8 +11,8 @@ are looked up.
 
 The sets: Word Mover's Distance of the captions of COCO photographs, from mean word vectors, mean sentence vectors and
 square roots of word counts (``CML_DATA``, extras ``glove`` and ``sentences``); dynamic time warping of drawn tracks,
-from their coordinates; Tanimoto distance of molecules (extra ``molecules``), from folded fingerprints; and a function
-of a hidden shape of vectors, from the vectors beside noise.
+from their coordinates; Tanimoto distance of molecules (extra ``molecules``), from folded fingerprints of 2,048 bits;
+and a function of a hidden shape of vectors, from the vectors beside noise.
 """
 
 from __future__ import annotations
@@ -255,9 +255,9 @@ def tracks(options: argparse.Namespace) -> tuple[Float32, Float32]:
 
 
 def molecules(options: argparse.Namespace) -> tuple[Float32, Float32]:
-    """Tanimoto distance of molecules by all their substructures, and folded fingerprints of 256 counts."""
+    """Tanimoto distance of molecules by all their substructures, and folded fingerprints of 2,048 bits."""
     with tempfile.TemporaryDirectory() as folder:
-        dataset = cml.prepare("molecules", Path(folder) / "set", label="structure", count=options.items, size=256)
+        dataset = cml.prepare("molecules", Path(folder) / "set", label="structure", count=options.items, size=2048)
         splits = [dataset.split(role) for role in dataset.info.roles]
         labels = [label for split in splits for label in split.labels]
         vectors = np.concatenate(
@@ -265,7 +265,7 @@ def molecules(options: argparse.Namespace) -> tuple[Float32, Float32]:
         )
     distance = cml.distances.get("jaccard")
     encoded = distance.encode(labels)
-    return distance.pairwise(encoded, encoded), np.log1p(vectors)
+    return distance.pairwise(encoded, encoded), (vectors > 0).astype(np.float32)
 
 
 def function(options: argparse.Namespace) -> tuple[Float32, Float32]:
