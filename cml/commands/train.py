@@ -183,8 +183,9 @@ def recipe_for(
     loses_mirroring = form.kind == "images" and suited.get("flip") == "none" != recipe.flip
     if deciding.freeze_backbone and loses_mirroring and not deciding.flip:
         say("The backbone is frozen and sees every image once, as it is: the recipe's mirroring is off.")
-    # options that are given are set when all are read, since one may need another
-    return replace(recipe, **suited, **{name: value for name, value in chosen.items() if name not in given})
+    # options that are given are set when all are read, since one may need another; those that suit 'tune' need it now
+    needed = {name: value for name, value in chosen.items() if name not in given or name == "tune"}
+    return replace(recipe, **suited, **needed)
 
 
 def _read_file(

@@ -12,6 +12,9 @@ from cml.distances import LabelDistance
 from cml.training.config import TrainConfig
 from cml.training.vector_options import vector_options
 
+# embeddings on a sphere, and in a space without an edge, which a ridge regression tries where all distances are known
+_LOSSES_OF_KNOWN_PAIRS = ("pair-log-ratio", "pair-log-ratio(normalize=false)")
+
 
 def complete_options(
     recipe: TrainConfig, chosen: Mapping[str, Any], form: InputForm, distance: LabelDistance | None = None
@@ -40,7 +43,8 @@ def suit_options(
 
     Inputs other than images have a linear head on them, see ``vector_options``. A frozen backbone sees every image
     once, so that none is mirrored. Labels such as judgements decide loss and sampler, see
-    ``LabelDistance.training_options``, except with ``tune``, which decides them itself.
+    ``LabelDistance.training_options``. ``tune`` decides them itself, but where few label distances are known, it tries
+    losses over known pairs.
 
     Args:
         recipe: As for ``complete_options``.
@@ -55,7 +59,10 @@ def suit_options(
     options = {**vars(recipe), **suited, **chosen}
     if options["freeze_backbone"]:
         suited["flip"] = "none"
-    if distance is not None and not options["tune"]:
+    if options["tune"]:
+        if distance is not None and distance.is_partial:
+            suited["tune_losses"] = _LOSSES_OF_KNOWN_PAIRS
+    elif distance is not None:
         head_alone = options["freeze_backbone"] or options["backbone"] == "none"
         suited |= distance.training_options(head_alone=head_alone)
     return {name: value for name, value in suited.items() if name not in chosen}

@@ -3,7 +3,8 @@
 Heads are trained on each of four splits of the items, or of more where there are few items. They are compared there
 with the features as they are, their principal components and a ridge regression. The best is averaged with all that are
 not clearly worse, unless it alone is clearly better than the average. The features are kept unless that is better by
-more than 1.5 times the error of the gain.
+more than 1.5 times the error of the gain. Where few label distances are known, as of judged pairs, heads learn from
+known pairs and are scored by them, and there is no ridge regression.
 """
 
 import contextlib
@@ -119,8 +120,8 @@ class Tuning:
                 f"{self.control.error:.3f}. The features would be {kept}."
             ]
         return [
-            f"tune: {self.split_count} splits held out {held_out}. A score of 1 ranks the nearest labels first; 0 is "
-            "chance.",
+            f"tune: {self.split_count} splits held out {held_out}. A score of 1 is the best that the "
+            "labels allow; 0 is chance.",
             *scores,
             f"tune: {verdict}",
             *control,

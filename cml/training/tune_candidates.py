@@ -57,16 +57,16 @@ def fit_candidates(
         seed: Random seed.
 
     Returns:
-        The maps by name. Heads that the labels do not suit are left out.
+        The maps by name. Heads that the labels do not suit are left out, and so is the ridge regression where few label
+        distances are known.
     """
     heads = train_tuned_heads(features, labels, distance, loss_names=losses, rates=rates, seed=seed)
     rotation = fit_rotation(features, standardize=False, components=dimension)
     axes = rotation.axes.shape[1]
-    return {
-        PCA: rotation.compose(np.eye(axes), np.zeros(axes), normalize=False),
-        RIDGE: fit_label_ridge(features, labels, distance, seed=seed),
-        **{str(name): head for name, head in heads.items()},
-    }
+    maps = {PCA: rotation.compose(np.eye(axes), np.zeros(axes), normalize=False)}
+    if not distance.is_partial:  # whose labels have neither vectors nor an MDS
+        maps[RIDGE] = fit_label_ridge(features, labels, distance, seed=seed)
+    return {**maps, **{str(name): head for name, head in heads.items()}}
 
 
 def fit_label_ridge(features: Float32, labels: Labels, distance: LabelDistance, *, seed: int = 0) -> LinearMap:

@@ -10,7 +10,8 @@ import torch
 from torch.nn import functional
 
 from cml import losses
-from cml.array_types import Float32, Float64
+from cml.array_types import Float32, Float64, Int64
+from cml.distances.known_pairs import KnownPairs
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
@@ -25,6 +26,7 @@ RATES = (3e-3,)
 STOPS = (50, 100, 200, 300)  # steps after which a head may be stopped
 HEAD_DIMENSION = 64
 _BATCH, _DECAY = 64, 1e-4
+_PAIRS = 256  # of a batch, where few pairs are known
 _COMPONENTS = 256
 FITTED = 5000  # items that a rotation is fitted to
 _FIRST_LENGTH = 0.3  # of an embedding at the identity start, a root mean square per dimension
@@ -178,6 +180,7 @@ def train_tuned_heads(
     by_start = _fit_rotations(features)
     rotations = [by_start[start] for start in STARTS]
     targets = TrainingTargets(distance, labels, seed=seed)
+    known = distance.known_pairs(labels) if distance.is_partial else None
     fitted = [_fit_loss(name, targets) for name in loss_names]
     # the order of heads: rates, starts, losses
     kinds = list(itertools.product(rates, range(len(STARTS)), range(len(fitted))))
@@ -196,7 +199,7 @@ def train_tuned_heads(
     optimizer = torch.optim.AdamW([{"params": [weight]} for weight in weights], weight_decay=_DECAY)
     heads: dict[TrainedHead, LinearMap] = {}
     for step in range(max(STOPS)):
-        batch = generator.choice(len(features), min(_BATCH, len(features)), replace=False)
+        batch = _draw_batch(len(features), known, generator)
         some = labels[batch]
         block = torch.from_numpy(np.ascontiguousarray(distance.pairwise(some, some), np.float32))
         taken = inputs[:, torch.from_numpy(batch)][start_of_head]  # (H, B, K)
@@ -217,6 +220,14 @@ def train_tuned_heads(
                 head_weight = trained[head, : widths[start]].T.double().numpy()
                 heads[name] = rotations[start].compose(head_weight, np.zeros(dimension), normalize=made_by.normalize)
     return heads
+
+
+def _draw_batch(items: int, known: KnownPairs | None, generator: np.random.Generator) -> Int64:
+    """The items of a batch: some of all, or those of some known pairs where few pairs are known."""
+    if known is None or not len(known.first):
+        return generator.choice(items, min(_BATCH, items), replace=False)
+    drawn = generator.choice(len(known.first), min(_PAIRS, len(known.first)), replace=False)
+    return np.unique(np.concatenate([known.first[drawn], known.second[drawn]]))
 
 
 def _fit_loss(name: str, targets: TrainingTargets) -> Loss | str:

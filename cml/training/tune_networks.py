@@ -134,7 +134,7 @@ def score_networks(
             model = fit_network(rest, replace(config, steps=count), deadline=deadline).model
             if time.monotonic() >= deadline:
                 break
-            item_scores.append(score.first_items.score_items(model.embed(images.subset(score.items))))
+            item_scores.append(score.score.score_items(model.embed(images.subset(score.items))))
         if len(item_scores) < len(splits):
             left_out.append(name)
             continue

@@ -10,7 +10,7 @@ from torch import nn
 
 from cml import losses
 from cml.array_types import Float32
-from cml.console.messages import say, say_warning
+from cml.console.messages import say
 from cml.data.image_sources import ImageSource
 from cml.data.vectors import Vectors
 from cml.errors import UserError
@@ -110,11 +110,6 @@ def tune_run(
     if ranks.size > 1:
         raise UserError(f"'tune' works in one process. Got {ranks.size} of them.")
     check_tuned_labels(data.labels, data.distance, config.seed)  # before features are computed
-    if data.distance.is_partial and not quiet:
-        say_warning(
-            "Most label distances are unknown. 'tune' counts these as far, and learns from no list of known pairs: "
-            "train without 'tune' too, which takes pair-log-ratio for judged pairs, and compare."
-        )
     with RunRandomness(config.seed, ranks.device).initializing():
         loss = losses.registry.make(config.loss)
         is_items = kind == "items"

@@ -1,18 +1,20 @@
-"""The score of a split: how near the labels are that an embedding finds first among its held-out items."""
+"""The score of a split: how well an embedding of its held-out items follows their labels."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-from cml.array_types import Float32, Float64, Int64
+from cml.array_types import Bools, Float32, Float64, Int64
+from cml.distances.known_pairs import KnownPairs
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.training.linear_map import JoinedMaps, LinearMap
+from cml.training.tune_pair_score import KnownPairsScore
 from cml.training.tune_score import FirstItemsScore
 from cml.training.tune_splits import SplitKind, near_in_order
 
-_MOST_SCORED = 1000  # held-out items of a split
+_MOST_SCORED, _MOST_LINKED = 1000, 5000  # held-out items of a split, the second where few pairs are known
 
 
 class SplitScore(NamedTuple):
@@ -20,11 +22,11 @@ class SplitScore(NamedTuple):
 
     Attributes:
         items: (M,) their numbers.
-        first_items: The score of embeddings (M, D) of these items.
+        score: The score of embeddings (M, D) of these items.
     """
 
     items: Int64
-    first_items: FirstItemsScore
+    score: FirstItemsScore | KnownPairsScore
 
     def score_map(self, embedding: LinearMap | JoinedMaps, features: Float32) -> Float64:
         """Score a map of features.
@@ -36,7 +38,7 @@ class SplitScore(NamedTuple):
         Returns:
             (M,) the score of each item.
         """
-        return self.first_items.score_items(embedding.embed(features[self.items]))
+        return self.score.score_items(embedding.embed(features[self.items]))
 
 
 def make_split_score(held_out: Int64, labels: Labels, distance: LabelDistance, kind: SplitKind) -> SplitScore:
@@ -54,9 +56,10 @@ def make_split_score(held_out: Int64, labels: Labels, distance: LabelDistance, k
     Raises:
         UserError: The labels of these items are all equally far from each other, or too few pairs of them are known.
     """
-    items = np.sort(np.random.default_rng(0).permutation(held_out)[:_MOST_SCORED])
+    most = _MOST_LINKED if distance.is_partial else _MOST_SCORED
+    items = np.sort(np.random.default_rng(0).permutation(held_out)[:most])
     near = near_in_order(items, len(labels)) if kind == "blocks" else None
-    score = FirstItemsScore(distance.pairwise(labels[items], labels[items]), near)
+    score = _make_score(labels[items], distance, near)
     if not score.tells and distance.is_partial:
         raise UserError(
             f"'tune' holds out a fifth of the items at a time, and too few of the pairs of known label distance are of "
@@ -73,3 +76,14 @@ def make_split_score(held_out: Int64, labels: Labels, distance: LabelDistance, k
             f"equally far from each other. {mend}"
         )
     return SplitScore(items, score)
+
+
+def _make_score(labels: Labels, distance: LabelDistance, near: Bools | None) -> FirstItemsScore | KnownPairsScore:
+    """The score of items by their labels; pairs that are near in the order are left out."""
+    pairs = distance.known_pairs(labels) if distance.is_partial else None
+    if pairs is None:
+        return FirstItemsScore(distance.pairwise(labels, labels), near)
+    if near is not None:
+        is_kept = ~near[pairs.first, pairs.second]
+        pairs = KnownPairs(pairs.first[is_kept], pairs.second[is_kept], pairs.distances[is_kept])
+    return KnownPairsScore(pairs, len(labels))

@@ -237,7 +237,6 @@ def test_tune_says_that_it_chooses_for_new_items(
         cml.train("value", data, tmp_path / f"run-{split}", tune=True, tune_losses=("log-ratio",), dimension=2)
         said = capsys.readouterr().err
         assert (line in said) == is_said
-        assert "train without 'tune' too, which takes pair-log-ratio for judged pairs, and compare" in said
 
 
 @pytest.fixture(scope="module")

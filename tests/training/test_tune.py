@@ -15,11 +15,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.stats import spearmanr
 
 import cml
+from cml import PairJudgements
 from cml.array_types import Float32
 from cml.cli import main
-from cml.distances import as_label_distance
+from cml.data.input_form import InputForm
+from cml.distances import Labels, as_label_distance
+from cml.distances.judged_pairs import JudgedPairs
+from cml.distances.known_pairs import KnownPairs
 from cml.errors import UserError
 from cml.export.onnx_graph import export_onnx
 from cml.models.embedding import ModelConfig
@@ -28,12 +33,16 @@ from cml.retrieval.results import Evaluation
 from cml.runs.chosen_reference import chosen_rows, with_chosen_reference
 from cml.training import run_folder, tune_heads, tune_splits
 from cml.training import tune as tune_module
+from cml.training.complete_options import complete_options
+from cml.training.config import TrainConfig
 from cml.training.linear_map import LinearMap, average_maps
 from cml.training.tune import Tuning, keep_best_steps, tune
-from cml.training.tune_candidates import FROZEN, fit_label_ridge
+from cml.training.tune_candidates import FROZEN, RIDGE, fit_label_ridge
 from cml.training.tune_gain import Gain, measure_gain
 from cml.training.tune_heads import fit_rotation
+from cml.training.tune_pair_score import KnownPairsScore
 from cml.training.tune_score import FirstItemsScore
+from cml.training.tune_split_score import make_split_score
 from cml.training.tune_splits import count_splits, make_splits, near_in_order, share_of_near_neighbors
 
 Rows = Float32
@@ -133,6 +142,84 @@ def test_score_counts_the_labels_of_the_first_items_that_are_not_near_in_the_ord
         1 - (np.mean(found[:10]) - np.mean(best)) / (np.mean(chance) - np.mean(best)), abs=1e-5
     )
     assert score(labels[:, None].astype(np.float32)) == pytest.approx(1)
+
+
+def judged_pairs(distances: np.ndarray, share: float) -> tuple[JudgedPairs, Labels]:
+    """Some pairs of all, as judged."""
+    first, second = np.triu_indices(len(distances), 1)
+    chosen = np.random.default_rng(1).random(len(first)) < share
+    table = np.column_stack([first, second, distances[first, second]])[chosen]
+    distance = JudgedPairs()
+    return distance, distance.encode(list(PairJudgements(table, items=len(distances))))
+
+
+def test_the_score_of_known_pairs_is_their_rank_correlation_with_the_jackknife_of_items() -> None:
+    rng = np.random.default_rng(2)
+    places, rows = rng.normal(size=(40, 2)), rng.normal(size=(40, 3)).astype(np.float32)
+    rows[:, :2] += places
+    apart = np.linalg.norm(places[:, None] - places, axis=2)
+    distance, labels = judged_pairs(apart, 0.4)
+    pairs = distance.known_pairs(labels)
+    found = np.linalg.norm(rows[pairs.first] - rows[pairs.second], axis=1)
+    score = KnownPairsScore(pairs, 40)
+    scores = score.score_items(rows)
+    assert scores.mean() == pytest.approx(spearmanr(found, pairs.distances)[0])
+    left_out = []
+    for item in range(40):
+        kept = (pairs.first != item) & (pairs.second != item)
+        left_out.append(spearmanr(found[kept], pairs.distances[kept])[0])
+    jackknife = np.sqrt(39 / 40 * np.square(left_out - np.mean(left_out)).sum())
+    assert scores.std(ddof=1) / np.sqrt(40) == pytest.approx(jackknife, rel=0.25)
+    assert score.score_items(np.zeros((40, 3), np.float32)).mean() == 0
+    assert score.tells
+    few = KnownPairs(*(array[:9] for array in pairs[:3]))
+    alike = pairs._replace(distances=np.ones_like(pairs.distances))
+    assert not KnownPairsScore(few, 40).tells
+    assert not KnownPairsScore(alike, 40).tells
+
+
+def test_pairs_that_are_near_in_the_order_are_not_scored() -> None:
+    rng = np.random.default_rng(3)
+    places, rows = rng.normal(size=(100, 2)), rng.normal(size=(100, 2)).astype(np.float32)
+    apart = np.linalg.norm(places[:, None] - places, axis=2)
+    distance, labels = judged_pairs(apart, 0.5)
+    held_out = np.arange(20, 60)
+    near = make_split_score(held_out, labels, distance, "blocks")
+    pairs = distance.known_pairs(labels)
+    is_kept = np.isin(pairs.first, held_out) & np.isin(pairs.second, held_out) & (pairs.second - pairs.first > 2)
+    found = np.linalg.norm(rows[pairs.first] - rows[pairs.second], axis=1)
+    wanted = spearmanr(found[is_kept], pairs.distances[is_kept])[0]
+    identity = LinearMap(np.eye(2, dtype=np.float32), np.zeros(2, np.float32))
+    assert near.score_map(identity, rows).mean() == pytest.approx(wanted)
+
+
+def test_judged_pairs_are_tuned_by_known_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The judged directions are the weakest of the features, and no sphere has their distances."""
+    monkeypatch.setattr(tune_heads, "STOPS", (100,))
+    monkeypatch.setattr(tune_splits, "MOST_SPLITS", 4)
+    rng = np.random.default_rng(4)
+    places = rng.normal(size=(150, 3))
+    rows = np.concatenate([places * 0.5, 3 * rng.normal(size=(150, 5))], axis=1).astype(np.float32)
+    apart = np.linalg.norm(places[:, None] - places, axis=2)
+    first, second = np.triu_indices(120, 1)
+    is_judged = rng.random(len(first)) < 0.2
+    table = np.column_stack([first, second, apart[first, second]])[is_judged]
+    model = cml.fit(rows[:120], PairJudgements(table, items=120), tune=True, tune_control=True, dimension=8, quiet=True)
+    assert model.tuning is not None
+    assert all(name.startswith("pair-log-ratio") for name in model.tuning.chosen)
+    assert RIDGE not in model.tuning.scores
+    assert model.tuning.control is not None
+    assert model.tuning.control.keeps_features
+    new = np.triu_indices(30, 1)
+
+    def correlation(embeddings: np.ndarray) -> float:
+        found = np.linalg.norm(embeddings[new[0]] - embeddings[new[1]], axis=1)
+        return float(spearmanr(found, apart[120:, 120:][new])[0])
+
+    assert correlation(rows[120:]) < 0.3
+    assert correlation(model.embed(rows[120:])) > 0.9
+    chosen = {"tune": True, "tune_losses": ("cosent",)}
+    assert complete_options(TrainConfig(), chosen, InputForm("vectors", (8,)), JudgedPairs()).tune_losses == ("cosent",)
 
 
 def test_rotation_keeps_distances() -> None:

@@ -1,0 +1,56 @@
+"""The score that chooses a head where few label distances are known: the rank correlation over known pairs."""
+
+import numpy as np
+from scipy.stats import rankdata
+
+from cml.array_types import Float32, Float64
+from cml.distances.known_pairs import KnownPairs
+
+_FEWEST_PAIRS = 10
+
+
+class KnownPairsScore:
+    """Scores embeddings of some items by Spearman's rank correlation of the distances of their known pairs.
+
+    1 is the order of the label distances, 0 is chance.
+
+    Args:
+        pairs: Pairs of the items whose label distances are known.
+        items: M.
+    """
+
+    def __init__(self, pairs: KnownPairs, items: int) -> None:
+        self._pairs, self._items = pairs, items
+        self._label_ranks = _standardize_ranks(pairs.distances)
+
+    @property
+    def tells(self) -> bool:
+        """Whether the pairs are enough, and differ enough, to say which embedding is better."""
+        return len(self._pairs.first) >= _FEWEST_PAIRS and bool(np.ptp(self._pairs.distances) > 0)
+
+    def score_items(self, embeddings: Float32) -> Float64:
+        """Score each item, so that the mean is the correlation, and the spread over items tells its error.
+
+        A pair is a term of the scores of both its items. The spread of their sums tells half of the standard error of
+        the correlation, a statistic of pairs of items: deviations from the mean are doubled, as its jackknife does.
+
+        Args:
+            embeddings: (M, D).
+
+        Returns:
+            (M,).
+        """
+        first, second = self._pairs.first, self._pairs.second
+        distances = np.linalg.norm(embeddings[first] - embeddings[second], axis=1)
+        products = self._label_ranks * _standardize_ranks(distances)
+        sums = np.bincount(first, products, self._items) + np.bincount(second, products, self._items)
+        scores: Float64 = sums * self._items / (2 * len(products))
+        return 2 * scores - scores.mean()
+
+
+def _standardize_ranks(values: Float32) -> Float64:
+    """Ranks of mean 0 and standard deviation 1; 0 where all values are equal."""
+    ranks = rankdata(values)
+    centred: Float64 = ranks - ranks.mean()
+    deviation = float(centred.std())
+    return centred / deviation if deviation > 0 else centred
