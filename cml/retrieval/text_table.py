@@ -66,5 +66,5 @@ def frame(records: Iterable[Mapping[str, Any]], *, columns: Sequence[str] | None
     try:
         import pandas
     except ImportError:
-        raise UserError("to_pandas() needs pandas: pip install pandas. to_dict() does without it.") from None
+        raise UserError("to_pandas() needs pandas: pip install pandas.") from None
     return pandas.DataFrame(list(records), columns=columns)

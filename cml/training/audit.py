@@ -84,7 +84,10 @@ class Audit:
         return "\n".join(self.lines())
 
     def wrong_among(self, count: int) -> float:
-        """Estimate from above how many labels of the first items in ``order`` are wrong.
+        """Estimate how many labels of the first items in ``order`` are wrong.
+
+        It is the share of ``wrong`` that has such scores if wrong labels are like exchanged ones: rather too many in a
+        long list, and too few of the first items where errors are plainer than exchanged labels.
 
         Args:
             count: The number of items.
@@ -107,7 +110,7 @@ class Audit:
         share, among = self.wrong / count, self.wrong_among(first)
         lines = [
             f"audited {count} labels: at most about {self.wrong:.0f} ({share:.1%}) are wrong.",
-            f"of the first {first}, at most about {among:.0f} are wrong.",
+            f"of the first {first}, about {among:.0f} are wrong if errors are like exchanged labels.",
         ]
         if self.wrong > _MANY * count:
             lines.append("The features tell these labels hardly better than chance, so the audit says little.")

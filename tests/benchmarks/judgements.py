@@ -11,8 +11,8 @@ The items are drawn heads with their features by a frozen network; the judgement
   t-STE embeddings of the training items in as many dimensions, and a ridge regression of these on the features. Each
   method has the form of the features on which it does best.
 - pairs: Spearman's rho over all pairs of new items, of heads trained on a fraction of all pairs: as lists, as batches
-  grown along known pairs, and as random batches of 64 in which the other pairs are masked; beside all pairs known. The
-  gain is that over the frozen features, as a share of the gain with all pairs known.
+  grown along known pairs, as random batches of 64 in which the other pairs are masked, and chosen by ``tune``; beside
+  all pairs known. The gain is that over the frozen features, as a share of the gain with all pairs known.
 
 Seconds are CPU time of one thread, of the call of ``cml.fit`` alone.
 """
@@ -40,6 +40,7 @@ from cml.retrieval.feature_forms import normalize_rows
 
 _SIZE = 96  # pixels
 _DIMENSION = 8  # of embeddings from triplets, cml's and others'
+_DIMENSION_OF_PAIRS = 32
 _OTHERS = """
 import sys, warnings, numpy
 warnings.filterwarnings("ignore")
@@ -147,22 +148,29 @@ def measure_pairs(train: Items, new: Items, given: argparse.Namespace) -> dict[s
         return float(spearmanr(distances[asked], new.distances[asked])[0])
 
     frozen = score(new.features / np.linalg.norm(new.features, axis=1, keepdims=True))
-    options: dict[str, Any] = {"dimension": 32, "head_start": "pca", "weight_decay": 0.1, "quiet": True}
+    trained: dict[str, Any] = {"head_start": "pca", "weight_decay": 0.1, "steps": 200}
     figures: dict[str, dict[str, list[float]]] = {}
     size = min(64, len(train.features) // 2)
     batches = f"random(batch_size={size})"
     whole = []
     for seed in range(given.seeds):
         model = cml.fit(
-            train.features, label_distance=train.distances, sampler=batches, steps=200, seed=seed, **options
+            train.features,
+            label_distance=train.distances,
+            sampler=batches,
+            dimension=_DIMENSION_OF_PAIRS,
+            seed=seed,
+            quiet=True,
+            **trained,
         )
         whole.append(score(model.embed(new.features)))
     print(f"pairs: frozen {frozen:.3f}, all pairs known {describe({'log-ratio': whole})}", flush=True)
     ways = {
-        "list": {},
-        "linked": {"sampler": "linked", "loss": "pair-log-ratio"},
-        "random, log-ratio": {"sampler": batches, "loss": "log-ratio"},
-        "random, pair-log-ratio": {"sampler": batches, "loss": "pair-log-ratio"},
+        "list": trained,
+        "linked": {**trained, "sampler": "linked", "loss": "pair-log-ratio"},
+        "random, log-ratio": {**trained, "sampler": batches, "loss": "log-ratio"},
+        "random, pair-log-ratio": {**trained, "sampler": batches, "loss": "pair-log-ratio"},
+        "tune": {"tune": True},
     }
     for fraction in given.fractions:
         rows = figures[f"{fraction:g}"] = {"all pairs": whole, "frozen": [frozen], "seconds": []}
@@ -174,7 +182,7 @@ def measure_pairs(train: Items, new: Items, given: argparse.Namespace) -> dict[s
             for way, choice in ways.items():
                 start = time.process_time()
                 judged = cml.PairJudgements(table, items=len(train.features))
-                model = cml.fit(train.features, judged, steps=200, seed=seed, **options, **choice)
+                model = cml.fit(train.features, judged, dimension=_DIMENSION_OF_PAIRS, seed=seed, quiet=True, **choice)
                 if way == "list":
                     rows["seconds"].append(time.process_time() - start)
                 rows.setdefault(way, []).append(score(model.embed(new.features)))
