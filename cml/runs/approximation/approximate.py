@@ -2,13 +2,15 @@
 
 A twentieth of the budget, but no more than half a per cent of all pairs, is asked for at random. Then rounds follow: a
 map of the user's vectors is learned from all answers so far (``cml/training/pair_map.py``), and the nearest pairs of
-its embedding are asked for; from the third round on, half of the pairs are neighbours of neighbours by the answers.
+its embedding are asked for. From the third round on, neighbours of neighbours by the answers are candidates as well:
+pairs that are both come first, and the others of either kind get shares by what that kind has brought before.
 What is left goes to a sample of items, by which the recall of the lists is estimated. Each round is a distance job
 whose strips are kept, so that an interrupted call continues where it stopped. Not for: label distances that are fast
 enough for all pairs, whose lists ``LabelDistance.neighbors`` and ``cml.distances.jobs`` compute exactly.
 """
 
 import contextlib
+import enum
 import functools
 import hashlib
 import tempfile
@@ -30,7 +32,14 @@ from cml.distances.pair_function import PairFunction
 from cml.distances.sparse_distances import LabelRows
 from cml.errors import UserError
 from cml.registry import Choice
-from cml.runs.approximation.asked_pairs import choose_nearest, choose_of_neighbors, draw_pairs, pairs_of_keys
+from cml.runs.approximation.asked_pairs import (
+    choose_nearest,
+    choose_of_neighbors,
+    draw_pairs,
+    is_in,
+    pair_keys,
+    pairs_of_keys,
+)
 from cml.runs.approximation.asking import Answers, Interview
 from cml.runs.approximation.budget import Budget
 from cml.runs.approximation.learned_model import make_model
@@ -52,10 +61,11 @@ from cml.runs.stated_labels import read_label_frame
 from cml.storage.atomic import atomic_file
 from cml.storage.cache_folder import cache_folder
 from cml.storage.json_file import write_json
+from cml.storage.npy import map_array
 from cml.storage.resumable_output import ResumableOutput, resumable_output
 from cml.training.pair_map import KnownLists, PairMap, learn_map
 
-FORMAT = 4  # raise it when the same options ask for other pairs than before
+FORMAT = 5  # raise it when the same options ask for other pairs than before
 RANDOM_SHARE = 0.005  # of all pairs: the far distances keep their ranks
 _MOST_RANDOM = 0.05  # of the budget: of a small one, the nearest pairs need the larger part
 _SAMPLE_SHARE = 0.05  # of the budget, for the estimate of recall ...
@@ -64,7 +74,8 @@ _MOST_SAMPLED = 256_000  # ... and no more calls than these, for 1,000 items
 SAMPLE = "sample-draws.npy"
 ROUNDS = 6
 _FIRST_OF_NEIGHBORS = 3  # the round from which on lists are good enough for neighbours of neighbours
-_OF_NEIGHBORS = 0.5  # of the pairs of such a round
+_OF_NEIGHBORS = 0.5  # of the pairs of that round that are either alone; later ones by what it has brought ...
+_LEAST_OF_EITHER = 0.1  # ... but not less of either kind, so that its use is known
 _MAP_SHARE = 0.03  # of a budget of time, that a map is learned for at most
 _WRITING_SECONDS, _MOST_WRITING = 0.6, 0.1  # for the result, but no larger share of a budget of time
 _AHEAD = 1.5  # times as many pairs are planned as there seems to be time for
@@ -182,6 +193,14 @@ def _digest(terms: dict[str, Any]) -> str:
     return hashlib.sha256(repr(sorted(terms.items())).encode()).hexdigest()[:32]
 
 
+class _PairKind(enum.IntEnum):
+    """Why a pair is asked for."""
+
+    BOTH = 0
+    OF_NEIGHBORS = 1
+    NEAREST = 2
+
+
 class _Approximating:
     """An approximation under way."""
 
@@ -249,8 +268,11 @@ class _Approximating:
                 f"All {len(self._known.keys):,} random pairs are at an infinite label distance, so that none can be "
                 "compared: nothing can be learned from them. The label distance should be finite for most pairs."
             )
-        start, sampled = self._choose_start(), _sample_calls(calls)
+        start, sampled, of_neighbors = self._choose_start(), _sample_calls(calls), 0.0
         for number in range(1, ROUNDS + 1):
+            if number == _FIRST_OF_NEIGHBORS:
+                of_neighbors = _OF_NEIGHBORS
+            kinds, asked_before = self._output.work / f"kinds-{number}.npy", len(self._known.keys)
             left = ROUNDS - number + 1
             wanted = max(0, calls - sampled - self._interview.calls) // left
             if self._budget.seconds is not None:
@@ -258,9 +280,11 @@ class _Approximating:
                 wanted = min(wanted, 1 + int(_AHEAD * affordable))
             self._ask(
                 f"round {number}",
-                functools.partial(self._plan, start, wanted, _OF_NEIGHBORS * (number >= _FIRST_OF_NEIGHBORS)),
+                functools.partial(self._plan, start, wanted, of_neighbors, kinds),
                 functools.partial(self._end_of_round, left),
             )
+            if number >= _FIRST_OF_NEIGHBORS:
+                of_neighbors = self._weigh_neighbors(kinds, asked_before)
         return start
 
     def _ask_for_sample(self, embeddings: Float32, calls: int) -> RecallEstimate | None:
@@ -304,16 +328,44 @@ class _Approximating:
     def _choose_start(self) -> StartVectors:
         return choose_start(self._vectors, pairs_of_keys(self._known.keys, self._items), self._known.distances)
 
-    def _plan(self, start: StartVectors, count: int, of_neighbors: float) -> Int64:
-        """Choose pairs by the answers so far: a share of neighbours of neighbours, and the nearest of an embedding."""
+    def _plan(self, start: StartVectors, count: int, of_neighbors: float, path: Path) -> Int64:
+        """Choose pairs by the answers so far: neighbours of neighbours, and the nearest of an embedding.
+
+        Pairs that are both come first. Of those that are one alone, ``of_neighbors`` is the share of the former. What
+        each pair is, a ``_PairKind``, is written to ``path``.
+        """
         asked = np.sort(self._known.keys)
-        some = int(of_neighbors * count)
-        further = choose_of_neighbors(self._list(), asked, some) if some else np.empty(0, np.int64)
-        asked = np.sort(np.concatenate([asked, further]))
-        nearest = choose_nearest(start.embed(self._learn(start)), asked, count - len(further))
+        nearest = choose_nearest(start.embed(self._learn(start)), asked, count)
+        further = choose_of_neighbors(self._list(), asked, count) if of_neighbors else np.empty(0, np.int64)
+        both = further[is_in(further, np.sort(nearest))]
+        left = count - len(both)
+        further = further[~is_in(further, np.sort(both))][: int(of_neighbors * left)]
+        nearest = nearest[~is_in(nearest, np.sort(both))][: left - len(further)]
         # by turns, for time may end a round early
         turns = np.concatenate([np.arange(len(further)), np.arange(len(nearest))])
-        return np.concatenate([further, nearest])[np.argsort(turns, kind="stable")]
+        order = np.argsort(turns, kind="stable")
+        keys = np.concatenate([both, np.concatenate([further, nearest])[order]])
+        kinds = np.repeat([_PairKind.OF_NEIGHBORS, _PairKind.NEAREST], [len(further), len(nearest)])[order]
+        with atomic_file(path) as temporary, temporary.open("wb") as file:
+            np.save(file, np.concatenate([np.full(len(both), _PairKind.BOTH), kinds]))
+        return keys
+
+    def _weigh_neighbors(self, path: Path, asked_before: int) -> float:
+        """The share of neighbours of neighbours that suits the next round, by what either kind of pairs has brought.
+
+        A pair has brought something if it is in the list of one of its items.
+        """
+        asked = self._known.keys[asked_before:]
+        kinds = np.array(map_array(path))[: len(asked)]
+        lists = self._list()
+        owners = np.repeat(np.arange(self._items), self._k)
+        pairs = np.stack([owners, lists.ids.ravel()], axis=1)[lists.ids.ravel() >= 0]
+        is_listed = is_in(asked, np.unique(pair_keys(pairs, self._items)))
+        of_neighbors, nearest = (
+            (is_listed[kinds == kind].sum() + 1) / ((kinds == kind).sum() + 2)
+            for kind in (_PairKind.OF_NEIGHBORS, _PairKind.NEAREST)
+        )
+        return float(np.clip(of_neighbors / (of_neighbors + nearest), _LEAST_OF_EITHER, 1 - _LEAST_OF_EITHER))
 
     def _ask(self, name: str, plan: Callable[[], Int64], until: Callable[[], float] = lambda: np.inf) -> None:
         """Ask for the pairs of a plan, and keep the answers."""
