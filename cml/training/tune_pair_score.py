@@ -50,7 +50,7 @@ class KnownPairsScore:
 
 def _standardize_ranks(values: Float32) -> Float64:
     """Ranks of mean 0 and standard deviation 1; 0 where all values are equal."""
-    ranks = rankdata(values)
-    centred: Float64 = ranks - ranks.mean()
-    deviation = float(centred.std())
-    return centred / deviation if deviation > 0 else centred
+    ranks: Float64 = rankdata(values)
+    ranks = ranks - ranks.mean()
+    deviation = float(ranks.std())
+    return ranks / deviation if deviation > 0 else ranks
