@@ -45,7 +45,8 @@ class KnownPairsScore:
         products = self._label_ranks * _standardize_ranks(distances)
         sums = np.bincount(first, products, self._items) + np.bincount(second, products, self._items)
         scores: Float64 = sums * self._items / (2 * len(products))
-        return 2 * scores - scores.mean()
+        doubled: Float64 = 2 * scores - scores.mean()
+        return doubled
 
 
 def _standardize_ranks(values: Float32) -> Float64:
