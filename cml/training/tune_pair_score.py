@@ -1,5 +1,7 @@
 """The score that chooses a head where few label distances are known: the rank correlation over known pairs."""
 
+import functools
+
 import numpy as np
 from scipy.stats import rankdata
 
@@ -21,7 +23,10 @@ class KnownPairsScore:
 
     def __init__(self, pairs: KnownPairs, items: int) -> None:
         self._pairs, self._items = pairs, items
-        self._label_ranks = _standardize_ranks(pairs.distances)
+
+    @functools.cached_property
+    def _label_ranks(self) -> Float64:
+        return _standardize_ranks(self._pairs.distances)
 
     @property
     def tells(self) -> bool:
