@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -35,6 +36,7 @@ nb_execution_raise_on_error = True
 nb_execution_in_temp = True  # what a notebook writes is gone afterwards
 nb_execution_timeout = 300  # seconds per cell, enough for a busy machine
 nb_output_stderr = "remove"  # progress bars
+os.environ["TQDM_MININTERVAL"] = "600"  # in seconds: notebooks keep each state of a bar, the more the slower the machine
 nb_merge_streams = True
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
