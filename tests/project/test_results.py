@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +37,13 @@ COMPLETE = {
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty folder of records."""
     monkeypatch.setattr(records, "RECORDS", tmp_path)
     monkeypatch.setattr(results, "RECORDS", tmp_path)
     result_tables.load.cache_clear()
-    return tmp_path
+    yield tmp_path
+    result_tables.load.cache_clear()  # the records of this folder are not those of the pages
 
 
 @pytest.mark.parametrize("page", list(results.pages()), ids=lambda page: page.name)
