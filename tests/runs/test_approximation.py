@@ -23,7 +23,17 @@ from cml.cli import main
 from cml.distances import Neighbors, SparseDistances, approximate, as_label_distance, pair_function
 from cml.errors import UserError
 from cml.losses.pair_log_ratio import pair_log_ratio_loss
-from cml.runs.approximation.asked_pairs import choose_nearest, choose_of_neighbors, draw_pairs, pair_keys, pairs_of_keys
+from cml.runs.approximation.asked_pairs import (
+    ChosenPairs,
+    PairKind,
+    choose_nearest,
+    choose_of_neighbors,
+    combine_choices,
+    draw_pairs,
+    find_share,
+    pair_keys,
+    pairs_of_keys,
+)
 from cml.runs.approximation.asking import Answers
 from cml.runs.approximation.budget import Budget
 from cml.runs.approximation.learned_model import make_model
@@ -371,6 +381,43 @@ def test_neighbors_of_neighbors_equal_a_slow_loop() -> None:
     assert len(found) > 10
     assert found.tolist() == wanted
     assert choose_of_neighbors(Neighbors(ids, distances), asked, 5).tolist() == wanted[:5]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_choices_are_combined_as_a_slow_loop_does(share: float) -> None:
+    rng = np.random.default_rng(4)
+    nearest, of_neighbors = (rng.permutation(60)[:size] for size in (40, 35))
+    for count in (10, 40):
+        firsts = of_neighbors[:count]
+        chosen = combine_choices(nearest[:count], firsts, count, share)
+        near = nearest[:count].tolist()
+        both = [key for key in firsts.tolist() if key in near]
+        of_share = [key for key in firsts.tolist() if key not in both][: int(share * (count - len(both)))]
+        others = [key for key in near if key not in both][: count - len(both) - len(of_share)]
+        turns: list[tuple[int, PairKind]] = []
+        for place in range(count):
+            turns += [(key, PairKind.OF_NEIGHBORS) for key in of_share[place : place + 1]]
+            turns += [(key, PairKind.NEAREST) for key in others[place : place + 1]]
+        wanted = [(key, PairKind.BOTH) for key in both] + turns
+        assert list(zip(chosen.keys.tolist(), chosen.kinds.tolist(), strict=True)) == wanted
+        assert len(set(chosen.keys.tolist())) == len(chosen.keys)
+    nothing = np.empty(0, np.int64)
+    assert combine_choices(nearest, nothing, 40, 0.5).keys.tolist() == nearest.tolist()
+    assert combine_choices(nothing, nothing, 40, 0.5).keys.tolist() == []
+
+
+def test_the_share_of_neighbors_of_neighbors_follows_what_they_brought() -> None:
+    """Items 0 to 3; the lists hold the pairs 0 1, 0 2, 1 0, 1 3 and 3 1, and item 2 has none."""
+    lists = Neighbors(np.array([[1, 2], [0, 3], [-1, -1], [1, -1]], np.int32), np.zeros((4, 2), np.float32))
+    keys = pair_keys(np.array([[0, 1], [0, 2], [1, 2], [1, 3], [2, 3]]), 4)
+    kinds = np.array([PairKind.BOTH, PairKind.OF_NEIGHBORS, PairKind.OF_NEIGHBORS, PairKind.NEAREST, PairKind.NEAREST])
+    of_neighbors, nearest = 2 / 4, 2 / 4  # one of two each, with one more success and failure
+    assert find_share(ChosenPairs(keys, kinds), lists) == pytest.approx(of_neighbors / (of_neighbors + nearest))
+    alone = ChosenPairs(keys[1:3], kinds[1:3])
+    assert find_share(alone, lists) == pytest.approx(0.5)
+    many = ChosenPairs(np.repeat(keys[[1, 4]], 50), np.repeat(kinds[[1, 4]], 50))
+    assert find_share(many, lists) == 0.9
+    assert find_share(many._replace(kinds=many.kinds[::-1]), lists) == 0.1
 
 
 def test_choose_nearest_equals_a_slow_loop() -> None:

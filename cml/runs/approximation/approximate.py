@@ -10,7 +10,6 @@ enough for all pairs, whose lists ``LabelDistance.neighbors`` and ``cml.distance
 """
 
 import contextlib
-import enum
 import functools
 import hashlib
 import tempfile
@@ -33,11 +32,12 @@ from cml.distances.sparse_distances import LabelRows
 from cml.errors import UserError
 from cml.registry import Choice
 from cml.runs.approximation.asked_pairs import (
+    ChosenPairs,
     choose_nearest,
     choose_of_neighbors,
+    combine_choices,
     draw_pairs,
-    is_in,
-    pair_keys,
+    find_share,
     pairs_of_keys,
 )
 from cml.runs.approximation.asking import Answers, Interview
@@ -74,8 +74,7 @@ _MOST_SAMPLED = 256_000  # ... and no more calls than these, for 1,000 items
 SAMPLE = "sample-draws.npy"
 ROUNDS = 6
 _FIRST_OF_NEIGHBORS = 3  # the round from which on lists are good enough for neighbours of neighbours
-_OF_NEIGHBORS = 0.5  # of the pairs of that round that are either alone; later ones by what it has brought ...
-_LEAST_OF_EITHER = 0.1  # ... but not less of either kind, so that its use is known
+_FIRST_SHARE = 0.5  # of neighbours of neighbours in that round, among the pairs that are not nearest as well
 _MAP_SHARE = 0.03  # of a budget of time, that a map is learned for at most
 _WRITING_SECONDS, _MOST_WRITING = 0.6, 0.1  # for the result, but no larger share of a budget of time
 _AHEAD = 1.5  # times as many pairs are planned as there seems to be time for
@@ -193,14 +192,6 @@ def _digest(terms: dict[str, Any]) -> str:
     return hashlib.sha256(repr(sorted(terms.items())).encode()).hexdigest()[:32]
 
 
-class _PairKind(enum.IntEnum):
-    """Why a pair is asked for."""
-
-    BOTH = 0
-    OF_NEIGHBORS = 1
-    NEAREST = 2
-
-
 class _Approximating:
     """An approximation under way."""
 
@@ -268,10 +259,10 @@ class _Approximating:
                 f"All {len(self._known.keys):,} random pairs are at an infinite label distance, so that none can be "
                 "compared: nothing can be learned from them. The label distance should be finite for most pairs."
             )
-        start, sampled, of_neighbors = self._choose_start(), _sample_calls(calls), 0.0
+        start, sampled, share = self._choose_start(), _sample_calls(calls), 0.0
         for number in range(1, ROUNDS + 1):
             if number == _FIRST_OF_NEIGHBORS:
-                of_neighbors = _OF_NEIGHBORS
+                share = _FIRST_SHARE
             kinds, asked_before = self._output.work / f"kinds-{number}.npy", len(self._known.keys)
             left = ROUNDS - number + 1
             wanted = max(0, calls - sampled - self._interview.calls) // left
@@ -280,11 +271,11 @@ class _Approximating:
                 wanted = min(wanted, 1 + int(_AHEAD * affordable))
             self._ask(
                 f"round {number}",
-                functools.partial(self._plan, start, wanted, of_neighbors, kinds),
+                functools.partial(self._plan, start, wanted, share, kinds),
                 functools.partial(self._end_of_round, left),
             )
             if number >= _FIRST_OF_NEIGHBORS:
-                of_neighbors = self._weigh_neighbors(kinds, asked_before)
+                share = self._find_share(kinds, asked_before)
         return start
 
     def _ask_for_sample(self, embeddings: Float32, calls: int) -> RecallEstimate | None:
@@ -328,44 +319,23 @@ class _Approximating:
     def _choose_start(self) -> StartVectors:
         return choose_start(self._vectors, pairs_of_keys(self._known.keys, self._items), self._known.distances)
 
-    def _plan(self, start: StartVectors, count: int, of_neighbors: float, path: Path) -> Int64:
-        """Choose pairs by the answers so far: neighbours of neighbours, and the nearest of an embedding.
+    def _plan(self, start: StartVectors, count: int, share: float, path: Path) -> Int64:
+        """Choose pairs by the answers so far: the nearest of an embedding, and a share of neighbours of neighbours.
 
-        Pairs that are both come first. Of those that are one alone, ``of_neighbors`` is the share of the former. What
-        each pair is, a ``_PairKind``, is written to ``path``.
+        The kinds of the pairs are written to ``path``.
         """
         asked = np.sort(self._known.keys)
         nearest = choose_nearest(start.embed(self._learn(start)), asked, count)
-        further = choose_of_neighbors(self._list(), asked, count) if of_neighbors else np.empty(0, np.int64)
-        both = further[is_in(further, np.sort(nearest))]
-        left = count - len(both)
-        further = further[~is_in(further, np.sort(both))][: int(of_neighbors * left)]
-        nearest = nearest[~is_in(nearest, np.sort(both))][: left - len(further)]
-        # by turns, for time may end a round early
-        turns = np.concatenate([np.arange(len(further)), np.arange(len(nearest))])
-        order = np.argsort(turns, kind="stable")
-        keys = np.concatenate([both, np.concatenate([further, nearest])[order]])
-        kinds = np.repeat([_PairKind.OF_NEIGHBORS, _PairKind.NEAREST], [len(further), len(nearest)])[order]
+        of_neighbors = choose_of_neighbors(self._list(), asked, count) if share else np.empty(0, np.int64)
+        chosen = combine_choices(nearest, of_neighbors, count, share)
         with atomic_file(path) as temporary, temporary.open("wb") as file:
-            np.save(file, np.concatenate([np.full(len(both), _PairKind.BOTH), kinds]))
-        return keys
+            np.save(file, chosen.kinds)
+        return chosen.keys
 
-    def _weigh_neighbors(self, path: Path, asked_before: int) -> float:
-        """The share of neighbours of neighbours that suits the next round, by what either kind of pairs has brought.
-
-        A pair has brought something if it is in the list of one of its items.
-        """
-        asked = self._known.keys[asked_before:]
-        kinds = np.array(map_array(path))[: len(asked)]
-        lists = self._list()
-        owners = np.repeat(np.arange(self._items), self._k)
-        pairs = np.stack([owners, lists.ids.ravel()], axis=1)[lists.ids.ravel() >= 0]
-        is_listed = is_in(asked, np.unique(pair_keys(pairs, self._items)))
-        of_neighbors, nearest = (
-            (is_listed[kinds == kind].sum() + 1) / ((kinds == kind).sum() + 2)
-            for kind in (_PairKind.OF_NEIGHBORS, _PairKind.NEAREST)
-        )
-        return float(np.clip(of_neighbors / (of_neighbors + nearest), _LEAST_OF_EITHER, 1 - _LEAST_OF_EITHER))
+    def _find_share(self, path: Path, asked_before: int) -> float:
+        """The share of neighbours of neighbours for the next round; ``path`` has the kinds of the last one's pairs."""
+        keys = self._known.keys[asked_before:]
+        return find_share(ChosenPairs(keys, np.array(map_array(path))[: len(keys)]), self._list())
 
     def _ask(self, name: str, plan: Callable[[], Int64], until: Callable[[], float] = lambda: np.inf) -> None:
         """Ask for the pairs of a plan, and keep the answers."""

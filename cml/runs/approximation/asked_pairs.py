@@ -1,5 +1,8 @@
 """Which pairs of items to ask a slow label distance for: random ones, nearest ones, neighbours of neighbours."""
 
+from enum import IntEnum
+from typing import NamedTuple
+
 import numpy as np
 
 from cml.array_types import Bools, Float32, Int64
@@ -7,6 +10,27 @@ from cml.distances.nearest import Neighbors
 from cml.retrieval.search import nearest_others
 
 _SPARE = 16  # neighbours beyond those that are wanted, in place of those that were asked for
+_LEAST_SHARE = 0.1  # of either kind of pairs, so that its use stays known
+
+
+class PairKind(IntEnum):
+    """Why a pair is asked for."""
+
+    BOTH = 0  # it is nearest in the embedding, and of neighbours of neighbours
+    OF_NEIGHBORS = 1
+    NEAREST = 2
+
+
+class ChosenPairs(NamedTuple):
+    """Pairs to ask for, in order.
+
+    Attributes:
+        keys: (P,) keys of the pairs.
+        kinds: (P,) the ``PairKind`` of each.
+    """
+
+    keys: Int64
+    kinds: Int64
 
 
 def pair_keys(pairs: Int64, items: int) -> Int64:
@@ -91,6 +115,58 @@ def choose_of_neighbors(lists: Neighbors, asked: Int64, count: int) -> Int64:
     shortest = np.full(len(found), np.inf, np.float32)
     np.minimum.at(shortest, places, lengths[is_way][is_new])
     return found[np.lexsort((shortest, -ways))][:count]
+
+
+def combine_choices(nearest: Int64, of_neighbors: Int64, count: int, share: float) -> ChosenPairs:
+    """Combine the pairs that are nearest in an embedding and those of neighbours of neighbours.
+
+    Pairs that are both are the likeliest neighbours and come first. The others follow by turns, because time may end a
+    round early.
+
+    Args:
+        nearest: Keys of the nearest pairs, the best first.
+        of_neighbors: Keys of pairs of neighbours of neighbours, the best first.
+        count: P, how many pairs are wanted; neither of the two is longer.
+        share: Which share of the pairs that are not both are of neighbours of neighbours, if there are so many.
+
+    Returns:
+        The pairs, fewer where there are fewer.
+    """
+    both = of_neighbors[is_in(of_neighbors, np.sort(nearest))]
+    left = count - len(both)
+    only_neighbors = of_neighbors[~is_in(of_neighbors, np.sort(both))][: int(share * left)]
+    only_nearest = nearest[~is_in(nearest, np.sort(both))][: left - len(only_neighbors)]
+    turns = np.concatenate([np.arange(len(only_neighbors)), np.arange(len(only_nearest))])
+    order = np.argsort(turns, kind="stable")
+    kinds = np.repeat([PairKind.OF_NEIGHBORS, PairKind.NEAREST], [len(only_neighbors), len(only_nearest)])
+    return ChosenPairs(
+        np.concatenate([both, np.concatenate([only_neighbors, only_nearest])[order]]),
+        np.concatenate([np.full(len(both), PairKind.BOTH), kinds[order]]),
+    )
+
+
+def find_share(asked: ChosenPairs, lists: Neighbors) -> float:
+    """Find the share of neighbours of neighbours that suits the next pairs, by what those of the last ones brought.
+
+    A pair has brought something if it is in the list of one of its items. The share is that of one kind's rate in the
+    rates of both, with one success and one failure added to each.
+
+    Args:
+        asked: The pairs that were asked for last.
+        lists: The nearest of each of N items among all pairs that were asked for, these included.
+
+    Returns:
+        The share, from ``_LEAST_SHARE`` to 1 less that.
+    """
+    items, k = lists.ids.shape
+    pairs = np.stack([np.repeat(np.arange(items), k), lists.ids.ravel()], axis=1)
+    listed = np.unique(pair_keys(pairs[pairs[:, 1] >= 0], items))
+    has_brought = is_in(asked.keys, listed)
+    rates = []
+    for kind in (PairKind.OF_NEIGHBORS, PairKind.NEAREST):
+        is_kind = asked.kinds == kind
+        rates.append((has_brought[is_kind].sum() + 1) / (is_kind.sum() + 2))
+    return float(np.clip(rates[0] / sum(rates), _LEAST_SHARE, 1 - _LEAST_SHARE))
 
 
 def is_in(keys: Int64, ascending: Int64) -> Bools:
