@@ -12,7 +12,7 @@ from cml.distances import LabelDistance
 from cml.training.config import TrainConfig
 from cml.training.vector_options import vector_options
 
-# embeddings on a sphere, and in a space without an edge, which a ridge regression tries where all distances are known
+# with L2 normalisation, and without it, as a ridge regression is where all label distances are known
 _LOSSES_OF_KNOWN_PAIRS = ("pair-log-ratio", "pair-log-ratio(normalize=false)")
 
 

@@ -36,8 +36,8 @@ class KnownPairsScore:
     def score_items(self, embeddings: Float32) -> Float64:
         """Score each item, so that the mean is the correlation, and the spread over items tells its error.
 
-        A pair is a term of the scores of both its items. The spread of their sums tells half of the standard error of
-        the correlation, a statistic of pairs of items: deviations from the mean are doubled, as its jackknife does.
+        Each pair is a term of the correlation, and counts half for each of its items. The correlation is a statistic of
+        pairs of items, whose jackknife has deviations from the mean twice as large as these: they are doubled.
 
         Args:
             embeddings: (M, D).
@@ -49,9 +49,9 @@ class KnownPairsScore:
         distances = np.linalg.norm(embeddings[first] - embeddings[second], axis=1)
         products = self._label_ranks * _standardize_ranks(distances)
         sums = np.bincount(first, products, self._items) + np.bincount(second, products, self._items)
-        scores: Float64 = sums * self._items / (2 * len(products))
-        doubled: Float64 = 2 * scores - scores.mean()
-        return doubled
+        halves: Float64 = sums * self._items / (2 * len(products))
+        scores: Float64 = halves.mean() + 2 * (halves - halves.mean())
+        return scores
 
 
 def _standardize_ranks(values: Float32) -> Float64:

@@ -80,9 +80,13 @@ def make_split_score(held_out: Int64, labels: Labels, distance: LabelDistance, k
 
 def _make_score(labels: Labels, distance: LabelDistance, near: Bools | None) -> FirstItemsScore | KnownPairsScore:
     """The score of items by their labels; pairs that are near in the order are left out."""
-    pairs = distance.known_pairs(labels) if distance.is_partial else None
-    if pairs is None:
+    if not distance.is_partial:
         return FirstItemsScore(distance.pairwise(labels, labels), near)
+    pairs = distance.known_pairs(labels)
+    if pairs is None:  # a distance made of others does not list them
+        block = distance.pairwise(labels, labels)
+        first, second = np.nonzero(np.triu(np.isfinite(block), 1))
+        pairs = KnownPairs(first, second, block[first, second])
     if near is not None:
         is_kept = ~near[pairs.first, pairs.second]
         pairs = KnownPairs(pairs.first[is_kept], pairs.second[is_kept], pairs.distances[is_kept])

@@ -178,7 +178,7 @@ def test_the_score_of_known_pairs_is_their_rank_correlation_with_the_jackknife_o
     assert not KnownPairsScore(alike, 40).tells
 
 
-def test_pairs_that_are_near_in_the_order_are_not_scored() -> None:
+def test_pairs_that_are_near_in_the_order_are_not_scored(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)
     places, rows = rng.normal(size=(100, 2)), rng.normal(size=(100, 2)).astype(np.float32)
     apart = np.linalg.norm(places[:, None] - places, axis=2)
@@ -191,6 +191,9 @@ def test_pairs_that_are_near_in_the_order_are_not_scored() -> None:
     wanted = spearmanr(found[is_kept], pairs.distances[is_kept])[0]
     identity = LinearMap(np.eye(2, dtype=np.float32), np.zeros(2, np.float32))
     assert near.score_map(identity, rows).mean() == pytest.approx(wanted)
+    monkeypatch.setattr(JudgedPairs, "known_pairs", lambda *_: None)  # as of a distance made of others
+    unlisted = make_split_score(held_out, labels, distance, "blocks")
+    assert unlisted.score_map(identity, rows).mean() == pytest.approx(wanted)
 
 
 def test_judged_pairs_are_tuned_by_known_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
