@@ -242,7 +242,7 @@ def _describe_unread(unread: Sequence[str], names: Sequence[str]) -> list[str]:
     if not unread:
         return []
     listed = ", ".join(unread[:_NAMED]) + (", ..." if len(unread) > _NAMED else "")
-    return [f"columns that are not read: {listed}; read are {', '.join(names)}"]
+    return [f"columns that are not read: {listed}; those that are read: {', '.join(names)}"]
 
 
 def _describe_known(value: Any, numbers: dict[Any, int]) -> str:  # noqa: ANN401 - a cell

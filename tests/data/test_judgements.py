@@ -99,7 +99,7 @@ def test_records_are_rows() -> None:
 
 def test_columns_that_are_not_read_are_named() -> None:
     rows = {"item": ["a", "b"], "other": ["b", "c"], "distance": [1, 2], "weights": [1, 2], "date": [3, 4]}
-    said = "columns that are not read: weights, date; read are item, other, distance, weight, rater"
+    said = "columns that are not read: weights, date; those that are read: item, other, distance, weight, rater"
     assert PairJudgements(rows, NAMES).remarks[0] == said
 
 
