@@ -101,7 +101,7 @@ function neighbours(item, byLabel) {
     cards.push(make("button", {
       type: "button", class: "near", click: () => actions.select(ids[place]), mouseenter: () => actions.hover(ids[place]), mouseleave: () => actions.hover(-1),
       title: `${name}\nembedding distance ${show(embedded)}${meta.known ? `, label distance ${show(labelled)} ${meta.unit}\nrank by ${other} ${rankText(rank, told)}` : ""}`,
-    }, picture(ids[place], 68), unseen("embedding distance"), make("span", { class: "e" }, show(embedded)), ...byBoth));
+    }, picture(ids[place], 60), unseen("embedding distance"), make("span", { class: "e" }, show(embedded)), ...byBoth));
   }
   return make("div", { class: "five" }, ...cards);
 }
