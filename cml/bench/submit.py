@@ -16,9 +16,9 @@ from cml.bench.scores import Ranks
 from cml.bench.sets import Part, open_set
 from cml.bench.suite import LATEST, OWN
 from cml.errors import DataError, UserError
-from cml.export.embedding_folder import EmbeddingFolder
 from cml.registry import NAME
 from cml.retrieval.embedding_ranker import embedding_ranker
+from cml.searching.embedding_folder import EmbeddingFolder
 from cml.storage.atomic import atomic_file, with_path
 from cml.storage.npy import map_array
 

@@ -18,7 +18,7 @@ from cml.command_line.shared_options import (
     StoreOfBackbone,
     Threads,
 )
-from cml.export.decoding import DEFAULT_THREADS
+from cml.data.decoding import DEFAULT_THREADS
 
 
 @dataclass(frozen=True)
@@ -53,16 +53,16 @@ class Embed(CommandOptions):
 def run(arguments: Sequence[str]) -> None:
     """Embed, and print what was written."""
     import cml
+    from cml.data.image_list import ImageList
     from cml.errors import UserError
-    from cml.export.embed_folder import embed_folder
-    from cml.export.image_list import ImageList
     from cml.runs.cluster_model import connect_workers
     from cml.runs.stored_items import list_from_store
+    from cml.searching.embed_folder import embed_folder
     from cml.storage.hugging_face import resolve_run
 
     options = parse(Embed, arguments, prog="cml embed")
     if options.parquet:  # before anything is embedded: it may not be installed
-        from cml.export.parquet_file import write_parquet
+        from cml.searching.parquet_file import write_parquet
     given = [source for source in (options.images, options.vectors) if source is not None]
     if len(given) != 1:
         raise UserError("cml embed needs --images or --vectors, one of the two. 'cml embed --help' lists all options.")

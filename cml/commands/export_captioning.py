@@ -14,8 +14,8 @@ from cml.command_line.parse_options import parse
 from cml.command_line.print_result import print_json
 from cml.command_line.shared_options import AllowDownload, Device, Threads
 from cml.console.messages import say, say_warning
+from cml.data.decoding import DEFAULT_THREADS
 from cml.export.captioning import CaptioningFeatures
-from cml.export.decoding import DEFAULT_THREADS
 
 if TYPE_CHECKING:
     from cml.export.captioning import Estimate
@@ -50,9 +50,9 @@ class Captioning(CommandOptions):
 def run(arguments: Sequence[str]) -> None:
     """Export features, and say where they are."""
     from cml.console.byte_sizes import format_bytes
+    from cml.data.image_list import ImageList
     from cml.export.captioning import export_captioning
     from cml.export.feature_stores import STORES
-    from cml.export.image_list import ImageList
     from cml.export.trunk import open_trunk
 
     options = parse(Captioning, arguments, prog="cml export captioning")

@@ -20,7 +20,7 @@ from cml.command_line.shared_options import (
     StoreOfBackbone,
     Threads,
 )
-from cml.export.decoding import DEFAULT_THREADS
+from cml.data.decoding import DEFAULT_THREADS
 
 
 @dataclass(frozen=True)

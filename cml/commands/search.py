@@ -16,8 +16,8 @@ from cml.command_line.print_result import print_json
 from cml.command_line.shared_options import AsJson, Device, StoreOfBackbone
 
 if TYPE_CHECKING:
-    from cml.export.hit import Hit
     from cml.retrieval.calibration import Calibration
+    from cml.searching.hit import Hit
 
 _LONGEST = 4096  # characters of a path, as on the disk
 
@@ -48,10 +48,10 @@ class Search(CommandOptions):
 def run(arguments: Sequence[str]) -> None:
     """Search, and print what was found."""
     from cml.errors import UserError
-    from cml.export.search_page import own_label, write_index_page
     from cml.reporting.visible_text import visible_text
     from cml.runs.query_rows import describe_query_rows
     from cml.runs.search import open_with_model, search
+    from cml.searching.search_page import own_label, write_index_page
 
     options = parse(Search, arguments, prog="cml search")
     if not options.images:

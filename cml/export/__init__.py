@@ -1,1 +1,1 @@
-"""Using a trained embedding: embeddings of folders, search indexes, ONNX, shared weights, captioning features."""
+"""A trained model as other programs read it: ONNX graphs, shared weights, captioning features."""

@@ -22,16 +22,16 @@ from cml.array_types import Float32, UInt8
 from cml.console.byte_sizes import format_bytes
 from cml.console.messages import say
 from cml.console.progress_bar import ProgressBar
+from cml.data.decoding import DEFAULT_THREADS, Decoded, decode_chunks
+from cml.data.image_list import ImageList
 from cml.errors import DataError, UserError
 from cml.export.captioning_view import CaptioningView
-from cml.export.decoding import DEFAULT_THREADS, Decoded, decode_chunks
-from cml.export.embed_folder import check_batch_size
 from cml.export.feature_stores import STORES, Features, FeatureStore, Layout, Shape
-from cml.export.image_list import ImageList
 from cml.models.backbone_checks import evaluating
 from cml.models.embedding import EmbeddingModel
 from cml.models.weights_fingerprint import backbone_fingerprint
 from cml.option_types import convert_options
+from cml.processes.device import check_batch_size
 from cml.storage.resumable_output import ResumableOutput, resumable_output
 from cml.storage.saved_options import Count, record
 from cml.version import __version__
@@ -118,7 +118,7 @@ def export_captioning(
         DataError: No image can be read, or without ``skip_bad`` one of them; or features hold NaN or infinity.
     """
     options = CaptioningFeatures() if options is None else options
-    batch_size = check_batch_size(model, batch_size, threads, on_gpu=16, on_cpu=1)
+    batch_size = check_batch_size(model.mean.device, batch_size, threads, on_gpu=16, on_cpu=1)
     store = STORES[options.layout]
     view = CaptioningView(options.view, model.config.image_size, options.longest)
     made_with = {

@@ -8,8 +8,8 @@ from cml.data.dataset_info import DatasetInfo
 from cml.data.prepared import PreparedDataset
 from cml.errors import DataError
 from cml.export.model_card import build_model_card
-from cml.export.saved_calibration import load_calibration, save_calibration
 from cml.retrieval.results import Evaluation
+from cml.retrieval.saved_calibration import load_calibration, save_calibration
 from cml.storage.atomic import atomic_folder
 from cml.storage.json_file import read_json, write_json
 from cml.training.run_config import RunConfig

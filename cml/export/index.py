@@ -17,13 +17,13 @@ from cml.array_types import Float32
 from cml.data.image_sources import as_array, label_list
 from cml.errors import DataError, UserError, did_you_mean
 from cml.export.approximate import METHODS, Auto, Method
-from cml.export.embed_folder import model_fingerprint
-from cml.export.embedding_folder import LONGEST_LINE, EmbeddingFolder, encode_item
-from cml.export.hit import Hit
 from cml.export.index_changes import append_part, change_alone, remove_rows, rewrite
 from cml.export.index_manifest import AGAIN, LOCK, MANIFEST, IndexManifest, write_index_manifest
 from cml.export.index_state import IndexState, read_stamp
 from cml.models.embedding import EmbeddingModel
+from cml.models.weights_fingerprint import model_fingerprint
+from cml.searching.embedding_folder import LONGEST_LINE, EmbeddingFolder, encode_item
+from cml.searching.hit import Hit
 
 _PATIENCE = 30.0  # seconds that a change waits for that of another process
 _LARGEST = 1e15  # of a norm: search squares it in float32

@@ -15,7 +15,6 @@ import numpy as np
 from cml.array_types import Float32, Int64
 from cml.errors import DataError
 from cml.export.approximate import ApproximateIndex, measure_recall, method_for
-from cml.export.embedding_folder import EmbeddingFolder, encode_item, read_embedding_manifest, write_embedding_folder
 from cml.export.index_manifest import (
     LOCK,
     MANIFEST,
@@ -27,6 +26,7 @@ from cml.export.index_manifest import (
     write_index_manifest,
 )
 from cml.export.index_state import IndexState, read_stamp
+from cml.searching.embedding_folder import EmbeddingFolder, encode_item, read_embedding_manifest, write_embedding_folder
 from cml.storage.atomic import PARTIAL, atomic_file, delete, make_folder
 from cml.storage.exclusive_lock import exclusive_lock
 from cml.storage.regular_file import digest_file

@@ -5,16 +5,16 @@ from pathlib import Path
 import numpy as np
 
 from cml.console.messages import say, say_warning
+from cml.data.decoding import DEFAULT_THREADS
+from cml.data.image_list import ImageList
 from cml.errors import DataError, UserError
 from cml.export.approximate import Auto, Method, method_for
-from cml.export.decoding import DEFAULT_THREADS
-from cml.export.embed_folder import AllBadError, embed_part
-from cml.export.image_list import ImageList
 from cml.export.index import Index
 from cml.export.index_changes import change_alone, next_part, publish
 from cml.export.index_manifest import MANIFEST, IndexManifest
 from cml.export.index_state import IndexState
 from cml.models.embedding import EmbeddingModel
+from cml.searching.embed_folder import AllBadError, embed_part
 
 
 def build_index(

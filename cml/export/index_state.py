@@ -12,12 +12,13 @@ import numpy as np
 
 from cml.array_types import Bools, Float32, Int64
 from cml.data.computed_rows import ComputedRows
+from cml.data.image_list import COLUMNS
 from cml.errors import DataError
 from cml.export.approximate import ApproximateIndex
-from cml.export.embedding_folder import COLUMNS, EmbeddingFolder, read_embedding_manifest
-from cml.export.hit import Hit
 from cml.export.index_manifest import AGAIN, MANIFEST, PARTS, IndexManifest, read_index_manifest
 from cml.retrieval.search import distances_to, nearest_embeddings
+from cml.searching.embedding_folder import EmbeddingFolder, read_embedding_manifest
+from cml.searching.hit import Hit
 from cml.storage.npy import map_array
 from cml.storage.regular_file import digest_file
 

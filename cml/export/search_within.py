@@ -1,8 +1,8 @@
 """Searches of an index by distance: all items that lie within a radius of a query."""
 
 from cml.array_types import Float32
-from cml.export.hit import Hit
 from cml.export.index import Index
+from cml.searching.hit import Hit
 
 _FIRST = 64  # items that are looked for at first
 

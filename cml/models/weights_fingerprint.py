@@ -1,11 +1,18 @@
 """Digests of networks, by which results that a network made are told from those of another one."""
 
 import hashlib
+import json
+from dataclasses import asdict
 
 import torch
 from torch import nn
 
 from cml.models.embedding import EmbeddingModel
+
+
+def model_fingerprint(model: EmbeddingModel) -> str:
+    """Digest of a model's shape and weights; equal for a run and its shared copy."""
+    return weights_fingerprint(model, json.dumps(asdict(model.config) | {"weights": ""}, sort_keys=True))
 
 
 def backbone_fingerprint(model: EmbeddingModel) -> str:

@@ -54,3 +54,23 @@ def to_device(batch: Any, device: torch.device) -> Any:  # noqa: ANN401 - a batc
             return type(batch)(*parts)
         return tuple(parts) if isinstance(batch, tuple) else parts
     return batch.to(device) if hasattr(batch, "to") else batch
+
+
+def check_batch_size(device: torch.device, batch_size: int | None, threads: int, on_gpu: int, on_cpu: int) -> int:
+    """Check the number of images per forward pass, or choose it.
+
+    Args:
+        device: Where the model computes.
+        batch_size: Images per forward pass; None for the default of the device.
+        threads: Images decoded at a time.
+        on_gpu: Default on a GPU.
+        on_cpu: Default on a CPU, which is faster with few images, whose memory it reuses.
+
+    Raises:
+        UserError: ``batch_size`` or ``threads`` is below 1.
+    """
+    if batch_size is None:
+        batch_size = on_cpu if device.type == "cpu" else on_gpu
+    if batch_size < 1 or threads < 1:
+        raise UserError(f"'batch_size' and 'threads' must be 1 or more. Got {batch_size} and {threads} instead.")
+    return batch_size

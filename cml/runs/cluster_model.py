@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cml.errors import UserError
-from cml.export.embed_folder import model_fingerprint
 from cml.models.embedding import EmbeddingModel
+from cml.models.weights_fingerprint import model_fingerprint
 from cml.runs.model import load
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from cml.data.accepted_inputs import AcceptedInputs
 from cml.data.dataset_info import INFO
 from cml.data.dataset_items import DatasetItems, unlabelled_items
 from cml.data.field_names import FieldNames
+from cml.data.image_list import ImageList
 from cml.data.input_form import InputForm
 from cml.data.input_sources import recognize_inputs
 from cml.data.items import Collate, Items
 from cml.data.prepared import ROLES, PreparedDataset
 from cml.errors import UserError
-from cml.export.image_list import ImageList
 from cml.feature_store.manifest import FeatureType
 from cml.feature_store.networks import (
     HUB,

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from cml.data.decoding import DEFAULT_THREADS
+from cml.data.image_list import ImageList
 from cml.data.prepared import ROLES
 from cml.errors import UserError
 from cml.export.approximate import Auto, Method
-from cml.export.decoding import DEFAULT_THREADS
-from cml.export.image_list import ImageList
 from cml.export.index import Index
 from cml.export.index_images import add_to_index, build_index
 from cml.runs.model import load

@@ -24,10 +24,9 @@ from cml.data.item_labels import ItemLabels
 from cml.data.items import Collate
 from cml.distances import LabelDistance, Labels
 from cml.errors import UserError
-from cml.export.embed_folder import model_fingerprint
-from cml.export.saved_calibration import load_calibration, save_calibration
 from cml.models import Backbone, has_published_weights
 from cml.models.embedding import EmbeddingModel
+from cml.models.weights_fingerprint import model_fingerprint
 from cml.processes.device import pick_device
 from cml.retrieval.calibration import LEVEL, Calibration, calibrate_embeddings
 from cml.retrieval.embeddings import evaluate_embeddings
@@ -37,6 +36,7 @@ from cml.retrieval.feature_forms import STANDARDISED
 from cml.retrieval.label_regression import fit_label_regression
 from cml.retrieval.neighbor_labels import predict_labels
 from cml.retrieval.results import Evaluation
+from cml.retrieval.saved_calibration import load_calibration, save_calibration
 from cml.retrieval.search import nearest_embeddings
 from cml.retrieval.shuffled_labels import LabelSignals, find_label_signal
 from cml.retrieval.verdict import Standing

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cml.data.image_list import ImageList
 from cml.data.vectors import Vectors
-from cml.export.image_list import ImageList
 from cml.reporting.visible_text import visible_text
 from cml.retrieval.farthest_first import choose_farthest
 from cml.retrieval.text_table import align_columns

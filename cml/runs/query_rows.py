@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from cml.data.dataset_info import FOLDERS, INFO, METADATA, VECTORS, parse_object
-from cml.export.embedding_folder import COLUMNS
-from cml.export.hit import Hit
-from cml.export.image_list import ImageList
+from cml.data.image_list import COLUMNS, ImageList
+from cml.searching.hit import Hit
 from cml.storage.regular_file import open_regular
 
 

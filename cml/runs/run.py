@@ -13,7 +13,6 @@ from torch import nn
 from cml.data.item_digests import MOST_DIGESTED, digest_items, find_known
 from cml.distances import LabelDistance
 from cml.errors import DataError, UserError
-from cml.export.saved_calibration import save_calibration
 from cml.models import Backbone
 from cml.retrieval.calibration import LEVEL, Calibration, calibrate_embeddings
 from cml.retrieval.embeddings import EMBEDDING, cut_row, evaluate_by_label_kind
@@ -22,6 +21,7 @@ from cml.retrieval.form_rankers import embedding_rankers
 from cml.retrieval.judgement_agreement import with_judgements
 from cml.retrieval.random_row import RANDOM, random_ranker
 from cml.retrieval.results import Evaluation
+from cml.retrieval.saved_calibration import save_calibration
 from cml.retrieval.verdict import Standing, main_metric, with_verdict
 from cml.runs.advice import advise, render_command
 from cml.runs.audit_list import AuditList
@@ -356,8 +356,8 @@ class Run(TrainedRun):
             features: Which features, in which layout.
             skip_bad: Leave out images that cannot be read; the manifest, which is returned, lists them.
         """
+        from cml.data.image_list import ImageList
         from cml.export.captioning import CaptioningFeatures, export_captioning
-        from cml.export.image_list import ImageList
         from cml.export.trunk import open_trunk
 
         trunk = open_trunk(str(self.folder), device=str(self.model.mean.device))

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 from cml.errors import UserError
-from cml.export.hit import Hit
 from cml.export.index import Index
 from cml.export.search_within import search_within
 from cml.runs.model import Model, load
 from cml.runs.stored_items import embed_from_store
+from cml.searching.hit import Hit
 from cml.storage.hugging_face import resolve_run
 
 _FOUND = 5

@@ -1,13 +1,16 @@
 """The items of an export or a search by the features of a store, for models of images and models of such features."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from cml.array_types import Float32
+from cml.data.dataset_info import INFO
+from cml.data.image_list import ImageList
+from cml.data.prepared import PreparedDataset
 from cml.errors import UserError
-from cml.export.image_list import ImageList
-from cml.feature_store.dataset_inputs import NETWORK, check_network
+from cml.feature_store.dataset_inputs import NETWORK, check_network, read_stored_texts
 from cml.feature_store.store import FeatureStore
 from cml.feature_store.stored_features import stored_features
 from cml.runs.model import Model
@@ -31,8 +34,26 @@ def list_from_store(images: ImageList, folder: Path, model: Model, run: Path) ->
     """
     store = FeatureStore.open(folder)
     if not _takes_features(store, model, run):
-        return images.with_features(store, model, run)
-    return images.with_vectors(store)
+        if images.vectors:
+            raise UserError(f"The model takes images, but {images.source} holds vectors: leave --features out.")
+        return replace(images, features=stored_features(store, model, images.paths, f"the features of {run}"))
+    return _with_vectors(images, store)
+
+
+def _with_vectors(images: ImageList, store: FeatureStore) -> ImageList:
+    """Put the features of a store, of images, vectors or the texts of the dataset, in place of the items."""
+    if store.manifest["made_by"]["kind"] == "texts":
+        if not (images.root / INFO).is_file():
+            raise UserError(f"The feature store {store.folder} is of texts, but {images.root} holds images.")
+        dataset = PreparedDataset.open(images.root)
+        texts: dict[str, str] = {}
+        for role in dataset.info.roles:
+            texts |= zip(dataset.split(role).item_ids, read_stored_texts(dataset, role, store), strict=True)
+        positions = store.find([texts[item_id] for item_id in images.item_ids])
+    else:
+        positions = store.find(images.read_vectors(0, len(images)) if images.vectors else images.paths)
+    selected = store.select(positions)
+    return replace(images, vectors=tuple((selected, item) for item in range(len(images))))
 
 
 def embed_from_store(paths: tuple[Path, ...], folder: Path, model: Model, run: Path) -> Float32:

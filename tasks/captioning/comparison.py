@@ -17,11 +17,11 @@ from cml.command_line.parse_options import parse
 from cml.command_line.print_result import print_json
 from cml.console.messages import say, say_warning
 from cml.console.resume_hint import resume_hint
+from cml.data.image_list import ImageList
 from cml.data.prepared import PreparedDataset
 from cml.distances.captions.tokens import WORDS, tokenize
 from cml.errors import DataError, UserError
 from cml.export.captioning import CaptioningFeatures, export_captioning
-from cml.export.image_list import ImageList
 from cml.export.trunk import open_trunk
 from cml.models.embedding import EmbeddingModel
 from cml.processes.device import pick_device

@@ -28,11 +28,11 @@ from figures_file import add_json_option, write_figures  # beside this file
 from PIL import Image
 
 from cml.array_types import Float64
+from cml.data.decoding import decode_chunks
+from cml.data.image_list import ImageList
 from cml.export.captioning import CHUNK, CaptioningFeatures, export_captioning, same_size_batches
 from cml.export.captioning_view import CaptioningView
-from cml.export.decoding import decode_chunks
 from cml.export.feature_stores import Layout
-from cml.export.image_list import ImageList
 from cml.export.trunk import open_trunk
 from cml.processes.freed_memory import keep_freed_memory
 

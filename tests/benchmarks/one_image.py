@@ -25,12 +25,12 @@ from figures_file import add_json_option, write_figures  # beside this file
 from PIL import Image
 
 from cml.array_types import Float32, UInt8
+from cml.data.image_list import ImageList
 from cml.data.images import Size, read_image
-from cml.export.embed_folder import embed_folder
-from cml.export.image_list import ImageList
 from cml.export.onnx_graph import export_onnx
 from cml.export.onnx_preprocessing import describe_preprocessing
 from cml.models.embedding import EmbeddingModel, ModelConfig
+from cml.searching.embed_folder import embed_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 NETWORKS: tuple[tuple[str, str, Size], ...] = (

@@ -17,12 +17,13 @@ from PIL import Image
 
 import cml
 from cml.cli import main
+from cml.data.image_list import ImageList
 from cml.data.images import read_image
 from cml.errors import DataError, UserError
-from cml.export.embed_folder import embed_folder, model_fingerprint
-from cml.export.embedding_folder import EmbeddingFolder
-from cml.export.image_list import ImageList
 from cml.models.embedding import EmbeddingModel
+from cml.models.weights_fingerprint import model_fingerprint
+from cml.searching.embed_folder import embed_folder
+from cml.searching.embedding_folder import EmbeddingFolder
 from cml.storage.growing_file import GrowingFile
 from cml.storage.resumable_output import resumable_output
 
@@ -176,7 +177,7 @@ def test_cells_of_the_projector_are_no_formulas(run: Path, tmp_path: Path) -> No
     ],
 )
 def test_numbers_of_the_projector_stay_numbers(value: object, shown: str) -> None:
-    from cml.export.embed_folder import _tsv_cell
+    from cml.searching.embed_folder import _tsv_cell
 
     assert _tsv_cell(value) == shown
 
@@ -212,7 +213,7 @@ def test_a_killed_embedding_is_continued_to_the_same_bytes(
     model: EmbeddingModel, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     images = ImageList.open(photos)
-    monkeypatch.setattr("cml.export.embed_folder.BATCHES_A_CHUNK", 2)
+    monkeypatch.setattr("cml.searching.embed_folder.BATCHES_A_CHUNK", 2)
     whole = embed_folder(model, images, tmp_path / "whole", batch_size=2, quiet=True)
     real, calls = EmbeddingModel.embed, 0
 
@@ -244,8 +245,8 @@ def test_sigkill_is_survived(run: Path, model: EmbeddingModel, photos: Path, tmp
 import os, signal, sys
 from pathlib import Path
 import cml
-import cml.export.embed_folder as embeddings
-from cml.export.image_list import ImageList
+import cml.searching.embed_folder as embeddings
+from cml.data.image_list import ImageList
 from cml.models.embedding import EmbeddingModel
 embeddings.BATCHES_A_CHUNK, real, calls = 2, EmbeddingModel.embed, []
 def embed(*arguments, **settings):
@@ -375,7 +376,7 @@ def test_full_disk_is_said_and_the_rest_is_kept(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     draw_images(tmp_path / "photos", 12)
-    monkeypatch.setattr("cml.export.embed_folder.BATCHES_A_CHUNK", 1)
+    monkeypatch.setattr("cml.searching.embed_folder.BATCHES_A_CHUNK", 1)
     real, synced = GrowingFile.sync, 0
 
     def full(self: GrowingFile) -> int:

@@ -15,15 +15,15 @@ from PIL import Image
 
 import cml
 from cml.cli import main
+from cml.data.image_list import ImageList
 from cml.errors import DataError, UserError
 from cml.export.approximate import ApproximateIndex, method_for
-from cml.export.hit import Hit
-from cml.export.image_list import ImageList
 from cml.export.index import Index
 from cml.export.index_images import add_to_index, build_index
-from cml.export.search_page import SearchPicture, own_label, write_search_page
 from cml.models.embedding import EmbeddingModel
 from cml.retrieval.search import distances_to, nearest_embeddings, rows_at
+from cml.searching.hit import Hit
+from cml.searching.search_page import SearchPicture, own_label, write_search_page
 
 
 def slow_nearest(query: np.ndarray, gallery: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:

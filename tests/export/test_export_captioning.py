@@ -25,12 +25,12 @@ from torch import nn
 
 import cml
 from cml.cli import main
+from cml.data.image_list import ImageList
 from cml.data.images import read_image
 from cml.errors import DataError, UserError
 from cml.export.captioning import CaptioningFeatures, Estimate, export_captioning
 from cml.export.captioning_view import CaptioningView
 from cml.export.feature_stores import STORES, FeatureStore, Layout
-from cml.export.image_list import ImageList
 from cml.export.trunk import open_trunk
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.models.weights_fingerprint import backbone_fingerprint
@@ -283,7 +283,7 @@ import os, signal, sys
 from pathlib import Path
 import cml.export.captioning as captioning
 from cml.export.feature_stores import STORES
-from cml.export.image_list import ImageList
+from cml.data.image_list import ImageList
 from cml.export.trunk import open_trunk
 Hdf5Store = STORES["hdf5"]
 captioning.CHUNK, real, calls = 2, Hdf5Store.write, []

@@ -17,9 +17,9 @@ import cml
 from cml.cli import main
 from cml.data.dataset_info import DatasetInfo
 from cml.errors import DataError
-from cml.export.embed_folder import model_fingerprint
 from cml.export.hub import export_hub
 from cml.export.model_card import build_model_card
+from cml.models.weights_fingerprint import model_fingerprint
 from cml.training.run_config import RunConfig
 
 

@@ -12,12 +12,12 @@ import pytest
 
 import cml
 from cml.cli import main
+from cml.data.image_list import ImageList
 from cml.data.prepared_writer import write_dataset
 from cml.errors import DataError, UserError
-from cml.export.embed_folder import embed_folder
-from cml.export.image_list import ImageList
 from cml.export.index_images import add_to_index, build_index
 from cml.runs.run import Run
+from cml.searching.embed_folder import embed_folder
 
 Floats = np.ndarray[Any, np.dtype[np.floating]]
 

@@ -19,7 +19,7 @@ from PIL import Image
 import cml
 from cml.errors import DataError, UserError
 from cml.export import index_changes
-from cml.export.embedding_folder import EmbeddingFolder
+from cml.searching.embedding_folder import EmbeddingFolder
 from cml.storage.exclusive_lock import exclusive_lock
 
 D = 6

@@ -13,8 +13,8 @@ from export_runs import draw_images, make_run
 from pyarrow import parquet
 
 from cml.cli import main
-from cml.export.embedding_folder import EmbeddingFolder
-from cml.export.parquet_file import write_parquet
+from cml.searching.embedding_folder import EmbeddingFolder
+from cml.searching.parquet_file import write_parquet
 
 
 def embedded(folder: Path, labels: list[Any]) -> EmbeddingFolder:
@@ -79,7 +79,7 @@ def test_the_command_writes_it_again_when_asked_later(
     assert frame["label"].tolist() == [list(item.values())[-1] for item in items]
     np.testing.assert_array_equal(np.stack(frame["vector"].tolist()), np.load(out / "embeddings.npy"))
 
-    monkeypatch.delitem(sys.modules, "cml.export.parquet_file")
+    monkeypatch.delitem(sys.modules, "cml.searching.parquet_file")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     embed[embed.index(out)] = tmp_path / "another"
     capsys.readouterr()

@@ -13,9 +13,9 @@ import cml
 from cml.cli import main
 from cml.data import images as images_module
 from cml.data.prepared import PreparedDataset
-from cml.export.embedding_folder import EmbeddingFolder
 from cml.export.index import Index
 from cml.feature_store.store import FeatureStore
+from cml.searching.embedding_folder import EmbeddingFolder
 
 SMALL: dict[str, Any] = {"image_size": (32, 32), "quiet": True}
 
@@ -58,7 +58,7 @@ def test_no_image_is_read_and_the_answers_are_those_of_the_images(
         raise AssertionError("an image was read")
 
     monkeypatch.setattr(images_module, "read_image", never)
-    monkeypatch.setattr("cml.export.embedded_batches.read_pixels", never)
+    monkeypatch.setattr("cml.searching.embedded_batches.read_pixels", never)
     with_store = "--features", store.folder
     assert call("index", run, people, "--out", tmp_path / "train", "--splits", "train", *with_store) == 0
     assert call("index", run, people, "--out", tmp_path / "train", "--add", "--splits", "query", *with_store) == 0

@@ -15,8 +15,8 @@ import cml
 from cml.cli import main
 from cml.data.prepared import PreparedDataset
 from cml.errors import DataError, UserError
-from cml.export.embedding_folder import EmbeddingFolder
 from cml.feature_store.store import FeatureStore
+from cml.searching.embedding_folder import EmbeddingFolder
 from cml.training.config import TrainConfig, with_options
 
 OPTIONS: dict[str, Any] = {

@@ -70,7 +70,7 @@ IMPORTED = [
     "cml.data_prep.folder",
     "cml.distances.poses.keypoint_products",
     "cml.export.captioning",
-    "cml.export.search_page",
+    "cml.searching.search_page",
     "cml.export.hub",
     "cml.export.index",
     "cml.export.index_images",

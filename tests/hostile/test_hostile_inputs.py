@@ -394,7 +394,7 @@ def test_indexes_without_an_entry_and_embeddings_that_are_no_numbers(
 def test_a_flipped_bit_of_an_index_or_of_embeddings(
     made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str, bit: float
 ) -> None:
-    from cml.export.embedding_folder import EmbeddingFolder
+    from cml.searching.embedding_folder import EmbeddingFolder
 
     index, search = tmp_path / "index", ("search", tmp_path / "index", made / "photos" / "00.png")
     assert main(["index", str(made / "run"), str(made / "photos"), "--out", str(index), "--device", "cpu"]) == 0
@@ -443,8 +443,8 @@ def test_embedding_goes_on_from_the_last_sound_record(
     made: Path, tmp_path: Path, change: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import cml
-    from cml.export.embed_folder import embed_folder
-    from cml.export.image_list import ImageList
+    from cml.data.image_list import ImageList
+    from cml.searching.embed_folder import embed_folder
 
     model, photos = cml.load(made / "run", device="cpu"), made / "photos"
     sound = embed_folder(model, ImageList.open(photos), tmp_path / "sound", batch_size=1, quiet=True)
@@ -545,7 +545,7 @@ def test_long_values_are_not_repeated_whole(tmp_path: Path) -> None:
 
 
 def test_numbers_of_thousands_of_digits(made: Path, tmp_path: Path) -> None:
-    from cml.export.image_list import ImageList
+    from cml.data.image_list import ImageList
     from cml.word_vectors.open import open_word_vectors
 
     for header in ("9" * 5000 + " 3", "3 " + "9" * 5000):

@@ -23,13 +23,13 @@ from PIL import Image, ImageFont
 
 from cml.array_types import Bools, Float64
 from cml.errors import UserError
-from cml.export.search_page import SearchPicture, write_search_page
 from cml.reporting.curves import compute_moving_mean, write_curves
 from cml.reporting.drawing import LEFT, RIGHT, contact_sheet, draw_gauge, draw_regions, draw_skeleton, draw_text, flat
 from cml.reporting.metric_curves import Panel, write_metric_curves
 from cml.reporting.retrieval_report import Picture, ReportRow, write_retrieval_page
 from cml.reporting.sheet import wrap_text, write_sheet
 from cml.reporting.visible_text import visible_text
+from cml.searching.search_page import SearchPicture, write_search_page
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -334,7 +334,7 @@ def test_pictures_are_made_as_they_are_written_one_at_a_time_and_once_each(
             return image
 
     monkeypatch.setattr("cml.reporting.retrieval_report.BAR_DELAY", 0.0)
-    monkeypatch.setattr("cml.export.search_page.BAR_DELAY", 0.0)
+    monkeypatch.setattr("cml.searching.search_page.BAR_DELAY", 0.0)
     top = [Picture(Made(level), "", float(level)) for level in range(20)]
     rows = [ReportRow(Picture(Made(query), ""), {"a": top, "b": top[::-1]}, 0.0) for query in range(15, 30)]
     write_retrieval_page(tmp_path / "retrieval_report.html", rows, title="", unit="")

@@ -14,12 +14,12 @@ from torch import nn
 
 import cml
 from cml.data.augmentation import Jitter, jitter_boxes
+from cml.data.image_list import ImageList
 from cml.data.images import Images, read_image
 from cml.data_prep.earth import tiles
 from cml.errors import DataError, UserError
-from cml.export.embed_folder import embed_folder
-from cml.export.image_list import ImageList
 from cml.models.backbone import count_channels
+from cml.searching.embed_folder import embed_folder
 
 SIZE = (16, 16)
 FAST: dict[str, Any] = {

@@ -16,12 +16,12 @@ from safetensors.torch import load_file, save_file
 import cml
 from cml import PairJudgements, TripletJudgements, UserError, distances
 from cml.cli import main as run_command
+from cml.data.image_list import ImageList
 from cml.data.images import read_image
 from cml.distances.dataset_labels import encode_labels
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import DataError
-from cml.export.image_list import ImageList
 from cml.retrieval import evaluate_embeddings
 from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import main_metric

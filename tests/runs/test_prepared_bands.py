@@ -18,9 +18,9 @@ from cml.data.bands import fit_bands
 from cml.data.check_dataset import check_dataset
 from cml.data.deep_tiff import is_deep_tiff, read_deep_tiff
 from cml.data.image_fault import ImageFault
+from cml.data.image_list import ImageList
 from cml.data.images import read_image, read_pixels
 from cml.errors import DataError, UserError
-from cml.export.image_list import ImageList
 
 SIZE = (16, 16)
 

@@ -14,14 +14,14 @@ from PIL import Image
 
 import cml
 from cml.data.dataset_info import DatasetInfo
+from cml.data.image_list import ImageList
 from cml.data.prepared_writer import Item, write_dataset
 from cml.distances.euclidean import Euclidean
 from cml.distances.jobs.job_options import JobOptions
 from cml.distances.jobs.run import write_matrix
 from cml.errors import UserError
 from cml.export.captioning import CaptioningFeatures, export_captioning
-from cml.export.embed_folder import embed_folder
-from cml.export.image_list import ImageList
+from cml.searching.embed_folder import embed_folder
 from cml.storage.provenance import difference
 from cml.storage.resumable_output import resumable_output, work_path
 from cml.storage.work_folder import work_folder

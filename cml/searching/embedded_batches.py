@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from cml.array_types import Float32
 from cml.data.augmentation import stored_size
+from cml.data.decoding import Decoded, decode_chunks
+from cml.data.image_list import ImageList
 from cml.data.images import Images, read_pixels
-from cml.export.decoding import Decoded, decode_chunks
-from cml.export.image_list import ImageList
 
 if TYPE_CHECKING:
     from cml.models.embedding import EmbeddingModel

@@ -15,11 +15,11 @@ from PIL import Image
 from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.data.band_picture import read_picture
 from cml.errors import DataError, UserError
-from cml.export.hit import Hit
 from cml.reporting import picture_rules
 from cml.reporting.picture_rules import STEPS, Drawable, PictureRules
 from cml.reporting.visible_text import visible_text
 from cml.retrieval.calibration import Calibration
+from cml.searching.hit import Hit
 
 _UNREADABLE = Image.new("RGB", (4, 3), "#808080")
 

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from cml.data.image_list import COLUMNS
 from cml.errors import require_extra
-from cml.export.embedding_folder import COLUMNS, EmbeddingFolder, flatten_columns
+from cml.searching.embedding_folder import EmbeddingFolder, flatten_columns
 from cml.storage.atomic import atomic_file
 
 with require_extra("parquet", "Parquet"):

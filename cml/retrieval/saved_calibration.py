@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Literal
 
 from cml.errors import DataError, UserError
-from cml.export.embed_folder import model_fingerprint
 from cml.models.embedding import EmbeddingModel
+from cml.models.weights_fingerprint import model_fingerprint
 from cml.retrieval.calibration import Calibration
 from cml.storage.json_file import write_json
 from cml.storage.saved_options import read_record

@@ -8,7 +8,7 @@ import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -20,13 +20,9 @@ from cml.data.prepared import PreparedDataset, Split
 from cml.data.vector_files import number_fault
 from cml.data.vectors import Vectors
 from cml.errors import DataError, UserError
-from cml.export.embedding_folder import COLUMNS
 from cml.storage.json_file import read_json
 
-if TYPE_CHECKING:
-    from cml.feature_store.store import FeatureStore
-    from cml.models.embedding import EmbeddingModel
-
+COLUMNS = "columns"  # of an item: the further columns of its dataset
 _CHECKED = 1 << 22  # numbers of a file that are checked at a time
 # names of COCO's own files: 391895, 000000391895 and COCO_val2014_000000391895
 _MOST_COLUMNS, _LONGEST_TEXT = 24, 4096  # further columns of an item, and characters of a text among them
@@ -185,27 +181,6 @@ class ImageList:
             features=None if self.features is None else self.features.subset(np.asarray(items, np.int64)),
         )
 
-    def with_features(self, store: "FeatureStore", model: "EmbeddingModel", run: Path | str) -> Self:
-        """Find the backbone features of the images in a feature store, so that no image is read.
-
-        Args:
-            store: The store.
-            model: The model that embeds the images, whose backbone must have made the store.
-            run: Its run folder, for messages.
-
-        Returns:
-            The same images with their features.
-
-        Raises:
-            UserError: Another network made the store, or the items are vectors.
-            DataError: The store lacks some of the images, or is damaged.
-        """
-        from cml.feature_store.stored_features import stored_features
-
-        if self.vectors:
-            raise UserError(f"The model takes images, but {self.source} holds vectors: leave --features out.")
-        return replace(self, features=stored_features(store, model, self.paths, f"the features of {run}"))
-
     def with_ids(self, listing: Path) -> Self:
         """Give the vectors of a .npy file the ids of a text file.
 
@@ -293,7 +268,7 @@ class ImageList:
         return np.concatenate([part[0][0].read(np.array([item for _, item in part])) for part in places])
 
     def read_features(self, start: int, stop: int) -> Float32:
-        """Read the features of some of the images, which ``with_features`` found.
+        """Read the features of some of the images, which a feature store holds.
 
         Args:
             start: Position of the first.
@@ -304,38 +279,6 @@ class ImageList:
         """
         assert self.features is not None
         return self.features.read(np.arange(start, stop))
-
-    def with_vectors(self, store: "FeatureStore") -> Self:
-        """Put the features of a store in place of the items, for a model that takes such features.
-
-        Args:
-            store: The store, of images, of vectors, or of the texts of the dataset.
-
-        Returns:
-            The same items as vectors.
-
-        Raises:
-            UserError: The features are those of texts that are not of this dataset.
-            DataError: The store lacks some of the items, or is damaged.
-        """
-        from cml.feature_store.dataset_inputs import read_stored_texts
-
-        if store.manifest["made_by"]["kind"] == "texts":
-            if not (self.root / INFO).is_file():
-                raise UserError(f"The feature store {store.folder} is of texts, but {self.root} holds images.")
-            dataset = PreparedDataset.open(self.root)
-            texts = {
-                item_id: text
-                for role in dataset.info.roles
-                for item_id, text in zip(
-                    dataset.split(role).item_ids, read_stored_texts(dataset, role, store), strict=True
-                )
-            }
-            positions = store.find([texts[item_id] for item_id in self.item_ids])
-        else:
-            positions = store.find(self.read_vectors(0, len(self)) if self.vectors else self.paths)
-        selected = store.select(positions)
-        return replace(self, vectors=tuple((selected, item) for item in range(len(self))))
 
     def add_prefix(self, prefix: str) -> Self:
         """Put a text before every id.

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from cml.array_types import Float32, Int64
+from cml.data.image_list import COLUMNS
 from cml.errors import DataError
 from cml.storage.atomic import atomic_folder, sync_to_disk
 from cml.storage.json_file import write_json
@@ -27,7 +28,6 @@ from cml.storage.strict_json import parse_json
 from cml.version import __version__
 
 EMBEDDINGS, ITEMS = "embeddings.npy", "items.jsonl"
-COLUMNS = "columns"  # of an item: the further columns of its dataset
 DIGESTED = (EMBEDDINGS, ITEMS)  # a flipped bit there would change what a search finds, and nothing else
 LONGEST_LINE = 1 << 20  # bytes of an item
 _BLOCK = 1 << 24  # bytes of items.jsonl in which line ends are looked for at a time

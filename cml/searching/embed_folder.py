@@ -1,13 +1,11 @@
-"""``cml embed``: a folder of embeddings, see ``cml.export.embedding_folder``, of images or vectors, resumably."""
+"""``cml embed``: a folder of embeddings, see ``cml.searching.embedding_folder``, of images or vectors, resumably."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +13,13 @@ import numpy as np
 
 from cml.console.messages import say
 from cml.console.progress_bar import ProgressBar
-from cml.errors import DataError, UserError
-from cml.export.decoding import DEFAULT_THREADS
-from cml.export.embedded_batches import BATCHES_A_CHUNK, embed_batches, embed_on_workers
-from cml.export.embedding_folder import (
+from cml.data.decoding import DEFAULT_THREADS
+from cml.data.image_list import ImageList
+from cml.errors import DataError
+from cml.models.weights_fingerprint import model_fingerprint
+from cml.processes.device import check_batch_size
+from cml.searching.embedded_batches import BATCHES_A_CHUNK, embed_batches, embed_on_workers
+from cml.searching.embedding_folder import (
     DIGESTED,
     EMBEDDINGS,
     ITEMS,
@@ -27,7 +28,6 @@ from cml.export.embedding_folder import (
     flatten_columns,
     npy_header,
 )
-from cml.export.image_list import ImageList
 from cml.storage.atomic import atomic_file, delete
 from cml.storage.growing_file import GrowingFile
 from cml.storage.regular_file import digest_file
@@ -49,33 +49,6 @@ _VECTORS_A_PASS = 4096
 
 class AllBadError(DataError):
     """None of the images can be read."""
-
-
-def model_fingerprint(model: EmbeddingModel) -> str:
-    """Digest of a model's shape and weights; equal for a run and its shared copy."""
-    from cml.models.weights_fingerprint import weights_fingerprint
-
-    return weights_fingerprint(model, json.dumps(asdict(model.config) | {"weights": ""}, sort_keys=True))
-
-
-def check_batch_size(model: EmbeddingModel, batch_size: int | None, threads: int, on_gpu: int, on_cpu: int) -> int:
-    """Check the number of images per forward pass, or choose it.
-
-    Args:
-        model: The model, whose device decides.
-        batch_size: Images per forward pass; None for the default of the device.
-        threads: Images decoded at a time.
-        on_gpu: Default on a GPU.
-        on_cpu: Default on a CPU, which is faster with few images, whose memory it reuses.
-
-    Raises:
-        UserError: ``batch_size`` or ``threads`` is below 1.
-    """
-    if batch_size is None:
-        batch_size = on_cpu if model.mean.device.type == "cpu" else on_gpu
-    if batch_size < 1 or threads < 1:
-        raise UserError(f"'batch_size' and 'threads' must be 1 or more. Got {batch_size} and {threads} instead.")
-    return batch_size
 
 
 def embed_folder(
@@ -110,7 +83,7 @@ def embed_folder(
     images.check_kind(model.config.inputs)
     has_numbers = images.vectors or images.features is not None
     on_gpu, on_cpu = (_VECTORS_A_PASS,) * 2 if has_numbers else (64, 16)
-    batch_size = check_batch_size(model, batch_size, threads, on_gpu=on_gpu, on_cpu=on_cpu)
+    batch_size = check_batch_size(model.mean.device, batch_size, threads, on_gpu=on_gpu, on_cpu=on_cpu)
     # without batch size and threads: they change at most rounding, and a call may be continued with others
     made_with = {"model": model_fingerprint(model), "images": images.fingerprint()}
     about = {"images": str(images.root)}

@@ -1,0 +1,1 @@
+"""Embeddings in folders and indexes: written, searched, shown."""
