@@ -139,6 +139,7 @@ def test_in_shop(in_shop: Path, tmp_path: Path) -> None:
     assert dataset.info.details == {"recall_ks": [1, 10, 20, 40]}
 
 
+@pytest.mark.slow
 def test_digits(tmp_path: Path) -> None:
     dataset = Digits(size=16).prepare(tmp_path / "out")
     train, test = classes_of(dataset, "train"), classes_of(dataset, "query")

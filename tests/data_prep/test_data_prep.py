@@ -163,6 +163,7 @@ def pack(path: Path, files: dict[str, bytes], mode: Literal["w", "w:gz"] = "w:gz
 SMALL: dict[str, Any] = {"blocks": 6, "deal": "TTTTQG", "gap": 2}
 
 
+@pytest.mark.slow
 def test_donkeycar_on_the_real_tub(real_data: RealData, tmp_path: Path) -> None:
     source = Donkeycar(real_data("donkeycar_tub") / "tub.tar.gz")
     dataset = source.prepare(tmp_path / "set")

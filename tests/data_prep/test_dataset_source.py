@@ -82,6 +82,7 @@ class Plain(DatasetSource):
         return Content([Item(str(n), roles[n % 4], Image.new("L", (16, 16), n), float(n)) for n in range(8)], {})
 
 
+@pytest.mark.slow
 def test_a_source_and_a_task_of_ones_own_by_plugin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "greys.py").write_text(OWN)
     plugin = ["--plugin", "greys.py"]

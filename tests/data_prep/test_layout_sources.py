@@ -311,6 +311,7 @@ def test_the_command_reaches_both_sources(lsun: Path, tmp_path: Path, capsys: py
 # ---- ZInD
 
 
+@pytest.mark.slow
 def test_real_rooms_are_split_by_room_and_panorama(real_data: Callable[[str], Path], tmp_path: Path) -> None:
     source = real_data("zind_layouts")
     alone = ZindLayouts(source).prepare(tmp_path / "alone")

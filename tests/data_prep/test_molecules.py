@@ -139,6 +139,7 @@ def test_bad_files_are_named_with_their_line(tmp_path: Path) -> None:
         cml.prepare("molecules", tmp_path / "set", source=tmp_path)
 
 
+@pytest.mark.slow
 def test_the_package_has_the_melting_points_of_known_molecules() -> None:
     pytest.importorskip("chemicals")
     melting_points = read_melting_points(Molecules()._files()[0])

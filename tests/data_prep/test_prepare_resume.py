@@ -181,6 +181,7 @@ def test_a_killed_preparation_goes_on(
     assert [path.name for path in tmp_path.iterdir()] == ["set"]
 
 
+@pytest.mark.slow
 def test_killed_twice_and_killed_after_the_end(
     people: Path, whole: dict[str, bytes | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,6 +334,7 @@ def test_a_process_that_waited_for_the_folder_finds_it_taken(tmp_path: Path) -> 
     assert find_prepared(out, MADE_WITH) is not None
 
 
+@pytest.mark.slow
 def test_two_processes_at_once(people: Path, whole: dict[str, bytes | None], tmp_path: Path) -> None:
     out = tmp_path / "set"
     command = [sys.executable, "-m", "cml", "prepare", "lspet", "--source", str(people), "--image-size", "32"]
@@ -357,6 +359,7 @@ def test_two_processes_at_once(people: Path, whole: dict[str, bytes | None], tmp
 # ---- stopped by hand, full disk
 
 
+@pytest.mark.slow
 def test_control_c_is_one_line_and_goes_on(people: Path, whole: dict[str, bytes | None], tmp_path: Path) -> None:
     out = tmp_path / "set"
     arguments = ["prepare", "lspet", "--source", str(people), "--image-size", "32", "--out", str(out)]

@@ -82,6 +82,7 @@ def test_another_size_shows_the_same_rooms(rooms: Rooms) -> None:
     assert (large.masks[:, ::2, ::2] == rooms.masks[:6]).mean() > 0.97
 
 
+@pytest.mark.slow
 def test_workers_change_nothing() -> None:
     alone, together = draw_rooms(101, size=16, seed=3), draw_rooms(101, size=16, seed=3, workers=2)
     np.testing.assert_array_equal(alone.images, together.images)

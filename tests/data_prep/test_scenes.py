@@ -131,6 +131,7 @@ def test_another_size_shows_the_same_scene(scenes: Scenes) -> None:
     assert np.abs(halved - scenes.images[:5]).mean() < 12  # the same scene but for noise and edges
 
 
+@pytest.mark.slow
 def test_workers_change_nothing() -> None:
     alone, together = draw_scenes(120, size=16, seed=3), draw_scenes(120, size=16, seed=3, workers=2)
     np.testing.assert_array_equal(alone.images, together.images)
@@ -248,6 +249,7 @@ def test_word_vectors_are_those_of_glove() -> None:
     assert SCENE_WORDS.read_text(encoding="utf-8") == glove_text()
 
 
+@pytest.mark.slow
 def test_distances_need_no_extra_and_are_those_of_glove(scenes: Scenes, monkeypatch: pytest.MonkeyPatch) -> None:
     captions = [list(texts) for texts in scenes.captions]
     for stop in ("english", "none"):

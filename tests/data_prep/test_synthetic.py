@@ -99,6 +99,7 @@ def test_another_size_shows_the_same_people(people: People) -> None:
     assert np.abs(halved - people.images[:6]).mean() < 12  # the same scene but for noise and edges
 
 
+@pytest.mark.slow
 def test_workers_change_nothing() -> None:
     alone, together = draw_people(130, size=16, seed=3), draw_people(130, size=16, seed=3, workers=2)
     np.testing.assert_array_equal(alone.images, together.images)
@@ -264,6 +265,7 @@ def test_right_is_the_persons_own_right() -> None:
     assert toes > 0  # and the toes point where the eyes look
 
 
+@pytest.mark.slow
 def test_spread_is_that_of_real_poses(real_data: Callable[[str], Path]) -> None:
     with (real_data("mpii_poses") / "train_joints.csv").open() as lines:
         real = np.array([row[1:33] for row in itertools.islice(csv.reader(lines), 4000)], float).reshape(-1, 16, 2)

@@ -142,6 +142,7 @@ def test_groups_stay_together_and_columns_are_kept(tmp_path: Path) -> None:
     assert len(sites) == 8
 
 
+@pytest.mark.slow
 def test_pictures_beside_a_table_are_shown(tmp_path: Path) -> None:
     (tmp_path / "pictures").mkdir()
     lines = table()

@@ -176,6 +176,7 @@ def test_the_default_list_is_of_grammar_alone() -> None:
     assert Captions("glove-6b-50d").pairwise(labels, labels)[0, 1] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["numba", "pot"])
 @pytest.mark.parametrize("stop", ["none", "english", "function"])
 def test_real_captions(coco: list[list[str]], drawn: str, stop: str, backend: Literal["numba", "pot"]) -> None:
@@ -238,6 +239,7 @@ def brute(distance: LabelDistance, labels: cml.distances.Labels, k: int) -> tupl
     return nearest_columns(block, k)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "threads", "block_bytes"), [(1, 1, 1), (5, 3, 4000), (10, 2, 1 << 26), (59, 1, 1 << 26)])
 def test_nearest_of_real_captions(coco: list[list[str]], drawn: str, k: int, threads: int, block_bytes: int) -> None:
     for stop in ("none", "english"):

@@ -209,6 +209,7 @@ def test_errors_of_workers_and_addresses_are_one_sentence(
     )
 
 
+@pytest.mark.slow
 def test_without_dask_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     for name in ("cml.distances.jobs.dask_executor", "cml.processes.dask_client"):

@@ -554,6 +554,7 @@ def test_verify_compares_and_finds_a_changed_number(tmp_path: Path) -> None:
         verify(distance, labels, tmp_path / "nowhere")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["float32", "float16", "neighbors"])
 def test_memory_is_that_of_strips(kind: str, tmp_path: Path) -> None:
     distance = Euclidean()

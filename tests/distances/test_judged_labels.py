@@ -37,6 +37,14 @@ def test_pairs_of_any_part(rows: list[int]) -> None:
         assert values == pytest.approx(expected[pair], rel=1e-6)
 
 
+def test_a_judgement_that_only_one_of_two_labels_holds_is_found_from_both_sides() -> None:
+    distance = distances.get("judged-pairs")
+    asked, other = distance.encode([["0", "1 0.5"], ["2"]]), distance.encode([["1"], ["2"]])
+    expected = np.array([[0.5, np.inf], [np.inf, 0]])
+    np.testing.assert_array_equal(distance.pairwise(asked, other), expected)
+    np.testing.assert_array_equal(distance.pairwise(other, asked), expected.T)
+
+
 @pytest.mark.parametrize("rows", [list(range(20)), list(range(3, 15)), [7, 2, 19, 0]])
 def test_triplets_of_any_part(rows: list[int]) -> None:
     distance = distances.get("judged-triplets")

@@ -44,6 +44,8 @@ from cml.training import checkpoint, data_workers, metrics_log, run_folder, sign
 from cml.training.batches import BatchSource
 from cml.training.config import TrainConfig
 
+pytestmark = pytest.mark.slow
+
 SMALL = [
     "--backbone",
     "small-cnn",

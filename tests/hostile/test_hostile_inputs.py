@@ -29,6 +29,8 @@ from cml.storage.saved_options import read_record, saved_options
 from cml.training.averaged_weights import AveragedWeights
 from cml.training.config import TrainConfig
 
+pytestmark = pytest.mark.slow
+
 
 def said(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     """The one line with which a command refuses."""

@@ -21,6 +21,8 @@ import cml
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 from service import serve
 
+pytestmark = pytest.mark.slow
+
 # JSON of what a page gets for an image, which keeps halves of surrogate pairs
 FETCH = """async ([address, body]) => {
   const response = await fetch(address, {method: "POST", body: Uint8Array.from(body)});

@@ -368,6 +368,7 @@ def assert_compiles(batch: Batch) -> None:
         torch._dynamo.reset()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 @ignore_warnings_of_torch
 @pytest.mark.parametrize("name", ["log-ratio", "dense-triplet", "binary-triplet"])

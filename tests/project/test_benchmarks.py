@@ -21,6 +21,8 @@ from making.records import numbers  # noqa: E402
 
 from cml.training import tune_heads, tune_splits  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 BENCHMARKS = {path.stem: path for path in FOLDER.glob("*.py") if "\ndef main(" in path.read_text(encoding="utf-8")}
 TINY = {
     "accelerator": "--backbones small-cnn --precisions bfloat16 --size 32 --batch 4 --steps 1 --warm 1 --device cpu "

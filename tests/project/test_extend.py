@@ -13,6 +13,8 @@ from page_examples import DOCS, forget_modules, forget_plugins
 
 from cml.cli import main
 
+pytestmark = pytest.mark.slow
+
 ROW = re.compile(r"^\| an? (?P<part>[\w ]+) \| \[[^]]+\]\((?P<page>[^)]+)\) \| `(?P<group>cml\.\w+)` \|$", re.MULTILINE)
 WAYS = {match["part"]: match["page"] for match in ROW.finditer((DOCS / "extend" / "index.md").read_text("utf-8"))}
 

@@ -73,6 +73,18 @@ def test_intervals_hold_what_they_should_of_new_pairs_thirds_and_hits() -> None:
     assert ((np.mean(thirds, axis=0) >= 0.85) & (np.mean(thirds, axis=0) <= 0.95)).all()
 
 
+def test_quantiles_are_fitted_to_one_half_and_widened_by_the_other_alone() -> None:
+    embeddings, labels = draw(150, 0)
+    order = np.random.default_rng(0).permutation(150)  # the halves of seed 0
+    before = calibrate((embeddings, labels)).pairs
+    for half, is_fitted in ((order[:75], True), (order[75:], False)):
+        changed = labels.copy()
+        changed[half] = np.random.default_rng(1).permutation(changed[half])
+        after = calibrate((embeddings, changed)).pairs
+        assert (after.low != before.low and after.high != before.high) == is_fitted
+        assert after.margins != before.margins
+
+
 def test_expectations_never_fall_and_lie_within_their_intervals() -> None:
     calibration = calibrate(draw(200, 0))
     distances = np.linspace(0, 10, 2000)

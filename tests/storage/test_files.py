@@ -1,5 +1,8 @@
+"""Locks, and files and folders that are written whole or not at all."""
+
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +11,7 @@ import pytest
 
 from cml.cli import main
 from cml.errors import UserError
+from cml.storage import system
 from cml.storage.atomic import atomic_file, atomic_folder, hidden_name
 from cml.storage.exclusive_lock import exclusive_lock
 from cml.storage.partial_dataset import partial_folder
@@ -74,3 +78,22 @@ def test_a_name_that_no_file_can_have_is_refused_before_the_work(
     (message,) = capsys.readouterr().err.splitlines()
     assert message.startswith("error: A file name in --out must have at most 255 bytes. Got 2")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, happened = tmp_path / "report.txt", list[str]()
+    fsync, replace = os.fsync, system.replace
+
+    def force(descriptor: int) -> None:
+        happened.append(f"{os.fstat(descriptor).st_size} bytes forced")
+        fsync(descriptor)
+
+    def rename(source: Path, target: Path) -> None:
+        happened.append("renamed")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", force)
+    monkeypatch.setattr(system, "replace", rename)
+    with atomic_file(path) as temporary:
+        temporary.write_text("whole")
+    assert happened == ["5 bytes forced", "renamed"]

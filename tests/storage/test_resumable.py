@@ -24,7 +24,7 @@ from cml.export.captioning import CaptioningFeatures, export_captioning
 from cml.searching.embed_folder import embed_folder
 from cml.storage.provenance import difference
 from cml.storage.resumable_output import resumable_output, work_path
-from cml.storage.work_folder import work_folder
+from cml.storage.work_folder import JOURNAL, work_folder
 
 SECRET = b"nobody's business"
 Link = Callable[[Path, Path], object]
@@ -201,3 +201,20 @@ def test_records_of_several_threads_are_all_kept(tmp_path: Path) -> None:
     with work_folder(tmp_path / "work", {"a": 1}, "it") as work:
         assert sorted(work.records(lambda entry: int(entry["n"]))) == list(range(200))
     np.testing.assert_equal(work.recorded, 200)
+
+
+@pytest.mark.parametrize("torn", [b"3", b'{"number": 3', b"\x00\x00\x00", b"nothing\n4\n"])
+def test_a_journal_is_cut_off_where_a_power_cut_tore_it(torn: bytes, tmp_path: Path) -> None:
+    with work_folder(tmp_path / "work", {"size": 1}, "the work") as work:
+        work.start_over()
+        work.record(1)
+        work.record(20)
+    with (tmp_path / "work" / JOURNAL).open("ab") as journal:
+        journal.write(torn)  # "3" is a whole number, and yet the beginning of a longer one
+    for later in ([], [300]):
+        with work_folder(tmp_path / "work", {"size": 1}, "the work") as work:
+            assert not work.difference
+            assert work.records(int) == [1, 20, *later]
+            assert work.recorded == 2 + len(later)
+            if not later:
+                work.record(300)

@@ -53,6 +53,7 @@ def slow_estimate(found: Audit) -> float:
     return min(estimates)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["numbers", "angles", "classes", "names"])
 def test_planted_errors_come_first(rows: Float32, kind: str) -> None:
     angle = np.degrees(np.arctan2(rows[:, 1], rows[:, 0] / 3)) % 360
@@ -175,6 +176,7 @@ def test_a_list_is_shown_as_its_table(rows: Float32) -> None:
     assert repr(listed.audit) == "\n".join(listed.audit.lines())
 
 
+@pytest.mark.slow
 def test_a_run_lists_suspects_for_the_command_and_the_explorer(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -68,6 +68,7 @@ def same(one: torch.nn.Module, other: torch.nn.Module) -> bool:
     return all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("augment", [CROP, darken, invert])
 def test_a_run_repeats_with_any_number_of_workers_and_another_seed_draws_others(augment: Callable[..., Any]) -> None:
     before = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state()  # type: ignore[index]  # noqa: NPY002
@@ -95,6 +96,7 @@ def test_each_use_of_an_item_is_drawn_anew() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"views": 2, "micro_batch": 7}, {"ema_decay": 0.9, "precision": "bfloat16"}])
 @pytest.mark.parametrize("augment", [darken, invert])
 def test_an_interrupted_run_resumes_bit_for_bit(

@@ -87,6 +87,7 @@ def test_the_average_is_what_is_validated_and_kept() -> None:
     assert same(trained.model.state_dict(), seen[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"evaluate_every": 4}])
 def test_a_run_cut_off_and_resumed_has_the_average_of_the_whole_run(
     options: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

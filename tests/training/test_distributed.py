@@ -35,6 +35,8 @@ from cml.training.checkpoint import read_checkpoint
 from cml.training.metrics_log import read_metrics
 from cml.training.saved_model import MODEL
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
 SMALL = [
