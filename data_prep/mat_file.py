@@ -4,7 +4,7 @@ scipy believes what a file claims: a few hundred bytes can ask for all memory, o
 variables asked for are unpacked up to a limit, and every array in them must have as many bytes as it says, before
 scipy sees them. ``tests/hostile/test_hostile_files.py`` has such files.
 
-scipy in a child process with limits of memory and time is no substitute. By tests/benchmarks/mat_files.py, 50 masks
+scipy in a child process with limits of memory and time is no substitute. 50 masks
 like LSUN's take 27 ms here, 0.5 s in one child for all and 17 s in a child each. For a file in MPII's form with 2,000
 images a child takes 0.9 s, this reader 1.9 s, but the child has read structs that only pickle would hand over. Neither
 Windows nor macOS enforces a limit on a process's memory.

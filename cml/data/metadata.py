@@ -1,7 +1,7 @@
 """Reading and checking dataset.json and metadata.jsonl: many lines at once, or one by one to describe the faults.
 
 There are two readers because the one that describes faults takes 5 to 10 times as long as the one that only accepts
-valid lines (tests/benchmarks/metadata.py: 19 and 1.9 us an item of numbers, 48 and 9 of poses, 20 and 4 of captions),
+valid lines (19 and 1.9 us an item of numbers, 48 and 9 of poses, 20 and 4 of captions),
 and datasets have millions of items. A typed msgspec decoder cannot stand in for both: it takes the last of two equal
 keys ("role twice" in tests/data/test_prepared.py) and drops the columns that name other files ("second file").
 """

@@ -93,9 +93,9 @@ class CoSENTLoss(LabelDistanceLoss):
             those that are the most out of order.
 
     The scale was chosen among 2, 5, 10 and 20, and multiples of 1 / standard deviation of a batch's cosines, with
-    linear heads on drawn ages, drawn classes, drawn heads, digits and solar cells
-    (``tests/benchmarks/cosent_scale.py``): scores on these datasets are not independent of the choice. On digits as
-    classes, 10 and 20 are better. A scale that follows the spread of cosines is worse than 2 where they hardly spread.
+    linear heads on drawn ages, drawn classes, drawn heads, digits and solar cells: scores on these datasets are not
+    independent of the choice. On digits as classes, 10 and 20 are better. A scale that follows the spread of cosines is
+    worse than 2 where they hardly spread.
 
     Raises:
         UserError: the scale is out of range.

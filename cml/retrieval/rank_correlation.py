@@ -1,7 +1,7 @@
 """Kendall's tau-b, Spearman's rho and H-AP of whole rankings, ties as SciPy's; it imports numba: import it late.
 
-The compiled parts are at least 1.3 times as fast as the plain way, NumPy's argsort and SciPy's functions by query:
-``tests/benchmarks/rank_correlation.py`` measures each of them. Most are 3 times as fast or more at 10,000 items.
+The compiled parts are at least 1.3 times as fast as the plain way, NumPy's argsort and SciPy's functions by query. Most
+are 3 times as fast or more at 10,000 items.
 """
 
 from typing import Any

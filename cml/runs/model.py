@@ -413,7 +413,7 @@ class Model(EmbeddingModel):
         Each is the item that is farthest from all labelled and all chosen ones (farthest-first traversal; Sener,
         Savarese: Active learning for convolutional neural networks, a core-set approach, ICLR 2018). As in ``audit``,
         items are compared by features that do not depend on the labels: in the trained embedding, the farthest items
-        are often those that it has not learned to place. ``tests/benchmarks/proposals.py`` measures both.
+        are often those that it has not learned to place.
 
         Args:
             pool: N images or vectors without labels, of any kind that ``cml.fit`` takes.

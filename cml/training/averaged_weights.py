@@ -2,8 +2,8 @@
 
 The optimiser continues with the weights themselves. Running statistics of batch normalisation are averaged too, since
 those of the last steps belong to other weights. A loss's proxies are not averaged. The average is a second copy of the
-weights, read and written in each step (``tests/benchmarks/average.py``). Several processes have the same weights after
-a step, so each computes it for itself.
+weights, read and written in each step. Several processes have the same weights after a step, so each computes it for
+itself.
 """
 
 import contextlib

@@ -4,7 +4,7 @@ Set-up: model, loss constants, optimiser, and what a checkpoint restores. Then f
 update. A checkpoint (checkpoint.py) holds everything that the next step depends on: on the CPU, an interrupted and
 resumed run is bit for bit one that was never interrupted. A signal ends a run after the current step, with a checkpoint
 (signals.py). The same seed, machine and number of torch threads give the same bits, for any number of data workers;
-with other threads or devices the order of sums may differ (tests/benchmarks/threads.py measures it).
+with other threads or devices the order of sums may differ.
 """
 
 import contextlib

@@ -85,15 +85,6 @@ def _captions(values: Values) -> str:
     )
 
 
-def _captions_neighbors(values: Values) -> str:
-    figures = values["captions_neighbors"]
-    seconds = span(entry["processor_seconds"] for entry in figures["stop_words"].values())
-    return (
-        f"the exact {figures['k']} nearest neighbours of each of {figures['images']:,} COCO images: {seconds} s of CPU "
-        f"time"
-    )
-
-
 def _layout(values: Values) -> str:
     figures = values["layout"]
     few, many = figures["few"], figures["many"]
@@ -119,59 +110,12 @@ def _log_ratio(values: Values) -> str:
     )
 
 
-def _dense_triplet(values: Values) -> str:
-    figures = values["dense_triplet"]
-    few, many = figures["items"]
-    cost = span(entry["processor"] for entry in figures["over_log_ratio"].values())
-    return (
-        f"all ordered pairs of {few} anchors: {significant(figures['enumerated']['processor'])} times as fast as with "
-        f"the (A, B, B) tensor, which is never stored; all ordered pairs of {many:,} anchors: {cost} times the time of "
-        f"log-ratio"
-    )
-
-
 def _evaluation(values: Values) -> str:
     figures = values["evaluation"]
     return (
         f"{figures['queries']:,} queries, {figures['gallery']:,} gallery items, K up to 100: "
         f"{span(figures['ratios'])} times as fast as a loop over queries ({span(figures['processor_ratios'])} times in "
         f"CPU time), with results that differ by at most {figures['difference']:.0e}"
-    )
-
-
-def _keypoints(values: Values) -> str:
-    kinds = values["keypoints"]["normalizations"]
-    cropped, centred = (significant(kinds[kind]["processor_ratio"]) for kind in ("crop", "centered"))
-    return (
-        f"poses: {cropped} times the time of the plain matrix product of the same sizes, {centred} times if poses are "
-        f"centred"
-    )
-
-
-def _neighbors(values: Values) -> str:
-    figures = values["neighbors"]
-    return (
-        f"the 10 nearest neighbours of each of {figures['poses']:,} MPII poses: "
-        f"{format_seconds(figures['processor_seconds'], 2)} of CPU time, {format_bytes(figures['peak_bytes'])}"
-    )
-
-
-def _distance_jobs(values: Values) -> str:
-    figures = values["distance_jobs"]["kinds"]["float32"][-1]
-    return (
-        f"all distances of {figures['poses']:,} poses: a matrix of {format_bytes(figures['file_bytes'])}, written with "
-        f"a peak memory use of {format_bytes(figures['peak_bytes'])}"
-    )
-
-
-def _average(values: Values) -> str:
-    figures = values["average"]
-    backbones = figures["backbones"].items()
-    parts = [f"{format_percent(entry['processor_share'], 1)} with {backbone}" for backbone, entry in backbones]
-    copies = [format_bytes(entry["copy_bytes"]) for _, entry in backbones]
-    return (
-        f"`--ema-decay`: {' and '.join(parts)} of a step of {figures['images']} images of {figures['side']} px, and "
-        f"memory for a second copy of the weights ({' and '.join(copies)})"
     )
 
 
@@ -207,33 +151,6 @@ def _search(values: Values) -> str:
     )
 
 
-def _export(values: Values) -> str:
-    whole, half = (_export_ratios(values[name]["layouts"]) for name in ("export", "export_half"))
-    return (
-        f"captioning features of images of about 640 x 480 px, speed relative to a bare loop over `model(images)`: "
-        f"{whole}; with `--scale 0.5`, which reduces the work of the network to a quarter but writes as much: {half}"
-    )
-
-
-def _export_ratios(layouts: Values) -> str:
-    sizes = list(next(iter(layouts.values())))
-    parts = []
-    for layout, ratios in layouts.items():
-        throughputs = [f"{ratios[size]['throughput']:.2f}" for size in sizes]
-        parts.append(f"{layout} {' and '.join(throughputs)}")
-    return f"{', '.join(parts)} (S = {' and '.join(sizes)})"
-
-
-def _one_image(values: Values) -> str:
-    figures = values["one_image"]
-    large = figures["images"]["8 to 11 megapixels"]
-    return (
-        f"{figures['photos']} photographs, {len(large)} networks: embeddings (unit vectors) from files, Pillow images, "
-        f"arrays, tensors and the ONNX graph differ by at most {figures['distance']:.0e}; JPEGs of 8 to 11 megapixels "
-        f"take {span(entry['reading_ratio'] for entry in large.values())} times as long to read as with JPEG draft mode"
-    )
-
-
 def _heap(values: Values) -> str:
     backbones = values["heap"]["backbones"]
     steps = span(backbones[name]["ratio"] for name in ("small-cnn", "resnet18"))
@@ -246,36 +163,15 @@ def _heap(values: Values) -> str:
     )
 
 
-def _prepare(values: Values) -> str:
-    figures = values["prepare"]
-    milliseconds = significant(1000 * figures["processor_seconds"])
-    return f"a crop of {figures['side']} px from a 640 x 480 JPEG: {milliseconds} ms of CPU time"
-
-
-def _loader(values: Values) -> str:
-    figures = values["loader"]
-    return f"{figures['images_per_second']:.0f} images per second read into batches by {figures['workers']} workers"
-
-
 SPEED: Mapping[str, Callable[[Values], str]] = {
     "captions": _captions,
-    "captions_neighbors": _captions_neighbors,
     "layout": _layout,
     "log_ratio": _log_ratio,
-    "dense_triplet": _dense_triplet,
     "evaluation": _evaluation,
-    "keypoints": _keypoints,
-    "neighbors": _neighbors,
-    "distance_jobs": _distance_jobs,
-    "average": _average,
     "training_step": _training_step,
     "gradient_cache": _gradient_cache,
     "search": _search,
-    "export": _export,
-    "one_image": _one_image,
     "heap": _heap,
-    "prepare": _prepare,
-    "loader": _loader,
 }
 
 

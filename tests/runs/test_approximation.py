@@ -221,7 +221,7 @@ def test_a_budget_in_seconds_is_obeyed(tmp_path: Path) -> None:
         )
         ratios.append((time.monotonic() - began) / 6)
         assert found.spent.calls > 30
-        if abs(ratios[-1] - 1) <= 0.05:  # as tests/benchmarks/distance_budget.py measures on longer budgets
+        if abs(ratios[-1] - 1) <= 0.05:
             break
     assert min(abs(ratio - 1) for ratio in ratios) <= 0.4, ratios
 

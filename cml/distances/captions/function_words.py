@@ -12,7 +12,7 @@ prepositions that most captions have. Content are:
 
 "In", "on", "at" and "by" do say a place, but the noun behind them mostly decides which of them it is (in a field, on a
 beach), and they stand in two captions of three: kept, they cost .04 of rank correlation with sentence vectors of other
-captions of the same photographs (tests/benchmarks/caption_stop_words.py).
+captions of the same photographs.
 """
 
 _ARTICLES = "a an the"

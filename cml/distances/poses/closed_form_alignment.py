@@ -4,8 +4,7 @@ The sum of the singular values of the cross covariance, the last with the determ
 of a 4 x 4 matrix. Newton's method finds it from above; its eigenvector is the rotation as a quaternion. In the plane
 the sum is the length of a vector.
 
-A batched ``numpy.linalg.svd`` gives the same to 2e-13 and takes 7 to 9 times as long a pair, its svd alone 4 times:
-``tests/benchmarks/geometric.py`` measures both by turns.
+A batched ``numpy.linalg.svd`` gives the same to 2e-13 and takes 7 to 9 times as long a pair, its svd alone 4 times.
 
 References: Horn, "Closed-form solution of absolute orientation using unit quaternions", JOSA A 1987; Theobald, "Rapid
 calculation of RMSDs using a quaternion-based characteristic polynomial", Acta Cryst. A 2005 (Newton's method).
