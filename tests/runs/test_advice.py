@@ -128,6 +128,7 @@ def read_advice(run: Path) -> tuple[float, str, str]:
     return metrics[name].mean, found.verdict, found.verdict.partition("Next: ")[2]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:A batch takes")
 @pytest.mark.parametrize("has_signal", [True, False])
 @pytest.mark.parametrize("count", [80, 120, 400, 1000])
@@ -150,6 +151,7 @@ def test_the_advised_command_helps_or_nothing_can_be_learned(
     assert "--tune" not in verdict
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:A batch takes")
 @pytest.mark.parametrize("kind", ["brightness", "ages", "random"])
 def test_the_recipe_of_the_readme_on_120_photographs(

@@ -161,6 +161,7 @@ def people_pairs(run: cml.Run, path: Path) -> list[str]:
     return rows
 
 
+@pytest.mark.slow
 def test_photographs_give_the_same_figures_from_python_and_by_the_command_line(
     real_data: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

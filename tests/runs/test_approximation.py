@@ -123,6 +123,7 @@ def test_candidates_are_the_list_then_the_nearest_of_the_embedding() -> None:
         found.candidates(ITEMS)
 
 
+@pytest.mark.slow
 def test_known_distances_train_a_model() -> None:
     found = approximate(lambda a, b: abs(a - b), HIDDEN[:, 0].tolist(), VECTORS, 1500, k=3, quiet=True)
     assert found.folder is None
@@ -132,6 +133,7 @@ def test_known_distances_train_a_model() -> None:
     assert model.embed(VECTORS).shape[0] == ITEMS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fails_after", [5, 40, 700])
 def test_a_function_that_fails_loses_nothing_and_is_resumed_to_the_same_bytes(tmp_path: Path, fails_after: int) -> None:
     whole, log = tmp_path / "whole", tmp_path / "log"
@@ -150,6 +152,7 @@ def test_a_function_that_fails_loses_nothing_and_is_resumed_to_the_same_bytes(tm
         assert calls_of(log) < total + 0.6 * total
 
 
+@pytest.mark.slow
 def test_a_mended_function_continues_where_it_has_a_version(tmp_path: Path) -> None:
     """The code changes, and so does a value that it refers to, and the answers stay."""
     calls = [0]
@@ -180,6 +183,7 @@ def test_a_mended_function_continues_where_it_has_a_version(tmp_path: Path) -> N
         approximate(mended, labels(), VECTORS, "20%", k=5, out=without, quiet=True)
 
 
+@pytest.mark.slow
 def test_a_data_frame_holds_labels_in_its_rows() -> None:
     frame = pd.DataFrame(HIDDEN[:40], columns=[f"column {number}" for number in range(HIDDEN.shape[1])])
     by_frame = approximate("euclidean", frame, VECTORS[:40], "50%", k=3, quiet=True)
@@ -187,6 +191,7 @@ def test_a_data_frame_holds_labels_in_its_rows() -> None:
     np.testing.assert_array_equal(by_frame.neighbors.ids, by_rows.neighbors.ids)
 
 
+@pytest.mark.slow
 def test_a_finished_one_is_read(tmp_path: Path) -> None:
     log = tmp_path / "log"
     slow = logged(log)
@@ -199,6 +204,7 @@ def test_a_finished_one_is_read(tmp_path: Path) -> None:
         approximate(slow, labels(), VECTORS, 1001, out=tmp_path / "out", quiet=True)
 
 
+@pytest.mark.slow
 def test_a_budget_of_all_pairs_is_exact(tmp_path: Path) -> None:
     found = approximate(logged(tmp_path / "log"), labels(), VECTORS, 10**9, k=4, out=tmp_path / "out")
     assert found.spent.calls == PAIRS

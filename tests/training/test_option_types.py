@@ -115,6 +115,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_wrong_values_are_refused_by_the_command_and_in_a_config_file(
     name: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -83,6 +83,7 @@ def test_the_backbone_waits_and_the_callback_sees_the_rate_of_the_step() -> None
     assert rates == pytest.approx([1e-3 / (1 + 0.1 * step) for step in range(6)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("optimizer", "schedule"),
     [

@@ -163,6 +163,7 @@ def test_a_run_beside_a_thread_that_draws_is_bit_equal(fit: Callable[[], np.ndar
     assert np.array_equal(alone, beside)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fits",
     [
@@ -302,6 +303,7 @@ def go(workers):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("end", "warned"),
     [

@@ -37,6 +37,7 @@ def judged(share: float = 0.2) -> tuple[np.ndarray, SparseDistances]:
     return np.tile(pictures[:, None, :, None], (1, 16, 1, 3)).astype(np.uint8), sparse
 
 
+@pytest.mark.slow
 def test_a_model_of_triples(tmp_path: Path) -> None:
     images, sparse = judged()
     model = cml.fit(images, config=CONFIG, label_distance=sparse, out=tmp_path / "run", quiet=True)

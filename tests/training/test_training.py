@@ -116,6 +116,7 @@ cml.fit(images, places, CONFIG, out=Path(sys.argv[1]), resume=True, quiet=True)
 """
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_is_bit_for_bit_the_uninterrupted_run(tmp_path: Path) -> None:
     images, places = bars()
     # dropout-free networks would not notice lost random numbers: the jitter and flips come from the step alone,
@@ -277,6 +278,7 @@ def test_a_run_ends_after_as_many_validations_without_improvement_as_it_has_pati
         replace(CONFIG, patience=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [5, 7, 8])
 def test_a_run_cut_off_and_resumed_loses_its_patience_where_the_whole_run_does(
     end: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

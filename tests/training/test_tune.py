@@ -196,6 +196,7 @@ def test_pairs_that_are_near_in_the_order_are_not_scored(monkeypatch: pytest.Mon
     assert unlisted.score_map(identity, rows).mean() == pytest.approx(wanted)
 
 
+@pytest.mark.slow
 def test_judged_pairs_are_tuned_by_known_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The judged directions are the weakest of the features, and no sphere has their distances."""
     monkeypatch.setattr(tune_heads, "STOPS", (100,))

@@ -106,6 +106,7 @@ def test_the_gradient_in_parts_is_that_of_the_whole_batch() -> None:
     assert_same_direction(parts, whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
