@@ -130,6 +130,7 @@ def test_check_tells_all_that_the_label_distance_will_refuse(dataset: PreparedDa
     ]
 
 
+@pytest.mark.slow
 def test_mirrored_captions_train(dataset: PreparedDataset, tmp_path: Path) -> None:
     trained = train_task(TASK, dataset, replace(QUICK, flip="image"), tmp_path / "run", quiet=True)
     assert all(np.isfinite(record["loss"]) for record in trained.metrics)
@@ -184,6 +185,7 @@ def labels_of(dataset: PreparedDataset) -> tuple[LabelDistance, distances.Labels
     return distance, distance.encode(dataset.split("train").labels)
 
 
+@pytest.mark.slow
 def test_the_matrix_gives_the_same_distances(dataset: PreparedDataset) -> None:
     distance, labels = labels_of(dataset)
     stored, rows = replace_costly_distance(distance, labels, blocks=100, rows=24)
@@ -218,6 +220,7 @@ def test_without_a_cache_blocks_are_made_on_demand(
     assert replace_costly_distance(distance, labels, blocks=100, rows=24) == (distance, labels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("start", "workers"), [("fork", 2), ("spawn", 1)])
 def test_data_workers_make_the_same_blocks_on_one_thread_each(
     dataset: PreparedDataset, start: str, workers: int, monkeypatch: pytest.MonkeyPatch

@@ -114,6 +114,7 @@ def shown(images: int, seed: int) -> Captioned:
     return Captioned(features, texts)
 
 
+@pytest.mark.slow
 def test_training_learns_to_say_what_is_seen_and_self_critical_training_does_not_unlearn_it() -> None:
     config = CaptionerConfig(hidden=32, min_count=1, words=8, batch_size=32, xe_steps=150, rl_steps=10, xe_rate=1e-2)
     trained = train_captioner(shown(120, 0), config, seed=0, quiet=True)

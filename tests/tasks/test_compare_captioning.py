@@ -35,6 +35,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seeds
 
 
+@pytest.mark.slow
 def test_four_rows_and_nothing_is_trained_twice(
     tmp_path: Path, trained: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:

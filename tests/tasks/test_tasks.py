@@ -121,6 +121,7 @@ def test_task_that_is_no_longer_installed_is_unknown() -> None:
     assert "stripes" not in tasks.names()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["caption", "classes", "layout", "pose", "value"])
 def test_a_tasks_module_is_its_training_command(name: str) -> None:
     words = [sys.executable, "-m", f"cml.tasks.{name}"]
