@@ -159,6 +159,7 @@ def count_crops(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return cropped
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_killed_preparation_goes_on(
     people: Path,

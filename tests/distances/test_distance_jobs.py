@@ -228,6 +228,7 @@ def wait_for_strips(process: subprocess.Popen[bytes], out: Path, count: int) -> 
         time.sleep(0.005)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["matrix", "neighbors"])
 def test_killed_and_resumed_is_the_uninterrupted_job(kind: str, tmp_path: Path) -> None:
     out, log = tmp_path / "killed", tmp_path / "log"

@@ -194,6 +194,7 @@ def test_the_recipe_of_the_readme_on_120_photographs(
         assert verdict.startswith("Verdict: better than frozen efficientnet-lite0")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_signal", [True, False])
 def test_a_model_of_vectors_names_the_call_that_helps(has_signal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tune_heads, "STOPS", (5, 15))

@@ -106,6 +106,7 @@ def test_lists_hold_true_distances_within_the_budget(tmp_path: Path) -> None:
     np.testing.assert_array_equal(block[0, found.neighbors.ids[0]], found.neighbors.distances[0])
 
 
+@pytest.mark.slow
 def test_candidates_are_the_list_then_the_nearest_of_the_embedding() -> None:
     found = approximate(lambda a, b: abs(a - b), HIDDEN[:, 0].tolist(), VECTORS, "20%", k=4, quiet=True)
     candidates = found.candidates(30)
@@ -262,6 +263,7 @@ def test_a_float_that_may_be_calls_or_a_share_says_what_to_write() -> None:
         Budget.parse(0.0)
 
 
+@pytest.mark.slow
 def test_a_budget_too_small_for_the_lists_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     values = HIDDEN[:, 0].tolist()
 
@@ -337,6 +339,7 @@ def test_wrong_vectors_are_refused_before_a_call(tmp_path: Path, vectors: Any, m
     assert calls_of(log) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("items", [2, 3, 5, 12])
 @pytest.mark.parametrize("budget", [1, 2, "50%", "90%"])
 def test_few_items_and_few_calls(items: int, budget: str | int) -> None:
@@ -482,6 +485,7 @@ def known_share(truth: np.ndarray, share: float, rng: np.random.Generator) -> Sp
     return SparseDistances.from_triples(first, second, truth[first, second], items=items)
 
 
+@pytest.mark.slow
 def test_a_perceptron_follows_a_distance_that_no_linear_map_does() -> None:
     points = np.random.default_rng(0).normal(size=(150, 2)).astype(np.float32)
     truth = np.abs(points[:, None] ** 2 - points**2).sum(axis=2)
@@ -495,6 +499,7 @@ def test_a_perceptron_follows_a_distance_that_no_linear_map_does() -> None:
     assert few.perceptron is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fewest", [0, 10_000])
 @pytest.mark.parametrize("seed", range(3))
 def test_few_items_keep_vectors_that_are_right_already(fewest: int, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:

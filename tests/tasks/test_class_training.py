@@ -167,6 +167,7 @@ def test_classes_are_learnt_and_proxies_saved(tmp_path: Path) -> None:
     assert not (tmp_path / "pairs" / "loss.safetensors").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["proxy-anchor", "soft-triple(centers=2)", "proxy-gml(per_class=2, share=0.9)"])
 def test_resumed_with_proxies_is_bit_for_bit_the_uninterrupted_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: str

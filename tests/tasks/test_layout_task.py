@@ -90,6 +90,7 @@ def test_train_evaluate_gallery_and_check(
     assert "1 - mIoU" in page
 
 
+@pytest.mark.slow
 def test_compare(rooms: PreparedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TrainedRun, "frozen", {})
     out = tmp_path / "runs"

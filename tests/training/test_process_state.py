@@ -143,6 +143,7 @@ def drawing() -> Iterator[list[int]]:
         thread.join()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fit",
     [
