@@ -20,6 +20,8 @@ from cml.explore.page import Items, write_explorer
 from cml.explore.views import build_embedding_view, build_oracle_view
 from cml.reporting.retrieval_report import Picture, ReportRow, write_retrieval_page
 
+pytestmark = pytest.mark.slow
+
 N = 60
 
 

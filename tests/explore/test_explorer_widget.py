@@ -41,6 +41,7 @@ def test_nothing_is_selected_at_first(explorer: Explorer) -> None:
     assert widget.page == explorer.path.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_selection_comes_back(explorer: Explorer, browser: Any, tmp_path: Path) -> None:  # noqa: ANN401
     widget = explorer.widget()
     host = tmp_path / "notebook.html"

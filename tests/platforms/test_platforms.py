@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.skipif(sys.platform != "linux", reason="takes things away that Linux has")
 def test_training_locks_and_jobs_do_without_what_windows_lacks(tmp_path: Path) -> None:

@@ -70,6 +70,7 @@ def test_every_folder_of_code_is_a_package() -> None:
     assert all((folder / "__init__.py").exists() for folder in folders)
 
 
+@pytest.mark.slow
 def test_the_wheel_has_every_file_also_by_way_of_the_sdist(built: tuple[Path, Path]) -> None:
     for wheel in built:
         names = zipfile.ZipFile(wheel).namelist()
@@ -77,6 +78,7 @@ def test_the_wheel_has_every_file_also_by_way_of_the_sdist(built: tuple[Path, Pa
         assert len(names) == len(set(names))
 
 
+@pytest.mark.slow
 def test_an_installed_wheel_names_itself_and_has_its_parts(built: tuple[Path, Path], tmp_path: Path) -> None:
     wheel, _ = built
     assert wheel.name.startswith("continuous_metric_learning-")

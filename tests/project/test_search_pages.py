@@ -20,6 +20,8 @@ from export_runs import draw_images, make_run
 
 import cml
 
+pytestmark = pytest.mark.slow
+
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 

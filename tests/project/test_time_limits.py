@@ -24,6 +24,7 @@ def test_the_next():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [[], ["-n", "1"]], ids=["alone", "side by side"])
 def test_a_test_that_hangs_fails_with_its_stack_and_the_next_one_runs(more: list[str], tmp_path: Path) -> None:
     (tmp_path / "test_hangs.py").write_text(HANGS)

@@ -20,6 +20,8 @@ from cml.runs.report import write_report
 from cml.searching.hit import Hit
 from cml.searching.search_page import write_index_page
 
+pytestmark = pytest.mark.slow
+
 TITLE = "untouched"
 
 

@@ -530,6 +530,7 @@ def test_bad_vectors_and_names_are_one_line(images: Path, tmp_path: Path) -> Non
         cml.prepare("judgements", tmp_path / "more", vectors=file, **pairs)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_the_page_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPLBACKEND", "Agg")

@@ -99,6 +99,7 @@ def test_a_resumed_fit_keeps_its_list(tmp_path: Path) -> None:
     assert model.label_distance.settings()["stop_words"] == "english"
 
 
+@pytest.mark.slow
 def test_runs_with_two_lists_are_not_compared(scenes: PreparedDataset, tmp_path: Path) -> None:
     options = {**TINY, "steps": 1, "seeds": 1}
     options.pop("quiet")
@@ -111,6 +112,7 @@ def test_runs_with_two_lists_are_not_compared(scenes: PreparedDataset, tmp_path:
     cml.compare("caption", scenes, tmp_path / "out", variants=("log-ratio",), **options)  # all of them are there
 
 
+@pytest.mark.slow
 def test_trials_with_two_lists_are_not_compared(scenes: PreparedDataset, tmp_path: Path) -> None:
     options = {**TINY, "steps": 2, "seeds": 1}
     options.pop("quiet")

@@ -247,6 +247,7 @@ def test_vectors_of_a_data_set_are_standardised(tmp_path: Path) -> None:
     np.testing.assert_array_equal(cml.load(model.save(tmp_path / "model")).embed(dataset), arrays.embed(rows))
 
 
+@pytest.mark.slow
 def test_two_processes_join_their_shares(tmp_path: Path) -> None:
     script = Path(__file__).parents[1] / "scenarios" / "two_processes_own_items.py"
     environment = os.environ | {

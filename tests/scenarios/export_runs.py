@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +25,21 @@ CONFIG = cml.TrainConfig(
 )
 
 
-def make_run(folder: Path, seed: int = 0) -> Path:
-    """A run of two steps on 24 arrays."""
-    from dataclasses import replace
+_made: dict[int, dict[Path, bytes]] = {}  # files of the runs of this process, by their seed
 
-    rng = np.random.default_rng(seed)
-    images = rng.integers(0, 256, (24, 36, 36, 3), np.uint8)
-    cml.fit(images, rng.uniform(0, 1, 24), replace(CONFIG, seed=seed), out=folder, quiet=True)
+
+def make_run(folder: Path, seed: int = 0) -> Path:
+    """A run of two steps on 24 arrays, which is trained once a process and written wherever a test wants it."""
+    if seed not in _made:
+        rng = np.random.default_rng(seed)
+        images = rng.integers(0, 256, (24, 36, 36, 3), np.uint8)
+        with tempfile.TemporaryDirectory() as scratch:
+            out = Path(scratch) / "run"
+            cml.fit(images, rng.uniform(0, 1, 24), replace(CONFIG, seed=seed), out=out, quiet=True)
+            _made[seed] = {path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    for name, content in _made[seed].items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
     return folder
 
 
