@@ -48,7 +48,7 @@ def scenes() -> Scenes:
 
 @pytest.fixture(scope="module")
 def many() -> list[Told]:
-    return [scene(seed) for seed in range(1500)]
+    return [scene(seed) for seed in range(800)]
 
 
 def kinds_of(noun: str) -> set[str]:
@@ -172,7 +172,7 @@ def test_every_kind_colour_number_and_stacking_occurs(many: list[Told]) -> None:
     assert {thing.kind for thing in things} == set(KINDS)
     assert {thing.colour for thing in things} == set(COLOURS)
     assert {len(found) for found, _ in many} == {2, 3, 4, 5}
-    assert sum(any(thing.on >= 0 for thing in found) for found, _ in many) > 300
+    assert sum(any(thing.on >= 0 for thing in found) for found, _ in many) > 150
 
 
 def test_captions_name_only_what_is_there_as_it_is(many: list[Told]) -> None:
@@ -347,6 +347,7 @@ def test_single_things_are_reproducible_and_halves_share_no_picture() -> None:
         assert np.abs(one - other).mean(axis=(1, 2, 3)).min() > 5
 
 
+@pytest.mark.slow
 def test_single_things_show_their_class() -> None:
     images, names = draw_singles(1200, TRAINING, size=32)
     assert set(names) == set(TRAINING)

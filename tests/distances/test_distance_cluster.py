@@ -126,6 +126,7 @@ def test_a_worker_killed_in_the_middle_costs_only_its_strips(
     workers.workers[0] = workers.start_worker()
 
 
+@pytest.mark.slow
 def test_a_job_without_workers_says_so_and_goes_on_when_one_comes(
     workers: Workers,
     slow: type[Euclidean],

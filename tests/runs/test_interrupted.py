@@ -48,6 +48,7 @@ def raise_interrupt() -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_folder", [False, True])
 def test_ctrl_c_gives_the_model_of_the_last_step(has_folder: bool, tmp_path: Path) -> None:
     out = {"out": tmp_path / "run"} if has_folder else {}

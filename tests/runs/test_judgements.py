@@ -368,6 +368,7 @@ def test_a_check_does_not_report_queries_that_are_training_items(
     assert "feature-duplicates: " in said
 
 
+@pytest.mark.slow
 def test_what_compares_items_knows_that_queries_are_training_items(tmp_path: Path) -> None:
     np.save(tmp_path / "vectors.npy", VECTORS[:60])
     rows = [f"{one:.0f},{other:.0f},{far}" for one, other, far in pairs_of(60, 0.5)]
@@ -473,6 +474,7 @@ def test_judged_images_of_few_bits_are_scaled(tmp_path: Path) -> None:
         cml.prepare("judgements", tmp_path / "other", **{**options, "images": tmp_path / "images", "bits": 3})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("are_named", [False, True])
 def test_judged_vectors_are_prepared_trained_and_evaluated(are_named: bool, tmp_path: Path) -> None:
     np.save(tmp_path / "vectors.npy", VECTORS[:60])

@@ -100,6 +100,7 @@ def test_mirroring_exchanges_left_and_right() -> None:
     assert mirrored == ["Right of the box is a ball, left? A cup on the LEFT.", *captions[1:]]
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(), min_size=1, max_size=3))
 def test_mirroring_twice_changes_nothing(captions: list[str]) -> None:
     assert TASK.mirror is not None
@@ -161,6 +162,7 @@ def run_losses(dataset: PreparedDataset, out: Path, **options: Any) -> list[floa
     return [record["loss"] for record in trained.metrics if "loss" in record]
 
 
+@pytest.mark.slow
 def test_a_small_set_is_trained_on_through_a_matrix_that_the_next_run_reads(
     dataset: PreparedDataset, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,6 +61,7 @@ def test_teacher_forcing_gives_what_single_steps_give() -> None:
         assert forced == pytest.approx(log_probability(captioner, features[image], words[:-1], 4), abs=1e-5)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 @pytest.mark.parametrize("seed", range(5))
 def test_one_beam_is_greedy_and_all_beams_find_the_likeliest_caption(seed: int) -> None:
@@ -131,6 +132,7 @@ def test_training_learns_to_say_what_is_seen_and_self_critical_training_does_not
         assert torch.equal(ours, same)
 
 
+@pytest.mark.slow
 def test_self_critical_training_raises_its_reward() -> None:
     data = shown(120, 0)
     rare = [[texts[0], *[texts[1]] * 4] for texts in data.captions]  # people mostly say the short form

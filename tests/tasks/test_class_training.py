@@ -155,6 +155,7 @@ def test_proxies_learn_at_their_own_rate(tmp_path: Path) -> None:
     assert fast == pytest.approx(100 * CONFIG.learning_rate, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_classes_are_learnt_and_proxies_saved(tmp_path: Path) -> None:
     trained = run(replace(CONFIG, steps=30))
     records = [record["loss"] for record in trained.metrics]

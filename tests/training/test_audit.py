@@ -76,6 +76,7 @@ def test_planted_errors_come_first(rows: Float32, kind: str) -> None:
     assert found.wrong_among(COUNT) == pytest.approx(found.wrong, rel=0.02)
 
 
+@pytest.mark.slow
 def test_the_part_that_tells_most_weighs_most(rows: Float32) -> None:
     strong = 5 * np.random.default_rng(3).normal(size=(COUNT, 6)).astype(np.float32)
     planted, is_wrong = plant(rows[:, 1].tolist())
@@ -154,6 +155,7 @@ def test_what_cannot_be_audited_is_said(rows: Float32) -> None:
     assert "hardly better than chance" in noise.lines()[-1]
 
 
+@pytest.mark.slow
 def test_a_model_audits_labels_given_in_python(rows: Float32) -> None:
     planted, is_wrong = plant(rows[:, 0].tolist())
     model = cml.fit(rows, planted, steps=2, sampler="random(batch_size=50)", quiet=True)

@@ -232,6 +232,7 @@ def test_a_costly_distance_is_not_replaced_by_its_matrix() -> None:
     fit(augment=invert, label_distance=costly, steps=60, image_size=(8, 8), sampler="random(batch_size=10)")
 
 
+@pytest.mark.slow
 def test_prepared_datasets_and_the_estimator_take_it(tmp_path: Path) -> None:
     assert cml.cli.main(["prepare", "people", "--out", str(tmp_path / "data"), "--count", "40", "--size", "16"]) == 0
     dataset = PreparedDataset.open(tmp_path / "data")

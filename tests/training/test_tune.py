@@ -370,6 +370,7 @@ def test_a_model_is_not_compared_with_the_row_that_it_is() -> None:
     assert chosen_rows(replace(tuning, chosen=("ridge",))) == ("ridge", "ridge on label MDS")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short")
 def test_a_model_of_kept_features_says_so() -> None:
     rows = np.random.default_rng(1).normal(size=(60, 4)).astype(np.float32)
@@ -381,6 +382,7 @@ def test_a_model_of_kept_features_says_so() -> None:
     assert model.evaluate(rows, labels).verdict.endswith("tune kept them, and nothing was trained.")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("is_run", [False, True])
 def test_a_chosen_ridge_regression_is_not_compared_with_itself(is_run: bool, tmp_path: Path) -> None:
