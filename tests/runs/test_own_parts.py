@@ -131,6 +131,7 @@ def install(folder: Path, points: str) -> None:
     (metadata / "entry_points.txt").write_text(points)
 
 
+@pytest.mark.slow
 def test_by_entry_point(tmp_path: Path) -> None:
     install(tmp_path, POINTS)
     for name, text in PARTS.items():
@@ -140,6 +141,7 @@ def test_by_entry_point(tmp_path: Path) -> None:
     check_results(tmp_path, {"own_hours", "own_stress", "own_sorted_runs", "own_net", "own_daytime"})
 
 
+@pytest.mark.slow
 def test_a_task_of_another_package_brings_a_label_distance_of_its_own(tmp_path: Path) -> None:
     """The distance is known once the task is imported, in each process anew."""
     install(tmp_path, "[cml.tasks]\ndaytime = own_task:TASK\n")
