@@ -14,6 +14,8 @@ import cml
 from cml.cli import main
 from cml.storage.resumable_output import ResumableOutput
 
+pytestmark = pytest.mark.slow
+
 # Each worker notes that it embedded; slowly, so that one can be killed on the way.
 LOG = """
 import os, time

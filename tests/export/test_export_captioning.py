@@ -113,6 +113,7 @@ def slow_features(model: EmbeddingModel, path: Path, side: int) -> tuple[np.ndar
     return maps.mean(axis=(1, 2)), att
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["directory", "hdf5", "lmdb"])
 @pytest.mark.parametrize(("side", "dtype"), [(7, "float32"), (14, "float16")])
 def test_public_loaders_read_what_was_computed(
@@ -276,6 +277,7 @@ def test_a_failed_export_ends_its_threads_at_once(
     assert caught.value.errno == errno.EIO
 
 
+@pytest.mark.slow
 def test_sigkill_in_the_middle_of_an_hdf5_file(run: Path, model: EmbeddingModel, tmp_path: Path) -> None:
     draw_images(tmp_path / "photos", 9, name="{}.png", size=48)
     script = """

@@ -57,6 +57,7 @@ def test_the_graph_gives_the_embeddings_of_files_at_any_batch_size(
     np.testing.assert_array_equal(pixels[0], read_image(paths[0], (size[1], size[0])))
 
 
+@pytest.mark.slow
 def test_embeddings_that_are_not_normalised_are_compared_by_their_size(tmp_path: Path) -> None:
     config = ModelConfig("small-cnn", "none", dimension=4, normalize=False, image_size=(33, 65))
     model = EmbeddingModel(config).train()
@@ -70,6 +71,7 @@ def test_embeddings_that_are_not_normalised_are_compared_by_their_size(tmp_path:
     np.testing.assert_allclose(session.run(None, {"images": images})[0], wanted, atol=1e-4 * np.abs(wanted).max())
 
 
+@pytest.mark.slow
 def test_a_graph_that_differs_from_torch_is_not_kept(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -72,6 +72,7 @@ def test_pictures_of_queries_that_are_the_gallery_are_listed_once(tmp_path: Path
     assert list(items.item_ids) == ids
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["refuse", "mean"])
 def test_the_onnx_graph_standardises(run: Run, tmp_path: Path, missing: str) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")

@@ -24,6 +24,8 @@ from cml.models.embedding import ModelConfig
 from cml.processes import dask_client
 from cml.storage.resumable_output import ResumableOutput, work_path
 
+pytestmark = pytest.mark.slow
+
 # Each worker notes that it computed; slowly, so that one can be killed on the way.
 LOG = """
 import os, time
