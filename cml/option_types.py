@@ -1,11 +1,12 @@
-"""The types of options, checked and converted when a dataclass of options is made, whoever makes it.
+"""Options converted and checked once, where a user's values enter: a command, a file, an argument of a public function.
 
-The annotations of the dataclass are the one place that says what an option may be: the command line and a saved config
+The annotations of a dataclass are the one place that says what an option may be: the command line and a saved config
 read the same ones. NumPy's numbers become Python's, names of files become paths and lists become tuples. A near miss is
-refused with the value that may have been meant.
+refused with the value that may have been meant. Inside cml, dataclasses of options are plain.
 """
 
 import contextlib
+import copy
 import difflib
 import functools
 import math
@@ -14,12 +15,14 @@ import os
 import reprlib
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union
 
 from cml.errors import UserError
+
+T = TypeVar("T")
 
 _ALIASES = {  # what others call a choice of cml
     "adam": "adamw",
@@ -37,23 +40,41 @@ _FLAGS = {
 }
 
 
-def convert_options(options: Any) -> None:  # noqa: ANN401 - a dataclass
-    """Check and convert the types of a frozen dataclass's options, to be called when it is made.
+def check_options(options: T) -> T:
+    """Convert the options that a user gave, those of inner dataclasses too, and check their types and their own rules.
 
     A field of another kind than numbers, texts, paths, choices, flags, lists of them and dataclasses is left as it is.
-
-    Args:
-        options: The dataclass, whose fields are replaced in place.
-
-    Raises:
-        UserError: an option has a value of another type than its annotation.
     """
-    made_of: Any = type(options)
-    for name, kind in _kinds(made_of).items():
-        value = getattr(options, name)
-        converted = convert_option(name, value, kind, default=getattr(type(options), name, None))
-        if converted is not value:
-            object.__setattr__(options, name, converted)
+    options = copy.copy(options)
+    convert_options(options)
+    if hasattr(options, "check"):
+        options.check()
+    return options
+
+
+def convert_options(options: Any) -> None:  # noqa: ANN401 - a dataclass
+    """Convert the fields of a dataclass in place, as registered things do with their settings when they are made."""
+    for name, value in convert_values(type(options), vars(options)).items():
+        object.__setattr__(options, name, value)
+
+
+def convert_values(made_of: Any, values: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ANN401 - a type
+    """Convert fields of the dataclass ``made_of`` by their annotations; returns those that became other objects."""
+    converted, options = {}, _options_of(made_of)
+    for name, value in values.items():
+        option = options.get(name)
+        if option is None or value is option.default or type(value) in option.types:
+            continue  # most are cml's own defaults, or need no conversion
+        if type(value) is str and value in option.choices:
+            continue
+        if type(value) is tuple and {*map(type, value)} <= option.item_types and len(value) in option.lengths:
+            continue
+        new = convert_option(name, value, option.kind, default=option.default)
+        if option.is_nested and is_dataclass(new):
+            new = check_options(new)
+        if new is not value:
+            converted[name] = new
+    return converted
 
 
 def convert_option(name: str, value: object, kind: Any, *, default: object = None) -> Any:  # noqa: ANN401 - a type
@@ -191,14 +212,37 @@ def suggest_value(value: object, kind: Any) -> str:  # noqa: ANN401 - a type
     return ""
 
 
+class _Option(NamedTuple):
+    """What a field may be; values of the exact types need no conversion."""
+
+    kind: Any
+    default: Any
+    is_nested: bool
+    types: set[type]
+    choices: set[str]
+    item_types: set[type]  # of a tuple's values
+    lengths: Container[int]
+
+
 @functools.cache
-def _kinds(options: type) -> dict[str, Any]:
-    """The annotations of the fields of a dataclass, a type; of one whose annotations cannot be read, none."""
+def _options_of(made_of: type) -> dict[str, _Option]:
+    """What the fields of a dataclass may be; none of one whose annotations cannot be read."""
     try:
-        hints = typing.get_type_hints(options)
+        hints = typing.get_type_hints(made_of)
     except Exception:
         return {}
-    return {field.name: hints[field.name] for field in fields(options) if field.init}
+    return {field.name: _option_of(hints[field.name], field.default) for field in fields(made_of) if field.init}
+
+
+def _option_of(kind: Any, default: object) -> _Option:  # noqa: ANN401 - a type
+    kinds = _alternatives(kind)
+    types_ = {bool, int, float, type(None), *(() if Path in kinds else (str,))}
+    choices = {word for one in kinds if typing.get_origin(one) is Literal for word in typing.get_args(one)}
+    parts = next((_parts(one) for one in kinds if typing.get_origin(one) is tuple), ())
+    lengths = range(1 << 30) if Ellipsis in parts else (len(parts),)
+    item_types = {*parts} & {bool, int, float, str} if len({*parts} - {Ellipsis}) == 1 else set()
+    words = {word for word in choices if isinstance(word, str)}
+    return _Option(kind, default, any(map(is_dataclass, kinds)), types_ & {*kinds}, words, item_types, lengths)
 
 
 def _alternatives(kind: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a type
@@ -259,6 +303,8 @@ def _convert(value: Any, kind: Any) -> Any:  # noqa: ANN401 - any value and type
         if is_number(value, whole=kind is int):
             return _convert_number(value, kind)
     elif kind is str:
+        if type(value).__module__ == "torch" and type(value).__name__ == "device":
+            return str(value)
         text = os.fspath(value)  # a TypeError unless it is a text or a path
         if isinstance(text, str):
             return str.__str__(text)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 
 from cml.command_line.plugin_help import PLUGIN, PLUGIN_HELP
 from cml.command_line.wrong_options import explain_wrong_options
+from cml.option_types import check_options
 from cml.storage.safe_paths import check_name_lengths
 
 T = TypeVar("T")
@@ -44,6 +45,7 @@ def parse(
     with explain_wrong_options(kind, arguments, prog), help_registry():
         args = _move_positional_flag(kind, arguments, prog)
         options = cast("T", tyro.cli(kind, args=args, prog=prog, description=about, default=default, config=flat))
+        options = check_options(options)
     _check_paths(options)
     return options
 

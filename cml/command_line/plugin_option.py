@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse_known
 
 
 @dataclass(frozen=True)
-class _Plugins(CommandOptions):
+class _Plugins:
     plugin: tuple[str, ...] = ()
 
 

@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import show
 from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device, Run, Split, StoreOfImages
 
 
 @dataclass(frozen=True)
-class AuditOptions(CommandOptions):
+class AuditOptions:
     """List the labels that disagree with those of similar items: perhaps wrong ones, to be looked at first."""
 
     run: Run

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import print_json
 from cml.command_line.shared_options import AsMarkdown
@@ -35,7 +34,7 @@ Results = Annotated[Path, Positional, arg(metavar="DIR", help="Folder of the res
 
 
 @dataclass(frozen=True)
-class Bench(CommandOptions):
+class Bench:
     """Run every method on every set, with equally many trials, settings chosen on validation items, and one test.
 
     Rerun the command to resume. Several processes share the work. The subcommands are cml bench check, table, page,
@@ -104,7 +103,7 @@ def _as_option(name: str, folders: Sequence[Path]) -> str:
 
 
 @dataclass(frozen=True)
-class Check(CommandOptions):
+class Check:
     """Recompute every score from the ranks, and check the results against the rules and the split.
 
     A file cannot show whether its trials and final runs took place; --rerun trains some of them again.
@@ -189,7 +188,7 @@ def _conclude(count: int, wrong: int, unchecked: int, differing: int, impossible
 
 
 @dataclass(frozen=True)
-class Table(CommandOptions):
+class Table:
     """Compare the results of one version and track: scores, mean rank, Borda count, significant differences."""
 
     results: Results = RESULTS
@@ -227,7 +226,7 @@ class Table(CommandOptions):
 
 
 @dataclass(frozen=True)
-class Page(CommandOptions):
+class Page:
     """Write the leaderboard as a page without scripts: one table per track, sorted by mean rank or by a set."""
 
     results: Results = RESULTS
@@ -251,7 +250,7 @@ class Page(CommandOptions):
 
 
 @dataclass(frozen=True)
-class Submit(CommandOptions):
+class Submit:
     """Check results, copy them into a checkout of the project, and print the text of the pull request."""
 
     results: Results
@@ -268,7 +267,7 @@ class Submit(CommandOptions):
 
 
 @dataclass(frozen=True)
-class Embedding(CommandOptions):
+class Embedding:
     """Track C: score embeddings of a set's test images that come from any program.
 
     After cml bench has used a set, the prepared set is in the folder bench of cml's cache, ~/.cache/cml or CML_CACHE.

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import show
 from cml.command_line.shared_options import AsJson, Data, Device, Run, StoreOfImages
@@ -11,7 +10,7 @@ from cml.retrieval.calibration import LEVEL
 
 
 @dataclass(frozen=True)
-class Calibrate(CommandOptions):
+class Calibrate:
     """Learn from the held-out queries of a run which label distance an embedding distance means."""
 
     run: Run

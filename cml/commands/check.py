@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cml import tasks
-from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import show
 from cml.command_line.shared_options import Dataset
@@ -23,7 +22,7 @@ _LARGEST_QUERY_FRACTION = 0.5  # that is advised where queries have a gallery of
 
 
 @dataclass(frozen=True)
-class Check(CommandOptions):
+class Check:
     """Check a prepared dataset for problems."""
 
     data: Dataset

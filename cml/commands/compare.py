@@ -8,7 +8,6 @@ from typing import Annotated
 import tyro
 
 from cml import tasks
-from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
 from cml.command_line.pick_name import pick
 from cml.command_line.print_result import print_json
@@ -23,7 +22,7 @@ from cml.training.config import TrainConfig
 
 
 @dataclass(frozen=True)
-class Compare(CommandOptions):
+class Compare:
     """Train several losses with one budget and compare what they retrieve."""
 
     data: Path

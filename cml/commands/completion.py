@@ -16,7 +16,6 @@ from typing import Annotated, Literal
 from tyro.conf import Positional, arg
 
 from cml.command_line.command_list import COMMANDS
-from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
 from cml.errors import UserError
 
@@ -53,7 +52,7 @@ _WIDTH = 2000  # columns: every option on a line of its own
 
 
 @dataclass(frozen=True)
-class Completion(CommandOptions):
+class Completion:
     """Print the completion script of a shell.
 
     bash: eval "$(cml completion bash)" in ~/.bashrc; zsh: eval "$(cml completion zsh)" in ~/.zshrc, after compinit;

@@ -6,7 +6,6 @@ from pathlib import Path
 from time import perf_counter
 
 from cml import tasks
-from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
 from cml.command_line.pick_name import pick
 from cml.command_line.print_result import print_json
@@ -17,7 +16,7 @@ FIRST = "pose"  # the task of a bare ``cml demo``
 
 
 @dataclass(frozen=True)
-class Demo(CommandOptions):
+class Demo:
     """Train with the log-ratio loss and with thresholded binary triplets on drawn images, and compare the retrieval."""
 
     out: Path = Path("runs/demo")

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import show
 from cml.command_line.shared_options import AsJson, Dataset
@@ -17,7 +16,7 @@ _NEIGHBORS = 10  # in a list, where a budget is given alone
 
 
 @dataclass(frozen=True)
-class Distances(CommandOptions):
+class Distances:
     """Compute the label distances of a dataset, or summarise them."""
 
     data: Dataset

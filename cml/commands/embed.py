@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import show
 from cml.command_line.shared_options import (
@@ -22,7 +21,7 @@ from cml.data.decoding import DEFAULT_THREADS
 
 
 @dataclass(frozen=True)
-class Embed(CommandOptions):
+class Embed:
     """Embed images or vectors: embeddings.npy (N, D) float32 and items.jsonl in the same order."""
 
     run: SharedRun

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import tyro
 
-from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import show
 from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device, Run, StoreOfImages
@@ -14,7 +13,7 @@ from cml.retrieval.evaluate_options import EvaluateOptions
 
 
 @dataclass(frozen=True)
-class Evaluate(CommandOptions):
+class Evaluate:
     """Evaluate a trained embedding."""
 
     run: Run

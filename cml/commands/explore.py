@@ -7,14 +7,13 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import show
 from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device, Split, StoreOfImages
 
 
 @dataclass(frozen=True)
-class Explore(CommandOptions):
+class Explore:
     """Write an interactive page for exploring an embedding: maps, neighbours and pairs, by embedding and by label."""
 
     runs: Annotated[tuple[Path, ...], Positional, arg(metavar="RUN")]

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
 from cml.command_line.pick_name import pick
 from cml.command_line.print_result import show
@@ -22,7 +21,7 @@ KINDS = {
 
 
 @dataclass(frozen=True)
-class Onnx(CommandOptions):
+class Onnx:
     """Write the model as an ONNX graph: uint8 pixels or float32 vectors in, embeddings out, any batch size."""
 
     run: Annotated[Path, Positional, arg(metavar="RUN")]
@@ -33,7 +32,7 @@ class Onnx(CommandOptions):
 
 
 @dataclass(frozen=True)
-class Hub(CommandOptions):
+class Hub:
     """Write a model folder to share: model.safetensors, config.json, README.md. cml.load loads it."""
 
     run: Run

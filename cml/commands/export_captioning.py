@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import print_json
 from cml.command_line.shared_options import AllowDownload, Device, Threads
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Captioning(CommandOptions):
+class Captioning:
     """Write global (fc) and spatial (att) features of a backbone, keyed by COCO id, for public captioning code."""
 
     run: Annotated[str, Positional, arg(metavar="RUN")]

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import tyro
 
-from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import show
 from cml.command_line.shared_options import AsJson, Device, Splits
@@ -17,7 +16,7 @@ from cml.storage.json_file import read_parsed
 
 
 @dataclass(frozen=True)
-class Features(CommandOptions):
+class Features:
     """Compute the features of a frozen network once, into a feature store. Rerun to resume."""
 
     out: Path

@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import show
 from cml.command_line.shared_options import (
@@ -24,7 +23,7 @@ from cml.data.decoding import DEFAULT_THREADS
 
 
 @dataclass(frozen=True)
-class IndexOptions(CommandOptions):
+class IndexOptions:
     """Build a search index of images or vectors, or add further ones to it."""
 
     run: SharedRun

@@ -6,14 +6,13 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import print_json
 from cml.errors import UserError
 
 
 @dataclass(frozen=True)
-class Losses(CommandOptions):
+class Losses:
     """List all losses, or describe one."""
 
     name: Annotated[tuple[str, ...], Positional, arg(metavar="[NAME]")] = ()

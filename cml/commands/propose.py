@@ -7,7 +7,6 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import show
 from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device, Run
@@ -16,7 +15,7 @@ _SHOWN = 10
 
 
 @dataclass(frozen=True)
-class ProposeOptions(CommandOptions):
+class ProposeOptions:
     """List the items of a pool that are worth labelling next: each is far from all that have a label."""
 
     run: Run

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import show
 from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device, Run, StoreOfImages
@@ -12,7 +11,7 @@ from cml.runs.run import open_run
 
 
 @dataclass(frozen=True)
-class Report(CommandOptions):
+class Report:
     """Write a report of the images that a trained embedding retrieves, next to the oracle and a baseline."""
 
     run: Run

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
 from cml.command_line.pick_name import pick
 from cml.command_line.print_result import print_json
@@ -15,7 +14,7 @@ _DRLIM = "drlim"
 
 
 @dataclass(frozen=True)
-class Reproduce(CommandOptions):
+class Reproduce:
     """Train as published, and set what comes of it beside the published figures."""
 
     training: TrainConfig
@@ -38,7 +37,7 @@ class Reproduce(CommandOptions):
 
 
 @dataclass(frozen=True)
-class ReproduceDrlim(CommandOptions):
+class ReproduceDrlim:
     """Learn a map of shifted digits in two dimensions, and set it beside locally linear embedding."""
 
     out: Path = Path("runs/drlim/digits")

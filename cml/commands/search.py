@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from tyro.conf import Positional, arg
 
-from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import print_json
 from cml.command_line.shared_options import AsJson, Device, StoreOfBackbone
@@ -23,7 +22,7 @@ _LONGEST = 4096  # characters of a path, as on the disk
 
 
 @dataclass(frozen=True)
-class Search(CommandOptions):
+class Search:
     """Search an index for the images that are nearest to query images."""
 
     index: Annotated[Path, Positional, arg(metavar="INDEX")]

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cml import plugins, tasks
-from cml.command_line.command_options import CommandOptions
 from cml.command_line.parse_options import parse, parse_known
 from cml.command_line.pick_name import pick
 from cml.command_line.print_result import show
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Train(CommandOptions):
+class Train:
     """Train an embedding on a prepared dataset."""
 
     data: Path
@@ -48,7 +47,7 @@ class Train(CommandOptions):
 
 
 @dataclass(frozen=True)
-class DecidingOptions(CommandOptions):
+class DecidingOptions:
     """The options on which the defaults of the others depend."""
 
     data: Path | None = None

@@ -7,7 +7,6 @@ from typing import Literal
 
 from cml.data.bands import count_bands
 from cml.errors import UserError
-from cml.option_types import convert_options
 
 InputKind = Literal["images", "vectors", "tensors", "items"]
 Missing = Literal["refuse", "mean"]
@@ -41,7 +40,6 @@ class InputForm:
     channels: int = 3
 
     def __post_init__(self) -> None:
-        convert_options(self)
         if any(size < 1 for size in self.shape) or math.prod(self.shape) > _MOST_NUMBERS:
             raise UserError(
                 f"The 'shape' of an input must have positive sizes, and at most {_MOST_NUMBERS:,} numbers. "

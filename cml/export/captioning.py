@@ -30,7 +30,7 @@ from cml.export.feature_stores import STORES, Features, FeatureStore, Layout, Sh
 from cml.models.backbone_checks import evaluating
 from cml.models.embedding import EmbeddingModel
 from cml.models.weights_fingerprint import backbone_fingerprint
-from cml.option_types import convert_options
+from cml.option_types import check_options
 from cml.processes.device import check_batch_size
 from cml.storage.resumable_output import ResumableOutput, resumable_output
 from cml.storage.saved_options import Count, record
@@ -59,8 +59,8 @@ class CaptioningFeatures:
     compress: bool = False
     """Compress .npz files: smaller and slower; not for hdf5."""
 
-    def __post_init__(self) -> None:
-        convert_options(self)
+    def check(self) -> None:
+        """Refuse options that are out of range, with a UserError."""
         if not self.name or self.name != Path(self.name).name or self.name.startswith("."):
             raise UserError(f"'name' must be a plain file name. Got {self.name!r} instead.")
         if self.longest < 32:
@@ -117,7 +117,7 @@ def export_captioning(
         UserError: The disk has too little space, or ``out`` holds features with other options.
         DataError: No image can be read, or without ``skip_bad`` one of them; or features hold NaN or infinity.
     """
-    options = CaptioningFeatures() if options is None else options
+    options = check_options(options or CaptioningFeatures())
     batch_size = check_batch_size(model.mean.device, batch_size, threads, on_gpu=16, on_cpu=1)
     store = STORES[options.layout]
     view = CaptioningView(options.view, model.config.image_size, options.longest)

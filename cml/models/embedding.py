@@ -30,7 +30,7 @@ from cml.models.backbone import CUSTOM, Backbone, as_backbone, get
 from cml.models.backbone_checks import check_features, check_rows, describe_batch, evaluating, first_line, least_side
 from cml.models.joined_head import JoinedHead
 from cml.models.rotated_head import RotatedHead
-from cml.option_types import convert_options
+from cml.option_types import check_options
 from cml.processes.device import to_device
 from cml.processes.out_of_memory import is_out_of_memory
 from cml.storage.saved_options import TINY, check_bounds
@@ -67,8 +67,8 @@ class ModelConfig:
     inputs: InputForm = field(default_factory=InputForm)
     parts: tuple[int, ...] = ()
 
-    def __post_init__(self) -> None:
-        convert_options(self)
+    def check(self) -> None:
+        """Refuse options that are out of range, with a UserError."""
         check_bounds(self, {(1, _LARGEST): ("dimension", "image_size", "parts"), (TINY, 1): ("crop",)})
         if sum(self.parts) > 4 * _LARGEST:
             raise UserError(
@@ -125,6 +125,7 @@ class EmbeddingModel(nn.Module):
         example: Any = None,  # noqa: ANN401 - a batch of any kind
     ) -> None:
         super().__init__()
+        config = check_options(config)
         vars(self)["collate"] = None  # not by assignment, which would make a module in it a part of the model
         if backbone is not None:
             parts = as_backbone(

@@ -12,6 +12,7 @@ from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.distances import LabelDistance, Labels, as_label_distance
 from cml.distances.classes import Classes
 from cml.errors import UserError
+from cml.option_types import check_options
 from cml.retrieval.embedding_ranker import as_array
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.evaluation import evaluate
@@ -94,7 +95,7 @@ def evaluate_embeddings(
             raise UserError(
                 f"Each {name} needs a label. Got {len(vectors)} embeddings and {len(item_labels)} labels instead."
             )
-    options = options or EvaluateOptions()
+    options = check_options(options or EvaluateOptions())
     pairs = {name: _as_pair(name, given, has_gallery=not same_items) for name, given in (others or {}).items()}
     pairs = {EMBEDDING: (query, gallery), **pairs}
     rankers = embedding_rankers(pairs)

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 
 from cml.errors import UserError
-from cml.option_types import convert_options
 from cml.retrieval.relevance_gains import GAINS
 from cml.settings import check_word
 
@@ -65,8 +64,8 @@ class EvaluateOptions:
     """Size of a block of label distances in bytes. A block has at least 16 queries. From 16,384 gallery items on, it
     has up to 64, as long as their scores take no more than 160 MB."""
 
-    def __post_init__(self) -> None:
-        convert_options(self)
+    def check(self) -> None:
+        """Refuse options that are out of range, with a UserError."""
         check_word("gain", self.gain, GAINS)
         if not 0 <= self.recall_within < math.inf:
             raise UserError(

@@ -17,6 +17,7 @@ from cml.array_types import Bools, Float32, Float64, Floating, Int64
 from cml.distances import LabelDistance, Labels
 from cml.distances.blas_threads import one_blas_thread
 from cml.errors import UserError
+from cml.option_types import check_options
 from cml.retrieval.condensed_lists import comparable_label_distance, count_known, cut_options, put_last
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.mean_interval import mean_intervals
@@ -88,7 +89,7 @@ def evaluate(
         UserError: a setting is out of range, there is nothing to rank, or a ranker or the label distance gives a
             block of another shape or with NaN.
     """
-    options = options or EvaluateOptions()
+    options = check_options(options or EvaluateOptions())
     queries, gallery = len(query_labels), len(gallery_labels)
     if same_items and queries != gallery:
         raise UserError(f"Queries that are the gallery too must be as many as it. Got {queries} and {gallery} instead.")

@@ -7,6 +7,7 @@ from typing import Any
 from cml.data.dataset_info import DatasetInfo
 from cml.distances import LabelDistance, registry
 from cml.errors import UserError
+from cml.option_types import check_options
 from cml.task import Task
 from cml.training.complete_options import complete_options
 from cml.training.config import TrainConfig
@@ -26,7 +27,8 @@ def complete_dataset_options(task: Task, chosen: Mapping[str, Any], info: Datase
     Raises:
         UserError: An option is out of range, or two do not fit each other.
     """
-    return complete_options(task.recipe, chosen, info.inputs, make_label_distance(task, chosen, info))
+    distance = make_label_distance(task, chosen, info)
+    return check_options(complete_options(task.recipe, chosen, info.inputs, distance))
 
 
 def make_label_distance(task: Task, chosen: Mapping[str, Any], info: DatasetInfo) -> LabelDistance | None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from cml.array_types import Bools, Float64, Int64
 from cml.errors import UserError
-from cml.option_types import convert_options
+from cml.option_types import check_options
 from cml.retrieval import text_table
 from cml.retrieval.comparison import Interval, interval_text, over_seeds
 from cml.retrieval.metrics import MetricInfo
@@ -103,8 +103,8 @@ class DrlimOptions:
     seeds: int = 3
     items: int = 0
 
-    def __post_init__(self) -> None:
-        convert_options(self)
+    def check(self) -> None:
+        """Refuse options that are out of range, with a UserError."""
         if self.items and self.items < 40:
             raise UserError(f"'items' must be at least 40, so that neighbours exist, or 0. Got {self.items} instead.")
         if self.seeds < 1:
@@ -124,7 +124,7 @@ def reproduce_drlim(out: Path, options: DrlimOptions | None = None) -> DigitMaps
     Raises:
         UserError: An option is out of range.
     """
-    options = options or DrlimOptions()
+    options = check_options(options or DrlimOptions())
     runs = [_run(options, seed) for seed in range(options.seeds)]
     first = runs[0]
     figures = {method: _estimate([run.measure(method) for run in runs]) for method in first.maps}

@@ -15,7 +15,7 @@ from cml.data.vectors import Vectors
 from cml.distances.dataset_labels import encode_labels
 from cml.distances.labels import Labels
 from cml.errors import UserError
-from cml.option_types import convert_options
+from cml.option_types import check_options
 from cml.runs.audit_list import AUDIT, SCORE, read_scores
 from cml.runs.explorer import Explorer
 from cml.runs.held_out_judgements import describe_held_out
@@ -48,8 +48,8 @@ class ExploreOptions:
     count: int = 10_000
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        convert_options(self)
+    def check(self) -> None:
+        """Refuse options that are out of range, with a UserError."""
         unknown = sorted(set(self.beside) - set(BESIDE))
         if unknown:
             raise UserError(f"'beside' must be among {', '.join(BESIDE)}. Got {unknown[0]!r} instead.")
@@ -72,6 +72,7 @@ def explore_runs(opened: Mapping[str, TrainedRun], path: Path, options: ExploreO
     from cml.explore.page import Items, write_explorer
     from cml.explore.views import build_embedding_view, build_oracle_view
 
+    options = check_options(options)
     maps = check_maps(tuple(options.maps))
     first = next(iter(opened.values()))
     for other in opened.values():

@@ -29,6 +29,7 @@ from cml.feature_store.store import FeatureStore
 from cml.losses.wrapped_loss import as_loss
 from cml.models import CUSTOM, Backbone
 from cml.models.backbone import count_channels
+from cml.option_types import check_options
 from cml.plausibility.finding import ImplausibleData
 from cml.plausibility.label_rules import find_in_labels
 from cml.plausibility.unknown_words import find_unknown_words
@@ -207,7 +208,8 @@ def fit(
     # options that suit inputs and labels, where none are given
     form = labelled.inputs.form if isinstance(labelled.inputs, Inputs) else InputForm()
     names = {*chosen, *config.difference(TrainConfig())}  # an option of ``config`` that is no default is chosen too
-    config = complete_options(config, {name: getattr(config, name) for name in names}, form, distance)
+    chosen = {name: getattr(config, name) for name in names}
+    config = check_options(complete_options(config, chosen, form, distance))
     if config.tune and own_loss is not None:
         raise UserError("'tune' chooses the loss itself: leave out 'loss'.")
     check_tune_options(config, complete_options(TrainConfig(), {}, form))

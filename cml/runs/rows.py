@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cml.errors import UserError
+from cml.option_types import check_options
 from cml.registry import Choice
 from cml.task import Task
 from cml.training.config import TrainConfig
@@ -83,7 +84,7 @@ def with_changes(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfig
     config_changes = dict(changes)
     if "sampler" in changes:
         config_changes["sampler"] = with_batch_size_of(changes["sampler"], config.sampler)
-    return replace(config, **config_changes)
+    return check_options(replace(config, **config_changes))
 
 
 def with_batch_size_of(sampler: str, shared: str) -> str:

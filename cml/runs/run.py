@@ -14,6 +14,7 @@ from cml.data.item_digests import MOST_DIGESTED, digest_items, find_known
 from cml.distances import LabelDistance
 from cml.errors import DataError, UserError
 from cml.models import Backbone
+from cml.option_types import check_options
 from cml.retrieval.calibration import LEVEL, Calibration, calibrate_embeddings
 from cml.retrieval.embeddings import EMBEDDING, cut_row, evaluate_by_label_kind
 from cml.retrieval.evaluate_options import EvaluateOptions
@@ -92,7 +93,7 @@ class Run(TrainedRun):
         embeddings: dict[str, Embeddings] = {EMBEDDING: self.embeddings, **self._cut_embeddings(dimensions)}
         if references:
             embeddings |= self.frozen | self.ridge
-        options = self._in_label_units(options or EvaluateOptions())
+        options = self._in_label_units(check_options(options or EvaluateOptions()))
         rankers = embedding_rankers(embeddings)
         if references:
             rankers[RANDOM] = random_ranker(len(self.query_labels), len(self.gallery_labels), options.seed)

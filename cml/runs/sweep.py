@@ -11,6 +11,7 @@ from cml.console.messages import say
 from cml.console.resume_hint import resume_hint
 from cml.data.prepared import PreparedDataset
 from cml.errors import UserError
+from cml.option_types import check_options
 from cml.retrieval.comparison import Comparison
 from cml.runs.planned_runs import PlannedRun, is_finished, plan_runs
 from cml.runs.report import write_report
@@ -68,6 +69,7 @@ def run_sweep(
     Raises:
         UserError: The options do not fit each other or the dataset, or every trial of a row failed.
     """
+    options = check_options(options)
     if trials and study:
         raise UserError("A study is of all combinations: leave 'trials' out, or 'study'.")
     if any(row.name for row in rows) and any(varying.name == "loss" for varying in search_space):

@@ -9,7 +9,7 @@ from cml.console.messages import say, say_each_once
 from cml.console.resume_hint import resume_hint
 from cml.data.prepared import PreparedDataset
 from cml.errors import UserError
-from cml.option_types import convert_options
+from cml.option_types import check_options
 from cml.registry import Choice
 from cml.reporting.visible_text import visible_text
 from cml.retrieval.comparison import CUT, Comparison
@@ -51,8 +51,8 @@ class CompareOptions:
     dimensions: Sequence[int] = ()
     cut: bool = False
 
-    def __post_init__(self) -> None:
-        convert_options(self)
+    def check(self) -> None:
+        """Refuse options that are out of range, with a UserError."""
         if self.seeds < 1:
             raise UserError(f"'seeds' must be at least 1. Got {self.seeds} instead.")
 
@@ -94,6 +94,7 @@ def run_comparison(
         UserError: A loss needs labels that the dataset does not have, ``options`` do not fit ``dimension``, or a
             folder holds a run with other options.
     """
+    options = check_options(options)
     sizes = [dimension, *(size for size in dict.fromkeys(options.dimensions) if size != dimension)]
     if options.cut and (len(sizes) < 2 or max(sizes) > dimension):
         got = f"Got {dimension} and {sizes[1:] or 'none'} instead."

@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 from msgspec import Meta, ValidationError, convert
 
 from cml.errors import DataError, UserError, did_you_mean
-from cml.option_types import suggest_value
+from cml.option_types import check_options, suggest_value
 from cml.renamed_options import with_current_names
 from cml.storage.json_file import read_json
 
@@ -89,7 +89,7 @@ def saved_options(kind: type[T], value: object, where: str, subject: str) -> T:
     """Convert JSON that has been read to options; names of earlier versions are understood.
 
     Args:
-        kind: The dataclass of the options, whose ``__post_init__`` checks ranges.
+        kind: The dataclass of the options, whose ``check`` knows ranges.
         value: The JSON.
         where: Where it was read, for errors.
         subject: What it should be, for errors.
@@ -104,7 +104,7 @@ def saved_options(kind: type[T], value: object, where: str, subject: str) -> T:
     if (name := _unknown(kind, value)) is not None:
         raise DataError(f"{where} has the option {name}")
     try:
-        return convert(value, kind, strict=True)
+        return check_options(convert(value, kind, strict=True))
     except ValidationError as error:
         raise DataError(_describe(error, value, where, subject, "option", kind)) from None
     except UserError as error:

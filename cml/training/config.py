@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from cml.errors import UserError, did_you_mean
-from cml.option_types import convert_options
+from cml.option_types import check_options, convert_values
 from cml.renamed_options import with_current_names
 from cml.storage.json_file import read_json, read_parsed
 from cml.storage.saved_options import TINY, check_bounds, saved_options
@@ -205,13 +205,8 @@ class TrainConfig:
     device: str = "auto"
     """Device: auto | cpu | cuda | mps, or another name of torch, such as cuda:1."""
 
-    def __post_init__(self) -> None:
-        if type(self.device).__module__ == "torch":  # torch.device("cpu")
-            object.__setattr__(self, "device", str(self.device))
-        patterns: Any = self.train_only
-        if isinstance(patterns, str):  # one alone
-            object.__setattr__(self, "train_only", (patterns,) if patterns else ())
-        convert_options(self)
+    def check(self) -> None:
+        """Refuse options that are out of range or do not fit each other, with a UserError."""
         check_bounds(self, _BOUNDS)
         if (self.schedule == "step") != (self.decay_every > 0):
             raise UserError(
@@ -234,12 +229,12 @@ class TrainConfig:
             raise UserError(
                 f"A head is composed only at the end: leave out 'keep_models' or head_start={self.head_start}."
             )
-        if self.features:  # wherever the run is opened later
-            object.__setattr__(self, "features", str(Path(self.features).absolute()))
         for option in fields(self):
             if option.name.startswith("tune_") and not self.tune and getattr(self, option.name) != option.default:
                 value = getattr(self, option.name)
                 raise UserError(f"{option.name!r} is an option of 'tune': set 'tune' too. Got {value} alone.")
+        if self.features:  # wherever the run is opened later
+            object.__setattr__(self, "features", str(Path(self.features).absolute()))
         if self.tune and not (self.tune_losses and self.tune_rates):
             raise UserError("'tune_losses' and 'tune_rates' need at least one value each.")
         if self.tune and self.lora:
@@ -387,7 +382,10 @@ def with_options(config: TrainConfig, options: Mapping[str, Any]) -> TrainConfig
     Raises:
         UserError: An option does not exist or is out of range.
     """
-    return replace(config, **add_implied_options(options))
+    patterns: Any = config.train_only
+    if isinstance(patterns, str):  # one alone
+        options = {"train_only": patterns, **options}
+    return check_options(replace(config, **add_implied_options(options)))
 
 
 def add_implied_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -410,6 +408,9 @@ def add_implied_options(options: Mapping[str, Any]) -> dict[str, Any]:
             raise UserError(
                 f"There is no option {name!r}.{did_you_mean(name, known)} The options are those of cml.TrainConfig."
             )
+    if isinstance(options.get("train_only"), str):  # a pattern alone
+        options = {**options, "train_only": (options["train_only"],) if options["train_only"] else ()}
+    options = {**options, **convert_values(TrainConfig, options)}
     if options.get("epochs") and "steps" in options:
         raise UserError(
             "'steps' and 'epochs' both say how long to train: leave out one of them. "

@@ -1,10 +1,8 @@
-"""The options of every command, evaluation, export and data source refuse values of another type when they are made."""
+"""Options of evaluations, exports and data sources are converted and checked where they enter, by their annotations."""
 
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import pkgutil
 import typing
 from pathlib import Path
 from types import UnionType
@@ -13,12 +11,12 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-import cml.commands
+import cml
 from cml import data_prep
-from cml.command_line.command_options import CommandOptions
 from cml.distances.jobs.job_options import JobOptions
 from cml.errors import UserError
 from cml.export.captioning import CaptioningFeatures
+from cml.option_types import check_options
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.runs.explore import ExploreOptions
 from cml.runs.train_comparison import CompareOptions
@@ -34,12 +32,6 @@ WRONG: dict[Any, list[Any]] = {
     tuple: [3, "a", True, [object()], {"a": 1}],
     Literal: ["no-such", "No-such", True, ["no-such"], {"a": 1}],
 }
-
-
-def _commands() -> list[type[Any]]:
-    for module in pkgutil.iter_modules(cml.commands.__path__):
-        importlib.import_module(f"cml.commands.{module.name}")
-    return sorted(CommandOptions.__subclasses__(), key=lambda kind: (kind.__module__, kind.__name__))
 
 
 def _alternatives(kind: Any) -> list[Any]:  # noqa: ANN401 - a type
@@ -75,61 +67,54 @@ def _required(kind: type[Any]) -> dict[str, Any]:
 
 
 OPTIONS = [
-    *_commands(),
     *(EvaluateOptions, CaptioningFeatures, JobOptions, CompareOptions, ExploreOptions),
     *(data_prep.registry.entry(name) for name in data_prep.names()),
 ]
 
 
-def test_every_command_has_options_that_check_themselves() -> None:
-    made = {module.name for module in pkgutil.iter_modules(cml.commands.__path__)}
-    assert made == {kind.__module__.rpartition(".")[2] for kind in _commands()} - {"plugin_option"} | {"prepare"}
-
-
 @pytest.mark.parametrize("kind", OPTIONS, ids=lambda kind: f"{kind.__module__}.{kind.__name__}".removeprefix("cml."))
-def test_wrong_types_are_refused_wherever_options_are_made(kind: type[Any]) -> None:
+def test_wrong_types_are_refused_at_the_door(kind: type[Any]) -> None:
     hints = typing.get_type_hints(kind)
     checked = 0
     for field in dataclasses.fields(kind):
         for value in _wrong_values(hints[field.name]):
             with pytest.raises(UserError) as caught:
-                kind(**{**_required(kind), field.name: value})
+                check_options(kind(**{**_required(kind), field.name: value}))
             assert str(caught.value).startswith(f"'{field.name}' must be "), (field.name, value)
             assert "\n" not in str(caught.value)
             checked += 1
-    assert checked >= 5 or kind is _plugins()
-
-
-def _plugins() -> type[Any]:
-    from cml.command_line.plugin_option import _Plugins
-
-    return _Plugins
+    assert checked >= 5
 
 
 def test_numbers_lists_and_names_of_files_are_converted() -> None:
-    options = EvaluateOptions(seed=np.int64(3), recall_within=np.float32(2), recall_ks=[1, np.int8(2)])  # type: ignore[arg-type]
+    given = EvaluateOptions(seed=np.int64(3), recall_within=np.float32(2), recall_ks=[1, np.int8(2)])  # type: ignore[arg-type]
+    options = check_options(given)
+    assert isinstance(given.recall_ks, list)  # what the user holds stays as it is
     assert (options.seed, options.recall_within, options.recall_ks) == (3, 2.0, (1, 2))
     assert (type(options.seed), type(options.recall_ks)) == (int, tuple)
     from cml.commands.evaluate import Evaluate
     from cml.commands.train import Train
 
-    command = Evaluate(run="runs/mine", measures=options, dimensions=[16, 32])  # type: ignore[arg-type]
-    assert (command.run, command.dimensions) == (Path("runs/mine"), (16, 32))
-    assert Train("data", "runs/a", TrainConfig()).out == Path("runs/a")  # type: ignore[arg-type]
-    assert ExploreOptions(maps=["pca"]).maps == ("pca",)
-    assert CaptioningFeatures(att_size=np.int64(14)).att_size == 14  # type: ignore[arg-type]
+    command = check_options(Evaluate("runs/mine", given, dimensions=[16, 32]))  # type: ignore[arg-type]
+    assert (command.run, command.dimensions, command.measures) == (Path("runs/mine"), (16, 32), options)
+    assert check_options(Train("data", "runs/a", TrainConfig())).out == Path("runs/a")  # type: ignore[arg-type]
+    assert check_options(ExploreOptions(maps=["pca"])).maps == ("pca",)
+    assert check_options(CaptioningFeatures(att_size=np.int64(14))).att_size == 14  # type: ignore[arg-type]
 
 
 MISSES: list[tuple[Any, str]] = [
     (
-        lambda: EvaluateOptions(recall_ks=5),  # type: ignore[arg-type]
+        lambda: check_options(EvaluateOptions(recall_ks=5)),  # type: ignore[arg-type]
         "'recall_ks' must be a list of whole numbers. Got 5 instead. Did you mean (5,)?",
     ),
-    (lambda: EvaluateOptions(gain="Rank"), "Got 'Rank' instead. Did you mean 'rank'?"),
-    (lambda: ExploreOptions(beside="oracle"), "a list of texts. Got 'oracle' instead. Did you mean ('oracle',)?"),
-    (lambda: JobOptions(threads="4"), "a whole number. Got '4' instead. Did you mean 4?"),  # type: ignore[arg-type]
-    (lambda: CaptioningFeatures(dtype="half"), "float32 or float16. Got 'half' instead."),  # type: ignore[arg-type]
-    (lambda: CompareOptions(cut="yes"), "Got 'yes' instead. Did you mean True?"),  # type: ignore[arg-type]
+    (lambda: check_options(EvaluateOptions(gain="Rank")), "Got 'Rank' instead. Did you mean 'rank'?"),
+    (
+        lambda: check_options(ExploreOptions(beside="oracle")),
+        "a list of texts. Got 'oracle' instead. Did you mean ('oracle',)?",
+    ),
+    (lambda: check_options(JobOptions(threads="4")), "a whole number. Got '4' instead. Did you mean 4?"),  # type: ignore[arg-type]
+    (lambda: check_options(CaptioningFeatures(dtype="half")), "float32 or float16. Got 'half' instead."),  # type: ignore[arg-type]
+    (lambda: check_options(CompareOptions(cut="yes")), "Got 'yes' instead. Did you mean True?"),  # type: ignore[arg-type]
     (
         lambda: cml.prepare("people", "out", count="12"),
         "'count' must be a whole number. Got '12' instead. Did you mean 12?",

@@ -15,6 +15,7 @@ from cml.data.augmentation import Jitter, center_box, jitter_boxes
 from cml.data.images import Images
 from cml.data.random_crop import AREA, ASPECT, cut_crops, draw_crops
 from cml.errors import UserError
+from cml.option_types import check_options
 from cml.processes.ranks import Ranks
 from cml.training.batches import BatchSource
 from cml.training.config import TrainConfig
@@ -146,7 +147,7 @@ def test_the_centre_is_seen_after_training() -> None:
 )
 def test_what_cannot_be_combined_is_said(change: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        replace(CONFIG, **change)  # type: ignore[arg-type]
+        check_options(replace(CONFIG, **change))  # type: ignore[arg-type]
 
 
 def test_vectors_are_not_cropped() -> None:

@@ -36,6 +36,7 @@ from cml.distances.labels import Labels
 from cml.distances.precomputed import Precomputed
 from cml.distances.sparse_distances import SparseDistances
 from cml.errors import DataError, UserError
+from cml.option_types import check_options
 from cml.storage.exclusive_lock import exclusive_lock
 from cml.storage.work_folder import FolderError
 
@@ -532,7 +533,7 @@ def test_wrong_arguments(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"must be float32 or float16\. Got 'float64'"):
         write_matrix(distance, labels, tmp_path / "m", dtype="float64", options=QUIET)
     with pytest.raises(UserError, match="'threads' and 'strip_pairs' must be at least 1"):
-        JobOptions(threads=0)
+        check_options(JobOptions(threads=0))
     assert not (tmp_path / "n").exists()
 
 

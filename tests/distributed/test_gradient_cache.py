@@ -17,6 +17,7 @@ import cml
 from cml import losses
 from cml.distributed import gradient_cache
 from cml.errors import UserError
+from cml.option_types import check_options
 from cml.training.config import TrainConfig
 from cml.training.optimizer import check_optimizer
 
@@ -192,7 +193,7 @@ def test_runs_without_batch_statistics_hardly_notice_micro_batches() -> None:
 @pytest.mark.parametrize("size", [0, -3])
 def test_a_micro_batch_has_an_image(size: int) -> None:
     with pytest.raises(UserError, match=f"'micro_batch' must be 1 or more, or none. Got {size}"):
-        replace(CONFIG, micro_batch=size)
+        check_options(replace(CONFIG, micro_batch=size))
 
 
 def test_examples() -> None:

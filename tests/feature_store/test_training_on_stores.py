@@ -18,6 +18,7 @@ from cml.data import images as images_module
 from cml.data.prepared import PreparedDataset
 from cml.errors import DataError, UserError
 from cml.feature_store.store import FeatureStore
+from cml.option_types import check_options
 from cml.training.config import TrainConfig, with_options
 
 OPTIONS: dict[str, Any] = {
@@ -108,7 +109,7 @@ def test_a_store_that_is_gone_is_said_and_features_are_computed(
 
 def test_what_does_not_fit_is_refused(people: Path, store: FeatureStore, run: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="'features' are those of a frozen backbone"):
-        TrainConfig(features="x")
+        check_options(TrainConfig(features="x"))
     with pytest.raises(DataError, match="is no finished feature store"):
         with_options(TrainConfig(), {"features": str(people)})
     with pytest.raises(UserError, match=r"made by efficientnet-lite0 \(.* 32 x 32 pixels, .*\), but .* 48 x 48 pixels"):

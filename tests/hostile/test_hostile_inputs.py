@@ -22,6 +22,7 @@ from export_runs import draw_images, make_run
 
 from cml.cli import main
 from cml.errors import DataError, UserError, shorten_message
+from cml.option_types import check_options
 from cml.registry import NAME
 from cml.storage.atomic import atomic_folder
 from cml.storage.json_file import write_json
@@ -109,11 +110,11 @@ def test_every_number_of_a_config_has_an_upper_limit(made: Path, tmp_path: Path,
 def test_a_config_asks_for_a_sane_number_of_workers_and_images(made: Path, tmp_path: Path) -> None:
     for name, value in (("workers", 100_000), ("seed", 10**30), ("dimension", 10**9)):
         with pytest.raises(UserError, match=f"'{name}' must be at most .*Got {str(value)[:4]}"):
-            TrainConfig(**{name: value})
+            check_options(TrainConfig(**{name: value}))
     from cml.models.embedding import ModelConfig
 
     with pytest.raises(UserError, match=r"'crop' 1e-06 need images of 16000000 x 16000000 pixels; the limit"):
-        ModelConfig("small-cnn", "none", 2, True, (16, 16), crop=1e-6)
+        check_options(ModelConfig("small-cnn", "none", 2, True, (16, 16), crop=1e-6))
 
 
 def test_a_device_that_computes_nothing_is_none() -> None:

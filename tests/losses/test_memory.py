@@ -22,6 +22,7 @@ from cml.errors import UserError
 from cml.losses.cross_batch_memory import CrossBatchMemory, mask_duplicates
 from cml.losses.label_distance_sample import sample_label_distances
 from cml.models.embedding import EmbeddingModel
+from cml.option_types import check_options
 from cml.training.batches import BatchSource
 from cml.training.config import TrainConfig
 from cml.training.learning_rate import learning_rate_factor
@@ -256,7 +257,7 @@ def source_of(config: TrainConfig) -> BatchSource:
 def test_what_cannot_be_is_named() -> None:
     images, places = bars()
     with pytest.raises(UserError, match=r"'memory' must be 0 or more. Got -1"):
-        replace(CONFIG, memory=-1)
+        check_options(replace(CONFIG, memory=-1))
     with pytest.raises(UserError, match="the loss takes vectors: set memory to 0"):
         cml.fit(images, places, replace(CONFIG, loss="regression", dimension=1), quiet=True)
     for size in (-1, 1.5, True):

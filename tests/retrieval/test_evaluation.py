@@ -18,6 +18,7 @@ from cml.array_types import Float32, Floating, Int64
 from cml.data.computed_rows import ComputedRows
 from cml.distances import LabelDistance, Labels, as_label_distance
 from cml.errors import DataError, UserError
+from cml.option_types import check_options
 from cml.retrieval import EvaluateOptions, Evaluation, embedding_ranker, evaluate, evaluate_embeddings, random_ranker
 from cml.retrieval.embedding_ranker import split_rows
 
@@ -487,4 +488,4 @@ def test_whole_rankings_of_large_galleries_are_measured_on_a_sample_of_them() ->
             other = of_sample if name in ("kendall_tau", "spearman_rho", "h_ap") else whole
             np.testing.assert_array_equal(result.per_query, other.rows[row][name].per_query)
     with pytest.raises(UserError, match="'ranking_sample' must be at least 2"):
-        EvaluateOptions(ranking_sample=1)
+        check_options(EvaluateOptions(ranking_sample=1))

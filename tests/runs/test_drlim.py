@@ -10,6 +10,7 @@ import pytest
 
 from cml.cli import main
 from cml.errors import UserError
+from cml.option_types import check_options
 from cml.runs.drlim import LEARNED, LINEAR, SHIFTS, DrlimOptions, _Run, link_neighbors, reproduce_drlim, shift_digits
 
 
@@ -91,4 +92,4 @@ def test_the_command_runs_in_small(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_too_few_digits_are_refused() -> None:
     with pytest.raises(UserError, match="'items' must be at least 40"):
-        DrlimOptions(items=10)
+        check_options(DrlimOptions(items=10))

@@ -13,6 +13,7 @@ from test_training import CONFIG, bars, bars_data, same, weights
 import cml
 from cml.errors import DataError, UserError
 from cml.models.embedding import EmbeddingModel
+from cml.option_types import check_options
 from cml.training.checkpoint import CHECKPOINT, Checkpoint
 from cml.training.loop import train
 from cml.training.training_data import TrainingData
@@ -120,4 +121,4 @@ def test_a_run_cut_off_and_resumed_has_the_average_of_the_whole_run(
 def test_a_decay_of_one_would_keep_nothing_of_the_run() -> None:
     for decay in (1.0, -0.1, float("nan")):
         with pytest.raises(UserError, match="'ema_decay' must be"):
-            replace(CONFIG, ema_decay=decay)
+            check_options(replace(CONFIG, ema_decay=decay))

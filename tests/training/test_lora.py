@@ -12,6 +12,7 @@ import torch
 import cml
 from cml.errors import UserError
 from cml.models.embedding import EmbeddingModel, ModelConfig
+from cml.option_types import check_options
 from cml.training.lora import LoraAdapters
 from cml.training.run_config import RunConfig
 
@@ -93,4 +94,4 @@ def test_what_has_nothing_to_adapt_is_refused() -> None:
     with pytest.raises(UserError, match=r"Little of the backbone 'small-cnn' is linear layers"):
         LoraAdapters(tiny("small-cnn"), 2)
     with pytest.raises(UserError, match="frozen or has adapters"):
-        cml.TrainConfig(lora=2, freeze_backbone=True)
+        check_options(cml.TrainConfig(lora=2, freeze_backbone=True))

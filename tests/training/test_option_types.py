@@ -15,7 +15,7 @@ import torch
 import cml
 from cml.cli import main
 from cml.errors import UserError
-from cml.option_types import convert_option
+from cml.option_types import check_options, convert_option
 from cml.settings import check_above_zero, check_auto, check_flag, check_number, check_whole, check_word
 from cml.training.config import TrainConfig
 
@@ -164,7 +164,7 @@ def _words(option: str, value: object) -> list[str]:
 )
 def test_a_near_miss_is_refused_with_the_value_that_may_be_meant(options: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError) as caught:
-        TrainConfig(**options)
+        check_options(TrainConfig(**options))
     assert str(caught.value).endswith(said)
 
 

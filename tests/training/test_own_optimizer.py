@@ -14,6 +14,7 @@ from torch.optim import lr_scheduler
 import cml
 from cml.cli import main
 from cml.errors import UserError
+from cml.option_types import check_options
 from cml.training.config import TrainConfig
 
 LEVELS = np.linspace(0, 255, 24)
@@ -171,4 +172,4 @@ def test_the_estimator_takes_functions() -> None:
     wanted = fit(optimizer=torch.optim.RAdam, schedule=decay).embed(IMAGES)
     np.testing.assert_array_equal(embedded, wanted)
     with pytest.raises(UserError, match="'optimizer' must be one of sgd, adamw, custom"):
-        TrainConfig(optimizer=torch.optim.SGD)  # type: ignore[arg-type]
+        check_options(TrainConfig(optimizer=torch.optim.SGD))  # type: ignore[arg-type]

@@ -12,6 +12,8 @@ import torch
 import cml
 from cml.errors import UserError
 from cml.models.embedding import EmbeddingModel
+from cml.option_types import check_options
+from cml.training.config import with_options
 
 LEVELS = np.linspace(0, 255, 24)
 IMAGES = np.tile(LEVELS[:, None, None, None], (1, 16, 16, 3)).astype(np.uint8)
@@ -46,8 +48,9 @@ def test_only_the_named_parameters_are_trained() -> None:
 
 
 def test_one_pattern_is_a_text() -> None:
-    assert cml.TrainConfig(train_only="head.*").train_only == ("head.*",)  # type: ignore[arg-type]
-    assert cml.TrainConfig(train_only="").train_only == ()  # type: ignore[arg-type]
+    for pattern, patterns in [("head.*", ("head.*",)), ("", ())]:
+        assert with_options(cml.TrainConfig(), {"train_only": pattern}).train_only == patterns
+        assert with_options(cml.TrainConfig(train_only=pattern), {}).train_only == patterns  # type: ignore[arg-type]
 
 
 def test_a_pattern_without_a_match_is_named() -> None:
@@ -59,7 +62,7 @@ def test_a_pattern_without_a_match_is_named() -> None:
 def test_what_else_says_what_is_trained_excludes_patterns(other: dict[str, Any]) -> None:
     name = next(iter(other))
     with pytest.raises(UserError, match=f"Both 'train_only' and '{name}' say what is trained"):
-        cml.TrainConfig(train_only=("head.*",), **other)
+        check_options(cml.TrainConfig(train_only=("head.*",), **other))
 
 
 def test_a_run_with_patterns_resumes(tmp_path: Path) -> None:

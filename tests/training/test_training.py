@@ -24,6 +24,7 @@ from cml.data.images import Images
 from cml.data.vectors import Vectors
 from cml.errors import DataError, UserError
 from cml.models.embedding import EmbeddingModel
+from cml.option_types import check_options
 from cml.processes.device import pick_device
 from cml.processes.ranks import Ranks
 from cml.storage.saved_options import saved_options
@@ -275,7 +276,7 @@ def test_a_run_ends_after_as_many_validations_without_improvement_as_it_has_pati
     assert len([record for record in at_best.metrics if "loss" in record]) == 12  # 0 never ends it
     assert same(trained.model.state_dict(), at_best.model.state_dict())  # both have the weights of step 4
     with pytest.raises(UserError, match="'patience' counts validations: set 'evaluate_every'"):
-        replace(CONFIG, patience=2)
+        check_options(replace(CONFIG, patience=2))
 
 
 @pytest.mark.slow
@@ -437,7 +438,7 @@ def test_schedules() -> None:
     halved = replace(CONFIG, schedule="step", decay=0.5, decay_every=10)
     assert [learning_rate_factor(halved, step) for step in (0, 9, 10, 25)] == [1, 1, 0.5, 0.25]
     with pytest.raises(UserError, match=r"'decay_every' belongs to the schedule 'step'\. Got 0 and step"):
-        replace(CONFIG, schedule="step")
+        check_options(replace(CONFIG, schedule="step"))
 
 
 def test_the_backbone_may_wait() -> None:
@@ -522,7 +523,7 @@ def test_config_survives_json_and_names_what_is_wrong(tmp_path: Path) -> None:
 )
 def test_options_out_of_range_are_named(change: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        replace(CONFIG, **change)
+        check_options(replace(CONFIG, **change))
 
 
 @pytest.mark.parametrize(

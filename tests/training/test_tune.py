@@ -29,6 +29,7 @@ from cml.errors import UserError
 from cml.export.onnx_graph import export_onnx
 from cml.models.embedding import ModelConfig
 from cml.models.joined_head import JoinedHead
+from cml.option_types import check_options
 from cml.retrieval.results import Evaluation
 from cml.runs.chosen_reference import chosen_rows, with_chosen_reference
 from cml.training import run_folder, tune_heads, tune_splits
@@ -655,4 +656,4 @@ def test_a_killed_run_is_resumed_to_the_same_bytes(tmp_path: Path) -> None:
 
 def test_parts_of_a_head_are_bounded_together() -> None:
     with pytest.raises(UserError, match=r"'parts' must be at most 262,144 dimensions together\. Got 327,680"):
-        ModelConfig("none", "none", 4, False, (16, 16), parts=(65_536,) * 5)
+        check_options(ModelConfig("none", "none", 4, False, (16, 16), parts=(65_536,) * 5))

@@ -17,6 +17,7 @@ from cml import distances, losses, sampling
 from cml.data.images import Images
 from cml.data.vectors import Vectors
 from cml.errors import UserError
+from cml.option_types import check_options
 from cml.processes.ranks import Ranks
 from cml.training.batches import BatchSource
 from cml.training.config import TrainConfig
@@ -170,7 +171,7 @@ def test_a_projector_is_as_the_loss_wants_it() -> None:
 
 def test_what_cannot_work_is_refused() -> None:
     with pytest.raises(UserError, match="all views of it would be equal: leave out 'freeze_backbone' or views=2"):
-        replace(CONFIG, freeze_backbone=True)
+        check_options(replace(CONFIG, freeze_backbone=True))
     with pytest.raises(UserError, match="All 2 views of an item would be equal: give augment="):
         cml.fit(IMAGES, LEVELS, replace(CONFIG, brightness_jitter=0.0), quiet=True)
     for options in ({"views": 2}, {"projector": (4,)}, {"epochs": 2}):

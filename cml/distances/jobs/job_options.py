@@ -6,7 +6,6 @@ from pathlib import Path
 
 from cml.console.progress_bar import ProgressBar
 from cml.errors import UserError
-from cml.option_types import convert_options
 
 
 @dataclass(frozen=True)
@@ -33,8 +32,8 @@ class JobOptions:
     say: Callable[[str], object] | None = None
     bar_after: float | None = 1.0
 
-    def __post_init__(self) -> None:
-        convert_options(self)
+    def check(self) -> None:
+        """Refuse options that are out of range, with a UserError."""
         if self.threads < 1 or (self.strip_pairs is not None and self.strip_pairs < 1):
             raise UserError(
                 f"'threads' and 'strip_pairs' must be at least 1. Got {self.threads} and {self.strip_pairs} instead."

@@ -24,6 +24,7 @@ from cml.distances.jobs.row_file import TILE
 from cml.distances.jobs.work import MatrixWork, NeighborsWork, Strip, Work, cut
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
+from cml.option_types import check_options
 
 if TYPE_CHECKING:
     from cml.distances.jobs.dask_executor import DaskExecutor
@@ -130,7 +131,7 @@ def run_job(
         UserError: The folder holds something else, another process works on the job, or a distance is wrong.
         FolderError: The disk has too little room, or the folder cannot be written.
     """
-    options = options or JobOptions()
+    options = check_options(options or JobOptions())
     start_time = time.perf_counter()
     pairs = 0
     with job_folder(out, work, wait=options.wait) as job:

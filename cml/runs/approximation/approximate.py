@@ -30,6 +30,7 @@ from cml.distances.nearest import check_k
 from cml.distances.pair_function import PairFunction
 from cml.distances.sparse_distances import LabelRows
 from cml.errors import UserError
+from cml.option_types import check_options
 from cml.registry import Choice
 from cml.runs.approximation.asked_pairs import (
     ChosenPairs,
@@ -143,7 +144,7 @@ def approximate(
     check_k(k, items)
     allowed.calls_of(items)  # a share of less than one call is refused before anything is written
     rows = check_vectors(vectors, items)
-    options = JobOptions(threads=threads, scheduler=scheduler, bar_after=None if quiet else 1.0)
+    options = check_options(JobOptions(threads=threads, scheduler=scheduler, bar_after=None if quiet else 1.0))
     terms = {
         "format": FORMAT,
         "labels_fingerprint": encoded.fingerprint(),
