@@ -85,19 +85,11 @@ class Biwi(ListedSource):
         return partial(crop_file, path, Box(*line.extra["box"]), self.image_size)
 
 
-def read_numbers(path: Path, wanted: Sequence[int]) -> Float64:
-    """Read some lines of a text file, each of three finite numbers.
-
-    Args:
-        path: The file.
-        wanted: The L lines to read, from 0; blank lines do not count.
-
-    Returns:
-        The numbers, (L, 3).
-
-    Raises:
-        DataError: A line is missing, or does not hold three finite numbers.
-    """
+def read_numbers(
+    path: Path,
+    wanted: Sequence[int],  # the L lines to read, from 0; blank lines do not count
+) -> Float64:  # the numbers, (L, 3)
+    """Read some lines of a text file, each of three finite numbers."""
     lines, rows = read_lines(path), []
     for place in wanted:
         where, text = lines[place] if place < len(lines) else (str(path), "")
@@ -107,22 +99,15 @@ def read_numbers(path: Path, wanted: Sequence[int]) -> Float64:
     return np.array(rows)
 
 
-def head_box(camera: Float64, centre: Float64, millimetres: float, where: Path) -> Box:
-    """Find the square in the colour frame around a head.
-
-    Args:
-        camera: What rgb.cal holds: the intrinsic matrix, the rotation and the translation in mm from the depth camera
-            to the colour camera, (7, 3).
-        centre: Centre of the head in the depth camera's frame, in mm, (3,).
-        millimetres: Side of the square at the head, in mm.
-        where: File of the head's pose, for errors.
-
-    Returns:
-        The square, in pixels of the colour frame.
-
-    Raises:
-        DataError: The head does not lie before the camera, or rgb.cal holds no rotation.
-    """
+def head_box(
+    # what rgb.cal holds: the intrinsic matrix, the rotation and the translation in mm from the depth camera to the
+    # colour camera, (7, 3)
+    camera: Float64,
+    centre: Float64,  # centre of the head in the depth camera's frame, in mm, (3,)
+    millimetres: float,
+    where: Path,
+) -> Box:  # the square, in pixels of the colour frame
+    """Find the square in the colour frame around a head."""
     turn = _rotation(camera[3:6], where.with_name("rgb.cal")).as_matrix()
     x, y, depth = camera[:3] @ (turn @ centre + camera[6])
     side = camera[0, 0] * millimetres / depth if depth > 0 else 0.0

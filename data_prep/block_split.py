@@ -7,19 +7,14 @@ from cml.array_types import Bools
 ROLE_LETTERS = {"T": "train", "Q": "query", "G": "gallery"}
 
 
-def deal_roles(frames: int, *, deal: str, blocks: int, gap: int) -> list[str | None]:
-    """Give each frame of a video a role, block by block.
-
-    Args:
-        frames: Number of frames.
-        deal: Letters of the blocks in order, T (train), Q (query) or G (gallery); repeated if there are more blocks.
-        blocks: Number of blocks of equal length.
-        gap: Frames within this many frames of a stricter role get no role. A query is stricter than a gallery frame,
-            both are stricter than a training frame.
-
-    Returns:
-        The role of each frame; None for a frame that is left out.
-    """
+def deal_roles(
+    frames: int,
+    *,
+    deal: str,  # letters of the blocks in order, T (train), Q (query) or G (gallery); repeated if there are more blocks
+    blocks: int,
+    gap: int,
+) -> list[str | None]:  # the role of each frame; None for a frame that is left out
+    """Give each frame of a video a role, block by block."""
     letters = np.array([deal[frame * blocks // frames % len(deal)] for frame in range(frames)])
     query, gallery = letters == "Q", letters == "G"
     gallery &= ~_within(query, gap)

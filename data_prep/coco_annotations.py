@@ -10,20 +10,12 @@ from cml.errors import DataError
 from cml.storage.json_file import read_json
 
 
-def annotation_files(source: Path, year: int, kind: str) -> dict[str, Path]:
-    """Find the annotation files of COCO for training and validation.
-
-    Args:
-        source: The folder of COCO, with annotations/.
-        year: Year of the files, 2014 or 2017.
-        kind: Kind of annotations, as in the files' names: "captions" or "person_keypoints".
-
-    Returns:
-        Names of image folders, such as "train2017", to the annotation files that exist: one or two.
-
-    Raises:
-        DataError: There is none.
-    """
+def annotation_files(
+    source: Path,  # the folder of COCO, with annotations/
+    year: int,
+    kind: str,
+) -> dict[str, Path]:
+    """Find the annotation files of COCO for training and validation."""
     names = [f"{part}{year}" for part in ("train", "val")]
     files = {name: source / "annotations" / f"{kind}_{name}.json" for name in names}
     there = {name: path for name, path in files.items() if path.exists()}

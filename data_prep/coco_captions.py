@@ -100,20 +100,10 @@ def check_year(year: int) -> None:
         raise UserError(f"The year should be 2014 or 2017. Got {year} instead.")
 
 
-def read_captions(path: Path, folder: Path, year: int) -> dict[int, Photo]:
-    """Read a caption file of COCO.
-
-    Args:
-        path: The file, captions_*.json.
-        folder: Folder of the photographs.
-        year: Year of the file, which decides the names of photographs.
-
-    Returns:
-        COCO's image ids to photographs; a bad caption is noted in its photograph.
-
-    Raises:
-        DataError: The file is bad as a whole: it is incomplete, of another kind or year, or repeats an id.
-    """
+def read_captions(
+    path: Path, folder: Path, year: int
+) -> dict[int, Photo]:  # COCO's image ids to photographs; a bad caption is noted in its photograph
+    """Read a caption file of COCO."""
     coco = load_coco(path)
     annotations, images = coco.dataset["annotations"], coco.dataset["images"]
     if not all("caption" in annotation for annotation in annotations):

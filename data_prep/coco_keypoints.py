@@ -116,14 +116,7 @@ class CocoKeypoints(DatasetSource):
 def read_coco(path: Path) -> tuple[dict[Any, dict[str, Any]], list[dict[str, Any]]]:
     """Read an annotation file of person keypoints.
 
-    Args:
-        path: The file, person_keypoints_*.json.
-
-    Returns:
-        COCO's image ids to the entries of images, and the annotations of people in the file's order.
-
-    Raises:
-        DataError: The file is incomplete, or has no category with COCO's 17 keypoints.
+    Returns COCO's image ids to the entries of images, and the annotations of people in the file's order.
     """
     coco = load_coco(path)
     try:
@@ -137,19 +130,15 @@ def read_coco(path: Path) -> tuple[dict[Any, dict[str, Any]], list[dict[str, Any
     return photos, people
 
 
-def read_joints(person: dict[str, Any], where: str) -> Float64:
+def read_joints(
+    # the annotation, whose keypoints are 17 times x, y and a flag: 0 not labelled, 1 hidden, 2 visible
+    person: dict[str, Any],
+    where: str,
+) -> Float64:
     """Read the joints of an annotation.
 
-    Args:
-        person: The annotation, whose keypoints are 17 times x, y and a flag: 0 not labelled, 1 hidden, 2 visible.
-        where: The annotation's place, for errors.
-
-    Returns:
-        (17, 3): x and y in pixels, 0 at the outer edge of the first pixel, and 1; all 0 for a joint that is not
-        labelled.
-
-    Raises:
-        DataError: The keypoints are not 51 finite numbers, or a flag is another number.
+    Returns (17, 3): x and y in pixels, 0 at the outer edge of the first pixel, and 1; all 0 for a joint that is not
+    labelled.
     """
     numbers = read_finite(person.get("keypoints"), (3 * len(JOINTS),), f"{where}: keypoints")
     joints = numbers.reshape(len(JOINTS), 3)
@@ -161,20 +150,12 @@ def read_joints(person: dict[str, Any], where: str) -> Float64:
     return joints
 
 
-def person_square(person: dict[str, Any], margin: float, where: str) -> Box:
-    """Return the square around a person.
-
-    Args:
-        person: The annotation, whose bbox is [x, y, width, height] in pixels.
-        margin: Room that is added on each side, as a share of the bbox's longer side.
-        where: The annotation's place, for errors.
-
-    Returns:
-        The square, in pixels of the photograph.
-
-    Raises:
-        DataError: The bbox is not four finite numbers, or it is empty.
-    """
+def person_square(
+    person: dict[str, Any],  # the annotation, whose bbox is [x, y, width, height] in pixels
+    margin: float,
+    where: str,
+) -> Box:  # the square, in pixels of the photograph
+    """Return the square around a person."""
     x, y, width, height = read_finite(person.get("bbox"), (4,), f"{where}: bbox")
     if min(width, height) <= 0:
         raise DataError(f"{where}: the bbox should have a width and a height above 0. Got {width:g} and {height:g}.")

@@ -79,21 +79,12 @@ class Flickr8k(CaptionedSource):
                 left_out["photographs in neither list"] += 1
 
 
-def read_tokens(path: Path, folder: Path, left_out: Counter[str]) -> tuple[dict[str, Photo], list[DataError]]:
-    """Read the caption file of Flickr8k or Flickr30k.
-
-    Args:
-        path: The file; a line reads ``NAME.jpg#NUMBER<TAB>CAPTION``.
-        folder: Folder of the photographs.
-        left_out: Counts the captions of a photograph that was never published.
-
-    Returns:
-        Names of photographs, in Unicode's normal form NFC, to photographs, in which a bad caption is noted; and an
-        error for each line that has another form.
-
-    Raises:
-        DataError: The file holds no caption.
-    """
+def read_tokens(
+    path: Path,  # the file; a line reads ``NAME.jpg#NUMBER<TAB>CAPTION``
+    folder: Path,
+    left_out: Counter[str],
+) -> tuple[dict[str, Photo], list[DataError]]:
+    """Read the caption file of Flickr8k or Flickr30k."""
     photos: dict[str, Photo] = {}
     numbers: dict[tuple[str, str], str] = {}
     bad: list[DataError] = []

@@ -34,21 +34,13 @@ FEW = 200  # test items; of fewer, each is a query that is searched among all ot
 _SPLITS = {role: role for role in ("train", "query", "gallery", "test")} | {"val": "test", "validation": "test"}
 
 
-def read_split(row: Row, column: str | None, where: str, printed: set[str]) -> str | None:
-    """Read the cell of a split column.
-
-    Args:
-        row: The row, by its columns.
-        column: Name of the split column; None for none.
-        where: "FILE:LINE", for messages.
-        printed: How the file was understood, which is printed once; see ``say_once``.
-
-    Returns:
-        "train", "query", "gallery" or "test"; None without a split column.
-
-    Raises:
-        DataError: The cell holds something else.
-    """
+def read_split(
+    row: Row,
+    column: str | None,  # name of the split column; None for none
+    where: str,
+    printed: set[str],  # how the file was understood, which is printed once; see ``say_once``
+) -> str | None:  # "train", "query", "gallery" or "test"; None without a split column
+    """Read the cell of a split column."""
     if column is None:
         return None
     value = cell(row, column, where, option="--split-column")
@@ -62,15 +54,7 @@ def read_split(row: Row, column: str | None, where: str, printed: set[str]) -> s
 
 
 def describe_split(roles: Mapping[str, str], *, classes: bool) -> dict[str, Any]:
-    """Describe how queries are searched, by the roles that there are.
-
-    Args:
-        roles: Names of items to roles.
-        classes: Whether labels are classes, which Recall@K measures.
-
-    Returns:
-        A part of the details of dataset.json.
-    """
+    """Describe how queries are searched, by the roles that there are."""
     own_gallery = "gallery" in roles.values()
     if classes:
         searched = Counter(roles.values())["gallery" if own_gallery else "query"]
@@ -79,25 +63,16 @@ def describe_split(roles: Mapping[str, str], *, classes: bool) -> dict[str, Any]
 
 
 def assign_roles(
-    items: Sequence[Labelled], test_fraction: float, query_fraction: float, *, seed: int, classes: bool, grouped: bool
+    # the images. Their split column decides, if any of them has one; otherwise the split is random
+    items: Sequence[Labelled],
+    test_fraction: float,  # share of the images (of the classes, with ``classes``) that are not for training
+    query_fraction: float,
+    *,
+    seed: int,
+    classes: bool,
+    grouped: bool,
 ) -> dict[str, str]:
-    """Give every image of a user's own a role.
-
-    Args:
-        items: The images. Their split column decides, if any of them has one; otherwise the split is random.
-        test_fraction: Share of the images (of the classes, with ``classes``) that are not for training.
-        query_fraction: Share of the test images that are queries.
-        seed: Seed of the random split.
-        classes: Whether labels are classes: whole classes are held out, and each test image is a query.
-        grouped: Whether groups were given, whose images must not find each other.
-
-    Returns:
-        Names of images to "train", "query" or "gallery". If no image is "gallery", queries are searched among
-        themselves.
-
-    Raises:
-        UserError: There are fewer than 3 classes, with ``classes`` and without a split column.
-    """
+    """Give every image of a user's own a role."""
     groups = {item.name: item.group for item in items}
     roles = {item.name: item.split or "train" for item in items}
     if all(item.split is None for item in items):
@@ -115,20 +90,13 @@ def assign_roles(
     return roles | {name: "query" if name in queries else "gallery" for name in test}
 
 
-def deal_classes(classes: Iterable[str], test_fraction: float, *, trained: int = 2) -> set[str]:
-    """Choose the classes that are for testing alone: those whose names have the lowest hashes.
-
-    Args:
-        classes: The class of each image.
-        test_fraction: Share of the classes to choose, at least one.
-        trained: The fewest classes that are not chosen.
-
-    Returns:
-        The classes.
-
-    Raises:
-        UserError: There are fewer classes than these and one.
-    """
+def deal_classes(
+    classes: Iterable[str],
+    test_fraction: float,  # share of the classes to choose, at least one
+    *,
+    trained: int = 2,
+) -> set[str]:
+    """Choose the classes that are for testing alone: those whose names have the lowest hashes."""
     known = sorted(set(classes), key=lambda name: hashlib.sha256(name.encode()).digest())
     if len(known) <= trained:
         got = ", ".join(map(repr, sorted(known))) or "none"

@@ -6,18 +6,7 @@ from collections.abc import Mapping
 
 
 def split_by_group(groups: Mapping[str, str], share: float, *, seed: int, salt: str) -> set[str]:
-    """Choose a random share of items, whole groups at a time.
-
-    Args:
-        groups: Names of items to their groups.
-        share: Share of the items to choose, which is met as nearly as whole groups allow. Neither none nor all groups
-            are chosen.
-        seed: Seed of the random order of groups.
-        salt: Text that makes several splits with one seed independent.
-
-    Returns:
-        The names of the chosen items.
-    """
+    """Choose a random share of items, whole groups at a time."""
     sizes = Counter(groups.values())
     order = sorted(sizes, key=lambda group: hashlib.sha256(f"{salt}:{seed}:{group}".encode()).digest())
     wanted, total = round(share * len(groups)), 0

@@ -12,19 +12,14 @@ _WHOLE = re.compile(r"[+-]?\d{1,3}")
 _FEWEST = 3  # numbers of each form
 
 
-def find_grouped_numbers(path: Path, columns: Sequence[str]) -> list[str]:
+def find_grouped_numbers(
+    path: Path, columns: Sequence[str]
+) -> list[str]:  # numbers as they are written, both without and with a point; none where nothing is suspicious
     """Find columns whose numbers are whole or have exactly three decimals, in a file of cells separated by semicolons.
 
     Such files come from programs that write a decimal comma, in which 1.500 means 1500. Numbers below 1000 then have no
     point, and all with a point have three digits behind it. Other separators, files that are not UTF-8 and numbers
     below 1 with a point say otherwise.
-
-    Args:
-        path: The CSV file.
-        columns: The columns of numbers.
-
-    Returns:
-        Numbers as they are written, both without and with a point; none where nothing is suspicious.
     """
     if path.suffix.lower() not in CELLS:
         return []

@@ -4,16 +4,7 @@ import hashlib
 
 
 def split_by_hash(item_id: str, test_fraction: float, query_fraction: float) -> str:
-    """Choose the role of an item by a hash of its id, so that other items never move it from training to test.
-
-    Args:
-        item_id: Id of the item.
-        test_fraction: Probability that an item is not for training.
-        query_fraction: Probability that a test item is a query.
-
-    Returns:
-        "train", "query" or "gallery".
-    """
+    """Choose the role of an item by a hash of its id, so that other items never move it from training to test."""
     digests = (hashlib.sha256(f"{salt}:{item_id}".encode()).digest() for salt in ("test", "query"))
     test, query = (int.from_bytes(digest[:6]) / 2**48 for digest in digests)
     return "train" if test >= test_fraction else "query" if query < query_fraction else "gallery"

@@ -33,35 +33,18 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of one part of a dataset.
+    """The rows of one part of a dataset."""
 
-    Attributes:
-        columns: Names of the columns.
-        images: Names of those that hold images.
-        class_names: Columns of class numbers, with the name of each class.
-        read: Reads the rows of some columns: each, or what is wrong with it.
-    """
-
-    columns: Sequence[str]
-    images: Collection[str]
+    columns: Sequence[str]  # names of the columns
+    images: Collection[str]  # names of those that hold images
+    # reads the rows of some columns: each, or what is wrong with it
     read: Callable[[Sequence[str]], Iterator[Row | DataError]]
+    # columns of class numbers, with the name of each class
     class_names: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def open_folder(folder: Path, subset: str = "") -> dict[str, Rows]:
-    """Open the data files of a folder: Parquet files, images with or without metadata, or tar archives.
-
-    Args:
-        folder: The folder.
-        subset: Name of a folder in it that is read instead.
-
-    Returns:
-        The parts of the dataset by their names, such as "train" and "test".
-
-    Raises:
-        UserError: There is no such subset.
-        DataError: The folder holds no data files, a link that leads out of it, or a file that is too large.
-    """
+    """Open the data files of a folder: Parquet files, images with or without metadata, or tar archives."""
     _warn_of_configs(folder)
     if subset:
         try:
@@ -82,18 +65,8 @@ def open_folder(folder: Path, subset: str = "") -> dict[str, Rows]:
     return {part: open_part(folder, files) for part, files in split_files(wanted).items()}
 
 
-def list_files(folder: Path) -> list[str]:
-    """List the files of a folder and its subfolders; hidden ones are passed over.
-
-    Args:
-        folder: The folder.
-
-    Returns:
-        Their paths below the folder, sorted.
-
-    Raises:
-        DataError: One is a link that leads out of the folder, or to a folder.
-    """
+def list_files(folder: Path) -> list[str]:  # their paths below the folder, sorted
+    """List the files of a folder and its subfolders; hidden ones are passed over."""
     root, names = Path(os.path.realpath(folder)), []
     for at, folders, files in os.walk(root):
         folders[:] = sorted(name for name in folders if not name.startswith((".", "__")))
@@ -105,17 +78,13 @@ def list_files(folder: Path) -> list[str]:
     return sorted(names)
 
 
-def split_files(names: Sequence[str]) -> dict[str, list[str]]:
+def split_files(
+    names: Sequence[str],  # paths below the folder
+) -> dict[str, list[str]]:  # part to files, in the order of ``names``
     """Sort files into the parts of a dataset, by the rules of the hub for a dataset without configs.
 
     The first rule that fits any file decides: shards ``data/PART-00000-of-00001.*``, folders that are named after a
     part, files that are; without any, all files are for training.
-
-    Args:
-        names: Paths below the folder.
-
-    Returns:
-        Part to files, in the order of ``names``.
     """
     shards: dict[str, list[str]] = {}
     for name in names:

@@ -14,20 +14,7 @@ _BATCH, _MOST_ROWS = 64 << 20, 8192  # bytes and rows that are decoded at a time
 
 
 class ParquetTable:
-    """The columns of a Parquet file, and its rows.
-
-    Args:
-        path: The file.
-
-    Attributes:
-        path: The file.
-        columns: Names of its columns.
-        images: Names of those that hold images: bytes and path, or what the file declares to be images.
-        class_names: Columns of class numbers, with the name of each class.
-
-    Raises:
-        DataError: The file is damaged, or unpacks to far more than its own size.
-    """
+    """The columns of a Parquet file, and its rows."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -48,7 +35,7 @@ class ParquetTable:
         self._largest = max(sizes, default=0)
         self.columns: list[str] = list(schema.names)
         features = _declared_features(schema.metadata or {})
-        self.images = [
+        self.images = [  # bytes and path, or what the file declares to be images
             name
             for name, kind in zip(schema.names, schema.types, strict=True)
             if (pa.types.is_struct(kind) and {field.name for field in kind} == {"bytes", "path"})
@@ -63,14 +50,7 @@ class ParquetTable:
     def read(self, columns: Sequence[str]) -> Iterator[Mapping[str, Any] | BadItems]:
         """Read the rows.
 
-        Args:
-            columns: Names of the columns to read.
-
-        Yields:
-            Each row; for a group of rows without any image, an error that counts them.
-
-        Raises:
-            DataError: The file is damaged, or unpacks to far more than its own size.
+        Returns each row; for a group of rows without any image, an error that counts them.
         """
         images = [name for name in columns if name in self.images]
         for batch in self.read_batches(columns):
@@ -80,18 +60,10 @@ class ParquetTable:
             for row in batch.to_pylist():
                 yield {**row, **{name: _stored_image(row[name]) for name in images}}
 
-    def read_batches(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Read the rows in batches.
-
-        Args:
-            columns: Names of the columns to read.
-
-        Yields:
-            Record batches of pyarrow; for a group of rows without any image, an error that counts them.
-
-        Raises:
-            DataError: The file is damaged, or unpacks to far more than its own size.
-        """
+    def read_batches(
+        self, columns: Sequence[str]
+    ) -> Iterator[Any]:  # record batches of pyarrow; for a group of rows without any image, an error that counts them
+        """Read the rows in batches."""
         rows = max(1, min(_MOST_ROWS, _BATCH // max(1, self._largest)))
         images = [name for name in columns if name in self.images]
         unpacked = 0

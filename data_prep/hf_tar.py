@@ -22,15 +22,8 @@ _TEXTS, _WHOLE = ("txt", "text", "transcript"), ("cls", "cls2", "index", "inx", 
 def read_samples(path: Path) -> Iterator[dict[str, Any]]:
     """Read the samples of an archive.
 
-    Args:
-        path: The archive.
-
-    Yields:
-        Column to value: what follows the dot of a member's name, and an image (as its bytes), a text, a whole number
-        or what a JSON member holds. Members of other kinds are passed over.
-
-    Raises:
-        DataError: It is no tar archive, is too large, or a member is damaged.
+    Returns column to value: what follows the dot of a member's name, and an image (as its bytes), a text, a whole
+    number or what a JSON member holds. Members of other kinds are passed over.
     """
     key = ""
     sample: dict[str, Any] = {}

@@ -15,32 +15,21 @@ _CORNER = 0.5, 1.5  # pixels beside the image and in it; sources count pixels fr
 _FEWEST = 3  # joints; two may well be in one pixel
 
 
-def is_unseen(places: Float64) -> Bools:
-    """Tell which joints lie where annotation tools put those that they did not see, exactly at (0, 0) or (-1, -1).
-
-    Args:
-        places: (..., 2) x and y as the file has them.
-
-    Returns:
-        (...) whether each does.
-    """
+def is_unseen(places: Float64) -> Bools:  # places (..., 2) -> (...)
+    """Tell which joints lie where annotation tools put those that they did not see, exactly at (0, 0) or (-1, -1)."""
     unseen: Bools = np.any([(places == mark).all(axis=-1) for mark in UNSEEN], axis=0)
     return unseen
 
 
-def check_flags(flags: Float64, known: Sequence[int], where: str, *, names: Sequence[str] = (), mend: str = "") -> None:
-    """Check the numbers that say whether joints are visible.
-
-    Args:
-        flags: A number for each joint.
-        known: The numbers that there may be.
-        where: The person's place in the annotations, for errors, and which number it is.
-        names: The names of the joints, to follow it, if they should.
-        mend: What to do, to follow the error.
-
-    Raises:
-        DataError: A flag is another number.
-    """
+def check_flags(
+    flags: Float64,
+    known: Sequence[int],  # the numbers that there may be
+    where: str,
+    *,
+    names: Sequence[str] = (),
+    mend: str = "",
+) -> None:
+    """Check the numbers that say whether joints are visible."""
     wrong = np.flatnonzero(~np.isin(flags, known))
     if len(wrong):
         subject = f"{where} {names[wrong[0]]}" if names else where
@@ -48,16 +37,11 @@ def check_flags(flags: Float64, known: Sequence[int], where: str, *, names: Sequ
         raise DataError(f"{subject} should be {listed}. Got {flags[wrong[0]]:g} instead{f'; {mend}' if mend else ''}.")
 
 
-def check_in_pixels(joints: Float64, where: str) -> None:
-    """Check that the visible joints do not all lie in the first pixel, as shares of the image's sides would.
-
-    Args:
-        joints: Joints in pixels: x, y, and 1 if visible, (J, 3).
-        where: The person's place in the annotations, for errors.
-
-    Raises:
-        DataError: They do.
-    """
+def check_in_pixels(
+    joints: Float64,  # joints in pixels: x, y, and 1 if visible, (J, 3)
+    where: str,
+) -> None:
+    """Check that the visible joints do not all lie in the first pixel, as shares of the image's sides would."""
     places = joints[joints[:, 2] > 0, :2]
     if len(places) >= _FEWEST and ((places >= -_CORNER[0]) & (places <= _CORNER[1])).all() and np.ptp(places) <= 1:
         rule = "joints should be in pixels, but all of them lie between 0 and 1"
@@ -65,16 +49,11 @@ def check_in_pixels(joints: Float64, where: str) -> None:
         raise DataError(f"{where}: {rule}; {mend}.")
 
 
-def outside_photo(joints: Float64, photo: Size) -> Bools:
-    """Find the visible joints outside a photograph by more than 2 % of its longer side.
-
-    Args:
-        joints: Joints in pixels: x, y, and 1 if visible, (J, 3).
-        photo: Height and width of the photograph, in pixels.
-
-    Returns:
-        Whether each joint lies outside, (J,).
-    """
+def outside_photo(
+    joints: Float64,  # joints in pixels: x, y, and 1 if visible, (J, 3)
+    photo: Size,  # height and width of the photograph, in pixels
+) -> Bools:  # whether each joint lies outside, (J,)
+    """Find the visible joints outside a photograph by more than 2 % of its longer side."""
     height, width = photo
     slack = 0.02 * max(height, width)  # a click just beside the border means the border
     places = joints[:, :2]
@@ -83,18 +62,13 @@ def outside_photo(joints: Float64, photo: Size) -> Bools:
     return beyond
 
 
-def check_joints_inside(joints: Float64, names: Sequence[str], photo: Size, where: str) -> None:
-    """Check that all visible joints lie in a photograph as it is seen, turned upright, and not all in one pixel.
-
-    Args:
-        joints: Joints in pixels: x, y, and 1 if visible, (J, 3).
-        names: The J names of the joints, for errors.
-        photo: Height and width of the photograph, in pixels.
-        where: The person's place in the annotations, for errors.
-
-    Raises:
-        DataError: A visible joint lies outside the photograph, or all lie in its first pixel.
-    """
+def check_joints_inside(
+    joints: Float64,  # joints in pixels: x, y, and 1 if visible, (J, 3)
+    names: Sequence[str],
+    photo: Size,  # height and width of the photograph, in pixels
+    where: str,
+) -> None:
+    """Check that all visible joints lie in a photograph as it is seen, turned upright, and not all in one pixel."""
     check_in_pixels(joints, where)
     beyond = np.flatnonzero(outside_photo(joints, photo))
     if len(beyond):
@@ -106,20 +80,8 @@ def check_joints_inside(joints: Float64, names: Sequence[str], photo: Size, wher
         )
 
 
-def read_finite(value: object, shape: tuple[int, ...], subject: str) -> Float64:
-    """Convert a list of a JSON file to an array of finite numbers.
-
-    Args:
-        value: What the file holds.
-        shape: The shape that it should have.
-        subject: What it is, for errors: "FILE: annotation 3: keypoints".
-
-    Returns:
-        The numbers, of ``shape``.
-
-    Raises:
-        DataError: ``value`` has another shape, or holds something other than finite numbers.
-    """
+def read_finite(value: object, shape: tuple[int, ...], subject: str) -> Float64:  # the numbers, of ``shape``
+    """Convert a list of a JSON file to an array of finite numbers."""
     try:
         array = np.array(value, np.float64)
     except (ValueError, TypeError, OverflowError):

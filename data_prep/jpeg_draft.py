@@ -7,17 +7,12 @@ from cml.data.exif_orientation import is_upright
 _REDUCTIONS = (8, 4, 2)  # that libjpeg offers below the full size
 
 
-def draft_decode(image: ImageFile.ImageFile, side: float, size: int) -> int:
-    """Ask Pillow to decode a JPEG smaller, if a crop of it will be shrunk by far more; other formats are unchanged.
-
-    Args:
-        image: An opened image, not yet decoded.
-        side: Side of the square to crop, in pixels of the photograph.
-        size: Side of the crop after resizing, in pixels. The square is decoded at twice this size at least.
-
-    Returns:
-        The reduction, 1, 2, 4 or 8: pixels of the photograph per pixel of the decoded image.
-    """
+def draft_decode(
+    image: ImageFile.ImageFile,
+    side: float,  # side of the square to crop, in pixels of the photograph
+    size: int,  # side of the crop after resizing, in pixels. The square is decoded at twice this size at least
+) -> int:  # the reduction, 1, 2, 4 or 8: pixels of the photograph per pixel of the decoded image
+    """Ask Pillow to decode a JPEG smaller, if a crop of it will be shrunk by far more; other formats are unchanged."""
     width, height = image.size
     reduction = next((times for times in _REDUCTIONS if side >= 2 * size * times), 1)
     # A side that is not a multiple of the reduction is rounded up at its end, which is its beginning once the

@@ -9,28 +9,14 @@ from cml.data_prep.row_files import Row, cell
 
 
 def read_kept(row: Row, columns: Sequence[str], where: str) -> dict[str, Any]:
-    """Read the kept columns of a row.
-
-    Args:
-        row: The row.
-        columns: Names of the columns.
-        where: The place of the row, for errors.
-
-    Returns:
-        The cells by column.
-
-    Raises:
-        DataError: A column is missing.
-    """
+    """Read the kept columns of a row."""
     return {column: cell(row, column, where, option="--keep-columns") for column in columns}
 
 
-def unify_columns(items: Sequence[Labelled]) -> None:
-    """Give each kept column one type: numbers if all of its cells are numbers, else texts.
-
-    Args:
-        items: The items, at least one, whose ``extra`` is changed.
-    """
+def unify_columns(
+    items: Sequence[Labelled],  # the items, at least one, whose ``extra`` is changed
+) -> None:
+    """Give each kept column one type: numbers if all of its cells are numbers, else texts."""
     for column in items[0].extra:
         values = [item.extra[column] for item in items]
         numbers = [_finite(value) for value in values]

@@ -19,20 +19,7 @@ MIN_JOINTS = 3  # visible ones, of a person; poses that share fewer are not comp
 
 
 def read_numbers(row: Row, columns: Sequence[str], where: str, written: NumberFormat = PLAIN) -> float | list[float]:
-    """Read one number, or the vector of several columns; a cell of a JSONL file may hold the whole vector.
-
-    Args:
-        row: The row, by its columns.
-        columns: The label columns.
-        where: "FILE:LINE", for errors.
-        written: The marks that numbers are written with.
-
-    Returns:
-        The number or the vector.
-
-    Raises:
-        DataError: A column is missing, or a cell holds no finite number.
-    """
+    """Read one number, or the vector of several columns; a cell of a JSONL file may hold the whole vector."""
     values = [cell(row, column, where) for column in columns]
     if len(values) == 1 and isinstance(values[0], list):
         return [number(value, columns[0], where, written=written) for value in values[0]]
@@ -40,22 +27,14 @@ def read_numbers(row: Row, columns: Sequence[str], where: str, written: NumberFo
     return numbers[0] if len(numbers) == 1 else numbers
 
 
-def read_box(row: Row, columns: Sequence[str], size: tuple[int, int], where: str, written: NumberFormat = PLAIN) -> str:
-    """Read the box of a row.
-
-    Args:
-        row: The row, by its columns.
-        columns: Five columns: the class, then left, top, right and bottom in pixels of the image.
-        size: Height and width of the image, in pixels.
-        where: "FILE:LINE", for errors.
-        written: The marks that numbers are written with.
-
-    Returns:
-        "class x0 y0 x1 y1", with corners as shares of the image's width and height.
-
-    Raises:
-        DataError: A corner lies outside the image, or the box is empty.
-    """
+def read_box(
+    row: Row,
+    columns: Sequence[str],  # five columns: the class, then left, top, right and bottom in pixels of the image
+    size: tuple[int, int],  # height and width of the image, in pixels
+    where: str,
+    written: NumberFormat = PLAIN,
+) -> str:
+    """Read the box of a row."""
     name, ends = read_class(row, columns[:1], where), size[::-1] * 2
     corners = [number(cell(row, column, where), column, where, written=written) for column in columns[1:]]
     if max(corners) <= 1 and min(corners) >= 0 and any(corner % 1 for corner in corners):
@@ -70,20 +49,8 @@ def read_box(row: Row, columns: Sequence[str], size: tuple[int, int], where: str
     return " ".join([name, *(f"{corner / end:.6g}" for corner, end in zip(corners, ends, strict=True))])
 
 
-def read_captions(row: Row, columns: Sequence[str], where: str) -> list[str]:
-    """Read the captions of a row: a text in each column; a cell of a JSONL file may hold a list of them.
-
-    Args:
-        row: The row, by its columns.
-        columns: The label columns. Empty texts are skipped.
-        where: "FILE:LINE", for errors.
-
-    Returns:
-        The captions, at least one.
-
-    Raises:
-        DataError: There is no caption, or a cell holds something other than texts.
-    """
+def read_captions(row: Row, columns: Sequence[str], where: str) -> list[str]:  # the captions, at least one
+    """Read the captions of a row: a text in each column; a cell of a JSONL file may hold a list of them."""
     captions = []
     for column in columns:
         value = cell(row, column, where)
@@ -98,19 +65,7 @@ def read_captions(row: Row, columns: Sequence[str], where: str) -> list[str]:
 
 
 def read_class(row: Row, columns: Sequence[str], where: str) -> str:
-    """Read the class of a row.
-
-    Args:
-        row: The row, by its columns.
-        columns: The label column.
-        where: "FILE:LINE", for errors.
-
-    Returns:
-        The name of the class, in Unicode's normal form NFC; a whole number as a text.
-
-    Raises:
-        DataError: The cell holds neither a text nor a whole number.
-    """
+    """Read the class of a row."""
     value = cell(row, columns[0], where)
     if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
         should = "should be the name of a class, or a whole number"
@@ -131,28 +86,15 @@ def read_joints(
     names: Sequence[str],
     where: str,
     *,
+    # the lowest third number of a visible joint, where it is a confidence; None where it is a flag: 0 hidden, 1 or 2
+    # visible
     min_confidence: float | None = None,
     note: Callable[[str], object] | None = None,
-) -> Float64:
+) -> Float64:  # joints in pixels, (J, 3): x, y and 1, or all 0 if hidden
     """Read the joints in a cell of a JSONL file.
 
     A joint is hidden if its third number is 0, if its numbers are null, or if it has no third number and lies at
     exactly (0, 0) or (-1, -1), which annotation tools write for a joint that they did not see.
-
-    Args:
-        row: The row, by its columns.
-        columns: The label column.
-        names: The names of the joints, whose number is checked; empty if there are none.
-        where: "FILE:LINE", for errors.
-        min_confidence: The lowest third number of a visible joint, where it is a confidence; None where it is a flag:
-            0 hidden, 1 or 2 visible.
-        note: Called with a sentence on how joints were understood.
-
-    Returns:
-        Joints in pixels, (J, 3): x, y and 1, or all 0 if hidden.
-
-    Raises:
-        DataError: The cell holds no list of joints, or too few visible ones.
     """
     column = columns[0]
     value = cell(row, column, where)
@@ -188,35 +130,15 @@ def _read_joint(
     return (x, y, 1.0) if is_visible else hidden
 
 
-def name_joints(names: Sequence[str], count: int) -> list[str]:
-    """Return the names of joints.
-
-    Args:
-        names: The names that the user gave, if any.
-        count: Number of joints, J.
-
-    Returns:
-        ``names``, or "joint 1" to "joint J" if there are none.
-    """
+def name_joints(
+    names: Sequence[str], count: int
+) -> list[str]:  # ``names``, or "joint 1" to "joint J" if there are none
+    """Return the names of joints."""
     return list(names) or [f"joint {number}" for number in range(1, count + 1)]
 
 
 def find_mask(row: Row, columns: Sequence[str], folder: Path, name: str, where: str) -> Path:
-    """Find the mask of an image.
-
-    Args:
-        row: The image's row, by its columns.
-        columns: The column with the mask's path; if empty, the mask has the image's name, ending in .png.
-        folder: Folder of the masks.
-        name: Path of the image.
-        where: "FILE:LINE", for errors.
-
-    Returns:
-        The mask's file.
-
-    Raises:
-        DataError: The cell holds no path, or there is no such file in the folder.
-    """
+    """Find the mask of an image."""
     value = cell(row, columns[0], where) if columns else str(PurePosixPath(name).with_suffix(".png"))
     if not isinstance(value, str) or not value.strip():
         raise DataError(f"{where}: {columns[0]} should be the path of a mask, relative to {folder}. Got {value!r}.")

@@ -40,19 +40,7 @@ KINDS: Mapping[KindName, Kind] = {
 
 
 def distance_of(kind: KindName, label: Any, where: str) -> str:  # noqa: ANN401 - one of the kind's forms
-    """Choose the label distance of a kind of numbers by the length of its labels.
-
-    Args:
-        kind: The kind of label.
-        label: A number, or a list of numbers.
-        where: The place of the label, for errors: "FILE:LINE".
-
-    Returns:
-        The label distance as a text, such as "rotation(form=euler)".
-
-    Raises:
-        DataError: A label of this kind has another number of numbers.
-    """
+    """Choose the label distance of a kind of numbers by the length of its labels."""
     choices, numbers = KINDS[kind].distances, len(label) if isinstance(label, list) else 1
     distance = choices.get(numbers, choices.get(0, ""))
     if not distance:
@@ -65,13 +53,6 @@ def check_distance(kind: KindName, text: str) -> None:
     """Check that labels of a kind can be compared by a label distance of the user's choice.
 
     Which label distances there are is checked by ``cml.runs.prepare``: sources do not import them.
-
-    Args:
-        kind: The kind of label.
-        text: The label distance with its settings, as in "circular(period=24)".
-
-    Raises:
-        UserError: Labels of this kind have a label distance of their own, or ``text`` cannot be parsed.
     """
     if kind == "boxes" or not KINDS[kind].distances:
         raise UserError(f"Labels of kind {kind!r} have a label distance already: leave label_distance={text!r} out.")

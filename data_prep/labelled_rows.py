@@ -127,29 +127,11 @@ class LabelledRows(DatasetSource):
         raise NotImplementedError
 
     def find_picture(self, row: Row, where: str) -> Path | None:
-        """The image file that shows the item of a row; None for none.
-
-        Args:
-            row: The row, by its columns.
-            where: The place of the row, for errors.
-
-        Raises:
-            DataError: The row names no file, or one outside the folder of pictures.
-        """
+        """The image file that shows the item of a row; None for none."""
         return None
 
     def read_table(self, columns: tuple[str, ...]) -> Iterator[tuple[str, Row | DataError]]:
-        """Read the rows of the table.
-
-        Args:
-            columns: The columns to read; a CSV or JSONL file gives all.
-
-        Yields:
-            Each row with its place, or what is wrong with it.
-
-        Raises:
-            DataError: The file is bad as a whole, or a CSV or Parquet file has no such column.
-        """
+        """Read the rows of the table."""
         if self.source.suffix.lower() != ".parquet":
             yield from read_rows(self.source, "rows")
             return
@@ -160,11 +142,7 @@ class LabelledRows(DatasetSource):
             yield f"{self.source}, row {position}", row
 
     def details(self, form: InputForm) -> dict[str, Any]:
-        """Further content of dataset.json.
-
-        Args:
-            form: The form of the vectors.
-        """
+        """Further content of dataset.json."""
         return {"inputs": {"kind": "vectors", "size": form.shape[0], "columns": list(form.columns)}}
 
     def content(self, skip_bad: bool) -> Content:
@@ -268,22 +246,8 @@ def read_feature(
     *,
     allow_missing: bool,
     written: NumberFormat = PLAIN,
-) -> float:
-    """Read a cell as a number of a vector.
-
-    Args:
-        value: Content of the cell.
-        column: Name of the column, for errors.
-        where: The place of the row, for errors.
-        allow_missing: Whether an empty cell is a missing number.
-        written: The marks that texts are written with.
-
-    Returns:
-        The number; NaN if it is missing.
-
-    Raises:
-        DataError: The cell holds no finite number.
-    """
+) -> float:  # the number; NaN if it is missing
+    """Read a cell as a number of a vector."""
     is_missing = value is None or value != value or (isinstance(value, str) and value.strip().lower() in _MISSING)
     if is_missing and allow_missing:
         return float("nan")

@@ -28,19 +28,14 @@ IDS = {str(number): name for number, name in SURFACES.items()}
 DETAILS: dict[str, Any] = {"ids": IDS, "ignore_id": 0}  # for dataset.json
 
 
-def check_mask(mask: UInt8, path: Path, image: Path, ids: Mapping[str, str] = IDS, ignore_id: int | None = 0) -> None:
-    """Check a mask of a room layout.
-
-    Args:
-        mask: The ids, (H, W).
-        path: The mask's file, for errors.
-        image: The image, which should be as large.
-        ids: What the ids mean; others are refused.
-        ignore_id: The id that does not count, which is allowed too; None if there is none.
-
-    Raises:
-        DataError: The mask has another size than its image, or an unknown id.
-    """
+def check_mask(
+    mask: UInt8,  # the ids, (H, W)
+    path: Path,
+    image: Path,
+    ids: Mapping[str, str] = IDS,
+    ignore_id: int | None = 0,  # the id that does not count, which is allowed too; None if there is none
+) -> None:
+    """Check a mask of a room layout."""
     try:
         check_size((mask.shape[0], mask.shape[1]), image)
         check_ids(mask, ids, ignore_id)
@@ -49,23 +44,13 @@ def check_mask(mask: UInt8, path: Path, image: Path, ids: Mapping[str, str] = ID
 
 
 def prepare_mask(
-    path: Path, image: Path, ids: Mapping[str, str] = IDS, ignore_id: int | None = 0, size: int | None = None
+    path: Path,
+    image: Path,
+    ids: Mapping[str, str] = IDS,
+    ignore_id: int | None = 0,  # the id that does not count; None if there is none
+    size: int | None = None,  # length of the image's shorter side after shrinking, in pixels; None if it is not shrunk
 ) -> Image.Image:
-    """Read, check and shrink a mask.
-
-    Args:
-        path: The mask's file, an 8-bit PNG.
-        image: The image that it belongs to.
-        ids: What the ids mean; others are refused.
-        ignore_id: The id that does not count; None if there is none.
-        size: Length of the image's shorter side after shrinking, in pixels; None if it is not shrunk.
-
-    Returns:
-        The mask as it is stored.
-
-    Raises:
-        DataError: The mask cannot be read, or as of ``check_mask``.
-    """
+    """Read, check and shrink a mask."""
     try:
         mask = read_mask(path)
     except MaskFault as fault:
@@ -74,16 +59,11 @@ def prepare_mask(
     return shrink_mask(mask, size)
 
 
-def shrink_mask(mask: UInt8, length: int | None) -> Image.Image:
-    """Shrink a mask as ``Shrink`` shrinks its image. Each pixel takes the nearest id.
-
-    Args:
-        mask: The ids, (H, W).
-        length: Length of the image's shorter side after shrinking, in pixels; None if it is not shrunk.
-
-    Returns:
-        The mask.
-    """
+def shrink_mask(
+    mask: UInt8,  # the ids, (H, W)
+    length: int | None,  # length of the image's shorter side after shrinking, in pixels; None if it is not shrunk
+) -> Image.Image:
+    """Shrink a mask as ``Shrink`` shrinks its image. Each pixel takes the nearest id."""
     height, width = Shrink(length).size((mask.shape[0], mask.shape[1]))
     sides = zip((height, width), mask.shape, strict=True)
     rows, columns = ((2 * np.arange(new) + 1) * old // (2 * new) for new, old in sides)

@@ -11,18 +11,10 @@ from cml.data.masks import MaskFault, read_mask
 from cml.errors import UserError
 
 
-def parse_ids(names: Sequence[str]) -> dict[str, str]:
-    """Read what the ids of masks mean.
-
-    Args:
-        names: Texts such as "1=wall".
-
-    Returns:
-        Ids, as texts, to names.
-
-    Raises:
-        UserError: A text has another form, or an id is repeated.
-    """
+def parse_ids(
+    names: Sequence[str],  # texts such as "1=wall"
+) -> dict[str, str]:
+    """Read what the ids of masks mean."""
     ids: dict[str, str] = {}
     for text in names:
         key, _, name = text.partition("=")
@@ -33,16 +25,10 @@ def parse_ids(names: Sequence[str]) -> dict[str, str]:
     return ids
 
 
-def find_ids(masks: Iterable[Path], ignore_id: int | None) -> dict[str, str]:
-    """Find the ids that occur in masks. A mask that cannot be read is skipped here.
-
-    Args:
-        masks: Files of masks.
-        ignore_id: The id that does not count, if any.
-
-    Returns:
-        Ids, as texts, to names: "region 1" and so on.
-    """
+def find_ids(
+    masks: Iterable[Path], ignore_id: int | None
+) -> dict[str, str]:  # ids, as texts, to names: "region 1" and so on
+    """Find the ids that occur in masks. A mask that cannot be read is skipped here."""
     with ThreadPoolExecutor() as pool:
         present = set().union(*pool.map(_present, masks)) - {ignore_id}
     return {str(number): f"region {number}" for number in sorted(present)}

@@ -42,20 +42,12 @@ class _Array(NamedTuple):
     content: int  # where the content begins
 
 
-def read_variable(path: Path, name: str, **options: bool | int) -> Any:  # noqa: ANN401 - whatever the file holds
-    """Read one variable of a .mat file.
-
-    Args:
-        path: The file, of version 5 to 7.
-        name: Name of the variable.
-        **options: Options of ``read_variables``.
-
-    Returns:
-        The variable's content.
-
-    Raises:
-        DataError: The file has no such variable, or as of ``read_variables``.
-    """
+def read_variable(
+    path: Path,
+    name: str,
+    **options: bool | int,  # options of ``read_variables``
+) -> Any:  # noqa: ANN401 - whatever the file holds
+    """Read one variable of a .mat file."""
     variables = read_variables(path, (name,), **options)
     if name not in variables:
         others = f", but has {', '.join(variables['__others__'])}" if variables["__others__"] else ""
@@ -64,21 +56,16 @@ def read_variable(path: Path, name: str, **options: bool | int) -> Any:  # noqa:
 
 
 def read_variables(
-    path: Path, names: Collection[str], *, most_bytes: int = MOST_BYTES, **options: bool | int
+    path: Path,
+    names: Collection[str],
+    *,
+    most_bytes: int = MOST_BYTES,  # most bytes that the file may have
+    **options: bool | int,  # options of ``scipy.io.loadmat``
 ) -> dict[str, Any]:
     """Read some variables of a .mat file.
 
-    Args:
-        path: The file, of version 5 to 7.
-        names: Names of the variables.
-        most_bytes: Most bytes that the file may have.
-        **options: Options of ``scipy.io.loadmat``.
-
-    Returns:
-        Names to contents of the variables that the file has; under ``__others__``, the names of its other variables.
-
-    Raises:
-        DataError: The file cannot be read, is damaged, or is larger than the limits.
+    Returns names to contents of the variables that the file has; under ``__others__``, the names of its other
+    variables.
     """
     from scipy.io import loadmat
 

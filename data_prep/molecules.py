@@ -190,17 +190,7 @@ class Molecules(DatasetSource):
 
 
 def read_melting_points(path: Path) -> dict[str, float]:
-    """Read the table of melting points.
-
-    Args:
-        path: A file of two columns under a line of titles: CAS number and kelvin.
-
-    Returns:
-        CAS number to melting point.
-
-    Raises:
-        DataError: The file cannot be read, or a line is not as expected.
-    """
+    """Read the table of melting points."""
     melting_points = {}
     for where, line in read_lines(path)[1:]:
         cas, _, text = line.partition("\t")
@@ -217,18 +207,7 @@ def read_melting_points(path: Path) -> dict[str, float]:
 
 
 def read_identifiers(paths: list[Path], wanted: Mapping[str, float]) -> dict[str, tuple[str, str]]:
-    """Read names and SMILES of molecules.
-
-    Args:
-        paths: Files of the package chemicals; the first that knows a molecule counts.
-        wanted: CAS numbers of the molecules.
-
-    Returns:
-        CAS number to usual name (the CAS number if there is none) and SMILES.
-
-    Raises:
-        DataError: A file cannot be read, or a line has too few columns.
-    """
+    """Read names and SMILES of molecules."""
     identifiers: dict[str, tuple[str, str]] = {}
     for path in paths:
         for where, line in read_lines(path):

@@ -14,17 +14,13 @@ Thousands = Literal["", ",", ".", " ", "'"]
 class NumberFormat:
     """The marks that a table's numbers are written with.
 
-    Attributes:
-        decimal: The decimal mark.
-        thousands: The separator of groups of three digits; "" for none.
-
     Example:
         >>> NumberFormat(decimal=",", thousands=".").to_plain("1.200,5")
         '1200.5'
     """
 
-    decimal: Decimal = "."
-    thousands: Thousands = ""
+    decimal: Decimal = "."  # the decimal mark
+    thousands: Thousands = ""  # the separator of groups of three digits; "" for none
 
     def __post_init__(self) -> None:
         if self.decimal == self.thousands:
@@ -33,11 +29,7 @@ class NumberFormat:
     def to_plain(self, text: str) -> str | None:
         """Write a number with a decimal point and without separators.
 
-        Args:
-            text: The number as it is in the table.
-
-        Returns:
-            The number as ``float`` reads it; None if a separator stands anywhere but before groups of three digits.
+        Returns the number as ``float`` reads it; None if a separator stands anywhere but before groups of three digits.
         """
         whole, mark, rest = text.strip().partition(self.decimal)
         if self.thousands and self.thousands in whole:

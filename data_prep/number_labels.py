@@ -23,39 +23,19 @@ _OFF = 2e-3  # how far a rotation's rows may be from unit length and square
 
 @dataclass(frozen=True)
 class NumberLabels:
-    """How labels of numbers are read. Made by ``choose_number_labels``.
+    """How labels of numbers are read. Made by ``choose_number_labels``."""
 
-    Attributes:
-        kind: The kind of label.
-        columns: The label columns, in the order of the label.
-        distance: The label distance that the user chose; "" for that of the kind, whose rules are then checked.
-        unit: The unit that tables and plots show.
-        to_degrees: Whether the cells are radians that are stored as degrees.
-        written: The marks that numbers are written with.
-        notes: How the columns were understood, a sentence each, where that is not as they were named.
-    """
-
-    kind: KindName
-    columns: tuple[str, ...]
-    distance: str
-    unit: str
-    to_degrees: bool
-    written: NumberFormat
+    kind: KindName  # the kind of label
+    columns: tuple[str, ...]  # the label columns, in the order of the label
+    distance: str  # the label distance that the user chose; "" for that of the kind, whose rules are then checked
+    unit: str  # the unit that tables and plots show
+    to_degrees: bool  # whether the cells are radians that are stored as degrees
+    written: NumberFormat  # the marks that numbers are written with
+    # how the columns were understood, a sentence each, where that is not as they were named
     notes: tuple[str, ...] = ()
 
     def read(self, row: Row, where: str) -> float | list[float]:
-        """Read the label of a row.
-
-        Args:
-            row: The row, by its columns.
-            where: "FILE:LINE", for errors.
-
-        Returns:
-            The number or the vector.
-
-        Raises:
-            DataError: A column is missing, a cell holds no finite number, or the label is not as the kind has it.
-        """
+        """Read the label of a row."""
         label = read_numbers(row, self.columns, where, self.written)
         if self.to_degrees:
             label = np.degrees(label).tolist()
@@ -65,26 +45,17 @@ class NumberLabels:
 
 
 def choose_number_labels(
-    kind: KindName, columns: Sequence[str], distance: str, unit: str, written: NumberFormat
+    kind: KindName,
+    columns: Sequence[str],
+    distance: str,  # the label distance that the user chose; "" for that of the kind
+    unit: str,  # the unit that the user stated; "" for none
+    written: NumberFormat,
 ) -> NumberLabels:
     """Decide how labels of numbers are read, by the names of their columns and the unit.
 
     Columns of places that are called latitude and longitude are taken for what they are called. Radians, which the unit
     or the ending of a column's name states, are compared with a period of 2 pi (angles) or stored as degrees
     (rotations, places and headings).
-
-    Args:
-        kind: The kind of label.
-        columns: The label columns, as the user named them.
-        distance: The label distance that the user chose; "" for that of the kind.
-        unit: The unit that the user stated; "" for none.
-        written: The marks that numbers are written with.
-
-    Returns:
-        How they are read.
-
-    Raises:
-        UserError: The names of the columns contradict the kind or the unit, or the kind has another unit.
     """
     columns, notes = tuple(columns), []
     is_place = is_place_distance(distance) if distance else kind == "place"

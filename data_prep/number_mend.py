@@ -16,15 +16,7 @@ _WITH_UNIT = re.compile(r"([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([^\W\d_Â°]+[Â
 
 
 def suggest_mend(value: object, *, own: bool = True) -> str:
-    """Say how a cell could become a number.
-
-    Args:
-        value: Content of the cell.
-        own: Whether the table is the user's own, so that options of the command can help.
-
-    Returns:
-        The mend, to follow a semicolon.
-    """
+    """Say how a cell could become a number."""
     text = value.strip() if isinstance(value, str) else ""
     if value is None or (isinstance(value, str) and not text):
         return "the cell is empty: fill it, or delete the line"

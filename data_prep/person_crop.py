@@ -28,85 +28,57 @@ class Box(NamedTuple):
     side: float
 
 
-def person_box(joints: Float64, margin: float) -> Box:
-    """Return the square around a person's visible joints.
-
-    Args:
-        joints: Joints in pixels: x, y, and 1 if visible, (J, 3).
-        margin: Room that is added on each side, as a share of the longer side of the joints' bounding box.
-
-    Returns:
-        The square, in pixels of the photograph.
-    """
+def person_box(
+    joints: Float64,  # joints in pixels: x, y, and 1 if visible, (J, 3)
+    margin: float,
+) -> Box:  # the square, in pixels of the photograph
+    """Return the square around a person's visible joints."""
     places = joints[joints[:, 2] > 0, :2]
     low, high = places.min(axis=0), places.max(axis=0)
     x, y = (low + high) / 2
     return box_around(x, y, max(float((high - low).max()) * (1 + 2 * margin), 1.0))
 
 
-def box_around(x: float, y: float, side: float) -> Box:
-    """Return a square by its centre.
-
-    Args:
-        x: Centre from the left, in pixels.
-        y: Centre from the top, in pixels.
-        side: Side, in pixels.
-
-    Returns:
-        The square.
-    """
+def box_around(
+    x: float,  # centre from the left, in pixels
+    y: float,  # centre from the top, in pixels
+    side: float,  # side, in pixels
+) -> Box:
+    """Return a square by its centre."""
     return Box(float(x - side / 2), float(y - side / 2), float(side))
 
 
-def into_crop(joints: Float64, box: Box, size: int) -> Float64:
-    """Move joints from the photograph's frame into the crop's.
-
-    Args:
-        joints: Joints in pixels of the photograph: x, y, and 1 if visible, (J, 3).
-        box: The square that is cut out of the photograph.
-        size: Side of the crop, in pixels.
-
-    Returns:
-        Joints in pixels of the crop, (J, 3); hidden ones are all 0.
-    """
+def into_crop(
+    joints: Float64,  # joints in pixels of the photograph: x, y, and 1 if visible, (J, 3)
+    box: Box,
+    size: int,  # side of the crop, in pixels
+) -> Float64:  # joints in pixels of the crop, (J, 3); hidden ones are all 0
+    """Move joints from the photograph's frame into the crop's."""
     moved = joints.copy()
     moved[:, :2] = (joints[:, :2] - (box.left, box.top)) * (size / box.side)
     moved[joints[:, 2] == 0] = 0
     return moved
 
 
-def crop_file(photo: Path, box: Box, size: int, bits: int | None = None) -> Image.Image:
-    """Cut a square out of a photograph's file. A large JPEG is decoded at a smaller scale, at least twice the crop's.
-
-    Args:
-        photo: The file.
-        box: The square, in pixels of the upright photograph.
-        size: Side of the crop, in pixels.
-        bits: The bits that a photograph of 16 bits uses; by default all.
-
-    Returns:
-        The crop in RGB, (size, size).
-
-    Raises:
-        DataError: The photograph cannot be read.
-    """
+def crop_file(
+    photo: Path,
+    box: Box,  # the square, in pixels of the upright photograph
+    size: int,  # side of the crop, in pixels
+    bits: int | None = None,
+) -> Image.Image:  # the crop in RGB, (size, size)
+    """Cut a square out of a photograph's file. A large JPEG is decoded at least at twice the crop's scale."""
     with open_named_image(photo if bits is None else scale_depth(photo, bits)) as image:
         reduction = draft_decode(image, box.side, size)
         box = Box(box.left / reduction, box.top / reduction, box.side / reduction)
         return crop(upright_rgb(image), box, size)
 
 
-def crop(image: Image.Image, box: Box, size: int) -> Image.Image:
-    """Cut a square out of an image and resize it with antialiasing. Outside the image, its border pixels are repeated.
-
-    Args:
-        image: An RGB image.
-        box: The square, in pixels of the image.
-        size: Side of the crop, in pixels.
-
-    Returns:
-        The crop, (size, size).
-    """
+def crop(
+    image: Image.Image,  # an RGB image
+    box: Box,  # the square, in pixels of the image
+    size: int,  # side of the crop, in pixels
+) -> Image.Image:
+    """Cut a square out of an image and resize it with antialiasing. Outside it, border pixels are repeated."""
     x, y = math.floor(box.left), math.floor(box.top)
     right, bottom = math.ceil(box.left + box.side), math.ceil(box.top + box.side)
     inner = (

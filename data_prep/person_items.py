@@ -15,23 +15,16 @@ CROP = "crop"  # column of the square that was cut out of the photograph
 
 
 def person_item(
-    item_id: str, role: str, photo: Path, joints: Float64, box: Box, size: int, where: str, bits: int | None = None
+    item_id: str,
+    role: str,
+    photo: Path,
+    joints: Float64,  # joints in pixels of the photograph: x, y, and 1 if visible, (J, 3)
+    box: Box,
+    size: int,  # side of the crop, in pixels
+    where: str,
+    bits: int | None = None,
 ) -> Item:
-    """Make the item of one person of a photograph.
-
-    Args:
-        item_id: Id of the item.
-        role: "train", "query" or "gallery".
-        photo: File of the photograph.
-        joints: Joints in pixels of the photograph: x, y, and 1 if visible, (J, 3).
-        box: The square to cut out of the photograph.
-        size: Side of the crop, in pixels.
-        where: The person's place in the annotations, for errors.
-        bits: The bits that a photograph of 16 bits uses; by default all.
-
-    Returns:
-        The item: the crop, the joints in its frame, and the square as the column "crop".
-    """
+    """Make the item of one person of a photograph."""
     picture = functools.partial(crop_file, photo, box, size, bits)
     label = into_crop(joints, box, size).round(2)
     extra = {CROP: [round(value, 2) for value in box]}
@@ -39,19 +32,12 @@ def person_item(
 
 
 def pose_content(
-    people: Sequence[Item | str | DataError], joints: Sequence[str], size: int, texts: InfoTexts | None = None
+    people: Sequence[Item | str | DataError],
+    joints: Sequence[str],
+    size: int,  # side of the crops, in pixels
+    texts: InfoTexts | None = None,
 ) -> Content:
-    """Make the content of a dataset of people.
-
-    Args:
-        people: For each person an item, an error, or the reason why it is left out; reasons are counted.
-        joints: Names of the joints.
-        size: Side of the crops, in pixels.
-        texts: Texts of dataset.json that depend on the settings.
-
-    Returns:
-        The content.
-    """
+    """Make the content of a dataset of people."""
     left_out = Counter(person for person in people if isinstance(person, str))
     details = {"joints": list(joints), "image_size": [size, size], "left_out": dict(left_out)}
     return Content([person for person in people if not isinstance(person, str)], details, texts or {})

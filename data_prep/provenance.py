@@ -25,23 +25,10 @@ def record_provenance(
     files: Iterable[Path] = (),
     images: Path | Iterable[Path] = (),
     ignored: Collection[str] = (),
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # ``{"source": ..., "revision": ..., "settings": {...}, "input": SHA-256 in hexadecimal}``
     """Describe what decides the content of a prepared dataset, so that a second preparation can compare it.
 
     Paths among the settings do not count: input that was moved is still the same input.
-
-    Args:
-        source: The data source, a dataclass.
-        revision: Revision of the source's code. Raise it when the same input gives another dataset.
-        files: Input files. Their content counts.
-        images: Input folder or folders. The names and sizes of their files count.
-        ignored: Names of settings that do not change the content.
-
-    Returns:
-        ``{"source": ..., "revision": ..., "settings": {...}, "input": SHA-256 in hexadecimal}``.
-
-    Raises:
-        DataError: An input is missing or cannot be read.
     """
     digest = hashlib.sha256()
     for file in files:

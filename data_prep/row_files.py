@@ -26,19 +26,7 @@ _EXACT = 1 << 53  # whole numbers beyond are not all floats
 
 
 def read_rows(path: Path, items: str = "images") -> Iterator[tuple[str, Row | DataError]]:
-    """Read the rows of a CSV or JSONL file.
-
-    Args:
-        path: The file; its name ends in .csv, .tsv or .jsonl.
-        items: What the rows list, for errors.
-
-    Yields:
-        Each row with "FILE:LINE", or what is wrong with it.
-
-    Raises:
-        UserError: The file's name ends otherwise.
-        DataError: The file is empty, or not UTF-8 or UTF-16, or not CSV.
-    """
+    """Read the rows of a CSV or JSONL file."""
     if path.suffix.lower() not in (*CELLS, ".jsonl"):
         raise UserError(f"The labels should be a .csv, .tsv or .jsonl file. Got {path} instead.")
     empty = True
@@ -60,20 +48,7 @@ class MissingColumn(DataError):
 
 
 def cell(row: Row, column: str, where: str, *, option: str = "--label-columns") -> Any:  # noqa: ANN401 - what is there
-    """Return a cell of a row.
-
-    Args:
-        row: The row, by its columns.
-        column: Name of the column.
-        where: "FILE:LINE", for errors.
-        option: The option that names the column, for errors.
-
-    Returns:
-        The cell: a text of a CSV file, any value of a JSONL file.
-
-    Raises:
-        MissingColumn: The row has no such column.
-    """
+    """Return a cell of a row."""
     if column not in row:
         names = list(map(str, row))
         there = f"{', '.join(names[:_LISTED])}{', ...' if len(names) > _LISTED else ''}"
@@ -87,22 +62,7 @@ def cell(row: Row, column: str, where: str, *, option: str = "--label-columns") 
 
 
 def number(value: object, column: str, where: str, *, written: NumberFormat = PLAIN, own: bool = True) -> float:
-    """Read a cell as a finite number.
-
-    Args:
-        value: Content of the cell.
-        column: Name of the column, for errors.
-        where: "FILE:LINE", for errors.
-        written: The marks that texts are written with.
-        own: Whether the file is the user's own, in which another kind of label may have been meant; errors then name
-            the options.
-
-    Returns:
-        The number.
-
-    Raises:
-        DataError: The cell holds no finite number, or a whole number that float64 cannot hold exactly.
-    """
+    """Read a cell as a finite number."""
     odd = isinstance(value, bool) or (isinstance(value, str) and "_" in value)  # Python reads 1_0 as 10
     result = math.nan if odd else _float(written.to_plain(value) if isinstance(value, str) else value)
     if not math.isfinite(result):
@@ -129,13 +89,11 @@ def _float(value: Any) -> float:  # noqa: ANN401 - a cell's content
         return math.nan
 
 
-def say_once(printed: set[str], guess: str) -> None:
-    """Print how something in the file was understood, if it was not printed before.
-
-    Args:
-        printed: The texts that were printed; ``guess`` is added.
-        guess: The text.
-    """
+def say_once(
+    printed: set[str],  # the texts that were printed; ``guess`` is added
+    guess: str,
+) -> None:
+    """Print how something in the file was understood, if it was not printed before."""
     if guess not in printed:
         printed.add(guess)
         say(guess)
@@ -172,14 +130,7 @@ def _csv(file: Iterator[str], path: Path) -> Iterator[tuple[int, Row | DataError
 
 
 def find_delimiter(header: str) -> str:
-    """Find what separates the cells of a CSV file.
-
-    Args:
-        header: The first line of the file.
-
-    Returns:
-        A comma, a semicolon or a tab, whichever comes first in this order and splits the line; a comma if none does.
-    """
+    """Find what separates the cells of a CSV file."""
     for delimiter in _DELIMITERS:
         if len(next(csv.reader([header], delimiter=delimiter), ())) > 1:
             return delimiter

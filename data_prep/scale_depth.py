@@ -15,34 +15,16 @@ from cml.data.white_value import fill_depth, loses_bits
 from cml.errors import DataError, UserError
 
 
-def check_bits(bits: int | None) -> None:
-    """Check the number of bits that images use.
-
-    Args:
-        bits: The number; None for all.
-
-    Raises:
-        UserError: It is not between 8 and 16.
-    """
+def check_bits(
+    bits: int | None,  # the number; None for all
+) -> None:
+    """Check the number of bits that images use."""
     if bits is not None and not 8 <= bits <= 16:
         raise UserError(f"The bits of images should be from 8 to 16. Got {bits} instead.")
 
 
 def scale_depth(photo: Path | bytes, bits: int) -> Path | bytes:
-    """Scale the values of an image that has 16 bits per value, but uses only some of them.
-
-    Args:
-        photo: The file or its content.
-        bits: The bits that are used, such as 10, whose greatest value, 1023, becomes 65,535.
-
-    Returns:
-        The content of the scaled image, a PNG file or, of several bands, a TIFF file; an image of another depth as it
-        was given.
-
-    Raises:
-        DataError: The image cannot be read, holds greater values, or is a PNG of several bands, of which only the upper
-            8 bits can be read.
-    """
+    """Scale the values of an image that has 16 bits per value, but uses only some of them."""
     white = (1 << bits) - 1
     try:
         if is_deep_tiff(photo):

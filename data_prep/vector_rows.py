@@ -15,18 +15,10 @@ from cml.storage.npy import map_array
 Rows = Floating
 
 
-def map_vectors(path: Path) -> NDArray[Any]:
-    """Map a file of vectors into memory.
-
-    Args:
-        path: The ``.npy`` file.
-
-    Returns:
-        (N, F) numbers of the file's own type.
-
-    Raises:
-        DataError: The file cannot be read, or holds something else.
-    """
+def map_vectors(
+    path: Path,  # the ``.npy`` file
+) -> NDArray[Any]:  # (N, F) numbers of the file's own type
+    """Map a file of vectors into memory."""
     try:
         rows = map_array(path)
     except OSError as error:
@@ -38,36 +30,24 @@ def map_vectors(path: Path) -> NDArray[Any]:
     return rows
 
 
-def store_row(row: NDArray[Any]) -> Rows:
-    """Convert a vector to the type that a prepared dataset stores.
-
-    Args:
-        row: (F,) numbers.
-
-    Returns:
-        (F,) float16 or float32; a number that float32 cannot hold is infinite.
-    """
+def store_row(
+    row: NDArray[Any],  # (F,) numbers
+) -> Rows:  # (F,) float16 or float32; a number that float32 cannot hold is infinite
+    """Convert a vector to the type that a prepared dataset stores."""
     if row.dtype.name in TYPES:
         return np.asarray(row)
     with np.errstate(over="ignore"):
         return row.astype(np.float32)
 
 
-def check_row(vector: Rows, where: str, columns: Sequence[str] = (), *, allow_missing: bool = False) -> Rows:
-    """Check that the numbers of a vector are finite.
-
-    Args:
-        vector: (F,) floats.
-        where: The place of the row, for errors.
-        columns: The names of the numbers, if they have any.
-        allow_missing: Whether a number may be missing (NaN).
-
-    Returns:
-        The vector.
-
-    Raises:
-        DataError: A number is infinite, or missing.
-    """
+def check_row(
+    vector: Rows,  # (F,) floats
+    where: str,
+    columns: Sequence[str] = (),
+    *,
+    allow_missing: bool = False,  # whether a number may be missing (NaN)
+) -> Rows:
+    """Check that the numbers of a vector are finite."""
     allowed = np.isfinite(vector)
     if allow_missing:
         allowed |= np.isnan(vector)
@@ -81,15 +61,10 @@ def check_row(vector: Rows, where: str, columns: Sequence[str] = (), *, allow_mi
     return vector
 
 
-def name_column(column: int, vector: Rows, columns: Sequence[str]) -> str:
-    """Name a number of a vector for a message.
-
-    Args:
-        column: Which number, from 0.
-        vector: The vector.
-        columns: The names of its numbers, if they have any.
-
-    Returns:
-        The name, or its position.
-    """
+def name_column(
+    column: int,  # which number, from 0
+    vector: Rows,
+    columns: Sequence[str],
+) -> str:
+    """Name a number of a vector for a message."""
     return columns[column] if len(columns) == len(vector) else f"column {column}"

@@ -23,26 +23,20 @@ Draw = Callable[[Rng, int], tuple[Any, ...]]
 _CHUNK = 100  # items that one process draws at a time
 
 
-def draw_items(name: str, draw: Draw, count: int, *, size: int, seed: int, workers: int) -> list[Any]:
+def draw_items(
+    name: str,
+    draw: Draw,
+    count: int,  # number of items, at least 1
+    *,
+    size: int,  # side of the pictures in pixels, at least 16
+    seed: int,  # random seed, at least 0
+    workers: int,  # number of processes, at least 1
+) -> list[Any]:
     """Draw items in order, on several processes if wanted.
 
     Item i has the generator of ``SeedSequence(seed, spawn_key=(i,))``: it depends on seed, size and i alone, so that a
     longer run begins with the items of a shorter one. Workers start new interpreters, so that a script needs the usual
     ``if __name__ == "__main__"``.
-
-    Args:
-        name: Name of the calling function, for errors.
-        draw: Draws one item with a generator of its own.
-        count: Number of items, at least 1.
-        size: Side of the pictures in pixels, at least 16.
-        seed: Random seed, at least 0.
-        workers: Number of processes, at least 1.
-
-    Returns:
-        For each part of an item, that of all items: arrays are stacked, other parts form a tuple.
-
-    Raises:
-        UserError: An argument is out of its range, or a worker process ended.
     """
     for argument, value, least in (("count", count, 1), ("size", size, 16), ("seed", seed, 0), ("workers", workers, 1)):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:

@@ -9,17 +9,13 @@ from cml.array_types import UInt8
 from cml.data_prep.synthetic.random_choice import Rng
 
 
-def relight(rng: Rng, scene: Image.Image) -> UInt8:
+def relight(
+    rng: Rng,
+    scene: Image.Image,  # the picture in RGB, (size, size)
+) -> UInt8:  # the pixels, (size, size, 3)
     """Change the light of a drawn picture at random.
 
     Exposure, contrast, a gradient, a colour cast and the camera's noise.
-
-    Args:
-        rng: The random generator.
-        scene: The picture in RGB, (size, size).
-
-    Returns:
-        The pixels, (size, size, 3).
     """
     pixels = np.asarray(scene, np.float32)  # (size, size, 3)
     angle, steepness = rng.uniform(0.0, 2 * math.pi), rng.uniform(0.0, 0.5)

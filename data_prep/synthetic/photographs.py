@@ -18,17 +18,12 @@ def sample_photos() -> Photos:
     return tuple(Image.fromarray(photo) for photo in load_sample_images().images)
 
 
-def sample_background(rng: Rng, photos: Photos, size: int) -> Image.Image:
-    """Cut a random square out of a photograph, mirror or transpose it at random, and change its colours.
-
-    Args:
-        rng: The random generator.
-        photos: The photographs to choose from.
-        size: Side of the square, in pixels.
-
-    Returns:
-        The square in RGB, (size, size).
-    """
+def sample_background(
+    rng: Rng,
+    photos: Photos,
+    size: int,  # side of the square, in pixels
+) -> Image.Image:  # the square in RGB, (size, size)
+    """Cut a random square out of a photograph, mirror or transpose it at random, and change its colours."""
     photo = pick(rng, photos)
     side = min(photo.size) * rng.uniform(0.12, 1.0)
     left, top = (photo.width - side) * rng.random(), (photo.height - side) * rng.random()

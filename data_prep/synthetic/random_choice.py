@@ -11,14 +11,6 @@ T = TypeVar("T")
 Rng = np.random.Generator
 
 
-def pick(rng: Rng, choices: Sequence[T]) -> T:
-    """Choose at random, each with the same probability.
-
-    Args:
-        rng: The random generator.
-        choices: What to choose from.
-
-    Returns:
-        One of ``choices``.
-    """
+def pick(rng: Rng, choices: Sequence[T]) -> T:  # one of ``choices``
+    """Choose at random, each with the same probability."""
     return choices[int(rng.integers(len(choices)))]

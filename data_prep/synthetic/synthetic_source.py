@@ -14,19 +14,12 @@ from cml.errors import UserError
 
 
 class Drawing(NamedTuple):
-    """What was drawn.
+    """What was drawn."""
 
-    Attributes:
-        images: The pictures, each (size, size, 3) uint8 RGB.
-        labels: The label of each picture.
-        details: Further content of dataset.json.
-        extras: Further columns of each picture.
-    """
-
-    images: Iterable[Any]
-    labels: Iterable[Any]
-    details: Mapping[str, Any]
-    extras: Iterable[Mapping[str, Any]] = itertools.repeat({})
+    images: Iterable[Any]  # the pictures, each (size, size, 3) uint8 RGB
+    labels: Iterable[Any]  # the label of each picture
+    details: Mapping[str, Any]  # further content of dataset.json
+    extras: Iterable[Mapping[str, Any]] = itertools.repeat({})  # further columns of each picture
 
 
 @dataclass(frozen=True)

@@ -36,21 +36,17 @@ class _Looks(NamedTuple):
     glasses: bool
 
 
-def draw_heads(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) -> tuple[UInt8, Float64]:
+def draw_heads(
+    count: int,
+    *,
+    size: int = 64,  # side of the pictures, in pixels
+    seed: int = 0,
+    workers: int = 1,
+) -> tuple[UInt8, Float64]:
     """Draw heads with any yaw, and with pitch and roll as people hold their heads.
 
-    Args:
-        count: Number of heads, N.
-        size: Side of the pictures, in pixels.
-        seed: Random seed.
-        workers: Number of processes.
-
-    Returns:
-        Pictures in RGB, (N, size, size, 3), and rotations, (N, 4): unit quaternions [x, y, z, w] with w >= 0 from the
-        head to the camera, whose x is to the right, y down and z away from it. [0, 0, 0, 1] looks into the camera.
-
-    Raises:
-        UserError: As of ``draw_items``.
+    Returns pictures in RGB, (N, size, size, 3), and rotations, (N, 4): unit quaternions [x, y, z, w] with w >= 0 from
+    the head to the camera, whose x is to the right, y down and z away from it. [0, 0, 0, 1] looks into the camera.
     """
     draw = functools.partial(_draw_head, photos=sample_photos())
     images, rotations = draw_items("draw_heads", draw, count, size=size, seed=seed, workers=workers)

@@ -33,14 +33,7 @@ class Clothes(NamedTuple):
 
 
 def sample_clothes(rng: Rng) -> Clothes:
-    """Draw random clothes and colours.
-
-    Args:
-        rng: The random generator.
-
-    Returns:
-        The clothes.
-    """
+    """Draw random clothes and colours."""
     skin = _mix((242, 205, 178), (92, 60, 44), rng.random() ** 1.3)  # light to dark
     hair = pick(rng, _HAIR)
     if rng.random() < 0.2:  # a cap
@@ -55,17 +48,8 @@ def sample_clothes(rng: Rng) -> Clothes:
     return Clothes(skin, hair, shirt, trousers, shoes, sleeve, leg, skirt, long_hair, mark)
 
 
-def body_parts(figure: Figure, clothes: Clothes, view: Frame) -> list[Part]:
-    """Dress a figure, and take it apart into painted shapes.
-
-    Args:
-        figure: The figure.
-        clothes: What it wears.
-        view: Rotation from the figure's frame to the camera's, (3, 3).
-
-    Returns:
-        The shapes in camera coordinates, in no order.
-    """
+def body_parts(figure: Figure, clothes: Clothes, view: Frame) -> list[Part]:  # view (3, 3)
+    """Dress a figure, and take it apart into painted shapes."""
     return _Model(figure, clothes, view).parts
 
 

@@ -34,16 +34,14 @@ class Part(NamedTuple):
     flat: bool = False
 
 
-def paint(canvas: ImageDraw.ImageDraw, parts: list[Part], project: Vector, distance: float, light: Vector) -> None:
-    """Paint shapes from far to near.
-
-    Args:
-        canvas: The canvas.
-        parts: The shapes in camera coordinates, in any order.
-        project: Affine map of perspective coordinates (x, y, 1) to pixels, which scales x and y equally, (2, 3).
-        distance: From the camera to the origin, in torso lengths.
-        light: Direction that light falls from, of length 1 at most, (2,).
-    """
+def paint(
+    canvas: ImageDraw.ImageDraw,
+    parts: list[Part],
+    project: Vector,  # affine map of perspective coordinates (x, y, 1) to pixels, which scales x and y equally, (2, 3)
+    distance: float,
+    light: Vector,  # direction that light falls from, of length 1 at most, (2,)
+) -> None:
+    """Paint shapes from far to near."""
     parts = sorted(parts, key=lambda part: part.depth)
     most = max(len(part.spheres) for part in parts)
     filled = [sphere for part in parts for sphere in itertools.islice(itertools.cycle(part.spheres), most)]

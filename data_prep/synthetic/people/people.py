@@ -29,21 +29,14 @@ class People(NamedTuple):
     keypoints: Float32
 
 
-def draw_people(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) -> People:
-    """Draw people in random poses. Several workers are worth it from some 2,000 pictures on.
-
-    Args:
-        count: Number of people, N.
-        size: Side of the pictures, in pixels.
-        seed: Random seed.
-        workers: Number of processes.
-
-    Returns:
-        The pictures and the joints.
-
-    Raises:
-        UserError: As of ``draw_items``.
-    """
+def draw_people(
+    count: int,
+    *,
+    size: int = 64,  # side of the pictures, in pixels
+    seed: int = 0,
+    workers: int = 1,
+) -> People:
+    """Draw people in random poses. Several workers are worth it from some 2,000 pictures on."""
     draw = functools.partial(_draw_person, photos=sample_photos())
     return People(*draw_items("draw_people", draw, count, size=size, seed=seed, workers=workers))
 

@@ -206,18 +206,13 @@ ROOMS = {  # pieces, how probable each is, and whether it stands against a wall
 WET = ("kitchen", "bath")
 
 
-def furnish(rng: Rng, kind: str, room: Float64, eye: Float64) -> list[Piece]:
-    """Draw the furniture of a room at random. No piece stands in the camera or in another piece.
-
-    Args:
-        rng: The random generator.
-        kind: Kind of room, a key of ``ROOMS``.
-        room: Width, height and depth of the room in metres, (3,).
-        eye: Place of the camera in metres, (3,).
-
-    Returns:
-        The pieces.
-    """
+def furnish(
+    rng: Rng,
+    kind: str,  # kind of room, a key of ``ROOMS``
+    room: Float64,  # width, height and depth of the room in metres, (3,)
+    eye: Float64,  # place of the camera in metres, (3,)
+) -> list[Piece]:
+    """Draw the furniture of a room at random. No piece stands in the camera or in another piece."""
     pieces: list[Piece] = []
     taken = [(eye[0] - 0.35, eye[0] + 0.35, eye[2] - 0.35, eye[2] + 0.35)]
     for piece, chance, *wall in map(str.split, ROOMS[kind].split(", ")):

@@ -39,17 +39,13 @@ class Material:
     uneven: float = 0.03  # how much the tone varies from tile to tile or plank to plank, or cloudily in other patterns
     key: int = 0  # decides where
 
-    def at(self, u: Float32, v: Float32, blur: Float32) -> Float32:
-        """Return the material's colours.
-
-        Args:
-            u: Places along the surface in metres, (N,).
-            v: Places up the surface in metres, (N,).
-            blur: Width of a pixel at each place in metres, (N,).
-
-        Returns:
-            Linear colours, (3, N).
-        """
+    def at(
+        self,
+        u: Float32,  # places along the surface in metres, (N,)
+        v: Float32,  # places up the surface in metres, (N,)
+        blur: Float32,  # width of a pixel at each place in metres, (N,)
+    ) -> Float32:  # linear colours, (3, N)
+        """Return the material's colours."""
         a, b = u / np.float32(self.size[0]), v / np.float32(self.size[1])
         if self.pattern == "bricks":
             a = a + hash_cell(np.floor(b), np.zeros_like(b), self.key)
@@ -92,31 +88,17 @@ class Material:
         return share.astype(np.float32), mean
 
 
-def hash_cell(a: Float32, b: Float32, key: int) -> Float32:
-    """Hash pairs of whole numbers to random ones. They show no order, and repeat after some 60 whole numbers.
-
-    Args:
-        a: First whole numbers, (N,).
-        b: Second whole numbers, (N,).
-        key: Selects one of many such functions.
-
-    Returns:
-        Numbers from 0 to 1, (N,).
-    """
+def hash_cell(
+    a: Float32,  # first whole numbers, (N,)
+    b: Float32,  # second whole numbers, (N,)
+    key: int,
+) -> Float32:  # numbers from 0 to 1, (N,)
+    """Hash pairs of whole numbers to random ones. They show no order, and repeat after some 60 whole numbers."""
     return _NOISE[_cell(a, b, key)]
 
 
-def sample_noise(a: Float32, b: Float32, key: int) -> Float32:
-    """Return smooth noise with bumps about 1 wide.
-
-    Args:
-        a: Places across, of any shape.
-        b: Places down, of the same shape.
-        key: Selects one of many such functions.
-
-    Returns:
-        Numbers from 0 to 1, of the same shape.
-    """
+def sample_noise(a: Float32, b: Float32, key: int) -> Float32:  # numbers from 0 to 1, of the same shape
+    """Return smooth noise with bumps about 1 wide."""
     low_a, low_b = np.floor(a), np.floor(b)
     cell = _cell(low_a, low_b, key)
     part_a, part_b = a - low_a, b - low_b
@@ -133,45 +115,28 @@ def _cell(a: Float32, b: Float32, key: int) -> Int32:
     return place
 
 
-def linear(red: float, green: float, blue: float) -> Colour:
-    """Convert a colour as screens show it to a linear one.
-
-    Args:
-        red: Red, 0 to 1.
-        green: Green, 0 to 1.
-        blue: Blue, 0 to 1.
-
-    Returns:
-        The linear colour.
-    """
+def linear(
+    red: float,  # red, 0 to 1
+    green: float,  # green, 0 to 1
+    blue: float,  # blue, 0 to 1
+) -> Colour:
+    """Convert a colour as screens show it to a linear one."""
     return red**_GAMMA, green**_GAMMA, blue**_GAMMA
 
 
-def tint(rng: Rng, *, light: tuple[float, float], vivid: tuple[float, float]) -> Colour:
-    """Draw a random colour of any hue.
-
-    Args:
-        rng: The random generator.
-        light: Lowest and highest brightness, as screens show it, 0 to 1.
-        vivid: Lowest and highest saturation, 0 to 1.
-
-    Returns:
-        The linear colour.
-    """
+def tint(
+    rng: Rng,
+    *,
+    light: tuple[float, float],  # lowest and highest brightness, as screens show it, 0 to 1
+    vivid: tuple[float, float],  # lowest and highest saturation, 0 to 1
+) -> Colour:
+    """Draw a random colour of any hue."""
     hue = rng.choice([rng.random(), rng.uniform(0.05, 0.15), rng.uniform(0.5, 0.65)], p=[0.4, 0.35, 0.25])
     return linear(*colorsys.hsv_to_rgb(float(hue), rng.uniform(*vivid), rng.uniform(*light)))
 
 
 def darker(colour: Colour, by: float) -> Colour:
-    """Multiply a colour by a factor; the result is white at most.
-
-    Args:
-        colour: The linear colour.
-        by: The factor.
-
-    Returns:
-        The linear colour.
-    """
+    """Multiply a colour by a factor; the result is white at most."""
     return tuple(min(1.0, by * part) for part in colour)  # type: ignore[return-value]
 
 

@@ -39,16 +39,12 @@ class Piece:
     angle: float  # how far its front is turned from z to x, in radians
     shadow: tuple[float, float] = (0.0, 0.0)  # half width and half depth of its shadow on the floor, (0, 0) for none
 
-    def rotate(self, vectors: Float32, way: int = 1) -> Float32:
-        """Rotate vectors between the room's frame and the piece's.
-
-        Args:
-            vectors: The vectors, (3, ...).
-            way: 1 from the room's frame to the piece's, -1 back.
-
-        Returns:
-            The rotated vectors, (3, ...).
-        """
+    def rotate(
+        self,
+        vectors: Float32,  # the vectors, (3, ...)
+        way: int = 1,  # 1 from the room's frame to the piece's, -1 back
+    ) -> Float32:  # the rotated vectors, (3, ...)
+        """Rotate vectors between the room's frame and the piece's."""
         c, s = np.float32(math.cos(self.angle)), np.float32(way * math.sin(self.angle))
         return np.stack([c * vectors[0] - s * vectors[2], vectors[1], s * vectors[0] + c * vectors[2]])
 
@@ -81,19 +77,14 @@ class Light:
         return light
 
 
-def trace(view: View, rays: Float32, surfaces: Sequence[Surface], pieces: Sequence[Piece], light: Light) -> Float32:
-    """Trace the rays of a picture to the furniture and walls of a room, and light them.
-
-    Args:
-        view: The camera in its room.
-        rays: Direction of the ray of each pixel in the room, (3, n, n).
-        surfaces: The six surfaces of the room, in the order of its faces.
-        pieces: The furniture.
-        light: The light.
-
-    Returns:
-        Linear colours, (3, n, n).
-    """
+def trace(
+    view: View,
+    rays: Float32,  # direction of the ray of each pixel in the room, (3, n, n)
+    surfaces: Sequence[Surface],
+    pieces: Sequence[Piece],
+    light: Light,
+) -> Float32:  # linear colours, (3, n, n)
+    """Trace the rays of a picture to the furniture and walls of a room, and light them."""
     side = rays.shape[1]
     parts = [(piece, part) for piece in pieces for part in piece.parts]
     depth, owner, normals = _find_nearest(view, rays, parts)

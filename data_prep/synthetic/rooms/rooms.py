@@ -26,21 +26,14 @@ class Rooms(NamedTuple):
     masks: UInt8  # (N, size, size) ids of ``layout_masks.SURFACES``: what is behind the furniture at pixels' middles
 
 
-def draw_rooms(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) -> Rooms:
-    """Draw furnished rooms. Several workers are worth it from some 500 rooms on.
-
-    Args:
-        count: Number of rooms, N.
-        size: Side of the pictures, in pixels.
-        seed: Random seed.
-        workers: Number of processes.
-
-    Returns:
-        The pictures and the masks of the layouts.
-
-    Raises:
-        UserError: As of ``draw_items``.
-    """
+def draw_rooms(
+    count: int,
+    *,
+    size: int = 64,  # side of the pictures, in pixels
+    seed: int = 0,
+    workers: int = 1,
+) -> Rooms:
+    """Draw furnished rooms. Several workers are worth it from some 500 rooms on."""
     return Rooms(*draw_items("draw_rooms", _draw_room, count, size=size, seed=seed, workers=workers))
 
 

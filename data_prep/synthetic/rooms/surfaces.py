@@ -33,16 +33,15 @@ class Surface:
     bands: tuple[tuple[Material, float, float], ...] = ()
     patches: tuple[Patch, ...] = ()  # what is on it; later ones cover earlier ones
 
-    def at(self, u: Float32, v: Float32, blur: Float32) -> tuple[Float32, Float32 | None]:
+    def at(
+        self,
+        u: Float32,  # places along the surface in metres, (N,)
+        v: Float32,  # places up the surface in metres, (N,)
+        blur: Float32,  # width of a pixel at each place in metres, (N,)
+    ) -> tuple[Float32, Float32 | None]:
         """Return the surface's colours with its bands and patches.
 
-        Args:
-            u: Places along the surface in metres, (N,).
-            v: Places up the surface in metres, (N,).
-            blur: Width of a pixel at each place in metres, (N,).
-
-        Returns:
-            Linear colours, (3, N), and how much of them glows by itself, (N,); None if nothing does.
+        Returns linear colours, (3, N), and how much of them glows by itself, (N,); None if nothing does.
         """
         colours = self.material.at(u, v, blur)
         glow = np.zeros_like(u) if any(patch.glow > 0 for patch in self.patches) else None

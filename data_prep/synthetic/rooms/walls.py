@@ -23,18 +23,13 @@ class _Style(NamedTuple):
     panel_height: float
 
 
-def sample_surfaces(rng: Rng, room: Float64, photos: Photos, wet: bool) -> list[Surface]:
-    """Draw the walls, the floor and the ceiling of a room at random.
-
-    Args:
-        rng: The random generator.
-        room: Width, height and depth of the room in metres, (3,).
-        photos: Photographs for pictures and windows.
-        wet: Whether it is a kitchen or a bathroom, which has tiles more often.
-
-    Returns:
-        The six surfaces, in the order of the room's faces.
-    """
+def sample_surfaces(
+    rng: Rng,
+    room: Float64,  # width, height and depth of the room in metres, (3,)
+    photos: Photos,
+    wet: bool,
+) -> list[Surface]:
+    """Draw the walls, the floor and the ceiling of a room at random."""
     trim = tint(rng, light=(0.85, 0.98), vivid=(0, 0.08)) if rng.random() < 0.6 else materials.sample_wood(rng).colour
     paint = materials.sample_tiles(rng) if wet and rng.random() < 0.5 else materials.sample_paint(rng)
     accent = materials.sample_paint(rng) if rng.random() < 0.3 else paint

@@ -20,15 +20,7 @@ STRAY = 0.1  # share of things that come from anywhere
 
 
 def sample_things(rng: Rng, place: float) -> tuple[Thing, ...]:
-    """Draw two to five things at random, of at least two kinds. In a third of the scenes, one is on top of another.
-
-    Args:
-        rng: The random generator.
-        place: Place on the ring of kinds, which decides what is often together.
-
-    Returns:
-        The things.
-    """
+    """Draw two to five things at random, of at least two kinds. In a third of the scenes, one is on top of another."""
     apart = np.abs(np.arange(len(RING)) - place)
     usual = np.exp(-0.5 * (np.minimum(apart, len(RING) - apart) / SPREAD) ** 2)
     shares = dict(zip(RING, (1 - STRAY) * usual / usual.sum() + STRAY / len(RING), strict=True))

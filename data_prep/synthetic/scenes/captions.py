@@ -116,15 +116,7 @@ Groups = Sequence[_Group]
 
 
 def describe(things: Sequence[Thing], rng: Rng) -> tuple[str, ...]:
-    """Describe a scene in five different sentences; the first names everything in it.
-
-    Args:
-        things: The things of the scene.
-        rng: The random generator.
-
-    Returns:
-        The sentences.
-    """
+    """Describe a scene in five different sentences; the first names everything in it."""
     kinds = dict.fromkeys(thing.kind for thing in things)
     numbered = [[number for number, thing in enumerate(things) if thing.kind == kind] for kind in kinds]
     groups = [_Group(tuple(things[number] for number in numbers), tuple(numbers)) for numbers in numbered]
@@ -138,16 +130,8 @@ def describe(things: Sequence[Thing], rng: Rng) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def relation(a: _Group, b: _Group) -> list[str]:
-    """Tell where one group is as seen from another, in clear cases.
-
-    Args:
-        a: The group.
-        b: The other group.
-
-    Returns:
-        Keys of ``RELATIONS``; none in an unclear case.
-    """
+def relation(a: _Group, b: _Group) -> list[str]:  # keys of ``RELATIONS``; none in an unclear case
+    """Tell where one group is as seen from another, in clear cases."""
     if any(thing.on in b.numbers for thing in a.things):
         return ["on", "on", "above"]
     if any(thing.on in a.numbers for thing in b.things):

@@ -21,21 +21,14 @@ class Scenes(NamedTuple):
     things: tuple[tuple[Thing, ...], ...]  # what is in each, in no order
 
 
-def draw_scenes(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) -> Scenes:
-    """Draw scenes of two to five things with captions. Things and captions do not depend on the size.
-
-    Args:
-        count: Number of scenes, N.
-        size: Side of the pictures, in pixels.
-        seed: Random seed.
-        workers: Number of processes.
-
-    Returns:
-        The pictures, captions and things.
-
-    Raises:
-        UserError: As of ``draw_items``.
-    """
+def draw_scenes(
+    count: int,
+    *,
+    size: int = 64,  # side of the pictures, in pixels
+    seed: int = 0,
+    workers: int = 1,
+) -> Scenes:
+    """Draw scenes of two to five things with captions. Things and captions do not depend on the size."""
     draw = functools.partial(_draw_scene, photos=sample_photos())
     return Scenes(*draw_items("draw_scenes", draw, count, size=size, seed=seed, workers=workers))
 

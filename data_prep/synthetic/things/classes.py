@@ -26,23 +26,14 @@ TRAINING, TEST = CLASSES[::2], CLASSES[1::2]
 
 
 def draw_singles(
-    count: int, classes: Sequence[str], *, size: int = 64, seed: int = 0, workers: int = 1
-) -> tuple[UInt8, tuple[str, ...]]:
-    """Draw one thing in each picture.
-
-    Args:
-        count: Number of pictures, N.
-        classes: Classes to draw from, such as "red ball", each as likely: ``TRAINING`` or ``TEST``.
-        size: Side of the pictures, in pixels.
-        seed: Random seed.
-        workers: Number of processes.
-
-    Returns:
-        Pictures in RGB, (N, size, size, 3), and the N classes.
-
-    Raises:
-        UserError: As of ``draw_items``.
-    """
+    count: int,
+    classes: Sequence[str],  # classes to draw from, such as "red ball", each as likely: ``TRAINING`` or ``TEST``
+    *,
+    size: int = 64,  # side of the pictures, in pixels
+    seed: int = 0,
+    workers: int = 1,
+) -> tuple[UInt8, tuple[str, ...]]:  # pictures in RGB, (N, size, size, 3), and the N classes
+    """Draw one thing in each picture."""
     draw = functools.partial(_draw_single, photos=sample_photos(), classes=tuple(classes))
     images, names = draw_items("draw_singles", draw, count, size=size, seed=seed, workers=workers)
     return images, names

@@ -39,57 +39,31 @@ class Pen:
         self._up = self.half_width * sin * mirror, -self.half_width * cos
         self.light *= mirror
 
-    def shape(self, points: Sequence[Place], colour: Rgb | None = None, tone: float = 1.0, alpha: int = 255) -> None:
-        """Draw a filled polygon.
-
-        Args:
-            points: The corners, in the thing's frame.
-            colour: The colour; by default, that of the thing.
-            tone: Below 1, the colour is darkened; above 1, it is moved towards white.
-            alpha: Opacity, 0 to 255.
-        """
+    def shape(
+        self,
+        points: Sequence[Place],
+        colour: Rgb | None = None,
+        tone: float = 1.0,  # below 1, the colour is darkened; above 1, it is moved towards white
+        alpha: int = 255,  # opacity, 0 to 255
+    ) -> None:
+        """Draw a filled polygon."""
         self.canvas.polygon(self._to_canvas(points), fill=(*_change_tone(colour or self.colour, tone), alpha))
 
     def oval(
         self, x: float, y: float, rx: float, ry: float, colour: Rgb | None = None, tone: float = 1.0, alpha: int = 255
     ) -> None:
-        """Draw a filled ellipse.
-
-        Args:
-            x: Centre across, in half widths of the thing.
-            y: Centre upwards, in half widths.
-            rx: Semi-axis across, in half widths.
-            ry: Semi-axis upwards, in half widths.
-            colour: As of ``shape``.
-            tone: As of ``shape``.
-            alpha: As of ``shape``.
-        """
+        """Draw a filled ellipse."""
         self.shape([(x + rx * math.cos(t), y + ry * math.sin(t)) for t in TURN], colour, tone, alpha)
 
     def globe(self, x: float, y: float, rx: float, ry: float, colour: Rgb | None = None) -> None:
-        """Draw an ellipse that is shaded as a round body.
-
-        Args:
-            x: Centre across, in half widths of the thing.
-            y: Centre upwards, in half widths.
-            rx: Semi-axis across, in half widths.
-            ry: Semi-axis upwards, in half widths.
-            colour: As of ``shape``.
-        """
+        """Draw an ellipse that is shaded as a round body."""
         for step in range(6):
             part, shift, tone = 1 - 0.16 * step, 0.075 * step, 0.62 + 0.105 * step
             self.oval(x + self.light * shift * rx, y + shift * ry, part * rx, part * ry, colour, tone)
         self.oval(x + self.light * 0.42 * rx, y + 0.45 * ry, 0.16 * rx, 0.13 * ry, PALE, alpha=170)
 
     def line(self, points: Sequence[Place], width: float, colour: Rgb | None = None, tone: float = 1.0) -> None:
-        """Draw a polyline with round ends.
-
-        Args:
-            points: The corners, in the thing's frame.
-            width: Width, in half widths of the thing.
-            colour: As of ``shape``.
-            tone: As of ``shape``.
-        """
+        """Draw a polyline with round ends."""
         fill, thick = (*_change_tone(colour or self.colour, tone), 255), max(1, round(width * self.half_width))
         places = self._to_canvas(points)
         self.canvas.line(places, fill=fill, width=thick, joint="curve")

@@ -34,20 +34,16 @@ to the table and back. What is near each other here is often together in a scene
 are no classes of scenes, only places on the ring."""
 
 
-def draw_picture(rng: Rng, size: int, photos: Photos, things: Sequence[Thing], place: float) -> UInt8:
+def draw_picture(
+    rng: Rng,
+    size: int,  # side of the picture, in pixels
+    photos: Photos,
+    things: Sequence[Thing],
+    place: float,  # place on the ring of kinds, from 0 to their number
+) -> UInt8:  # the picture in RGB, (size, size, 3)
     """Draw things over a photograph that is tinted as a place of the ring.
 
     Noise is drawn last, since the amount depends on the size: all else is the same at any size.
-
-    Args:
-        rng: The random generator.
-        size: Side of the picture, in pixels.
-        photos: Photographs for the background.
-        things: The things.
-        place: Place on the ring of kinds, from 0 to their number.
-
-    Returns:
-        The picture in RGB, (size, size, 3).
     """
     oversampling = 4 if size <= 96 else 3 if size <= 160 else 2
     side = size * oversampling
