@@ -8,18 +8,11 @@ from cml.data.items import Collate
 
 @dataclass(frozen=True)
 class AcceptedInputs:
-    """The inputs that a model accepts.
+    """The inputs that a model accepts."""
 
-    Attributes:
-        kind: Their kind; None to recognise it.
-        missing: What becomes of a missing number of a vector.
-        own_backbone: Whether the model has a backbone of the user's own, which may take tensors.
-        channels: The number of bands of images.
-        collate: Joins a list of inputs of any kind to a batch; None for images, vectors and tensors.
-    """
-
-    kind: InputKind | None = None
-    missing: Missing = "refuse"
-    own_backbone: bool = False
-    channels: int = 3
+    kind: InputKind | None = None  # their kind; None to recognise it
+    missing: Missing = "refuse"  # what becomes of a missing number of a vector
+    own_backbone: bool = False  # whether the model has a backbone of the user's own, which may take tensors
+    channels: int = 3  # the number of bands of images
+    # joins a list of inputs of any kind to a batch; None for images, vectors and tensors
     collate: Collate | None = None

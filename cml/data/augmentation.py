@@ -16,75 +16,44 @@ _AT_ONCE = 1 << 20  # bytes of float pixels: those of a whole batch exceed the C
 
 @dataclass(frozen=True)
 class Jitter:
-    """How much each image may change, both ways, as fractions; a new crop is drawn whenever an image is used.
+    """How much each image may change, both ways, as fractions; a new crop is drawn whenever an image is used."""
 
-    Attributes:
-        crop: The fraction of the stored image's sides that the centre box covers.
-        scale: The greatest change of the box's side, as a fraction of the stored side.
-        shift: The greatest move of the box's centre on each axis, as a fraction of the stored side.
-        brightness: The greatest change of brightness and of contrast.
-        random_crop: Whether boxes lie at random places or are of random areas, see ``draw_crops``; not with ``scale``
-            or ``shift``.
-    """
-
-    crop: float = 1.0
-    scale: float = 0.0
-    shift: float = 0.0
-    brightness: float = 0.0
+    crop: float = 1.0  # the fraction of the stored image's sides that the centre box covers
+    scale: float = 0.0  # the greatest change of the box's side, as a fraction of the stored side
+    shift: float = 0.0  # the greatest move of the box's centre on each axis, as a fraction of the stored side
+    brightness: float = 0.0  # the greatest change of brightness and of contrast
+    # whether boxes lie at random places or are of random areas, see ``draw_crops``; not with ``scale`` or ``shift``
     random_crop: RandomCrop = "none"
 
 
-def stored_size(image_size: Size, crop: float) -> Size:
-    """Compute the size at which images are stored, of which the network sees the centre box.
-
-    Args:
-        image_size: The (height, width) of the centre box in pixels.
-        crop: The fraction of each side that the centre box covers.
-
-    Returns:
-        (height, width) in pixels.
-    """
+def stored_size(
+    image_size: Size,  # the (height, width) of the centre box in pixels
+    crop: float,  # the fraction of each side that the centre box covers
+) -> Size:  # (height, width) in pixels
+    """Compute the size at which images are stored, of which the network sees the centre box."""
     return round(image_size[0] / crop), round(image_size[1] / crop)
 
 
-def center_box(images: Pixels, image_size: Size) -> Tensor:
-    """Cut out the centre box of stored images.
-
-    Args:
-        images: The images, (B, H, W, C).
-        image_size: (h, w) of the box in pixels.
-
-    Returns:
-        The boxes, (B, C, h, w) of the same type.
-    """
+def center_box(
+    images: Pixels,  # the images, (B, H, W, C)
+    image_size: Size,  # (h, w) of the box in pixels
+) -> Tensor:  # the boxes, (B, C, h, w) of the same type
+    """Cut out the centre box of stored images."""
     (height, width), (h, w) = images.shape[1:3], image_size
     top, left = (height - h) // 2, (width - w) // 2
     return torch.from_numpy(np.ascontiguousarray(images[:, top : top + h, left : left + w])).permute(0, 3, 1, 2)
 
 
 def jitter_boxes(
-    images: Pixels,
-    image_size: Size,
+    images: Pixels,  # the images, (B, H, W, C), uint8 or float32 from 0 to 255
+    image_size: Size,  # (h, w) of the box in pixels
     jitter: Jitter,
     rng: np.random.Generator,
     *,
     part: slice = slice(None),
     total: int | None = None,
-) -> Tensor:
-    """Cut out a random box of each stored image; without jitter, the centre box.
-
-    Args:
-        images: The images, (B, H, W, C), uint8 or float32 from 0 to 255.
-        image_size: (h, w) of the box in pixels.
-        jitter: How much each box may change.
-        rng: The generator of random numbers.
-        part: The part that the images are of a list, of which other processes have the rest. They get the boxes that
-            they have in the whole list.
-        total: The number of images of the whole list; by default, B.
-
-    Returns:
-        The boxes, (B, C, h, w); those of uint8 images are rounded to whole levels, float32 ones are not.
-    """
+) -> Tensor:  # the boxes, (B, C, h, w); those of uint8 images are rounded to whole levels, float32 ones are not
+    """Cut out a random box of each stored image; without jitter, the centre box."""
     count = len(images)
     drawn_for = count if total is None else total
     moves, shades = bool(jitter.scale or jitter.shift), bool(jitter.brightness)
@@ -125,16 +94,8 @@ def jitter_boxes(
     return boxes
 
 
-def mirror_images(images: Tensor, which: Bools) -> Tensor:
-    """Mirror some images left to right.
-
-    Args:
-        images: The images, (B, C, h, w).
-        which: Which of them to mirror, (B,).
-
-    Returns:
-        All images, (B, C, h, w).
-    """
+def mirror_images(images: Tensor, which: Bools) -> Tensor:  # images (B, C, h, w), which (B,) -> (B, C, h, w)
+    """Mirror some images left to right."""
     if not which.any():
         return images
     return torch.where(torch.from_numpy(which)[:, None, None, None], images.flip(3), images)

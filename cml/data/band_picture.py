@@ -16,16 +16,8 @@ from cml.errors import DataError
 def read_picture(path: Path, channels: int = 3) -> Image.Image:
     """Read an image file as an RGB picture to show.
 
-    Args:
-        path: The file.
-        channels: C, the number of bands that a backbone takes of it. Of three, and in a usual file, the picture is what
-            the backbone gets. Of any other number it shows the first three bands, or the first of one or two.
-
-    Returns:
-        The picture. Bands of 16 bits are scaled so that the least and the greatest value that it shows are 0 and 255.
-
-    Raises:
-        DataError: The file is missing, no image, damaged or too large.
+    Returns the picture. Bands of 16 bits are scaled so that the least and the greatest value that it shows are 0 and
+    255.
     """
     is_deep = is_deep_tiff(path)
     if channels == 3:
@@ -43,15 +35,10 @@ def read_picture(path: Path, channels: int = 3) -> Image.Image:
         return draw_bands(band_values(image))
 
 
-def draw_bands(values: Bands) -> Image.Image:
-    """Draw the first three bands as red, green and blue, or the first of one or two as grey.
-
-    Args:
-        values: (H, W, C) uint8, or uint16, which is scaled from its least to its greatest value.
-
-    Returns:
-        The picture in RGB.
-    """
+def draw_bands(
+    values: Bands,  # (H, W, C) uint8, or uint16, which is scaled from its least to its greatest value
+) -> Image.Image:  # the picture in RGB
+    """Draw the first three bands as red, green and blue, or the first of one or two as grey."""
     shown = values[..., :3] if values.shape[2] >= 3 else values[..., :1].repeat(3, axis=2)
     if shown.dtype == np.uint16:
         low, high = int(shown.min()), int(shown.max())

@@ -22,35 +22,17 @@ Bands = UInt8 | UInt16  # (H, W, C)
 _PER_LEVEL = 257  # 65,535 / 255
 
 
-def read_bands(image: Image.Image, channels: int, size: tuple[int, int]) -> Float32:
-    """Read all bands of an image, upright.
-
-    Args:
-        image: An opened image of any mode.
-        channels: C, the number of bands that it must have.
-        size: (height, width) in pixels to resize to, each band by itself.
-
-    Returns:
-        The bands, (H, W, C) from 0 to 255.
-
-    Raises:
-        ImageFault: It has another number of bands, or more than 16 bits per band.
-    """
+def read_bands(
+    image: Image.Image,
+    channels: int,
+    size: tuple[int, int],  # (height, width) in pixels to resize to, each band by itself
+) -> Float32:  # the bands, (H, W, C) from 0 to 255
+    """Read all bands of an image, upright."""
     return fit_bands(band_values(image), channels, size, f" (mode {image.mode})")
 
 
-def band_values(image: Image.Image) -> Bands:
-    """The values of all bands of an image, upright.
-
-    Args:
-        image: An opened image of any mode.
-
-    Returns:
-        (H, W, C) uint8 or uint16.
-
-    Raises:
-        ImageFault: It has more than 16 bits per band, or values above the white that its file states.
-    """
+def band_values(image: Image.Image) -> Bands:  # (H, W, C) uint8 or uint16
+    """The values of all bands of an image, upright."""
     white = read_white(image)
     image = turn_upright(image)
     if image.mode == "1":
@@ -71,21 +53,13 @@ def band_values(image: Image.Image) -> Bands:
     return values.reshape(*values.shape[:2], -1)
 
 
-def fit_bands(values: Bands, channels: int, size: tuple[int, int], mode: str = "") -> Float32:
-    """Check the number of bands, and resize them.
-
-    Args:
-        values: (H, W, C) uint8 or uint16.
-        channels: The number of bands that there must be.
-        size: (height, width) in pixels to resize to, each band by itself.
-        mode: How the file says what the bands are, for errors: " (mode RGBA)".
-
-    Returns:
-        The bands, (H, W, C) from 0 to 255.
-
-    Raises:
-        ImageFault: There is another number of bands.
-    """
+def fit_bands(
+    values: Bands,  # (H, W, C) uint8 or uint16
+    channels: int,
+    size: tuple[int, int],  # (height, width) in pixels to resize to, each band by itself
+    mode: str = "",
+) -> Float32:  # the bands, (H, W, C) from 0 to 255
+    """Check the number of bands, and resize them."""
     if values.shape[2] != channels:
         raise ImageFault(
             f"has {count_bands(values.shape[2])}{mode}, but the backbone takes {count_bands(channels)}, as its "
@@ -94,16 +68,11 @@ def fit_bands(values: Bands, channels: int, size: tuple[int, int], mode: str = "
     return scale_bands(values, size)
 
 
-def scale_bands(values: Bands, size: tuple[int, int]) -> Float32:
-    """Convert bands to levels from 0 to 255, and resize each by itself as RGB images are resized, without rounding.
-
-    Args:
-        values: (H, W, C) uint8 or uint16.
-        size: (height, width) in pixels.
-
-    Returns:
-        (H, W, C) of that size.
-    """
+def scale_bands(
+    values: Bands,  # (H, W, C) uint8 or uint16
+    size: tuple[int, int],  # (height, width) in pixels
+) -> Float32:  # (H, W, C) of that size
+    """Convert bands to levels from 0 to 255, and resize each by itself as RGB images are resized, without rounding."""
     levels: Float32 = values.astype(np.float32)
     if values.dtype == np.uint16:
         levels /= np.float32(_PER_LEVEL)
@@ -121,21 +90,13 @@ def count_bands(channels: int) -> str:
     return "1 band" if channels == 1 else f"{channels} bands"
 
 
-def bands_last(images: NDArray[Any], axes: int, where: str, channels: int) -> NDArray[Any]:
-    """Bring arrays of pixels into the order (..., H, W, C).
-
-    Args:
-        images: Of ``axes`` axes, with the bands last or first; of one band also without an axis for it.
-        axes: 4 for N images, 3 for one.
-        where: What they are, for messages.
-        channels: C.
-
-    Returns:
-        The pixels, uint8 or uint16; if both orders fit, they are unchanged.
-
-    Raises:
-        UserError: They have another shape or type.
-    """
+def bands_last(
+    images: NDArray[Any],  # of ``axes`` axes, with the bands last or first; of one band also without an axis for it
+    axes: int,
+    where: str,
+    channels: int,
+) -> NDArray[Any]:  # the pixels, uint8 or uint16; if both orders fit, they are unchanged
+    """Bring arrays of pixels into the order (..., H, W, C)."""
     if images.dtype not in (np.uint8, np.uint16):
         raise UserError(f"{where} must be uint8 or uint16. Got {images.dtype} instead.")
     if channels == 1 and images.ndim == axes - 1:

@@ -21,23 +21,12 @@ _AT_ONCE = 4096  # images that wait to be decoded
 def check_dataset(
     folder: Path,
     *,
-    tasks: Collection[str] = (),
+    tasks: Collection[str] = (),  # the known tasks, of which dataset.json should name one; without them, any
     threads: int = 2,
-    progress: Callable[[int], object] | None = None,
+    progress: Callable[[int], object] | None = None,  # called with 1 after each image
     look: Callable[[Path, Image.Image], object] | None = None,
 ) -> list[str]:
-    """Find all faults of a prepared dataset; images are decoded.
-
-    Args:
-        folder: The folder of the dataset.
-        tasks: The known tasks, of which dataset.json should name one; without them, any.
-        threads: The number of images that are decoded at a time.
-        progress: Called with 1 after each image.
-        look: Called with the path and the picture of each sound image, from several threads.
-
-    Returns:
-        The faults, one sentence each: "FILE:LINE: what, rule, value".
-    """
+    """Find all faults of a prepared dataset; images are decoded."""
     problems: list[str] = []
     info, metadata = read_metadata(folder, problems.append)
     if info is None:
@@ -79,15 +68,10 @@ def check_dataset(
     return problems
 
 
-def describe_constant_columns(dataset: PreparedDataset) -> str:
-    """Say which numbers of the training vectors are all the same.
-
-    Args:
-        dataset: The dataset.
-
-    Returns:
-        A sentence; "" if there are none, or the items are images.
-    """
+def describe_constant_columns(
+    dataset: PreparedDataset,
+) -> str:  # a sentence; "" if there are none, or the items are images
+    """Say which numbers of the training vectors are all the same."""
     vectors = dataset.split("train").vectors
     if vectors is None:
         return ""

@@ -17,15 +17,14 @@ RawLabels = NDArray[Any] | list[Any]  # an array if they are numbers of one shap
 
 
 class Column(Sequence[Any]):
-    """A sequence whose items are made on access; it equals any sequence with equal items.
+    """A sequence whose items are made on access; it equals any sequence with equal items."""
 
-    Args:
-        array: The items as an array.
-        root: A folder, of which the items are paths, None for an empty name; by default, the items are those of the
-            array.
-    """
-
-    def __init__(self, array: NDArray[Any], root: Path | None = None) -> None:
+    def __init__(
+        self,
+        array: NDArray[Any],
+        # a folder, of which the items are paths, None for an empty name; by default, the items are those of the array
+        root: Path | None = None,
+    ) -> None:
         self._array, self._root = array, root
 
     def __len__(self) -> int:
@@ -65,34 +64,21 @@ class Numbers(Column):
 
 @dataclass(frozen=True)
 class Items:
-    """The N items of one metadata.jsonl, in the order of its lines.
+    """The N items of one metadata.jsonl, in the order of its lines."""
 
-    Attributes:
-        folder: The folder of the metadata.jsonl.
-        lines: The line numbers from 1, (N,).
-        roles: The roles as numbers, (N,).
-        ids: The ids, (N,).
-        names: The paths of the images below ``folder``, "" for a missing image or none, (N,).
-        labels: The N labels.
-        vectors: The vectors of the items, (N, F), mapped from their file; None if the items are images.
-    """
-
-    folder: Path
-    lines: Int64
-    roles: NDArray[np.int8]
-    ids: NDArray[Any]
-    names: NDArray[Any]
-    labels: RawLabels
+    folder: Path  # the folder of the metadata.jsonl
+    lines: Int64  # the line numbers from 1, (N,)
+    roles: NDArray[np.int8]  # the roles as numbers, (N,)
+    ids: NDArray[Any]  # the ids, (N,)
+    names: NDArray[Any]  # the paths of the images below ``folder``, "" for a missing image or none, (N,)
+    labels: RawLabels  # the N labels
+    # the vectors of the items, (N, F), mapped from their file; None if the items are images
     vectors: Floating | None = None
 
     def rows(self, metadata: str) -> Iterator[tuple[Path | None, Any, str]]:
         """Go through the items.
 
-        Args:
-            metadata: The name of the metadata file.
-
-        Yields:
-            For each item its image (None if missing), its label, and its place: "FILE:LINE".
+        Returns for each item its image (None if missing), its label, and its place: "FILE:LINE".
         """
         for line, name, label in zip(Column(self.lines), Column(self.names), self.labels, strict=True):
             yield self.folder / name if name else None, label, f"{self.folder / metadata}:{line}"
@@ -100,11 +86,7 @@ class Items:
     def of_role(self, role: int) -> tuple[Column, Column, Sequence[Any], Int64]:
         """Select the items of one role.
 
-        Args:
-            role: The role as a number.
-
-        Returns:
-            The ids, images (None for no image) and labels of the items, and their positions.
+        Returns the ids, images (None for no image) and labels of the items, and their positions.
         """
         rows = np.flatnonzero(self.roles == role)
         every = len(rows) == len(self.roles)
@@ -126,16 +108,15 @@ class ItemCollector:
         self._parts = [[np.empty(0, kind)] for kind in (np.int64, np.int8, _TEXT, _TEXT, np.int64, np.int64)]
         self._labels: list[RawLabels] = []
 
-    def extend(self, lines: ArrayLike, roles: ArrayLike, ids: list[str], names: list[str], labels: RawLabels) -> None:
-        """Add N items.
-
-        Args:
-            lines: Line numbers in metadata.jsonl, from 1, (N,).
-            roles: Roles as numbers, (N,).
-            ids: The N ids.
-            names: Paths of the N images below the folder, "" for a missing image or none.
-            labels: The N labels: an array, or a list as in the JSON.
-        """
+    def extend(
+        self,
+        lines: ArrayLike,  # line numbers in metadata.jsonl, from 1, (N,)
+        roles: ArrayLike,  # roles as numbers, (N,)
+        ids: list[str],
+        names: list[str],  # paths of the N images below the folder, "" for a missing image or none
+        labels: RawLabels,
+    ) -> None:
+        """Add N items."""
         texts = ids, names
         columns: list[NDArray[Any]] = [np.array(lines, np.int64), np.array(roles, np.int8), *map(_pack, texts)]
         present = [name for name in names if name]
@@ -145,32 +126,19 @@ class ItemCollector:
         self._labels.append(labels)
 
     def hashes(self) -> tuple[Int64, Int64]:
-        """Return hashes of the items added so far; unequal hashes mean unequal texts.
-
-        Returns:
-            The hashes of the N ids, and of the names that are not empty.
-        """
+        """Return hashes of the items added so far; unequal hashes mean unequal texts."""
         return np.concatenate(self._parts[4]), np.concatenate(self._parts[5])
 
     def items(self) -> Items:
-        """Return all items. It can be called once, at the end, because it releases the parts.
-
-        Returns:
-            The items.
-        """
+        """Return all items. It can be called once, at the end, because it releases the parts."""
         lines, roles, ids, names = map(_join, self._parts[:4])
         return Items(self._folder, lines, roles, ids, names, _join_labels(self._labels))
 
 
-def may_repeat(parts: Sequence[ItemCollector]) -> bool:
-    """Tell whether an id or the name of an image may occur twice.
-
-    Args:
-        parts: Collectors of the folders of one dataset. An id is unique in all, a name in its folder.
-
-    Returns:
-        False if all hashes differ, so that nothing is repeated; otherwise True.
-    """
+def may_repeat(
+    parts: Sequence[ItemCollector],
+) -> bool:  # False if all hashes differ, so that nothing is repeated; otherwise True
+    """Tell whether an id or the name of an image may occur twice."""
     hashes = [gathered.hashes() for gathered in parts]
     columns = [np.concatenate([ids for ids, _ in hashes]), *(names for _, names in hashes)]
     return any((np.diff(np.sort(column)) == 0).any() for column in columns)

@@ -14,20 +14,17 @@ Part = slice | Int64
 class ComputedRows:
     """N rows of D numbers as an array (N, D) whose parts are computed at each reading, from several threads at a time.
 
-    Args:
-        shape: (N, D).
-        compute: Computes the rows (n, D) of a slice, or of positions (n,).
-
-    Attributes:
-        shape: (N, D).
-        dtype: The type of the numbers, float32.
-        ndim: The number of axes, 2.
+    ``ndim``: the number of axes, 2.
     """
 
-    dtype: np.dtype[np.float32] = np.dtype(np.float32)
+    dtype: np.dtype[np.float32] = np.dtype(np.float32)  # the type of the numbers, float32
     ndim = 2
 
-    def __init__(self, shape: tuple[int, int], compute: Callable[[Part], Float32]) -> None:
+    def __init__(
+        self,
+        shape: tuple[int, int],  # (N, D)
+        compute: Callable[[Part], Float32],  # computes the rows (n, D) of a slice, or of positions (n,)
+    ) -> None:
         self.shape = shape
         self._compute = compute
 

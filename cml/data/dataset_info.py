@@ -28,36 +28,24 @@ _NEVER_EMPTY = ("name", "task", "label_column")
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """The content of ``dataset.json``.
+    """The content of ``dataset.json``."""
 
-    Attributes:
-        name: A short name: "donkeycar".
-        task: The name of the task whose recipe fits: "pose", "value".
-        label_column: The column of metadata.jsonl that holds the label: "keypoints", "value".
-        label_unit: The unit of the label: "px", "steering angle".
-        frame: The coordinate frame of the label in words; "" if it has none.
-        source: Where the items come from.
-        licence: Their licence, or that none is stated.
-        details: What else the task needs: ``{"joints": ["r_ankle", ...], "image_size": [288, 288]}``.
-            ``{"gallery": "queries"}`` means that each query is searched among all other queries, without a gallery.
-            ``{"queries": "train"}`` means that the queries are training items again, with other labels; the id of one
-            is that of the training item and " (test)".
-            ``{"inputs": {"kind": "vectors", "size": 10, "columns": [...]}}`` means that the items are vectors; see
-            docs/reference/formats.md.
-        made_with: The provenance: settings and the fingerprint of the source; empty if the dataset was made by hand.
-        counts: The number of items by role.
-    """
-
-    name: str
-    task: str
-    label_column: str
-    label_unit: str
-    frame: str
-    source: str
-    licence: str
+    name: str  # a short name: "donkeycar"
+    task: str  # the name of the task whose recipe fits: "pose", "value"
+    label_column: str  # the column of metadata.jsonl that holds the label: "keypoints", "value"
+    label_unit: str  # the unit of the label: "px", "steering angle"
+    frame: str  # the coordinate frame of the label in words; "" if it has none
+    source: str  # where the items come from
+    licence: str  # their licence, or that none is stated
+    # what else the task needs: ``{"joints": ["r_ankle", ...], "image_size": [288, 288]}``. ``{"gallery": "queries"}``
+    # means that each query is searched among all other queries, without a gallery. ``{"queries": "train"}`` means that
+    # the queries are training items again, with other labels; the id of one is that of the training item and " (test)".
+    # ``{"inputs": {"kind": "vectors", "size": 10, "columns": [...]}}`` means that the items are vectors; see
+    # docs/reference/formats.md
     details: Mapping[str, Any] = field(default_factory=dict)
+    # the provenance: settings and the fingerprint of the source; empty if the dataset was made by hand
     made_with: Mapping[str, Any] = field(default_factory=dict)
-    counts: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)  # the number of items by role
 
     @property
     def queries_are_gallery(self) -> bool:
@@ -86,34 +74,14 @@ class DatasetInfo:
 
 
 def parse_object(raw: bytes) -> dict[str, Any]:
-    """Read one JSON object.
-
-    Args:
-        raw: The JSON.
-
-    Returns:
-        The object.
-
-    Raises:
-        ValueError: it is none; the message is to follow the name of the file.
-    """
+    """Read one JSON object."""
     if not isinstance(value := parse_json(raw), dict):
         raise ValueError(f"should be one JSON object {{...}}, but is {reprlib.repr(value)}")
     return value
 
 
 def parse_dataset_info(value: dict[str, Any]) -> DatasetInfo:
-    """Convert the object in a dataset.json.
-
-    Args:
-        value: The object.
-
-    Returns:
-        The description of the dataset.
-
-    Raises:
-        ValueError: an entry is missing or wrong; the message is to follow the name of the file.
-    """
+    """Convert the object in a dataset.json."""
     for name in _TEXTS:
         text = value.get(name)
         if not isinstance(text, str) or (name in _NEVER_EMPTY and not text):
@@ -131,15 +99,10 @@ def parse_dataset_info(value: dict[str, Any]) -> DatasetInfo:
     return info
 
 
-def read_dataset_info(folder: Path) -> DatasetInfo | None:
-    """Read the dataset.json of a dataset alone.
-
-    Args:
-        folder: The folder of the dataset.
-
-    Returns:
-        Its content; None where there is no dataset, which whoever opens it reports.
-    """
+def read_dataset_info(
+    folder: Path,
+) -> DatasetInfo | None:  # its content; None where there is no dataset, which whoever opens it reports
+    """Read the dataset.json of a dataset alone."""
     try:
         with open_regular(folder / INFO) as file:
             return parse_dataset_info(parse_object(file.read()))

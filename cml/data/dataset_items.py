@@ -20,25 +20,15 @@ _LISTS = ("to_list", "tolist", "to_pylist")  # methods of columns, which are no 
 
 
 class DatasetItems(Sequence[Any]):
-    """The inputs x of a data set, without their labels. Each access reads its item anew, so augmentation is not frozen.
-
-    Args:
-        source: The data set.
-        fields: The fields of a mapping that hold the input; of several, x is a mapping.
-        labelled: Whether a tuple is (x, label); otherwise it is an input itself.
-        positions: The items' positions in ``source``.
-
-    Attributes:
-        fields: As given.
-    """
+    """The inputs x of a data set, without their labels. Each access reads its item anew: no augmentation is frozen."""
 
     def __init__(
         self,
         source: Any,  # noqa: ANN401 - a data set
         fields: tuple[str, ...] = (),
         *,
-        labelled: bool = True,
-        positions: Sequence[int] | None = None,
+        labelled: bool = True,  # whether a tuple is (x, label); otherwise it is an input itself
+        positions: Sequence[int] | None = None,  # the items' positions in ``source``
     ) -> None:
         self._source = source
         self.fields = fields
@@ -69,18 +59,7 @@ class DatasetItems(Sequence[Any]):
 
 
 def read_item(source: Any, position: int) -> Any:  # noqa: ANN401 - a data set, and an item of any kind
-    """Read an item of a data set.
-
-    Args:
-        source: The data set.
-        position: The item's position.
-
-    Returns:
-        The item.
-
-    Raises:
-        UserError: The data set fails; the message names the item.
-    """
+    """Read an item of a data set."""
     try:
         return source[position]
     except UserError:
@@ -104,14 +83,7 @@ def is_dataset(source: Any) -> bool:  # noqa: ANN401 - anything
 
 
 def refuse_parts(source: Any) -> None:  # noqa: ANN401 - anything
-    """Refuse what holds data sets in place of items, and data sets that are read as a stream.
-
-    Args:
-        source: Inputs or labels of any kind.
-
-    Raises:
-        UserError: It is a Hugging Face data set of several parts (DatasetDict), or a stream (IterableDataset).
-    """
+    """Refuse what holds data sets in place of items, and data sets that are read as a stream."""
     name = type(source).__name__
     if isinstance(source, Mapping) and source and all(has_columns(part) for part in source.values()):
         parts = ", ".join(map(str, source))
@@ -130,14 +102,7 @@ def is_transformed(frame: Any) -> bool:  # noqa: ANN401 - a frame of any library
 
 
 def _check_length(source: Any) -> None:  # noqa: ANN401 - a data set
-    """Check that a data set has a length and is read by numbers.
-
-    Args:
-        source: The data set.
-
-    Raises:
-        UserError: It is not.
-    """
+    """Check that a data set has a length and is read by numbers."""
     name = type(source).__name__
     if hasattr(source, "batch_sampler") and hasattr(source, "dataset"):
         raise UserError(
@@ -154,27 +119,14 @@ def _check_length(source: Any) -> None:  # noqa: ANN401 - a data set
 
 def labelled_items(
     source: Any,  # noqa: ANN401 - a data set
+    # labels that replace those of the data set; None to read these
     labels: Any,  # noqa: ANN401 - a sequence of any labels
     fields: tuple[str, ...],
     label: str | None,
     *,
-    several: bool = False,
+    several: bool = False,  # whether an input may be a mapping of several fields
 ) -> tuple[DatasetItems, Any]:
-    """Take a data set apart into its inputs and its labels, which are read once.
-
-    Args:
-        source: The data set.
-        labels: Labels that replace those of the data set; None to read these.
-        fields: The fields of the inputs, where items are mappings; () for all others than the label, if that is one.
-        label: The field of the labels, where items are mappings.
-        several: Whether an input may be a mapping of several fields.
-
-    Returns:
-        The inputs and the labels.
-
-    Raises:
-        UserError: The data set has no length, or an item is neither (x, label) nor a mapping, or lacks a field.
-    """
+    """Take a data set apart into its inputs and its labels, which are read once."""
     _check_length(source)
     if labels is None:
         fields, labels = _read_labels(source, fields, label, several=several)
@@ -186,23 +138,10 @@ def unlabelled_items(
     source: Any,  # noqa: ANN401 - a data set
     fields: tuple[str, ...],
     *,
-    several: bool = False,
-    labelled: bool = True,
+    several: bool = False,  # whether an input may be a mapping of several fields
+    labelled: bool = True,  # whether a tuple is (x, label); otherwise it is an input itself
 ) -> DatasetItems:
-    """Take the inputs of a data set, with or without labels beside them.
-
-    Args:
-        source: The data set, or a list of its items.
-        fields: The fields of the inputs, if items are mappings.
-        several: Whether an input may be a mapping of several fields.
-        labelled: Whether a tuple is (x, label); otherwise it is an input itself.
-
-    Returns:
-        The inputs.
-
-    Raises:
-        UserError: The data set has no length, or its first item lacks a field.
-    """
+    """Take the inputs of a data set, with or without labels beside them."""
     _check_length(source)
     first = read_item(source, 0) if len(source) else None
     if not isinstance(first, Mapping):
@@ -211,14 +150,7 @@ def unlabelled_items(
 
 
 def frame_items(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Make a data set of mappings of the columns of a frame.
-
-    Args:
-        columns: Name to column, sequences of one length.
-
-    Returns:
-        A mapping for each row.
-    """
+    """Make a data set of mappings of the columns of a frame."""
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 

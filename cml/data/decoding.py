@@ -18,44 +18,28 @@ DEFAULT_THREADS = min(8, os.cpu_count() or 1)
 
 @dataclass(frozen=True)
 class Decoded:
-    """One chunk of a list of images.
+    """One chunk of a list of images."""
 
-    Attributes:
-        start: Index of its first image.
-        stop: Index behind its last image.
-        items: Indices of the images that could be read.
-        pixels: Their pixels, (H, W, 3) each; of vectors their numbers, (F,).
-        faults: Indices of the others, and what is wrong with each.
-    """
-
-    start: int
-    stop: int
-    items: list[int]
-    pixels: list[NDArray[Any]]
-    faults: dict[int, DataError]
+    start: int  # index of its first image
+    stop: int  # index behind its last image
+    items: list[int]  # indices of the images that could be read
+    pixels: list[NDArray[Any]]  # their pixels, (H, W, 3) each; of vectors their numbers, (F,)
+    faults: dict[int, DataError]  # indices of the others, and what is wrong with each
 
 
 def decode_chunks(
-    paths: Sequence[Path], read: Callable[[Path], Pixels], *, size: int, start: int = 0, threads: int, skip_bad: bool
-) -> Generator[Decoded]:
+    paths: Sequence[Path],
+    read: Callable[[Path], Pixels],  # reads a file as pixels (H, W, 3)
+    *,
+    size: int,
+    start: int = 0,
+    threads: int,
+    skip_bad: bool,  # report images that cannot be read as ``Decoded.faults``; otherwise the first one is the error
+) -> Generator[Decoded]:  # the chunks, the last of which may be smaller
     """Decode images in order, chunk by chunk, one chunk ahead of the caller, on several threads.
 
     Close it, as with ``contextlib.closing``: the garbage collector would wait for its threads at any point, and could
     hang in the start of another thread.
-
-    Args:
-        paths: The image files.
-        read: Reads a file as pixels (H, W, 3).
-        size: Images per chunk.
-        start: Index of the first image to decode; those before it are left out.
-        threads: Images decoded at a time.
-        skip_bad: Report images that cannot be read as ``Decoded.faults``; otherwise the first one is the error.
-
-    Yields:
-        The chunks, the last of which may be smaller.
-
-    Raises:
-        DataError: An image cannot be read, without ``skip_bad``.
     """
     waiting: deque[tuple[int, list[Future[Pixels]]]] = deque()
     with ThreadPoolExecutor(threads) as pool:

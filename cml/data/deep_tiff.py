@@ -26,12 +26,8 @@ _MOST_BANDS = 4096
 def is_deep_tiff(source: Path | bytes) -> bool:
     """Tell from its header whether an image is a TIFF that Pillow does not read whole.
 
-    Args:
-        source: A file or its content.
-
-    Returns:
-        True for a TIFF of several bands with more than 8 bits, of more than four bands, or of several grey bands.
-        False for other files, also for those that cannot be read.
+    Returns True for a TIFF of several bands with more than 8 bits, of more than four bands, or of several grey bands.
+    False for other files, also for those that cannot be read.
     """
     try:
         with open_regular(source) if isinstance(source, Path) else io.BytesIO(source) as file:
@@ -50,20 +46,8 @@ def is_deep_tiff(source: Path | bytes) -> bool:
     return samples > 4 or (samples > 1 and bits > 8) or (samples > 1 and is_grey)
 
 
-def read_deep_tiff(source: Path | bytes) -> UInt8 | UInt16:
-    """Read all bands of the first picture in a TIFF file.
-
-    Args:
-        source: A file or its content.
-
-    Returns:
-        The bands, (H, W, C) uint8 or uint16.
-
-    Raises:
-        ImageFault: The file is damaged, too large, compressed in a way that needs another package, or holds other
-            numbers.
-        UserError: tifffile is not installed.
-    """
+def read_deep_tiff(source: Path | bytes) -> UInt8 | UInt16:  # the bands, (H, W, C) uint8 or uint16
+    """Read all bands of the first picture in a TIFF file."""
     with require_extra("tiff", "A TIFF file of several bands with 16 bits, or of more than four bands,"):
         import tifffile
     try:

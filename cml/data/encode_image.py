@@ -19,36 +19,24 @@ _KEPT = {"JPEG": ".jpg", "MPO": ".jpg", "PNG": ".png"}  # MPO: a JPEG followed b
 
 
 class Encoded(NamedTuple):
-    """An image file.
+    """An image file."""
 
-    Attributes:
-        content: The content of the file.
-        suffix: The suffix of its name: ".jpg", ".png" or ".tif".
-    """
-
-    content: bytes
-    suffix: str
+    content: bytes  # the content of the file
+    suffix: str  # the suffix of its name: ".jpg", ".png" or ".tif"
 
 
 Picture = Image.Image | Path | bytes | Encoded | Callable[[], Image.Image | bytes]
 """Pixels, an image file, its content, or a function that makes one of them when it is needed."""
 
 
-def encode(picture: Picture, quality: int | None = 92) -> Encoded:
+def encode(
+    picture: Picture,  # pixels, a file, its content, or a function that makes one of them
+    quality: int | None = 92,  # the quality of a JPEG, 1 to 95; None for a lossless PNG
+) -> Encoded:
     """Encode a picture; files that lose something otherwise are checked and kept as they are.
 
     These are JPEG and PNG files, and TIFF files of 16 bits or of another number of bands than one and three. Other TIFF
     files, and other formats, become JPEG or PNG.
-
-    Args:
-        picture: Pixels, a file, its content, or a function that makes one of them.
-        quality: The quality of a JPEG, 1 to 95; None for a lossless PNG.
-
-    Returns:
-        The image file.
-
-    Raises:
-        DataError: the picture is no image, damaged or too large.
     """
     if callable(picture):
         picture = picture()
@@ -97,17 +85,12 @@ def _encode_pixels(image: Image.Image, quality: int | None) -> Encoded:
     )
 
 
-def image_file_content(image: Image.Image, kind: str, quality: int = 92) -> bytes:
-    """Encode pixels in memory, since Pillow hides the error of a full disk.
-
-    Args:
-        image: The pixels.
-        kind: The format: "JPEG" or "PNG".
-        quality: The quality of a JPEG, 1 to 95.
-
-    Returns:
-        The content of the file.
-    """
+def image_file_content(
+    image: Image.Image,  # the pixels
+    kind: str,
+    quality: int = 92,  # the quality of a JPEG, 1 to 95
+) -> bytes:
+    """Encode pixels in memory, since Pillow hides the error of a full disk."""
     content = io.BytesIO()
     image.save(content, kind, quality=quality)
     return content.getvalue()

@@ -6,17 +6,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class FieldNames:
-    """Where a data set of mappings or a data frame holds inputs and labels; a name that is not needed is None.
+    """Where a data set of mappings or a data frame holds inputs and labels; a name that is not needed is None."""
 
-    Attributes:
-        image: The column or field of images.
-        features: The columns of vectors: names, a pattern or a prefix; or the fields of inputs.
-        label: The column or field of labels.
-    """
-
-    image: str | None = None
+    image: str | None = None  # the column or field of images
+    # the columns of vectors: names, a pattern or a prefix; or the fields of inputs
     features: str | Sequence[str] | None = None
-    label: str | None = None
+    label: str | None = None  # the column or field of labels
 
     @property
     def inputs(self) -> tuple[str, ...]:

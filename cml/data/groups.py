@@ -9,19 +9,11 @@ from cml.data.image_sources import label_list
 from cml.errors import UserError
 
 
-def number_groups(groups: Any, count: int) -> Int64:  # noqa: ANN401 - a sequence of any names
-    """Number the groups of inputs.
-
-    Args:
-        groups: A name or number for each input.
-        count: The number of inputs, N.
-
-    Returns:
-        (N,) the number of each input's group.
-
-    Raises:
-        UserError: There is not one for each input.
-    """
+def number_groups(
+    groups: Any,  # noqa: ANN401 - a sequence of any names
+    count: int,
+) -> Int64:  # (N,) the number of each input's group
+    """Number the groups of inputs."""
     names = label_list(groups)
     if len(names) != count:
         raise UserError(

@@ -8,21 +8,13 @@ from cml.errors import UserError
 FEWEST_QUESTIONS = 20
 
 
-def choose_questions(count: int, test_fraction: float, seed: int, kind: str) -> Bools:
-    """Choose the questions to hold out.
-
-    Args:
-        count: Q, the number of different questions.
-        test_fraction: Fraction of them to hold out.
-        seed: Random seed.
-        kind: What the questions are, for messages: "pairs" or "triplets".
-
-    Returns:
-        (Q,) True for the questions that are held out.
-
-    Raises:
-        UserError: The fraction is out of range, there are too few questions, or one side would have none.
-    """
+def choose_questions(
+    count: int,
+    test_fraction: float,  # fraction of them to hold out
+    seed: int,
+    kind: str,
+) -> Bools:  # (Q,) True for the questions that are held out
+    """Choose the questions to hold out."""
     if not 0 < test_fraction < 1:
         raise UserError(f"'test_fraction' should be above 0 and below 1. Got {test_fraction} instead.")
     if count < FEWEST_QUESTIONS:

@@ -42,44 +42,32 @@ def _select_columns(further: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ImageList:
-    """N images, or vectors, in a fixed order.
+    """N images, or vectors, in a fixed order."""
 
-    Attributes:
-        root: The folder that they lie in.
-        item_ids: Their unique ids; in a plain folder an image's path below it, in a .npy file the number of the row.
-        paths: Their files; of a vector the file that holds it.
-        columns: The role of each in a dataset, its label if that is a number or a text, and its further columns of
-            numbers and texts under the name ``COLUMNS``; empty in a plain folder.
-        vectors: Each vector as its split and its position there; empty for images.
-        features: The backbone features of the images where they come from a feature store.
-        file: The .npy file that all vectors were read from; None for a folder.
-    """
-
-    root: Path
+    root: Path  # the folder that they lie in
+    # their unique ids; in a plain folder an image's path below it, in a .npy file the number of the row
     item_ids: tuple[str, ...]
-    paths: tuple[Path, ...]
+    paths: tuple[Path, ...]  # their files; of a vector the file that holds it
+    # the role of each in a dataset, its label if that is a number or a text, and its further columns of numbers and
+    # texts under the name ``COLUMNS``; empty in a plain folder
     columns: tuple[Mapping[str, Any], ...] = field(repr=False)
+    # each vector as its split and its position there; empty for images
     vectors: tuple[tuple[Vectors, int], ...] = field(default=(), repr=False)
+    # the backbone features of the images where they come from a feature store
     features: Vectors | None = field(default=None, repr=False)
-    file: Path | None = None
+    file: Path | None = None  # the .npy file that all vectors were read from; None for a folder
 
     def __len__(self) -> int:
         return len(self.item_ids)
 
     @classmethod
-    def open(cls, source: Path | str, splits: Sequence[str] = ROLES) -> Self:
-        """List the images of a prepared dataset, or of a folder and its subfolders, or the rows of a file of vectors.
-
-        Args:
-            source: The folder, or a .npy file of vectors (N, F). A folder with a dataset.json is a prepared dataset.
-            splits: The splits of a dataset to list: train, query, gallery.
-
-        Returns:
-            The images, those of a plain folder sorted by path.
-
-        Raises:
-            UserError: It is neither a folder nor an array of vectors, or it is empty.
-        """
+    def open(
+        cls,
+        # the folder, or a .npy file of vectors (N, F). A folder with a dataset.json is a prepared dataset
+        source: Path | str,
+        splits: Sequence[str] = ROLES,
+    ) -> Self:  # the images, those of a plain folder sorted by path
+        """List the images of a prepared dataset or of a folder and its subfolders, or the rows of a file of vectors."""
         root = Path(source)
         if root.suffix == ".npy" and not root.is_dir():
             return cls._of_file(root)
@@ -149,27 +137,16 @@ class ImageList:
         """What was opened: a .npy file, or else the folder."""
         return self.root if self.file is None else self.file
 
-    def file_name(self, item: int) -> str:
-        """Name the file of an image.
-
-        Args:
-            item: Its position in the list.
-
-        Returns:
-            Its path below the root, with slashes.
-        """
+    def file_name(self, item: int) -> str:  # its path below the root, with slashes
+        """Name the file of an image."""
         return self.paths[item].relative_to(self.root).as_posix()
 
-    def select(self, items: Sequence[int], item_ids: Sequence[str] | None = None) -> Self:
-        """Select some of the images.
-
-        Args:
-            items: Their positions in the list.
-            item_ids: Other ids for them; None keeps their own.
-
-        Returns:
-            The selected images, in the order of ``items``.
-        """
+    def select(
+        self,
+        items: Sequence[int],
+        item_ids: Sequence[str] | None = None,  # other ids for them; None keeps their own
+    ) -> Self:  # the selected images, in the order of ``items``
+        """Select some of the images."""
         ids = tuple(self.item_ids[item] for item in items) if item_ids is None else tuple(item_ids)
         columns = tuple(self.columns[item] for item in items)
         return replace(
@@ -182,18 +159,7 @@ class ImageList:
         )
 
     def with_ids(self, listing: Path) -> Self:
-        """Give the vectors of a .npy file the ids of a text file.
-
-        Args:
-            listing: The file, an id per line, in the order of the rows.
-
-        Returns:
-            The vectors under these ids.
-
-        Raises:
-            UserError: The items have ids already.
-            DataError: The file cannot be read, has another number of ids, or has one twice, empty or not printable.
-        """
+        """Give the vectors of a .npy file the ids of a text file."""
         if self.file is None:
             raise UserError(f"Ids (--ids) are for the rows of a .npy file; the items of {self.root} have ids.")
         try:
@@ -214,15 +180,7 @@ class ImageList:
         return replace(self, item_ids=tuple(ids))
 
     def send(self, start: int, stop: int) -> Self:
-        """Take some items as they can be sent to another process: of vectors and features only their own rows.
-
-        Args:
-            start: Position of the first.
-            stop: The position after the last.
-
-        Returns:
-            The items.
-        """
+        """Take some items as they can be sent to another process: of vectors and features only their own rows."""
         part = self.select(range(start, stop))
         rows = Vectors(self.read_vectors(start, stop)) if self.vectors else None
         return replace(
@@ -232,14 +190,7 @@ class ImageList:
         )
 
     def check_kind(self, form: InputForm) -> None:
-        """Check that a model takes such items, and every number of a .npy file. Those of a dataset were checked before.
-
-        Args:
-            form: The form of the model's inputs.
-
-        Raises:
-            UserError: It takes others, or a number of the file is infinite or, where that is not allowed, missing.
-        """
+        """Check that a model takes such items, and every number of a .npy file. Those of datasets were checked."""
         own = self.vectors[0][0].form if self.vectors else InputForm()
         if own.kind != form.kind or (self.vectors and own.shape != form.shape):
             raise UserError(f"The model takes {form}, but {self.source} holds {own}.")
@@ -253,42 +204,19 @@ class ImageList:
                 row = self.vectors[start + fault[0]][1]
                 raise UserError(f"{self.file}: row {row}, {fault[1]}. Mend it, or leave the row out.")
 
-    def read_vectors(self, start: int, stop: int) -> Float32:
-        """Read some of the vectors.
-
-        Args:
-            start: Position of the first.
-            stop: The position after the last.
-
-        Returns:
-            (B, F) float32.
-        """
+    def read_vectors(self, start: int, stop: int) -> Float32:  # (B, F) float32
+        """Read some of the vectors."""
         parts = itertools.groupby(self.vectors[start:stop], key=lambda place: id(place[0]))
         places = ([*part] for _, part in parts)
         return np.concatenate([part[0][0].read(np.array([item for _, item in part])) for part in places])
 
-    def read_features(self, start: int, stop: int) -> Float32:
-        """Read the features of some of the images, which a feature store holds.
-
-        Args:
-            start: Position of the first.
-            stop: The position after the last.
-
-        Returns:
-            (B, F) float32.
-        """
+    def read_features(self, start: int, stop: int) -> Float32:  # (B, F) float32
+        """Read the features of some of the images, which a feature store holds."""
         assert self.features is not None
         return self.features.read(np.arange(start, stop))
 
     def add_prefix(self, prefix: str) -> Self:
-        """Put a text before every id.
-
-        Args:
-            prefix: The text.
-
-        Returns:
-            The same images under the longer ids.
-        """
+        """Put a text before every id."""
         return replace(self, item_ids=tuple(prefix + item_id for item_id in self.item_ids))
 
     def fingerprint(self) -> str:
@@ -303,19 +231,13 @@ class ImageList:
             digest.update(entry.encode() + b"\n")
         return digest.hexdigest()
 
-    def with_coco_ids(self, listing: Path | None = None) -> Self:
-        """Give the images unique COCO ids.
-
-        Args:
-            listing: JSON file with the ids of the images, COCO's or Karpathy's, whose images alone are kept; None takes
-                the ids from the item ids.
-
-        Returns:
-            The images under their COCO ids.
-
-        Raises:
-            DataError: An image has no id, two have the same one, or the listing does not fit the folder.
-        """
+    def with_coco_ids(
+        self,
+        # JSON file with the ids of the images, COCO's or Karpathy's, whose images alone are kept; None takes the ids
+        # from the item ids
+        listing: Path | None = None,
+    ) -> Self:  # the images under their COCO ids
+        """Give the images unique COCO ids."""
         if self.vectors:
             raise UserError(f"{self.source} holds vectors, not images: they have no COCO ids and no feature maps.")
         items, ids = (range(len(self)), self._ids_in_names()) if listing is None else self._ids_in_listing(listing)

@@ -27,27 +27,14 @@ ImageSource = Sequence[OneImage] | UInt8  # N images, or one array (N, H, W, 3)
 
 def images_and_labels(
     images: Any,  # noqa: ANN401 - the kinds that the file's head lists
+    # a label for each image; None for a data set that holds them
     labels: Any,  # noqa: ANN401 - a sequence of any labels
     *,
     image: str | None = None,
-    label: str | None = None,
+    label: str | None = None,  # its column of labels, if ``labels`` is None
     channels: int = 3,
 ) -> tuple[ImageSource, Sequence[Any]]:
-    """Recognise N images of any kind listed above, and their labels.
-
-    Args:
-        images: The images, or a data set that holds images and labels.
-        labels: A label for each image; None for a data set that holds them.
-        image: The column of images of a data frame or Hugging Face data set.
-        label: Its column of labels, if ``labels`` is None.
-        channels: The number of bands of arrays.
-
-    Returns:
-        The images, and the labels as plain Python values.
-
-    Raises:
-        UserError: images or labels are of another kind, or their numbers differ.
-    """
+    """Recognise N images of any kind listed above, and their labels."""
     if has_columns(images) and not is_dataset(images):
         column = _column(images, image, "image")
         labels = _column(images, label, "label") if labels is None else labels
@@ -64,17 +51,7 @@ def images_and_labels(
 
 
 def label_list(labels: Any) -> Sequence[Any]:  # noqa: ANN401 - a sequence of any labels
-    """Convert labels to plain Python values, which those of an array of numbers become as they are used.
-
-    Args:
-        labels: A sequence, array, tensor or column with a label for each input.
-
-    Returns:
-        The labels; arrays in it become lists.
-
-    Raises:
-        UserError: It is no sequence.
-    """
+    """Convert labels to plain Python values, which those of an array of numbers become as they are used."""
     if isinstance(labels, str) or not hasattr(labels, "__len__"):
         raise UserError(f"'labels' must be a sequence with a label for each input. Got {labels!r:.80} instead.")
     array = as_array(labels)
@@ -84,19 +61,12 @@ def label_list(labels: Any) -> Sequence[Any]:  # noqa: ANN401 - a sequence of an
     return [value.tolist() if hasattr(value, "tolist") else value for value in plain]
 
 
-def image_source(images: Any, channels: int = 3) -> ImageSource:  # noqa: ANN401 - the kinds that the file's head lists
-    """Recognise N images without labels.
-
-    Args:
-        images: Images of any kind listed above.
-        channels: The number of bands of arrays.
-
-    Returns:
-        The images.
-
-    Raises:
-        UserError: they are of another kind.
-    """
+def image_source(
+    # images of any kind listed above
+    images: Any,  # noqa: ANN401 - the kinds that the file's head lists
+    channels: int = 3,
+) -> ImageSource:
+    """Recognise N images without labels."""
     if isinstance(images, Lazy):  # recognised before
         return images
     if isinstance(images, str | Path):
@@ -133,14 +103,13 @@ def _one_image(image: Any, index: int, channels: int = 3) -> OneImage:  # noqa: 
     return _channels_last(array, 3, f"images[{index}]", channels)
 
 
-def as_array(value: Any) -> np.ndarray[Any, Any] | None:  # noqa: ANN401 - anything
+def as_array(
+    # anything; a tensor may be on any device
+    value: Any,  # noqa: ANN401 - anything
+) -> np.ndarray[Any, Any] | None:
     """Convert an array or tensor.
 
-    Args:
-        value: Anything; a tensor may be on any device.
-
-    Returns:
-        An array; None for anything else.
+    Returns an array; None for anything else.
     """
     if isinstance(value, np.ndarray):
         return value
@@ -184,13 +153,5 @@ def as_list(column: Any) -> Any:  # noqa: ANN401 - a column of any library
 
 
 def lazy_images(items: DatasetItems, channels: int = 3) -> ImageSource:
-    """Recognise the images of a data set when they are read, anew at each use.
-
-    Args:
-        items: The images.
-        channels: The number of bands of arrays.
-
-    Returns:
-        The images.
-    """
+    """Recognise the images of a data set when they are read, anew at each use."""
     return Lazy(items, range(len(items)), partial(_one_image, channels=channels), reads_anew=True)

@@ -31,39 +31,25 @@ RESIZING = (
 )
 
 
-def read_image(path: Path | bytes, size: Size | None = None) -> UInt8:
+def read_image(
+    path: Path | bytes,
+    # (height, width) in pixels to resize to, by ``resize_image``; by default, that of the file
+    size: Size | None = None,
+) -> UInt8:  # the pixels, (H, W, 3) uint8
     """Read an image file as RGB, upright.
 
     JPEGs are not decoded in draft mode: at a smaller scale they would differ from images that were already decoded.
-
-    Args:
-        path: A file or its content.
-        size: (height, width) in pixels to resize to, by ``resize_image``; by default, that of the file.
-
-    Returns:
-        The pixels, (H, W, 3) uint8.
-
-    Raises:
-        DataError: the file is missing, no image, damaged or too large.
     """
     upright = read_upright(path)
     return np.asarray(upright if size is None else resize_image(upright, size))
 
 
-def read_pixels(path: Path, channels: int, size: Size) -> Pixels:
-    """Read an image file as a backbone takes it, upright.
-
-    Args:
-        path: The file.
-        channels: C. Three are RGB; for any other number see ``cml.data.bands``.
-        size: (height, width) in pixels to resize to.
-
-    Returns:
-        The pixels, (H, W, 3) uint8, or for another C (H, W, C) float32 from 0 to 255.
-
-    Raises:
-        DataError: The file is missing, no image, damaged or too large, or has another number of bands.
-    """
+def read_pixels(
+    path: Path,
+    channels: int,  # C. Three are RGB; for any other number see ``cml.data.bands``
+    size: Size,  # (height, width) in pixels to resize to
+) -> Pixels:  # the pixels, (H, W, 3) uint8, or for another C (H, W, C) float32 from 0 to 255
+    """Read an image file as a backbone takes it, upright."""
     if channels == 3:
         return read_image(path, size)
     if is_deep_tiff(path):
@@ -75,41 +61,28 @@ def read_pixels(path: Path, channels: int, size: Size) -> Pixels:
         return read_bands(image, channels, size)
 
 
-def resize_image(image: Image.Image, size: Size, box: tuple[float, float, float, float] | None = None) -> Image.Image:
-    """Resize an image as ``RESIZING`` says.
-
-    Args:
-        image: An RGB image.
-        size: (height, width) in pixels.
-        box: The part of the image to resize, (left, top, right, bottom) in pixels; by default, all of it.
-
-    Returns:
-        The resized image.
-    """
+def resize_image(
+    image: Image.Image,  # an RGB image
+    size: Size,  # (height, width) in pixels
+    # the part of the image to resize, (left, top, right, bottom) in pixels; by default, all of it
+    box: tuple[float, float, float, float] | None = None,
+) -> Image.Image:
+    """Resize an image as ``RESIZING`` says."""
     return image.resize((size[1], size[0]), Image.Resampling.BILINEAR, box=box)
 
 
 class Images:
-    """N images of one stored size, decoded on demand, or once if they fit into memory.
-
-    Args:
-        source: N paths, contents of image files, Pillow images or arrays (H, W, 3) of uint8, or one array (N, H, W, 3)
-            of uint8. Of another number of channels arrays may also be uint16.
-        size: (height, width) in pixels to which all are resized.
-        channels: C. Three are RGB; for any other number see ``cml.data.bands``.
-        cache_bytes: The most memory, in bytes, that ``load`` may take.
-
-    Raises:
-        UserError: ``source`` is an array of another shape or type.
-    """
+    """N images of one stored size, decoded on demand, or once if they fit into memory."""
 
     def __init__(
         self,
+        # N paths, contents of image files, Pillow images or arrays (H, W, 3) of uint8, or one array (N, H, W, 3) of
+        # uint8. Of another number of channels arrays may also be uint16
         source: Sequence[Path | bytes | Image.Image | UInt8] | UInt8,
-        size: Size,
+        size: Size,  # (height, width) in pixels to which all are resized
         *,
-        channels: int = 3,
-        cache_bytes: int = 1 << 30,
+        channels: int = 3,  # C. Three are RGB; for any other number see ``cml.data.bands``
+        cache_bytes: int = 1 << 30,  # the most memory, in bytes, that ``load`` may take
     ) -> None:
         if isinstance(source, np.ndarray):
             deep = channels != 3 and source.dtype == np.uint16
@@ -125,15 +98,11 @@ class Images:
             self._cache = source
 
     @classmethod
-    def decoded(cls, pixels: NDArray[Any]) -> "Images":
-        """Take images whose pixels ``read`` gave before.
-
-        Args:
-            pixels: (N, H, W, C), uint8 of three channels, else float32 from 0 to 255.
-
-        Returns:
-            The images, stored at their own size.
-        """
+    def decoded(
+        cls,
+        pixels: NDArray[Any],  # (N, H, W, C), uint8 of three channels, else float32 from 0 to 255
+    ) -> "Images":
+        """Take images whose pixels ``read`` gave before."""
         images = cls([], (pixels.shape[1], pixels.shape[2]), channels=pixels.shape[3])
         images._source = images._cache = pixels
         return images
@@ -153,14 +122,7 @@ class Images:
         return self._source if is_files else None
 
     def subset(self, items: slice | Int64) -> "Images":
-        """Take a part of the images; a slice shares the memory of decoded ones.
-
-        Args:
-            items: The positions of the images.
-
-        Returns:
-            The part.
-        """
+        """Take a part of the images; a slice shares the memory of decoded ones."""
         if isinstance(items, slice) or isinstance(self._source, np.ndarray):
             source = self._source[items]
         else:
@@ -184,18 +146,11 @@ class Images:
     def _dtype(self) -> np.dtype[Any]:
         return np.dtype(np.uint8 if self.channels == 3 else np.float32)
 
-    def read(self, items: Integer) -> Pixels:
-        """Read some images.
-
-        Args:
-            items: Their positions, (B,).
-
-        Returns:
-            The pixels, (B, H, W, 3) uint8 of the stored size; (B, H, W, C) float32 from 0 to 255 for another C.
-
-        Raises:
-            DataError: a file is missing, no image, damaged or too large.
-        """
+    def read(
+        self,
+        items: Integer,  # their positions, (B,)
+    ) -> Pixels:  # the pixels, (B, H, W, 3) uint8 of the stored size; (B, H, W, C) float32 from 0 to 255 for another C
+        """Read some images."""
         return self._cache[items] if self._cache is not None else self._decode(items)
 
     def _decode(self, items: Integer) -> Pixels:
@@ -259,17 +214,7 @@ def _unchanged(image: Any, item: int) -> Any:  # noqa: ANN401
     return image
 
 
-def native_size(path: Path | bytes) -> Size:
-    """Read the size of an image file from its header.
-
-    Args:
-        path: A file or its content.
-
-    Returns:
-        (height, width) in pixels of the upright image.
-
-    Raises:
-        DataError: the file is missing, no image or too large.
-    """
+def native_size(path: Path | bytes) -> Size:  # (height, width) in pixels of the upright image
+    """Read the size of an image file from its header."""
     with open_named_image(path) as image:
         return (image.width, image.height) if swaps_sides(image) else (image.height, image.width)

@@ -17,27 +17,18 @@ _MOST_NUMBERS = 1 << 28  # in one item: an untrusted file may hold any shape
 
 @dataclass(frozen=True)
 class InputForm:
-    """The form of inputs, which a trained model keeps.
+    """The form of inputs, which a trained model keeps."""
 
-    Attributes:
-        kind: ``images`` are resized and normalised, ``vectors`` standardised, ``tensors`` are passed on as they are,
-            ``items`` are what a function of the user's own joins to batches.
-        shape: The shape of one item: (F,) for vectors, any for tensors, () for images and items, which may have any
-            size.
-        columns: The names of the F numbers of a vector, if it came from columns of a table.
-        whole: Whether tensors hold whole numbers, such as token ids.
-        missing: What becomes of a missing number (NaN) of a vector: an error, or the column's mean.
-        channels: The bands of images. Three are read as RGB of 8 bits; of any other number nothing is converted.
-        fields: The names of the fields that hold an input, if it came from a data set of mappings.
-    """
-
+    # ``images`` are resized and normalised, ``vectors`` standardised, ``tensors`` are passed on as they are, ``items``
+    # are what a function of the user's own joins to batches
     kind: InputKind = "images"
+    # the shape of one item: (F,) for vectors, any for tensors, () for images and items, which may have any size
     shape: tuple[int, ...] = ()
-    columns: tuple[str, ...] = ()
-    whole: bool = False
-    missing: Missing = "refuse"
-    fields: tuple[str, ...] = ()
-    channels: int = 3
+    columns: tuple[str, ...] = ()  # the names of the F numbers of a vector, if it came from columns of a table
+    whole: bool = False  # whether tensors hold whole numbers, such as token ids
+    missing: Missing = "refuse"  # what becomes of a missing number (NaN) of a vector: an error, or the column's mean
+    fields: tuple[str, ...] = ()  # the names of the fields that hold an input, if it came from a data set of mappings
+    channels: int = 3  # the bands of images. Three are read as RGB of 8 bits; of any other number nothing is converted
 
     def __post_init__(self) -> None:
         if any(size < 1 for size in self.shape) or math.prod(self.shape) > _MOST_NUMBERS:
@@ -62,27 +53,17 @@ class InputForm:
             return f"{self.shape[0]} numbers"
         return f"tensors of {' x '.join(map(str, self.shape)) or 'one number'}"
 
-    def column_name(self, column: int) -> str:
-        """Name a number of a vector for messages.
-
-        Args:
-            column: Its position, from 0.
-
-        Returns:
-            ``column 3``, with the name that the table gave it, if any.
-        """
+    def column_name(
+        self,
+        column: int,  # its position, from 0
+    ) -> str:  # ``column 3``, with the name that the table gave it, if any
+        """Name a number of a vector for messages."""
         return f"column {column} ({self.columns[column]!r})" if self.columns else f"column {column}"
 
-    def describe_constant(self, columns: Sequence[int], noun: str = "vectors") -> str:
-        """Name the numbers of vectors that are the same in all rows, the first three of many.
-
-        Args:
-            columns: Their positions.
-            noun: What the rows are.
-
-        Returns:
-            A sentence without a full stop; "" if there are none.
-        """
+    def describe_constant(
+        self, columns: Sequence[int], noun: str = "vectors"
+    ) -> str:  # a sentence without a full stop; "" if there are none
+        """Name the numbers of vectors that are the same in all rows, the first three of many."""
         if not columns:
             return ""
         names = ", ".join(map(self.column_name, columns[:3])) + (", ..." if len(columns) > 3 else "")

@@ -40,39 +40,21 @@ _LOOKED_AT = 1 << 16  # numbers of an array that are looked at to tell whether t
 
 @dataclass(frozen=True)
 class LabelledInputs:
-    """Inputs of a recognised kind, with their labels.
+    """Inputs of a recognised kind, with their labels."""
 
-    Attributes:
-        inputs: N vectors, tensors or items; or images, still of any size.
-        labels: N labels as plain Python values.
-        kind: Which of the four.
-    """
-
-    inputs: ImageSource | Vectors | Tensors | Items
-    labels: Sequence[Any]
-    kind: InputKind
+    inputs: ImageSource | Vectors | Tensors | Items  # N vectors, tensors or items; or images, still of any size
+    labels: Sequence[Any]  # N labels as plain Python values
+    kind: InputKind  # which of the four
 
 
 def recognize_inputs(
     inputs: Any,  # noqa: ANN401 - the kinds that cml.fit lists
+    # a label for each input; None for a data set that holds them
     labels: Any,  # noqa: ANN401 - a sequence of any labels
-    fields: FieldNames,
+    fields: FieldNames,  # where a data set holds inputs and, if ``labels`` is None, labels
     accepted: AcceptedInputs,
 ) -> LabelledInputs:
-    """Recognise N inputs and their labels.
-
-    Args:
-        inputs: The inputs, or a data set that holds inputs and labels.
-        labels: A label for each input; None for a data set that holds them.
-        fields: Where a data set holds inputs and, if ``labels`` is None, labels.
-        accepted: What the model accepts.
-
-    Returns:
-        The inputs and labels.
-
-    Raises:
-        UserError: inputs or labels are of another kind, or their numbers differ.
-    """
+    """Recognise N inputs and their labels."""
     refuse_parts(inputs)
     refuse_parts(labels)
     kind, collate = accepted.kind, accepted.collate
@@ -115,23 +97,10 @@ def recognize_inputs(
 def open_inputs(
     source: Any,  # noqa: ANN401 - the kinds that cml.fit lists
     form: InputForm,
-    size: Size,
-    collate: Collate | None = None,
+    size: Size,  # (height, width) in pixels at which images are read
+    collate: Collate | None = None,  # joins a list of inputs to a batch; needed for the kind ``items``
 ) -> Inputs:
-    """Open inputs for a model.
-
-    Args:
-        source: N inputs of the model's kind.
-        form: The form of the model's inputs.
-        size: (height, width) in pixels at which images are read.
-        collate: Joins a list of inputs to a batch; needed for the kind ``items``.
-
-    Returns:
-        The inputs.
-
-    Raises:
-        UserError: They are of another kind or shape.
-    """
+    """Open inputs for a model."""
     refuse_parts(source)
     if isinstance(source, Images | Vectors | Tensors | Items):
         inputs: Inputs = source
@@ -157,19 +126,8 @@ def open_inputs(
     return inputs
 
 
-def open_vector_file(path: Path, missing: Missing = "refuse") -> Vectors:
-    """Map the vectors of a .npy file into memory; their numbers are not checked.
-
-    Args:
-        path: The file, an array (N, F) of numbers.
-        missing: What becomes of a missing number.
-
-    Returns:
-        The vectors.
-
-    Raises:
-        UserError: It cannot be read, or holds another array.
-    """
+def open_vector_file(path: Path, missing: Missing = "refuse") -> Vectors:  # path (N, F)
+    """Map the vectors of a .npy file into memory; their numbers are not checked."""
     rows = _map_file(path)
     try:
         return _vectors_of_array(rows, missing)

@@ -26,27 +26,19 @@ class Inputs(Protocol):
     def __len__(self) -> int: ...
 
     def subset(self, items: slice | Int64) -> Self:
-        """Take a part of the items.
-
-        Args:
-            items: Their positions.
-
-        Returns:
-            The part.
-        """
+        """Take a part of the items."""
         ...
 
     def load(self) -> None:
         """Read all items now if they fit into memory and reading them again would take long."""
         ...
 
-    def read(self, items: Integer) -> Any:  # noqa: ANN401 - an array, or a batch of any kind
+    def read(
+        self,
+        items: Integer,  # their positions, (B,)
+    ) -> Any:  # noqa: ANN401 - an array, or a batch of any kind
         """Read some items.
 
-        Args:
-            items: Their positions, (B,).
-
-        Returns:
-            One array, (B, ...); of ``Items`` a batch of any kind.
+        Returns one array, (B, ...); of ``Items`` a batch of any kind.
         """
         ...

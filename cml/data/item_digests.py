@@ -16,18 +16,16 @@ MOST_DIGESTED = 20_000  # items of a large set; a random subset recognises a par
 _BYTES = 8
 
 
-def digest_items(inputs: Inputs | Sequence[Any] | NDArray[Any], most: int | None = None) -> UInt64:
+def digest_items(
+    inputs: Inputs | Sequence[Any] | NDArray[Any],
+    most: int | None = None,  # how many are digested at most, a random subset; all when not given
+) -> UInt64:
     """Digest the content of items: of the numbers of vectors and tensors, and of the pixels or the file of an image.
 
     An image counts as another item than its file.
 
-    Args:
-        inputs: N inputs, or images of any size.
-        most: How many are digested at most, a random subset; all when not given.
-
-    Returns:
-        (M,) digests in the order of the items; 0 for an image whose file cannot be read. M is 0 for items from a data
-        set of the user's own, each reading of which may differ.
+    Returns (M,) digests in the order of the items; 0 for an image whose file cannot be read. M is 0 for items from a
+    data set of the user's own, each reading of which may differ.
     """
     count = len(inputs)
     if getattr(inputs, "reads_anew", False) or (isinstance(inputs, Inputs) and inputs.form.kind == "items"):
@@ -40,16 +38,8 @@ def digest_items(inputs: Inputs | Sequence[Any] | NDArray[Any], most: int | None
     return np.array([_digest(inputs[row]) for row in rows.tolist()], np.uint64)
 
 
-def find_known(digests: UInt64, known: UInt64) -> Bools:
-    """Find the items among known ones.
-
-    Args:
-        digests: (N,) of the items.
-        known: (M,) of the known ones.
-
-    Returns:
-        (N,) True for an item that is known; an image whose file cannot be read never is.
-    """
+def find_known(digests: UInt64, known: UInt64) -> Bools:  # digests (N,), known (M,) -> (N,)
+    """Find the items among known ones."""
     return np.isin(digests, known[known != 0])
 
 

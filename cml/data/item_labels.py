@@ -5,16 +5,9 @@ from typing import ClassVar, overload
 
 
 class ItemLabels(Sequence[list[str]]):
-    """The label of each of N items, a list of texts.
+    """The label of each of N items, a list of texts."""
 
-    Args:
-        labels: The N labels.
-
-    Attributes:
-        label_distance: Name of the label distance that reads them.
-    """
-
-    label_distance: ClassVar[str]
+    label_distance: ClassVar[str]  # name of the label distance that reads them
 
     def __init__(self, labels: list[list[str]]) -> None:
         self._labels = labels

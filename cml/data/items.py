@@ -16,16 +16,7 @@ Collate = Callable[[list[Any]], Any]
 class Items:
     """N items of any kind, read anew at each use and joined by a function of the user's own.
 
-    Args:
-        source: The items.
-        collate: Joins a list of B items to what the backbone takes, with one row for each of them, in their order.
-
-    Attributes:
-        form: The kind ``items``, of no shape.
-        reads_anew: True, for an item may differ at each read.
-
-    Raises:
-        UserError: ``collate`` is no function.
+    ``reads_anew``: true, for an item may differ at each read.
     """
 
     reads_anew = True
@@ -35,65 +26,40 @@ class Items:
             raise UserError(f"'collate' must be a function of a list of inputs. Got {type(collate).__name__} instead.")
         self._source = source
         self._collate = collate
-        self.form = InputForm("items", fields=self._source.fields)
+        self.form = InputForm("items", fields=self._source.fields)  # the kind ``items``, of no shape
 
     def __len__(self) -> int:
         return len(self._source)
 
     def subset(self, items: slice | Int64) -> Self:
-        """Take a part of the items, without reading them.
-
-        Args:
-            items: Their positions.
-
-        Returns:
-            The part.
-        """
+        """Take a part of the items, without reading them."""
         return type(self)(self._source[items], self._collate)
 
     def load(self) -> None:
         """Do nothing: items are read when they are used."""
 
-    def read(self, items: Integer) -> Any:  # noqa: ANN401 - a batch of any kind
+    def read(
+        self,
+        items: Integer,  # their positions, (B,)
+    ) -> Any:  # noqa: ANN401 - a batch of any kind
         """Read some items and join them.
 
-        Args:
-            items: Their positions, (B,).
-
-        Returns:
-            What ``collate`` makes of them.
-
-        Raises:
-            UserError: An item cannot be read, or ``collate`` fails; the message names the items.
+        Returns what ``collate`` makes of them.
         """
         return self.join(self.read_each(items), items)
 
-    def read_each(self, items: Integer) -> list[Any]:
-        """Read some items, without joining them.
-
-        Args:
-            items: Their positions, (B,).
-
-        Returns:
-            The B items.
-
-        Raises:
-            UserError: An item cannot be read.
-        """
+    def read_each(self, items: Integer) -> list[Any]:  # items (B,)
+        """Read some items, without joining them."""
         return [self._source[item] for item in items.tolist()]
 
-    def join(self, values: list[Any], items: Integer) -> Any:  # noqa: ANN401 - a batch of any kind
+    def join(
+        self,
+        values: list[Any],
+        items: Integer,  # their positions, (B,), for messages
+    ) -> Any:  # noqa: ANN401 - a batch of any kind
         """Join items to a batch.
 
-        Args:
-            values: The B items.
-            items: Their positions, (B,), for messages.
-
-        Returns:
-            What ``collate`` makes of them.
-
-        Raises:
-            UserError: ``collate`` fails.
+        Returns what ``collate`` makes of them.
         """
         try:
             return self._collate(values)

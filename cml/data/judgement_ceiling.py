@@ -8,18 +8,14 @@ FEWEST_REPEATED = 10  # questions from which a ceiling means something
 _HALVES = 50  # random splits of repeated judgements into halves
 
 
-def estimate_pair_ceiling(pair: Int64, values: Float64) -> float | None:
+def estimate_pair_ceiling(
+    pair: Int64,  # (J,) which pair each judgement is of
+    values: Float64,  # (J,) judged distances
+) -> float | None:  # the correlation; None where fewer than 10 pairs were judged several times
     """Estimate the largest rank correlation that an embedding can have with the mean distances of repeated pairs.
 
     It is the root of their reliability: the mean correlation of two random halves of the judgements, by Spearman and
     Brown's formula.
-
-    Args:
-        pair: (J,) which pair each judgement is of.
-        values: (J,) judged distances.
-
-    Returns:
-        The correlation; None where fewer than 10 pairs were judged several times.
     """
     from scipy.stats import spearmanr
 
@@ -44,18 +40,14 @@ def estimate_pair_ceiling(pair: Int64, values: Float64) -> float | None:
     return float(np.sqrt(2 * agreement / (1 + agreement)))
 
 
-def estimate_triplet_ceiling(votes: Float64, anchors: Int64) -> float | None:
+def estimate_triplet_ceiling(
+    votes: Float64,  # (Q, 2) how often each question got each of its two answers
+    anchors: Int64,  # (Q,) the anchor of each
+) -> float | None:  # the share; None where fewer than 10 questions were judged several times
     """Estimate the share of the judgements of repeated questions that an embedding can agree with at most.
 
     It is 1 - e of the flip rate e by which two judgements of one question agree as often as they do, with probability
     (1 - e)^2 + e^2. As in triplet_agreement, an anchor's judgements count the same, and so do all anchors.
-
-    Args:
-        votes: (Q, 2) how often each question got each of its two answers.
-        anchors: (Q,) the anchor of each.
-
-    Returns:
-        The share; None where fewer than 10 questions were judged several times.
     """
     total = votes.sum(axis=1)
     repeated = total > 1

@@ -20,37 +20,21 @@ _NAMED = 5  # items that a remark names
 
 
 class JudgementColumns:
-    """The columns of a table of judgements.
-
-    Args:
-        rows: A data frame, a mapping of columns, a list of records (a mapping for each row), or an array (J, C) of
-            numbers, whose columns are ``names`` in order.
-        names: The columns that judgements of this kind may have.
-        required: How many of the first ``names`` each table has.
-        title: What the table is, for messages: "the judged pairs".
-        spelled: The required columns in words, for messages; the first ``names`` by default.
-        places: What each row is called in messages, such as "pairs.csv:7"; None for its number in ``title``.
-        faults: Gets what is wrong with a row, which is then left out; None raises it.
-
-    Attributes:
-        places: What each row is called.
-        kept: (J,) which rows were not left out so far.
-        remarks: The columns that are there, but are not read; none where all are.
-
-    Raises:
-        UserError: A column is missing or unknown, or columns differ in length.
-    """
+    """The columns of a table of judgements."""
 
     def __init__(
         self,
+        # a data frame, a mapping of columns, a list of records (a mapping for each row), or an array (J, C) of numbers,
+        # whose columns are ``names`` in order
         rows: Any,  # noqa: ANN401 - the kinds listed above
         names: Sequence[str],
-        required: int,
+        required: int,  # how many of the first ``names`` each table has
         title: str,
+        # what each row is called in messages, such as "pairs.csv:7"; None for its number in ``title``
         places: Sequence[str] | None = None,
-        faults: list[DataError] | None = None,
+        faults: list[DataError] | None = None,  # gets what is wrong with a row, which is then left out; None raises it
         *,
-        spelled: str = "",
+        spelled: str = "",  # the required columns in words, for messages; the first ``names`` by default
     ) -> None:
         spelled = spelled or ", ".join(names[:required])
         if isinstance(rows, str | os.PathLike):
@@ -88,7 +72,7 @@ class JudgementColumns:
         self._columns, self._faults = columns, faults
         self.remarks = _describe_unread([name for name in there if name not in columns], names)
         self.places = [f"row {row} of {title}" for row in range(count)] if places is None else places
-        self.kept = np.ones(count, np.bool_)
+        self.kept = np.ones(count, np.bool_)  # (J,) which rows were not left out so far
 
     def __contains__(self, name: str) -> bool:
         return name in self._columns
@@ -97,15 +81,7 @@ class JudgementColumns:
         return self._columns[name]
 
     def refuse(self, row: int, fault: str) -> None:
-        """Leave out a row, or raise what is wrong with it.
-
-        Args:
-            row: Its number.
-            fault: What is wrong, to follow the name of the row.
-
-        Raises:
-            DataError: Faults are not collected.
-        """
+        """Leave out a row, or raise what is wrong with it."""
         place = self.places[row]
         start = "Row" + place.removeprefix("row") if place.startswith("row ") else place  # not the name of a file
         error = DataError(f"{start} {fault}" if self._faults is None else f"{place}: {fault}")
@@ -115,19 +91,8 @@ class JudgementColumns:
             self._faults.append(error)
         self.kept[row] = False
 
-    def items(self, name: str, numbers: dict[Any, int]) -> Int64:
-        """Read a column of items. A name may be in another Unicode normal form than that of the item.
-
-        Args:
-            name: Name of the column.
-            numbers: Item to its number.
-
-        Returns:
-            (J,) numbers; -1 for a row that is left out.
-
-        Raises:
-            DataError: A row names an unknown item.
-        """
+    def items(self, name: str, numbers: dict[Any, int]) -> Int64:  # (J,) numbers; -1 for a row that is left out
+        """Read a column of items. A name may be in another Unicode normal form than that of the item."""
         found = np.full(len(self.kept), -1)
         for row, value in enumerate(self[name]):
             if isinstance(value, str):
@@ -142,30 +107,21 @@ class JudgementColumns:
                 found[row] = number
         return found
 
-    def raters(self) -> NDArray[np.str_] | None:
-        """Read the column of raters.
-
-        Returns:
-            (J,) their names, "" where none is named; None if there is no such column.
-        """
+    def raters(
+        self,
+    ) -> NDArray[np.str_] | None:  # (J,) their names, "" where none is named; None if there is no such column
+        """Read the column of raters."""
         if "rater" not in self:
             return None
         return np.array(["" if _is_missing(rater) else str(rater).strip() for rater in self["rater"]])
 
-    def numbers(self, name: str, rule: str, allowed: Callable[[float], bool]) -> Float64:
-        """Read a column of numbers.
-
-        Args:
-            name: Name of the column.
-            rule: What the numbers should be, for messages.
-            allowed: Whether a finite number may be there.
-
-        Returns:
-            (J,); 0 for a row that is left out.
-
-        Raises:
-            DataError: A row holds something else.
-        """
+    def numbers(
+        self,
+        name: str,
+        rule: str,
+        allowed: Callable[[float], bool],  # whether a finite number may be there
+    ) -> Float64:  # (J,); 0 for a row that is left out
+        """Read a column of numbers."""
         values = np.zeros(len(self.kept))
         for row, cell in enumerate(self[name]):
             number = _float(cell)
@@ -176,19 +132,12 @@ class JudgementColumns:
         return values
 
 
-def number_items(items: Sequence[Any] | int | None, named: Iterable[Sequence[Any]]) -> dict[Any, int]:
-    """Number the items that judgements may name.
-
-    Args:
-        items: Their names in order, or how many there are; None for as many as the largest number that is named and 1.
-        named: The columns that name items.
-
-    Returns:
-        Name to number; items without names are called by their numbers.
-
-    Raises:
-        UserError: An item is there twice.
-    """
+def number_items(
+    # their names in order, or how many there are; None for as many as the largest number that is named and 1
+    items: Sequence[Any] | int | None,
+    named: Iterable[Sequence[Any]],
+) -> dict[Any, int]:  # name to number; items without names are called by their numbers
+    """Number the items that judgements may name."""
     if items is None:
         largest = max((_whole(value) for column in named for value in column), default=-1)
         items = largest + 1
@@ -203,15 +152,7 @@ def number_items(items: Sequence[Any] | int | None, named: Iterable[Sequence[Any
 
 
 def describe_unjudged(numbers: Mapping[Any, int], judged: Iterable[int]) -> list[str]:
-    """Name the items without any judgement, from which nothing is learned.
-
-    Args:
-        numbers: Name to number of all items.
-        judged: Numbers of those that a judgement names.
-
-    Returns:
-        A line, or none.
-    """
+    """Name the items without any judgement, from which nothing is learned."""
     known = set(judged)
     left = [name for name, number in numbers.items() if number not in known]
     if not left:
@@ -220,15 +161,10 @@ def describe_unjudged(numbers: Mapping[Any, int], judged: Iterable[int]) -> list
     return [f"{len(left)} of {len(numbers)} items have no judgement and are left out: {names}"]
 
 
-def join_records(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Turn records into columns.
-
-    Args:
-        records: A mapping for each row; what a row lacks is None.
-
-    Returns:
-        The columns, in the order in which rows first have them.
-    """
+def join_records(
+    records: Sequence[Mapping[str, Any]],  # a mapping for each row; what a row lacks is None
+) -> dict[str, list[Any]]:
+    """Turn records into columns."""
     names = dict.fromkeys(str(name) for record in records for name in record)
     return {name: [record.get(name) for record in records] for name in names}
 

@@ -18,15 +18,10 @@ class LabelForm:
     def __init__(self) -> None:
         self._form: tuple[Any, ...] | None = None
 
-    def fault(self, label: object) -> str | None:
-        """Find what is wrong with a label.
-
-        Args:
-            label: The label, as in the JSON.
-
-        Returns:
-            The fault, to follow the name of the label ("is one number, but ..."); None if there is none.
-        """
+    def fault(
+        self, label: object
+    ) -> str | None:  # the fault, to follow the name of the label ("is one number, but ..."); None if there is none
+        """Find what is wrong with a label."""
         try:
             form = _form(label)
         except ValueError as fault:
@@ -38,15 +33,15 @@ class LabelForm:
             return f"is {_form_in_words(form)}, but the first item's is {_form_in_words(self._form)}"
         return None
 
-    def pack(self, labels: list[Any], *, booleans: bool) -> NDArray[Any] | list[Any] | None:
+    def pack(
+        self,
+        labels: list[Any],  # N >= 1 labels, as in the JSON
+        *,
+        booleans: bool,  # whether true or false, which NumPy would take for numbers, may be among them
+    ) -> NDArray[Any] | list[Any] | None:
         """Check many labels at once.
 
-        Args:
-            labels: N >= 1 labels, as in the JSON.
-            booleans: Whether true or false, which NumPy would take for numbers, may be among them.
-
-        Returns:
-            An array (N, ...) of numbers, or the list of texts itself; None if ``fault`` has to check each label.
+        Returns an array (N, ...) of numbers, or the list of texts itself; None if ``fault`` has to check each label.
         """
         packed, form = _pack(labels, booleans=booleans)
         if form is None or (self._form is not None and form != self._form):
@@ -113,14 +108,7 @@ def _form_in_words(form: tuple[Any, ...]) -> str:
 
 
 def plain(label: object) -> object:
-    """Convert a label to what JSON writes: every number is a float, so that a column has one type.
-
-    Args:
-        label: A number, a text, nested lists or an array.
-
-    Returns:
-        The converted label.
-    """
+    """Convert a label to what JSON writes: every number is a float, so that a column has one type."""
     if isinstance(label, np.ndarray | np.generic):
         label = label.tolist()
     if isinstance(label, tuple | list):

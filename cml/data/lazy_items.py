@@ -5,14 +5,7 @@ from typing import Any
 
 
 class Lazy(Sequence[Any]):
-    """Items of a data set, made by ``convert`` of ``source[index]`` and the index on each access.
-
-    Args:
-        source: The data set.
-        items: Positions in it.
-        convert: From an item and its position to what is used.
-        reads_anew: Whether an item may differ at each access, so that it must not be kept.
-    """
+    """Items of a data set, made by ``convert`` of ``source[index]`` and the index on each access."""
 
     def __init__(
         self,

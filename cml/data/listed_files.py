@@ -13,14 +13,13 @@ _ENTRIES = 4096  # of a folder, read at a time
 
 
 class ListedFiles:
-    """Finds the files in file_name columns by listing each subfolder once, since 10^5 single queries are slow.
+    """Finds the files in file_name columns by listing each subfolder once, since 10^5 single queries are slow."""
 
-    Args:
-        dataset: The folder of the dataset, in which all files must lie.
-        name: The folder in it to which names are relative: "train" or "test".
-    """
-
-    def __init__(self, dataset: Path, name: str) -> None:
+    def __init__(
+        self,
+        dataset: Path,
+        name: str,  # the folder in it to which names are relative: "train" or "test"
+    ) -> None:
         self._dataset, self._name, self._root = dataset.resolve(), name, dataset / name
         self._listed: dict[str, bool] = {}  # subfolders, and whether they could be read
         # the files in them, by their path below the root
@@ -28,17 +27,7 @@ class ListedFiles:
         self._links: set[str] = set()  # those that may lie elsewhere
 
     def find(self, value: object) -> str:
-        """Find a file.
-
-        Args:
-            value: Its name, as the metadata gives it.
-
-        Returns:
-            The name in its normal form.
-
-        Raises:
-            ValueError: the name is none, or the file is missing or leads out of the dataset.
-        """
+        """Find a file."""
         name = relative_name(value, f"{self._name}/")
         parent = name.rpartition("/")[0]
         self._list(parent)
@@ -50,15 +39,10 @@ class ListedFiles:
             raise ValueError(f"names a missing file: there is no {path}")
         return name
 
-    def has_all(self, names: Sequence[Any]) -> bool:
-        """Check many names at once.
-
-        Args:
-            names: The names, as the metadata gives them.
-
-        Returns:
-            Whether all are existing files in their normal form; if not, ``find`` says of each what is wrong.
-        """
+    def has_all(
+        self, names: Sequence[Any]
+    ) -> bool:  # whether all are existing files in their normal form; if not, ``find`` says of each what is wrong
+        """Check many names at once."""
         try:
             return self._plain.issuperset(names) or all(
                 name in self._plain or self.find(name) == name for name in names

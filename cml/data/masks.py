@@ -20,18 +20,10 @@ class MaskFault(ImageFault):
     """What is wrong with a mask, to follow its name: "has the mode RGB, ...", without a full stop."""
 
 
-def read_mask(path: Path) -> UInt8:
-    """Read a mask file.
-
-    Args:
-        path: The file: an 8-bit grey or palette image without lossy compression.
-
-    Returns:
-        The ids, (H, W).
-
-    Raises:
-        MaskFault: the file is damaged or no such image.
-    """
+def read_mask(
+    path: Path,  # the file: an 8-bit grey or palette image without lossy compression
+) -> UInt8:  # the ids, (H, W)
+    """Read a mask file."""
     try:
         with open_image(path) as image:
             lossy = image.format in ("JPEG", "MPO")
@@ -47,17 +39,12 @@ def read_mask(path: Path) -> UInt8:
     return ids // np.uint8(_SCALED.get(stored, 1)) if isinstance(stored, str) else ids
 
 
-def check_ids(mask: UInt8, ids: Mapping[str, Any] | None, ignore: int | None) -> None:
-    """Check that a mask holds only known ids, and one other than that of ignored pixels.
-
-    Args:
-        mask: The ids, (H, W).
-        ids: The known ids as texts, as in JSON; None for any.
-        ignore: The id of ignored pixels.
-
-    Raises:
-        MaskFault: it holds another id, or only ignored pixels.
-    """
+def check_ids(
+    mask: UInt8,  # the ids, (H, W)
+    ids: Mapping[str, Any] | None,  # the known ids as texts, as in JSON; None for any
+    ignore: int | None,  # the id of ignored pixels
+) -> None:
+    """Check that a mask holds only known ids, and one other than that of ignored pixels."""
     present = np.flatnonzero(np.bincount(mask.reshape(-1), minlength=256)).tolist()
     known = None if ids is None else {*ids, str(ignore)}
     if known is not None and (strange := [mask_id for mask_id in present if str(mask_id) not in known]):
@@ -68,16 +55,7 @@ def check_ids(mask: UInt8, ids: Mapping[str, Any] | None, ignore: int | None) ->
 
 
 def check_size(size: Size, image: Path) -> None:
-    """Check that a mask is as large as its image.
-
-    Args:
-        size: (height, width) of the mask.
-        image: The file of the image.
-
-    Raises:
-        MaskFault: it is not.
-        DataError: the image cannot be read.
-    """
+    """Check that a mask is as large as its image."""
     if size != (wanted := native_size(image)):
         turned = ""
         with open_named_image(image) as opened:
@@ -87,17 +65,13 @@ def check_size(size: Size, image: Path) -> None:
         raise MaskFault(f"is {size[1]}x{size[0]} pixels, but its image {image} is {wanted[1]}x{wanted[0]}{turned}")
 
 
-def mask_problem(path: Path, image: Path, details: Mapping[str, Any]) -> str | None:
-    """Find what is wrong with a mask.
-
-    Args:
-        path: The file of the mask.
-        image: The file of its image.
-        details: The details of dataset.json, which may list the known ids and name the id of ignored pixels.
-
-    Returns:
-        The fault in one sentence; None if there is none, or if the image cannot be read.
-    """
+def mask_problem(
+    path: Path,
+    image: Path,
+    # the details of dataset.json, which may list the known ids and name the id of ignored pixels
+    details: Mapping[str, Any],
+) -> str | None:  # the fault in one sentence; None if there is none, or if the image cannot be read
+    """Find what is wrong with a mask."""
     ids, ignore = details.get("ids"), details.get("ignore_id")
     try:
         mask = read_mask(path)

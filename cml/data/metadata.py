@@ -46,31 +46,20 @@ Report = Callable[[str], object]
 
 
 class Metadata(NamedTuple):
-    """The content of a dataset's metadata files.
+    """The content of a dataset's metadata files."""
 
-    Attributes:
-        items: The items of train/ and test/; roles are indices in ROLES, labels that name files are paths.
-        others: The files in other columns and their lines: (path, "FILE:LINE").
-        fingerprint: The SHA-256 over dataset.json, both metadata.jsonl and the files of vectors, if any.
-        digests: The SHA-256 of each metadata.jsonl and file of vectors, by its path in the dataset.
-    """
-
+    # the items of train/ and test/; roles are indices in ROLES, labels that name files are paths
     items: tuple[Items, ...]
-    others: list[tuple[Path, str]]
-    fingerprint: str
-    digests: Mapping[str, str]
+    others: list[tuple[Path, str]]  # the files in other columns and their lines: (path, "FILE:LINE")
+    fingerprint: str  # the SHA-256 over dataset.json, both metadata.jsonl and the files of vectors, if any
+    digests: Mapping[str, str]  # the SHA-256 of each metadata.jsonl and file of vectors, by its path in the dataset
 
 
 def read_metadata(folder: Path, report: Report) -> tuple[DatasetInfo | None, Metadata]:
     """Read and check all metadata of a dataset.
 
-    Args:
-        folder: The folder of the dataset.
-        report: Gets every fault in one sentence, and may raise to stop at the first.
-
-    Returns:
-        The description of the dataset, None if dataset.json cannot be used; and the metadata, in which labels may have
-        any form after a report.
+    Returns the description of the dataset, None if dataset.json cannot be used; and the metadata, in which labels may
+    have any form after a report.
     """
     path = folder / INFO
     try:

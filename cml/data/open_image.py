@@ -19,19 +19,10 @@ FORMATS = ("AVIF", "BMP", "DIB", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA",
 
 
 @contextlib.contextmanager
-def open_image(source: Path | bytes) -> Iterator[ImageFile.ImageFile]:
-    """Open an image file, or its content; all images are opened here, with the same limits.
-
-    Args:
-        source: A file or its content.
-
-    Yields:
-        The image, which Pillow decodes when its pixels are needed.
-
-    Raises:
-        ImageFault: the file cannot be opened, or not be decoded in the block.
-        MemoryError: there is no memory to decode it, which is not the image's fault.
-    """
+def open_image(
+    source: Path | bytes,
+) -> Iterator[ImageFile.ImageFile]:  # the image, which Pillow decodes when its pixels are needed
+    """Open an image file, or its content; all images are opened here, with the same limits."""
     pixels = 0
     try:
         with (
@@ -65,19 +56,10 @@ def _room_for(pixels: int) -> bool:
 
 
 @contextlib.contextmanager
-def open_named_image(path: Path | bytes) -> Iterator[ImageFile.ImageFile]:
-    """Open an image file, or its content, with errors that name the file.
-
-    Args:
-        path: A file or its content.
-
-    Yields:
-        The image, which Pillow decodes when its pixels are needed.
-
-    Raises:
-        DataError: the image cannot be opened, or not be decoded in the block.
-        MemoryError: there is no memory to decode it.
-    """
+def open_named_image(
+    path: Path | bytes,
+) -> Iterator[ImageFile.ImageFile]:  # the image, which Pillow decodes when its pixels are needed
+    """Open an image file, or its content, with errors that name the file."""
     try:
         with open_image(path) as image:
             yield image
@@ -87,17 +69,6 @@ def open_named_image(path: Path | bytes) -> Iterator[ImageFile.ImageFile]:
 
 
 def read_upright(path: Path | bytes) -> Image.Image:
-    """Read an image file, or its content, as RGB, turned upright by its EXIF orientation.
-
-    Args:
-        path: A file or its content.
-
-    Returns:
-        The decoded image, 8 bits per channel.
-
-    Raises:
-        DataError: the file is missing, no image, damaged or too large.
-        MemoryError: there is no memory to decode it.
-    """
+    """Read an image file, or its content, as RGB, turned upright by its EXIF orientation."""
     with open_named_image(path) as image:
         return upright_rgb(image)

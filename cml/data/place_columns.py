@@ -9,30 +9,15 @@ _LATITUDES = frozenset({"lat", "latitude"})
 _LONGITUDES = frozenset({"lon", "lng", "long", "longitude"})
 
 
-def is_place_distance(name: str) -> bool:
-    """Tell whether a label distance takes places.
-
-    Args:
-        name: Its name, with or without settings.
-
-    Returns:
-        Whether its labels begin with latitude and longitude.
-    """
+def is_place_distance(
+    name: str,  # its name, with or without settings
+) -> bool:
+    """Tell whether a label distance takes places."""
     return name.partition("(")[0].strip() in ("haversine", "place")
 
 
 def order_place(columns: Sequence[str]) -> tuple[str, ...]:
-    """Put latitude before longitude, where the names of columns say which is which.
-
-    Args:
-        columns: The label columns; those from the third on stay.
-
-    Returns:
-        The columns in the order of a label.
-
-    Raises:
-        UserError: One name says latitude or longitude at the place of the other, and the other name says nothing.
-    """
+    """Put latitude before longitude, where the names of columns say which is which."""
     first, second = (re.sub(r"[^a-z].*", "", column.lower()) for column in (*columns, "", "")[:2])
     if first in _LONGITUDES and second in _LATITUDES:
         return (columns[1], columns[0], *columns[2:])

@@ -26,22 +26,16 @@ _SAMPLE = 4096  # vectors whose mean and deviation drawings are scaled by
 
 @dataclass(frozen=True)
 class Split:
-    """The items of one role, in the order of the metadata.
+    """The items of one role, in the order of the metadata."""
 
-    Attributes:
-        role: "train", "query" or "gallery".
-        item_ids: The N unique ids.
-        pictures: The N image files; of items that are vectors, pictures to show, None where there is none.
-        labels: The N labels as in the JSON (integers in lists with floats may become floats), or the paths of masks if
-            the label column names files. ``np.asarray(labels)`` is fast if they are numbers.
-        vectors: The N vectors, if the items are vectors.
-    """
-
-    role: str
-    item_ids: Sequence[str]
+    role: str  # "train", "query" or "gallery"
+    item_ids: Sequence[str]  # the N unique ids
+    # the N image files; of items that are vectors, pictures to show, None where there is none
     pictures: Sequence[Path | None]
+    # the N labels as in the JSON (integers in lists with floats may become floats), or the paths of masks if the label
+    # column names files. ``np.asarray(labels)`` is fast if they are numbers
     labels: Sequence[Any]
-    vectors: Vectors | None = None
+    vectors: Vectors | None = None  # the N vectors, if the items are vectors
 
     def __len__(self) -> int:
         return len(self.item_ids)
@@ -53,11 +47,7 @@ class Split:
 
     @property
     def paths(self) -> Sequence[Path]:
-        """The N image files.
-
-        Raises:
-            UserError: The items are vectors.
-        """
+        """The N image files."""
         if self.vectors is not None:
             raise UserError(f"This needs images, but the items of the dataset are vectors of {self.vectors.form}.")
         return cast("Sequence[Path]", self.pictures)
@@ -65,36 +55,19 @@ class Split:
 
 @dataclass(frozen=True)
 class PreparedDataset:
-    """A prepared dataset whose metadata has been read and checked. Made by ``open``.
+    """A prepared dataset whose metadata has been read and checked. Made by ``open``."""
 
-    Attributes:
-        folder: The folder of the dataset.
-        info: The content of dataset.json.
-        fingerprint: The SHA-256 over dataset.json, both metadata.jsonl and the files of vectors; pixels are not part of
-            it.
-        digests: The SHA-256 of each metadata.jsonl and file of vectors, by its path in the dataset.
-    """
-
-    folder: Path
-    info: DatasetInfo
+    folder: Path  # the folder of the dataset
+    info: DatasetInfo  # the content of dataset.json
+    # the SHA-256 over dataset.json, both metadata.jsonl and the files of vectors; pixels are not part of it
     fingerprint: str
-    digests: Mapping[str, str]
+    digests: Mapping[str, str]  # the SHA-256 of each metadata.jsonl and file of vectors, by its path in the dataset
     _splits: Mapping[str, Split] = field(repr=False)
     _made_of: Mapping[str, Any] | None = field(default=None, repr=False)
 
     @classmethod
     def open(cls, folder: Path | str) -> Self:
-        """Read and check all metadata and vectors; images must exist but are not decoded.
-
-        Args:
-            folder: The folder of the dataset.
-
-        Returns:
-            The dataset.
-
-        Raises:
-            DataError: the first fault, with file and line.
-        """
+        """Read and check all metadata and vectors; images must exist but are not decoded."""
 
         def fail(problem: str) -> NoReturn:
             raise DataError(problem)
@@ -115,16 +88,12 @@ class PreparedDataset:
         own = {name: value for name, value in vars(self.info).items() if isinstance(value, str)}
         return {"details": self.info.details, "made_with": self.info.made_with, **own, **counts, **self.digests}
 
-    def with_vectors(self, vectors: Mapping[str, Vectors], about: Mapping[str, str]) -> Self:
-        """Put vectors in place of the items; their labels, ids and pictures stay, and so does the fingerprint.
-
-        Args:
-            vectors: The vectors of each role that has items, in their order.
-            about: What ``made_of`` says of the vectors.
-
-        Returns:
-            The dataset of vectors.
-        """
+    def with_vectors(
+        self,
+        vectors: Mapping[str, Vectors],
+        about: Mapping[str, str],  # what ``made_of`` says of the vectors
+    ) -> Self:
+        """Put vectors in place of the items; their labels, ids and pictures stay, and so does the fingerprint."""
         size = next(iter(vectors.values())).form.shape[0]
         details = {**self.info.details, "inputs": {"kind": "vectors", "size": size}}
         splits = {role: replace(split, vectors=vectors.get(role)) for role, split in self._splits.items()}
@@ -132,43 +101,17 @@ class PreparedDataset:
         return replace(self, info=info, _splits=splits, _made_of={**self.made_of, **about})
 
     def read_texts(self, role: str, column: str) -> list[str]:
-        """Read a text of each item from metadata.jsonl.
-
-        Args:
-            role: "train", "query" or "gallery".
-            column: The column of the texts; a list of texts, such as several captions, becomes one of several lines.
-
-        Returns:
-            N texts, in the order of the split.
-
-        Raises:
-            UserError: The column is missing, or holds something else than texts.
-        """
+        """Read a text of each item from metadata.jsonl."""
         return [_as_text(entry.get(column), where, column, entry) for where, entry in self._read_entries(role)]
 
     def read_groups(self, role: str, column: str) -> list[str]:
-        """Read the name of each item's group from metadata.jsonl.
-
-        Args:
-            role: "train", "query" or "gallery".
-            column: The column of the groups, such as subjects or sessions.
-
-        Returns:
-            N names, in the order of the split; numbers are written as in the JSON.
-
-        Raises:
-            UserError: The column is missing, or holds something else than texts, numbers, true or false.
-        """
+        """Read the name of each item's group from metadata.jsonl."""
         return [_as_group(entry.get(column), where, column, entry) for where, entry in self._read_entries(role)]
 
     def read_further(self, role: str) -> Iterator[dict[str, Any]]:
         """Read the columns of each item in metadata.jsonl that say neither what the item is nor its label.
 
-        Args:
-            role: "train", "query" or "gallery".
-
-        Yields:
-            The columns of an item as in the JSON, without those that name files, in the order of the split.
+        Returns the columns of an item as in the JSON, without those that name files, in the order of the split.
         """
         left_out = {*FIXED_COLUMNS, self.info.label_column}
         for _, entry in self._read_entries(role):
@@ -198,17 +141,7 @@ class PreparedDataset:
         return np.nan_to_num(mean), np.where(std > 0, std, 1).astype(np.float32)
 
     def split(self, role: str) -> Split:
-        """Select the items of one role.
-
-        Args:
-            role: "train", "query" or "gallery"; where the queries are also the gallery, it holds the queries.
-
-        Returns:
-            The items.
-
-        Raises:
-            UserError: there is no such role.
-        """
+        """Select the items of one role."""
         if role not in self._splits:
             raise UserError(f"A role is one of {', '.join(ROLES)}. Got {role!r} instead.")
         return self._splits["query" if role == "gallery" and self.info.queries_are_gallery else role]

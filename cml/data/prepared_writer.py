@@ -68,12 +68,7 @@ class Item:
 
 
 class BadItems(DataError):
-    """Several bad items with the same fault.
-
-    Args:
-        message: The fault.
-        count: Number of the items.
-    """
+    """Several bad items with the same fault."""
 
     def __init__(self, message: str, count: int) -> None:
         super().__init__(message)
@@ -81,21 +76,17 @@ class BadItems(DataError):
 
 
 class PreparedWriter:
-    """Builds a prepared dataset in a partial folder and renames it when the ``with`` block ends without an error.
+    """Builds a prepared dataset in a partial folder and renames it when the ``with`` block ends without an error."""
 
-    Args:
-        folder: The folder of the dataset, which must be absent or empty.
-        info: The description of the dataset, whose counts are filled in. With ``made_with``, finished items survive an
-            error or a kill, and the next writer for the same folder and the same ``made_with`` reuses them.
-        mends: What to change if there are no items of a role, by role: "Raise query_fraction".
-
-    Attributes:
-        skipped: The names of the first bad items.
-        skipped_count: The number of bad items.
-        faults: The number of their faults; several items may have one together.
-    """
-
-    def __init__(self, folder: Path, info: DatasetInfo, *, mends: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        # the description of the dataset, whose counts are filled in. With ``made_with``, finished items survive an
+        # error or a kill, and the next writer for the same folder and the same ``made_with`` reuses them
+        info: DatasetInfo,
+        *,
+        mends: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.folder, self.info, self._mends = folder, info, mends
         self._counts: Counter[str] = Counter()
         self._ids: set[str] = set()
@@ -165,13 +156,7 @@ class PreparedWriter:
         return [f"{count} finished items are kept and the same command continues from there"] if count else []
 
     def skip(self, name: str, message: str, count: int) -> None:
-        """Count bad items, and print their fault if it is one of the first.
-
-        Args:
-            name: The name of the item, or of the place of several.
-            message: What is wrong.
-            count: The number of items.
-        """
+        """Count bad items, and print their fault if it is one of the first."""
         self.skipped_count += count
         self.faults += 1
         if len(self.skipped) < _NAMED:
@@ -179,19 +164,13 @@ class PreparedWriter:
             say(f"skipped: {message}")
 
     def encode_item(
-        self, item_id: str, image: Picture | None, label: object, quality: int | None = 92
+        self,
+        item_id: str,
+        image: Picture | None,  # its image; None for none
+        label: object,  # its label, which is encoded if it is an image
+        quality: int | None = 92,  # the quality of an encoded JPEG, 1 to 95; None for a lossless PNG
     ) -> tuple[Encoded | None, object]:
-        """Encode an item for ``add``, or read what an earlier process left of it; several threads may call it.
-
-        Args:
-            item_id: The id of the item.
-            image: Its image; None for none.
-            label: Its label, which is encoded if it is an image.
-            quality: The quality of an encoded JPEG, 1 to 95; None for a lossless PNG.
-
-        Returns:
-            The image and the label.
-        """
+        """Encode an item for ``add``, or read what an earlier process left of it; several threads may call it."""
         if image is None:
             return None, label
         files = (self._partial.finished_files(item_id) or {}).items()
@@ -213,29 +192,15 @@ class PreparedWriter:
     def add(
         self,
         *,
-        item_id: str,
+        item_id: str,  # the id; see ``Item``, also for the others
         role: str,
         image: Picture | None,
         label: object,
-        quality: int | None = 92,
+        quality: int | None = 92,  # the quality of an encoded JPEG, 1 to 95; None for a lossless PNG
         extra: Mapping[str, Any] | None = None,
         vector: Floating | None = None,
     ) -> None:
-        """Write one item; its image is decoded once as a check.
-
-        Args:
-            item_id: The id; see ``Item``, also for the others.
-            role: The role.
-            image: The image.
-            label: The label.
-            quality: The quality of an encoded JPEG, 1 to 95; None for a lossless PNG.
-            extra: Further columns.
-            vector: The vector.
-
-        Raises:
-            UserError: the id, the role or the columns are wrong, or the item is not of the dataset's kind.
-            DataError: the image, the vector or the label is wrong.
-        """
+        """Write one item; its image is decoded once as a check."""
         if role not in self.info.roles:
             raise UserError(f"A role is one of {', '.join(self.info.roles)}. Got {role!r} instead.")
         if not item_id or not item_id.isprintable() or item_id in self._ids:
@@ -313,30 +278,14 @@ def write_dataset(
     *,
     total: int | None = None,
     threads: int | None = None,
+    # whether bad items are left out, the first ones printed, and counted under ``details.skipped`` of dataset.json;
+    # without it, the first is an error
     skip_bad: bool = False,
-    within: Iterable[Path] = (),
+    within: Iterable[Path] = (),  # the folders of the input, to which names of skipped files are relative
+    # what to change if there are no items of a role, by role, as of ``PreparedWriter``
     mends: Mapping[str, str] = MappingProxyType({}),
 ) -> PreparedDataset:
-    """Write a complete dataset with ``PreparedWriter``, and show a progress bar.
-
-    Args:
-        folder: The folder of the dataset, which must be absent or empty.
-        info: The description of the dataset.
-        items: The items; a DataError among them is a bad annotation. A sequence is searched for these first.
-        total: The number of items, for the progress bar; by default, the length of a sequence.
-        threads: The number of images that are made at a time; by default, one per CPU.
-        skip_bad: Whether bad items are left out, the first ones printed, and counted under ``details.skipped`` of
-            dataset.json; without it, the first is an error.
-        within: The folders of the input, to which names of skipped files are relative.
-        mends: What to change if there are no items of a role, by role, as of ``PreparedWriter``.
-
-    Returns:
-        The dataset.
-
-    Raises:
-        DataError: an item is bad.
-        UserError: the dataset cannot be written, or has no items of a role.
-    """
+    """Write a complete dataset with ``PreparedWriter``, and show a progress bar."""
     if isinstance(items, Sequence):
         total = len(items)
         if not skip_bad and (bad := next((item for item in items if isinstance(item, DataError)), None)) is not None:
@@ -371,19 +320,10 @@ def write_dataset(
     return PreparedDataset.open(folder)
 
 
-def find_prepared(folder: Path, made_with: Mapping[str, Any]) -> PreparedDataset | None:
-    """Find a dataset that was prepared before.
-
-    Args:
-        folder: The folder of the dataset.
-        made_with: The settings that it should have.
-
-    Returns:
-        The dataset; None if the folder is free.
-
-    Raises:
-        UserError: the folder holds something else, or a dataset of other settings.
-    """
+def find_prepared(
+    folder: Path, made_with: Mapping[str, Any]
+) -> PreparedDataset | None:  # the dataset; None if the folder is free
+    """Find a dataset that was prepared before."""
     if not (folder / INFO).is_file():
         check_vacant(folder)
         return None
@@ -436,12 +376,5 @@ def _relative(text: str, folders: Sequence[str]) -> str:
 
 
 def bad_item_error(problem: str) -> DataError:
-    """Make the error of a bad item, with a hint that bad items can be skipped.
-
-    Args:
-        problem: What is wrong, in one sentence.
-
-    Returns:
-        The error.
-    """
+    """Make the error of a bad item, with a hint that bad items can be skipped."""
     return DataError(f"{problem} (With --skip-bad such items are left out and counted.)")

@@ -16,21 +16,17 @@ ASPECT = (3 / 4, 4 / 3)  # width / height
 _DRAWS = 10  # areas and shapes that are drawn for an image until one fits into it
 
 
-def draw_crops(kind: RandomCrop, count: int, stored: Size, image_size: Size, rng: np.random.Generator) -> Int64:
+def draw_crops(
+    # ``place``: boxes of ``image_size`` at places drawn uniformly. ``area``: boxes of 8 to 100 % of the area, drawn
+    # uniformly, with width / height from 3/4 to 4/3, its logarithm drawn uniformly, at a uniform place; the whole image
+    # where none of ten draws fits into it. These are the numbers of torchvision's ``RandomResizedCrop``
+    kind: RandomCrop,
+    count: int,
+    stored: Size,  # (height, width) in pixels of the stored images
+    image_size: Size,  # (height, width) in pixels that the network takes
+    rng: np.random.Generator,
+) -> Int64:  # (N, 4) top, left, height and width in pixels
     """Draw a box for each image.
-
-    Args:
-        kind: ``place``: boxes of ``image_size`` at places drawn uniformly. ``area``: boxes of 8 to 100 % of the area,
-            drawn uniformly, with width / height from 3/4 to 4/3, its logarithm drawn uniformly, at a uniform place; the
-            whole image where none of ten draws fits into it. These are the numbers of torchvision's
-            ``RandomResizedCrop``.
-        count: N, the number of images.
-        stored: (height, width) in pixels of the stored images.
-        image_size: (height, width) in pixels that the network takes.
-        rng: The generator of random numbers.
-
-    Returns:
-        (N, 4) top, left, height and width in pixels.
 
     Reference:
         Szegedy et al.: Going Deeper with Convolutions, CVPR 2015, for ``area``.
@@ -49,17 +45,12 @@ def draw_crops(kind: RandomCrop, count: int, stored: Size, image_size: Size, rng
     return np.concatenate([corners, sides], axis=1)
 
 
-def cut_crops(images: Pixels, crops: Int64, image_size: Size) -> Tensor:
-    """Cut boxes out of images, and resize them bilinearly with antialiasing.
-
-    Args:
-        images: The images, (B, H, W, C), uint8 or float32.
-        crops: (B, 4) of ``draw_crops``.
-        image_size: (h, w) in pixels.
-
-    Returns:
-        The boxes, (B, C, h, w) of the same type.
-    """
+def cut_crops(
+    images: Pixels,  # the images, (B, H, W, C), uint8 or float32
+    crops: Int64,  # (B, 4) of ``draw_crops``
+    image_size: Size,  # (h, w) in pixels
+) -> Tensor:  # the boxes, (B, C, h, w) of the same type
+    """Cut boxes out of images, and resize them bilinearly with antialiasing."""
     from torchvision.transforms.v2.functional import resized_crop
 
     pixels = torch.from_numpy(images).permute(0, 3, 1, 2)

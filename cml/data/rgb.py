@@ -7,19 +7,8 @@ from cml.data.image_fault import ImageFault
 from cml.data.white_value import WHITE, fill_depth
 
 
-def as_rgb(image: Image.Image, white: int = WHITE) -> Image.Image:
-    """Convert an image to RGB, 8 bits per channel; transparent parts become white.
-
-    Args:
-        image: An image of any mode.
-        white: The value of white in an image of 16 bits.
-
-    Returns:
-        The image in RGB.
-
-    Raises:
-        ImageFault: it has more than 16 bits per channel, so that the value of white is unknown, or values above it.
-    """
+def as_rgb(image: Image.Image, white: int = WHITE) -> Image.Image:  # the image in RGB
+    """Convert an image to RGB, 8 bits per channel; transparent parts become white."""
     if image.mode.startswith(("I", "F")):  # Pillow's own conversion would clip at 255
         values = np.asarray(image)
         low, high = values.min(initial=0), values.max(initial=0)

@@ -11,15 +11,10 @@ _FIRST_CHUNK = 8  # bytes of a PNG file before it
 _CHECKSUM = 4  # bytes after the content of a chunk
 
 
-def read_significant_bits(image: Image.Image) -> int | None:
-    """Read how many bits of a grey PNG file with 16 bits per value are significant.
-
-    Args:
-        image: An opened image, not decoded yet.
-
-    Returns:
-        The number, 1 to 15; None if the file does not say it, says all, or is of another kind.
-    """
+def read_significant_bits(
+    image: Image.Image,
+) -> int | None:  # the number, 1 to 15; None if the file does not say it, says all, or is of another kind
+    """Read how many bits of a grey PNG file with 16 bits per value are significant."""
     file = getattr(image, "fp", None)
     if image.format != "PNG" or image.mode != "I;16" or file is None:
         return None
@@ -39,17 +34,13 @@ def read_significant_bits(image: Image.Image) -> int | None:
         file.seek(place)
 
 
-def uses_lower_bits(values: Integer, bits: int) -> bool:
+def uses_lower_bits(
+    values: Integer,  # values of an image from 0 to 65,535
+    bits: int,  # the number of significant bits, as ``read_significant_bits`` returns it
+) -> bool:
     """Tell whether values were left in the lower bits, where the PNG specification has them scaled to all 16.
 
     Scaled values are multiples of a step of 2^(16 - bits), or 1 beside one where a writer has rounded or repeated bits.
-
-    Args:
-        values: Values of an image from 0 to 65,535.
-        bits: The number of significant bits, as ``read_significant_bits`` returns it.
-
-    Returns:
-        Whether all values fit into the lower bits, and some could not come of scaling.
     """
     step = 1 << (16 - bits)
     rest = np.asarray(values) % step

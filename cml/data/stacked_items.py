@@ -13,22 +13,7 @@ from cml.errors import UserError
 
 
 class StackedItems:
-    """N arrays or tensors of one shape as an array (N, ...), whose rows are read anew at each indexing.
-
-    Args:
-        items: The items.
-        shape: The shape of each; by default that of the first, which is read for it.
-        dtype: The type of their numbers; by default that of the first.
-
-    Attributes:
-        shape: (N, ...).
-        dtype: The type of the numbers.
-        ndim: The number of axes.
-        fields: The fields of the data set that hold the items.
-
-    Raises:
-        UserError: The first item is no array of numbers.
-    """
+    """N arrays or tensors of one shape as an array (N, ...), whose rows are read anew at each indexing."""
 
     def __init__(
         self, items: DatasetItems, shape: tuple[int, ...] | None = None, dtype: np.dtype[Any] | None = None
@@ -56,14 +41,7 @@ class StackedItems:
         return rows
 
     def subset(self, items: slice | Int64) -> Self:
-        """Take some items, without reading them.
-
-        Args:
-            items: Their positions.
-
-        Returns:
-            The part.
-        """
+        """Take some items, without reading them."""
         return type(self)(self._items[items], self.shape[1:], self.dtype)
 
     def _row(self, row: int) -> NDArray[Any]:
@@ -78,18 +56,7 @@ class StackedItems:
 
 
 def item_array(value: Any, name: str) -> NDArray[Any]:  # noqa: ANN401 - an item of any kind
-    """Convert the input of an item to an array.
-
-    Args:
-        value: An array, a tensor or a list of numbers.
-        name: The item in messages.
-
-    Returns:
-        The array.
-
-    Raises:
-        UserError: It is something else.
-    """
+    """Convert the input of an item to an array."""
     array = np.asarray(value) if isinstance(value, int | float | np.number) else as_array(value)
     if array is None and isinstance(value, Sequence) and not isinstance(value, str | bytes):
         try:

@@ -18,47 +18,24 @@ def has_columns(source: Any) -> bool:  # noqa: ANN401 - anything
     return has_names and (hasattr(source, "features") or hasattr(source, "__arrow_c_stream__"))
 
 
-def column_names(frame: Any) -> list[str]:  # noqa: ANN401 - a frame of any library
-    """List the columns of a frame.
-
-    Args:
-        frame: The frame.
-
-    Returns:
-        Their names, in order.
-    """
+def column_names(
+    frame: Any,  # noqa: ANN401 - a frame of any library
+) -> list[str]:  # their names, in order
+    """List the columns of a frame."""
     return [str(name) for name in (frame.column_names if hasattr(frame, "column_names") else frame.columns)]
 
 
-def select_columns(frame: Any, features: str | Sequence[str]) -> list[str]:  # noqa: ANN401 - a frame of any library
-    """Select columns by their names, a pattern or a prefix.
-
-    Args:
-        frame: The frame.
-        features: A list of names, the name of one column, a pattern such as ``emb_*``, or what the names begin with.
-
-    Returns:
-        The names, in the order of the list or of the frame.
-
-    Raises:
-        UserError: The frame has no such column.
-    """
+def select_columns(
+    frame: Any,  # noqa: ANN401 - a frame of any library
+    # a list of names, the name of one column, a pattern such as ``emb_*``, or what the names begin with
+    features: str | Sequence[str],
+) -> list[str]:
+    """Select columns by their names, a pattern or a prefix."""
     return match_columns(column_names(frame), features)
 
 
 def match_columns(names: Sequence[str], features: str | Sequence[str]) -> list[str]:
-    """Select names of columns; as ``select_columns``.
-
-    Args:
-        names: The names of all columns.
-        features: A list of names, the name of one column, a pattern or what the names begin with.
-
-    Returns:
-        The selected names.
-
-    Raises:
-        UserError: There is no such column.
-    """
+    """Select names of columns; as ``select_columns``."""
     there = f"There are: {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}."
     if not isinstance(features, str):
         for name in features:
@@ -77,19 +54,14 @@ def match_columns(names: Sequence[str], features: str | Sequence[str]) -> list[s
     return chosen
 
 
-def read_numbers(frame: Any, names: Sequence[str]) -> tuple[Floating, tuple[str, ...]]:  # noqa: ANN401 - as above
+def read_numbers(
+    frame: Any,  # noqa: ANN401 - as above
+    names: Sequence[str],
+) -> tuple[Floating, tuple[str, ...]]:
     """Read columns of numbers, or one column of lists of numbers, as vectors.
 
-    Args:
-        frame: The frame.
-        names: The columns.
-
-    Returns:
-        The vectors, (N, F) float32 or float64, NaN where a number is missing; and a name for each of the F numbers,
-        none where they come from one column of lists.
-
-    Raises:
-        UserError: A column holds something else; the message names column, row and value.
+    Returns the vectors, (N, F) float32 or float64, NaN where a number is missing; and a name for each of the F numbers,
+    none where they come from one column of lists.
     """
     columns = [_column_array(frame[name], name) for name in names]
     if len(columns) == 1 and columns[0].ndim == 2:
@@ -100,19 +72,8 @@ def read_numbers(frame: Any, names: Sequence[str]) -> tuple[Floating, tuple[str,
     return np.stack(columns, axis=1), tuple(names)
 
 
-def stack_rows(rows: Sequence[Any], where: str) -> Floating:
-    """Stack rows of numbers to an array.
-
-    Args:
-        rows: N sequences of F numbers.
-        where: What holds them, for messages.
-
-    Returns:
-        (N, F) float64, or float32 if all rows are.
-
-    Raises:
-        UserError: A row has another length, or holds something else than numbers.
-    """
+def stack_rows(rows: Sequence[Any], where: str) -> Floating:  # (N, F) float64, or float32 if all rows are
+    """Stack rows of numbers to an array."""
     arrays: list[Floating] = []
     for row, values in enumerate(rows):
         try:

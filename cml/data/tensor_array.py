@@ -6,14 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def tensor_array(tensor: Any) -> NDArray[Any]:  # noqa: ANN401 - a torch tensor
+def tensor_array(
+    tensor: Any,  # noqa: ANN401 - a torch tensor
+) -> NDArray[Any]:
     """Convert a tensor on any device.
 
-    Args:
-        tensor: The tensor.
-
-    Returns:
-        Its numbers; float32 for bfloat16, which NumPy does not have.
+    Returns its numbers; float32 for bfloat16, which NumPy does not have.
     """
     plain = tensor.detach().cpu()
     return np.asarray((plain.float() if str(plain.dtype) == "torch.bfloat16" else plain).numpy())

@@ -18,19 +18,9 @@ class Tensors:
 
     Floats and integers of at most 16 bits are read as float32, unscaled; integers of 32 and 64 bits, such as token ids,
     as int64.
-
-    Args:
-        items: (N, ...) of numbers.
-
-    Attributes:
-        form: The shape of the tensors.
-        reads_anew: Whether they come from a data set of the user's own.
-
-    Raises:
-        UserError: ``items`` holds something else.
     """
 
-    def __init__(self, items: NDArray[Any] | StackedItems) -> None:
+    def __init__(self, items: NDArray[Any] | StackedItems) -> None:  # items (N, ...)
         if items.ndim < 2 or items.dtype.kind not in "fiub" or items.dtype in (np.uint32, np.uint64):
             raise UserError(
                 "Tensors must be an array (N, ...) of floats, of integers of at most 16 bits, int32 or int64. "
@@ -50,40 +40,22 @@ class Tensors:
         return
 
     def subset(self, items: slice | Int64) -> Self:
-        """Take a part of the tensors.
-
-        Args:
-            items: Their positions.
-
-        Returns:
-            The part.
-        """
+        """Take a part of the tensors."""
         source = self._source
         return type(self)(source.subset(items) if isinstance(source, StackedItems) else source[items])
 
     def load(self) -> None:
         """Do nothing: tensors are in memory, or read from their file by the operating system."""
 
-    def read(self, items: Integer) -> NDArray[Any]:
-        """Read some tensors.
-
-        Args:
-            items: Their positions, (B,).
-
-        Returns:
-            The tensors, (B, ...) float32 or int64.
-        """
+    def read(
+        self,
+        items: Integer,  # their positions, (B,)
+    ) -> NDArray[Any]:  # the tensors, (B, ...) float32 or int64
+        """Read some tensors."""
         return np.ascontiguousarray(self._source[items], np.int64 if self.form.whole else np.float32)
 
-    def check(self, items: Integer) -> None:
-        """Check that some tensors have only finite numbers.
-
-        Args:
-            items: Their positions, (B,).
-
-        Raises:
-            UserError: One has another; the message names the item.
-        """
+    def check(self, items: Integer) -> None:  # items (B,)
+        """Check that some tensors have only finite numbers."""
         is_finite = np.isfinite(self.read(items)).reshape(len(items), -1).all(axis=1)
         if not is_finite.all():
             item = int(items[np.argmin(is_finite)])

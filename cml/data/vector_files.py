@@ -22,24 +22,15 @@ _BLOCK = 1 << 24  # bytes that are read at a time
 def read_vectors(
     path: Path,
     form: InputForm,
-    count: int | None,
+    count: int | None,  # the number of rows that it must have, N; None for any
     ids: NDArray[np.generic],
     *,
-    may_miss_numbers: bool,
+    may_miss_numbers: bool,  # whether a number may be missing (NaN)
     report: Callable[[str], object],
 ) -> tuple[Rows, bytes]:
     """Map a file of vectors into memory, and check every number.
 
-    Args:
-        path: The file.
-        form: The form of the vectors.
-        count: The number of rows that it must have, N; None for any.
-        ids: The ids of the items in the order of the rows, for messages.
-        may_miss_numbers: Whether a number may be missing (NaN).
-        report: Gets every fault in one sentence, and may raise.
-
-    Returns:
-        The vectors, (N, F) float16 or float32, and the SHA-256 of the file. After a report they may be empty.
+    Returns the vectors, (N, F) float16 or float32, and the SHA-256 of the file. After a report they may be empty.
     """
     width = form.shape[0]
     nothing = np.empty((0, width), np.float32), b"\0" * 32
@@ -71,17 +62,13 @@ def read_vectors(
     return rows, digest
 
 
-def number_fault(rows: Rows, form: InputForm, *, may_miss_numbers: bool) -> tuple[int, str] | None:
-    """Find the first number that a vector may not hold.
-
-    Args:
-        rows: Vectors (B, F).
-        form: Their form, whose columns are named in the fault.
-        may_miss_numbers: Whether a number may be missing (NaN).
-
-    Returns:
-        The row and what is wrong, to follow its name; None if there is nothing wrong.
-    """
+def number_fault(
+    rows: Rows,  # vectors (B, F)
+    form: InputForm,
+    *,
+    may_miss_numbers: bool,  # whether a number may be missing (NaN)
+) -> tuple[int, str] | None:  # the row and what is wrong, to follow its name; None if there is nothing wrong
+    """Find the first number that a vector may not hold."""
     allowed = np.isfinite(rows)
     if may_miss_numbers and not allowed.all():
         allowed |= np.isnan(rows)
@@ -94,12 +81,7 @@ def number_fault(rows: Rows, form: InputForm, *, may_miss_numbers: bool) -> tupl
 
 
 class VectorFile:
-    """Writes a file of vectors row by row; the number of rows is filled in when the ``with`` block ends.
-
-    Args:
-        path: The file.
-        form: The form of the vectors.
-    """
+    """Writes a file of vectors row by row; the number of rows is filled in when the ``with`` block ends."""
 
     def __init__(self, path: Path, form: InputForm) -> None:
         self._path, self._form = path, form
@@ -117,15 +99,11 @@ class VectorFile:
             self._file.seek(0)
             self._write_header()
 
-    def check(self, row: Rows) -> None:
-        """Check the shape and type of a row.
-
-        Args:
-            row: The row, (F,) float16 or float32.
-
-        Raises:
-            DataError: It has another shape, or another type than the first one.
-        """
+    def check(
+        self,
+        row: Rows,  # the row, (F,) float16 or float32
+    ) -> None:
+        """Check the shape and type of a row."""
         wanted = (self._type.name,) if self._type is not None else TYPES
         if row.shape != self._form.shape or row.dtype.name not in wanted:
             types = " or ".join(wanted)
@@ -133,12 +111,8 @@ class VectorFile:
                 f"its vector should be {self._form.shape[0]} numbers of {types}. Got {row.shape}, {row.dtype} instead"
             )
 
-    def write(self, row: Rows) -> None:
-        """Append a row that was checked.
-
-        Args:
-            row: The row, (F,).
-        """
+    def write(self, row: Rows) -> None:  # row (F,)
+        """Append a row that was checked."""
         if self._type is None:
             self._begin(row.dtype)
         self._file.write(np.ascontiguousarray(row).tobytes())

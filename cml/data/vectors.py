@@ -14,44 +14,23 @@ _CHUNK = 1 << 22  # numbers that are read at a time
 
 
 class Standardization(NamedTuple):
-    """Mean and standard deviation of each column.
+    """Mean and standard deviation of each column."""
 
-    Attributes:
-        mean: (F,) float32.
-        std: (F,) float32; 1 for a column that is constant.
-        constant: The positions of the columns that are constant.
-    """
-
-    mean: Float32
-    std: Float32
-    constant: list[int]
+    mean: Float32  # (F,) float32
+    std: Float32  # (F,) float32; 1 for a column that is constant
+    constant: list[int]  # the positions of the columns that are constant
 
 
 class Vectors:
-    """N vectors, in memory or in a memory-mapped file.
-
-    Args:
-        rows: (N, F) of any float type.
-        columns: Names of the F numbers, if they came from columns of a table.
-        missing: What becomes of a missing number (NaN).
-        items: The positions of the N rows in ``rows``; None for all of them.
-        names: What a row is called in messages, such as its id in a table; by default, its position.
-
-    Attributes:
-        form: The number of columns, and their names.
-        reads_anew: Whether the rows come from a data set of the user's own.
-
-    Raises:
-        UserError: ``rows`` has another shape or type.
-    """
+    """N vectors, in memory or in a memory-mapped file."""
 
     def __init__(
         self,
-        rows: Floating | StackedItems,
+        rows: Floating | StackedItems,  # (N, F) of any float type
         *,
         columns: tuple[str, ...] = (),
-        missing: Missing = "refuse",
-        items: Int64 | None = None,
+        missing: Missing = "refuse",  # what becomes of a missing number (NaN)
+        items: Int64 | None = None,  # the positions of the N rows in ``rows``; None for all of them
         names: NDArray[np.generic] | None = None,
     ) -> None:
         if rows.ndim != 2 or rows.dtype.kind != "f" or not rows.shape[1]:
@@ -72,14 +51,7 @@ class Vectors:
         return
 
     def subset(self, items: slice | Int64) -> Self:
-        """Take a part of the vectors, which shares their memory.
-
-        Args:
-            items: The positions of the vectors.
-
-        Returns:
-            The part.
-        """
+        """Take a part of the vectors, which shares their memory."""
         rows, names, positions = self.rows, self._names, self._items
         if positions is not None:
             positions = positions[items]
@@ -91,28 +63,17 @@ class Vectors:
         return type(self)(rows, columns=form.columns, missing=form.missing, items=positions, names=names)
 
     def with_missing(self, missing: Missing) -> Self:
-        """Change what becomes of a missing number.
-
-        Args:
-            missing: What becomes of it.
-
-        Returns:
-            The same vectors.
-        """
+        """Change what becomes of a missing number."""
         return type(self)(self.rows, columns=self.form.columns, missing=missing, items=self._items, names=self._names)
 
     def load(self) -> None:
         """Do nothing: rows are in memory, or read from their file by the operating system."""
 
-    def read(self, items: Integer | slice) -> Float32:
-        """Read some vectors.
-
-        Args:
-            items: Their positions, (B,), or a slice of them.
-
-        Returns:
-            The vectors, (B, F) float32. Those of a slice may share the memory of the rows: do not change them.
-        """
+    def read(
+        self,
+        items: Integer | slice,  # their positions, (B,), or a slice of them
+    ) -> Float32:  # the vectors, (B, F) float32. Those of a slice may share the memory of the rows: do not change them
+        """Read some vectors."""
         rows = self.rows[items if self._items is None else self._items[items]]
         if rows.dtype == np.float16:  # NumPy converts them one by one, torch many at a time
             import torch
@@ -121,27 +82,14 @@ class Vectors:
         with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, which ``check`` reports
             return np.ascontiguousarray(rows, np.float32)
 
-    def check(self, items: Integer) -> None:
-        """Check that some vectors have only finite numbers, or missing ones where these are allowed.
-
-        Args:
-            items: Their positions, (B,).
-
-        Raises:
-            UserError: One has another; the message names row, column and value.
-        """
+    def check(self, items: Integer) -> None:  # items (B,)
+        """Check that some vectors have only finite numbers, or missing ones where these are allowed."""
         self._check(self.read(items), items)
 
     def standardization(self) -> Standardization:
         """Compute mean and standard deviation of the present numbers of each column, in one pass over the rows.
 
         Parts are combined by the formula of Chan, Golub and LeVeque (The American Statistician 37, 1983), in float64.
-
-        Returns:
-            The standardisation.
-
-        Raises:
-            UserError: A number is infinite or, where that is not allowed, missing; or a column has no number at all.
         """
         width = self.form.shape[0]
         count, mean, squares = (np.zeros(width) for _ in range(3))

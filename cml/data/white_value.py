@@ -19,12 +19,6 @@ def read_white(image: Image.Image) -> int:
     it is 1023, 4095 or the like: other values are the greatest one of the picture, which differ between pictures.
     A PNG file may say it by its chunk sBIT, but white is then 65,535 all the same where values are scaled as the
     specification of PNG asks; only values that were left in the lower bits have another white.
-
-    Args:
-        image: An opened image; a PNG file not decoded yet, or its chunk is not seen.
-
-    Returns:
-        The value of white, 65,535 where the file says nothing.
     """
     if significant := read_significant_bits(image):
         return (1 << significant) - 1 if uses_lower_bits(np.asarray(image), significant) else WHITE
@@ -39,26 +33,12 @@ def read_white(image: Image.Image) -> int:
 
 
 def has_16_bits(image: Image.Image) -> bool:
-    """Tell whether an image file has 16 bits per value.
-
-    Args:
-        image: An opened image, not decoded yet.
-
-    Returns:
-        Whether it has.
-    """
+    """Tell whether an image file has 16 bits per value."""
     return image.mode.startswith("I") or ";16" in _stored_form(image)
 
 
 def loses_bits(image: Image.Image) -> bool:
-    """Tell whether Pillow reads only the upper 8 of 16 bits, as it does in images of several bands.
-
-    Args:
-        image: An opened image, not decoded yet.
-
-    Returns:
-        Whether it does.
-    """
+    """Tell whether Pillow reads only the upper 8 of 16 bits, as it does in images of several bands."""
     return ";16" in _stored_form(image) and not image.mode.startswith("I")
 
 
@@ -70,18 +50,7 @@ def _stored_form(image: Image.Image) -> str:
 
 
 def fill_depth(values: Integer, white: int) -> UInt16:
-    """Scale values that use the lower bits alone to all 16 bits.
-
-    Args:
-        values: Values of any shape.
-        white: The greatest value that they may have, such as 1023.
-
-    Returns:
-        The values, of which white is 65,535.
-
-    Raises:
-        ImageFault: A value is greater, or negative.
-    """
+    """Scale values that use the lower bits alone to all 16 bits."""
     for value in (int(values.max(initial=0)), int(values.min(initial=0))):
         if not 0 <= value <= white:
             raise ImageFault(f"should hold values up to {white}, but holds {value}")
