@@ -135,20 +135,13 @@ def as_label_distance(
     return Precomputed(matrix, unit, bool((matrix == matrix.T).all()) if symmetric is None else symmetric, metric)
 
 
-def as_distance_of(distance: Any, labels: Any, call: str) -> LabelDistance:  # noqa: ANN401 - checked here
-    """Convert the label distance of a call that takes it before the labels, as all do that take both by position.
-
-    Args:
-        distance: As ``as_label_distance`` takes it.
-        labels: The labels of the training set.
-        call: The name of the call, for the error.
-
-    Returns:
-        The label distance.
-
-    Raises:
-        UserError: There are no labels, the two are exchanged, or ``distance`` is no label distance.
-    """
+def as_distance_of(
+    # as ``as_label_distance`` takes it
+    distance: Any,  # noqa: ANN401 - checked here
+    labels: Any,  # noqa: ANN401 - checked here
+    call: str,
+) -> LabelDistance:
+    """Convert the label distance of a call that takes it before the labels, as all do that take both by position."""
     if not hasattr(labels, "__len__") or isinstance(labels, str | LabelDistance):
         is_exchanged = isinstance(labels, str | LabelDistance) or callable(labels)
         got = f"{type(distance).__name__} and {'no labels' if labels is None else type(labels).__name__}"

@@ -16,17 +16,15 @@ ORDERED = frozenset({"nnan", "ninf", "nsz"})  # every sum keeps its order
 FREE = ORDERED | {"reassoc", "contract"}  # sums in the machine's order, which is the same at every call
 
 
-def compiled(*, fastmath: frozenset[str] = ORDERED, inline: bool = False) -> Callable[[F], F]:
+def compiled(
+    *,
+    # what LLVM may assume of floating-point numbers: ``AS_WRITTEN``, ``ORDERED`` or ``FREE``
+    fastmath: frozenset[str] = ORDERED,
+    inline: bool = False,
+) -> Callable[[F], F]:
     """Create the decorator that compiles a function at its first call.
 
     The code is kept where numba finds a folder to write to.
-
-    Args:
-        fastmath: What LLVM may assume of floating-point numbers: ``AS_WRITTEN``, ``ORDERED`` or ``FREE``.
-        inline: True to compile the function into all of its callers.
-
-    Returns:
-        The decorator.
     """
 
     def decorate(function: F) -> F:

@@ -21,26 +21,14 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...))
 
 
 class Content(NamedTuple):
-    """The digest of a value.
+    """The digest of a value."""
 
-    Attributes:
-        digest: 32 hex digits.
-        complete: True if all of the value is in the digest.
-    """
-
-    digest: str
-    complete: bool
+    digest: str  # 32 hex digits
+    complete: bool  # True if all of the value is in the digest
 
 
 def content_digest(value: object) -> Content:
-    """Compute the digest of a value's content.
-
-    Args:
-        value: Any label, function or object.
-
-    Returns:
-        The digest, and whether it is complete.
-    """
+    """Compute the digest of a value's content."""
     reader = _Reader()
     reader.add(value)
     return Content(reader.hash.hexdigest(), reader.complete)

@@ -19,21 +19,8 @@ Mirror = Callable[[Any], Any]  # of a label
 
 def encode_labels(
     distance: LabelDistance, dataset: PreparedDataset, role: str | Sequence[str], mirror: Mirror | None = None
-) -> Labels:
-    """Encode the labels of a prepared dataset; an error names the item.
-
-    Args:
-        distance: The label distance.
-        dataset: The dataset.
-        role: The split, or several splits, whose labels follow each other.
-        mirror: Mirrors a label. If given, the mirrored labels follow the labels.
-
-    Returns:
-        The encoded labels.
-
-    Raises:
-        DataError: A label is refused, or a mask does not fit its image.
-    """
+) -> Labels:  # the encoded labels
+    """Encode the labels of a prepared dataset; an error names the item."""
     splits = [dataset.split(name) for name in ([role] if isinstance(role, str) else role)]
     # of one role as they are: a million numbers are one array there
     labels = splits[0].labels if len(splits) == 1 else [label for split in splits for label in split.labels]
@@ -63,28 +50,12 @@ def encode_labels(
 
 
 def unit_in_dataset(distance: LabelDistance, dataset: PreparedDataset) -> str:
-    """Name the unit of a label distance; "label units" of plain numbers become the unit that the dataset names.
-
-    Args:
-        distance: The label distance.
-        dataset: The dataset.
-
-    Returns:
-        The unit, such as "px", "years" or "label units".
-    """
+    """Name the unit of a label distance; "label units" of plain numbers become the unit that the dataset names."""
     return distance.unit.replace("label units", dataset.info.label_unit or "label units")
 
 
 def label_faults(distance: LabelDistance, dataset: PreparedDataset) -> list[str]:
-    """List everything that a label distance refuses in a dataset.
-
-    Args:
-        distance: The label distance.
-        dataset: The dataset.
-
-    Returns:
-        One line for each label that is refused.
-    """
+    """List everything that a label distance refuses in a dataset."""
     faults = []
     for role in dataset.info.roles:
         try:

@@ -7,20 +7,13 @@ from cml.distances.label_distance import LabelDistance, holds_text
 from cml.registry import Choice
 
 
-def is_self_contained(choice: str | Choice) -> bool:
+def is_self_contained(
+    choice: str | Choice,  # the label distance with its settings, as in ``"circular(period=24)"``
+) -> bool:
     """Whether a label distance reads no file outside the dataset and never the network.
 
     The class of the distance decides by ``LabelDistance.is_self_contained``; a registered function has no settings
     that could name a file. The distance is not made for it.
-
-    Args:
-        choice: The label distance with its settings, as in ``"circular(period=24)"``.
-
-    Returns:
-        True if a dataset.json may name it.
-
-    Raises:
-        UserError: ``choice`` cannot be parsed, or names no registered distance.
 
     Example:
         >>> is_self_contained("circular(period=24)"), is_self_contained("precomputed(path='/etc/passwd')")
@@ -33,15 +26,8 @@ def is_self_contained(choice: str | Choice) -> bool:
     return not holds_text(choice.settings)
 
 
-def are_self_contained(parts: object) -> bool:
-    """Whether all parts of a distance made of others are self-contained.
-
-    Args:
-        parts: Names of parts to their distances, each a text, as a setting holds them.
-
-    Returns:
-        True if each part is a text and ``is_self_contained`` holds for it.
-    """
+def are_self_contained(parts: object) -> bool:  # True if each part is a text and ``is_self_contained`` holds for it
+    """Whether all parts of a distance made of others are self-contained."""
     return isinstance(parts, Mapping) and all(
         isinstance(part, str) and is_self_contained(part) for part in parts.values()
     )

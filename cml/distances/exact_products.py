@@ -22,18 +22,15 @@ _DIRECT_BYTES = 16 << 20  # what the direct formula may gather at a time
 
 
 def compute_again(
-    rows: Rows, columns: Rows, direct: Callable[[Rows, Rows], Float64], *, pair_bytes: int, root: bool, out: Float32
+    rows: Rows,  # (P,) rows of the pairs
+    columns: Rows,  # (P,) columns of the pairs
+    direct: Callable[[Rows, Rows], Float64],  # computes squared distances (Q,) of rows (Q,) and columns (Q,)
+    *,
+    pair_bytes: int,  # memory that ``direct`` takes for a pair
+    root: bool,
+    out: Float32,  # (A, B) distances, written in place
 ) -> None:
-    """Write the distances of open pairs by the direct formula.
-
-    Args:
-        rows: (P,) rows of the pairs.
-        columns: (P,) columns of the pairs.
-        direct: Computes squared distances (Q,) of rows (Q,) and columns (Q,).
-        pair_bytes: Memory that ``direct`` takes for a pair.
-        root: True to write the roots.
-        out: (A, B) distances, written in place.
-    """
+    """Write the distances of open pairs by the direct formula."""
     pairs = max(1, _DIRECT_BYTES // pair_bytes)
     for start in range(0, len(rows), pairs):
         row, column = rows[start : start + pairs], columns[start : start + pairs]
@@ -41,43 +38,30 @@ def compute_again(
         out[row, column] = np.sqrt(exact) if root else exact
 
 
-def noise_floor(a: Any, b: Any) -> Any:  # noqa: ANN401 - arrays or numbers
+def noise_floor(
+    a: Any,  # noqa: ANN401 - arrays or numbers
+    b: Any,  # noqa: ANN401 - arrays or numbers
+) -> Any:  # noqa: ANN401 - arrays or numbers
     """Bound the mean squared difference of equal labels by their rounding errors.
 
-    Args:
-        a: Rounding error of a coordinate of one side.
-        b: The same of the other side.
-
-    Returns:
-        Mean squared differences up to this are 0.
+    Returns mean squared differences up to this are 0.
     """
     return np.square(4 * (a + b))
 
 
-def running_sum(terms: Float64) -> Float64:
-    """Sum up rows from left to right, in one order however many rows there are.
-
-    Args:
-        terms: (P, D).
-
-    Returns:
-        (P,).
-    """
+def running_sum(terms: Float64) -> Float64:  # terms (P, D) -> (P,)
+    """Sum up rows from left to right, in one order however many rows there are."""
     return np.add.accumulate(terms, axis=1)[:, -1]
 
 
-def squared_euclidean(a: Float64, b: Float64, *, root: bool, zero_below: float = 0.0) -> Float32:
-    """Compute squared Euclidean distances, or their roots, with the digits of the direct formula.
-
-    Args:
-        a: (A, D) float64.
-        b: (B, D) float64.
-        root: True for the roots.
-        zero_below: Squared distances up to this are noise and become 0.
-
-    Returns:
-        (A, B) float32.
-    """
+def squared_euclidean(
+    a: Float64,  # (A, D) float64
+    b: Float64,  # (B, D) float64
+    *,
+    root: bool,
+    zero_below: float = 0.0,  # squared distances up to this are noise and become 0
+) -> Float32:  # (A, B) float32
+    """Compute squared Euclidean distances, or their roots, with the digits of the direct formula."""
     dimension = a.shape[1]
     result = np.empty((len(a), len(b)), np.float32)
     center = b.mean(axis=0)  # a shift changes no distance, and short rows round less

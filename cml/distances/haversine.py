@@ -93,15 +93,10 @@ class Haversine(LabelDistance):
         return degrees
 
 
-def check_on_earth(degrees: Float64) -> None:
-    """Check that positions are latitudes and longitudes.
-
-    Args:
-        degrees: (N, C) positions, whose first two columns are latitude and longitude in degrees.
-
-    Raises:
-        LabelError: A latitude is outside -90..90, or a longitude outside -180..360.
-    """
+def check_on_earth(
+    degrees: Float64,  # (N, C) positions, whose first two columns are latitude and longitude in degrees
+) -> None:
+    """Check that positions are latitudes and longitudes."""
     is_swapped = len(degrees) > 0 and np.abs(degrees[:, 1]).max() <= 90
     for values, axis, low, high in ((degrees[:, 0], "latitude", -90, 90), (degrees[:, 1], "longitude", -180, 360)):
         out = (values < low) | (values > high)

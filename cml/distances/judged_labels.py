@@ -21,32 +21,19 @@ ReadRow = Callable[[str], tuple[float, ...]]
 
 
 class Judgements(NamedTuple):
-    """The judgements of N labels.
+    """The judgements of N labels."""
 
-    Attributes:
-        owners: (J,) position of the label that each belongs to.
-        table: (J, C) numbers of each.
-    """
-
-    owners: Int64
-    table: Float64
+    owners: Int64  # (J,) position of the label that each belongs to
+    table: Float64  # (J, C) numbers of each
 
 
-def pack_judgements(labels: Sequence[Any], columns: int, read: ReadRow, form: str) -> Labels:
-    """Check and pack labels.
-
-    Args:
-        labels: N lists of texts.
-        columns: C, the numbers of a judgement.
-        read: Reads a text as a judgement; ``ValueError`` if it is none.
-        form: An example of a label, for the error.
-
-    Returns:
-        Arrays ``items`` (N,) int64, the number of each item, and ``judgements`` (N,) of tables (J, C) float64.
-
-    Raises:
-        LabelError: A label has another form.
-    """
+def pack_judgements(
+    labels: Sequence[Any],
+    columns: int,
+    read: ReadRow,  # reads a text as a judgement; ``ValueError`` if it is none
+    form: str,
+) -> Labels:  # arrays ``items`` (N,) int64, the number of each item, and ``judgements`` (N,) of tables (J, C) float64
+    """Check and pack labels."""
     items = np.empty(len(labels), np.int64)
     tables = np.empty(len(labels), object)
     for position, label in enumerate(labels):
@@ -63,56 +50,30 @@ def pack_judgements(labels: Sequence[Any], columns: int, read: ReadRow, form: st
 
 
 def read_item(text: str) -> int:
-    """Read the number of an item.
-
-    Args:
-        text: The number.
-
-    Returns:
-        The number.
-
-    Raises:
-        ValueError: It is no number of an item.
-    """
+    """Read the number of an item."""
     if not text.isdecimal() or int(text) > LARGEST_ITEM:
         raise ValueError(f"{text!r} is no number of an item")
     return int(text)
 
 
 def join_judgements(labels: Labels) -> Judgements:
-    """Join the judgements of labels to one table.
-
-    Args:
-        labels: N packed labels.
-
-    Returns:
-        All judgements, label by label.
-    """
+    """Join the judgements of labels to one table."""
     return join_tables(labels.arrays["judgements"])
 
 
-def join_tables(tables: NDArray[np.object_]) -> Judgements:
-    """Join one kind of tables of labels.
-
-    Args:
-        tables: (N,) of tables (J, C), one of each label.
-
-    Returns:
-        All rows, label by label.
-    """
+def join_tables(tables: NDArray[np.object_]) -> Judgements:  # tables (N,)
+    """Join one kind of tables of labels."""
     counts = np.fromiter(map(len, tables), np.int64, len(tables))
     return Judgements(np.repeat(np.arange(len(tables)), counts), np.concatenate(tables))
 
 
-def match_items(items: Float64, labels: Labels) -> tuple[Int64, Int64]:
+def match_items(
+    items: Float64,  # (J,) numbers of items
+    labels: Labels,  # N packed labels; several may be of one item
+) -> tuple[Int64, Int64]:
     """Find the labels of some items.
 
-    Args:
-        items: (J,) numbers of items.
-        labels: N packed labels; several may be of one item.
-
-    Returns:
-        (M,) which of the ``items``, and (M,) the position of a label of it; nothing for items that have none.
+    Returns (M,) which of the ``items``, and (M,) the position of a label of it; nothing for items that have none.
     """
     rows = LabelRows(labels.arrays["items"])
     which, places = expand_runs(*rows.find(items.astype(np.int64)))

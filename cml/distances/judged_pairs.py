@@ -23,17 +23,11 @@ _FORM = '["17", "4 0.25", "9 1.5 2"]: the item\'s number, then of each other ite
 
 
 class RepeatedPairs(NamedTuple):
-    """The J judgements of those pairs that were judged several times.
+    """The J judgements of those pairs that were judged several times."""
 
-    Attributes:
-        first: (J,) position of the label of one item of the pair.
-        second: (J,) that of the other.
-        distances: (J,) the distance by each judgement.
-    """
-
-    first: Int64
-    second: Int64
-    distances: Float64
+    first: Int64  # (J,) position of the label of one item of the pair
+    second: Int64  # (J,) that of the other
+    distances: Float64  # (J,) the distance by each judgement
 
 
 @dataclass(frozen=True)

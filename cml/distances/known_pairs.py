@@ -6,32 +6,18 @@ from cml.array_types import Float32, Int64
 
 
 class KnownPairs(NamedTuple):
-    """P pairs of N labels.
+    """P pairs of N labels."""
 
-    Attributes:
-        first: (P,) positions of one label of each pair. Where distances are symmetric, it is the lower position.
-        second: (P,) positions of the other.
-        distances: (P,) float32 label distances, finite.
-        weights: (P,) float32, above 0, how much each pair counts; None where all count the same.
-    """
-
-    first: Int64
-    second: Int64
-    distances: Float32
-    weights: Float32 | None = None
+    first: Int64  # (P,) positions of one label of each pair. Where distances are symmetric, it is the lower position
+    second: Int64  # (P,) positions of the other
+    distances: Float32  # (P,) float32 label distances, finite
+    weights: Float32 | None = None  # (P,) float32, above 0, how much each pair counts; None where all count the same
 
 
 class KnownTriplets(NamedTuple):
-    """T judged triplets of N labels.
+    """T judged triplets of N labels."""
 
-    Attributes:
-        anchor: (T,) positions.
-        nearer: (T,) positions of the item that was judged to be nearer to the anchor.
-        farther: (T,) positions of the other.
-        counts: (T,) how often it was judged so.
-    """
-
-    anchor: Int64
-    nearer: Int64
-    farther: Int64
-    counts: Int64
+    anchor: Int64  # (T,) positions
+    nearer: Int64  # (T,) positions of the item that was judged to be nearer to the anchor
+    farther: Int64  # (T,) positions of the other
+    counts: Int64  # (T,) how often it was judged so

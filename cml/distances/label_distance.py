@@ -355,11 +355,7 @@ def holds_text(value: object) -> bool:
 
 
 def is_own(kind: type) -> bool:
-    """Check whether a class is one of cml's, whose numbers stay the same.
-
-    Args:
-        kind: The class.
-    """
+    """Check whether a class is one of cml's, whose numbers stay the same."""
     return kind.__module__.partition(".")[0] == "cml"
 
 

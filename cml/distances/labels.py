@@ -33,31 +33,19 @@ class LabelError(DataError):
         self.position, self.fault = position, fault
 
 
-def refuse(bad: Bools, fault: str, *values: NDArray[Any]) -> None:
-    """Raise an error for the first bad label.
-
-    Args:
-        bad: (N,) True for the labels to refuse.
-        fault: What is wrong; each ``{}`` stands for the label's value in ``values``.
-        *values: (N,) values of the labels.
-
-    Raises:
-        LabelError: A label is bad.
-    """
+def refuse(
+    bad: Bools,  # (N,) True for the labels to refuse
+    fault: str,  # what is wrong; each ``{}`` stands for the label's value in ``values``
+    *values: NDArray[Any],  # (N,) values of the labels
+) -> None:
+    """Raise an error for the first bad label."""
     if bad.any():
         position = int(np.argmax(bad))
         raise LabelError(position, fault.format(*(value[position] for value in values)))
 
 
 def short(label: object) -> str:
-    """Write a label for an error message.
-
-    Args:
-        label: Any object.
-
-    Returns:
-        Its repr, cut to 60 characters.
-    """
+    """Write a label for an error message."""
     text = repr(label)
     return text if len(text) <= 60 else text[:57] + "..."
 

@@ -19,15 +19,10 @@ MOST_DENSE = 4096  # names up to which a dense product is faster than a sparse o
 _TILE = 1024
 
 
-def pack_sets(sets: Sequence[Iterable[str]]) -> Labels:
-    """Pack sets of names as digests.
-
-    Args:
-        sets: For each of N labels its names; a name that occurs twice counts once.
-
-    Returns:
-        Arrays ``digests`` (N, M) uint64, M the size of the largest set, and ``size`` (N,) int32, how many count.
-    """
+def pack_sets(
+    sets: Sequence[Iterable[str]],
+) -> Labels:  # arrays ``digests`` (N, M) uint64, M the size of the largest set, and ``size`` (N,) int32, how many count
+    """Pack sets of names as digests."""
     digests = [np.unique(np.array([_digest(name) for name in names], np.uint64)) for names in sets]
     size = np.array([len(row) for row in digests], np.int32)
     packed = np.zeros((len(digests), size.max()), np.uint64)
@@ -35,16 +30,8 @@ def pack_sets(sets: Sequence[Iterable[str]]) -> Labels:
     return Labels({"digests": packed, "size": size})
 
 
-def count_shared(a: Labels, b: Labels) -> Float32:
-    """Count the names that two sets share.
-
-    Args:
-        a: A packed sets.
-        b: B packed sets.
-
-    Returns:
-        (A, B) float32 whole numbers.
-    """
+def count_shared(a: Labels, b: Labels) -> Float32:  # (A, B) float32 whole numbers
+    """Count the names that two sets share."""
     result = np.zeros((len(a), len(b)), np.float32)
     names = np.intersect1d(a.arrays["digests"], b.arrays["digests"])  # sorted; padding among them matches nothing
     if len(names) == 0:

@@ -26,31 +26,18 @@ Search = Callable[[int, int], Neighbors]  # from (start, stop) to the neighbours
 
 
 def check_k(k: int, items: int) -> None:
-    """Check that lists of k neighbours can be made.
-
-    Args:
-        k: Neighbours of each item.
-        items: Number of items, N.
-
-    Raises:
-        UserError: ``k`` is not in 1..N-1.
-    """
+    """Check that lists of k neighbours can be made."""
     if not 1 <= k < items:
         raise UserError(f"k must be at least 1 and below the number of items, {items}. Got k={k} instead.")
 
 
-def nearest_columns(block: Float32, k: int) -> tuple[Int32, Float32]:
+def nearest_columns(
+    block: Float32,  # (R, N) float32 distances. Infinite entries are never picked
+    k: int,  # how many, 1 <= k <= N
+) -> tuple[Int32, Float32]:
     """Pick the k smallest entries of each row, smallest first, ties to the lower column.
 
-    Args:
-        block: (R, N) float32 distances. Infinite entries are never picked.
-        k: How many, 1 <= k <= N.
-
-    Returns:
-        (R, k) int32 columns, -1 where a row has fewer than k finite entries, and their (R, k) float32 distances.
-
-    Raises:
-        UserError: An entry is NaN or negative.
+    Returns (R, k) int32 columns, -1 where a row has fewer than k finite entries, and their (R, k) float32 distances.
     """
     lowest = block.min(initial=np.inf)
     if not lowest >= 0:  # as NaN is not

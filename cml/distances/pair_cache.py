@@ -33,17 +33,15 @@ _DAMAGE = (OSError, ValueError, KeyError, EOFError, TypeError, AttributeError, z
 
 
 class PairCache:
-    """The values of a function, each computed once.
-
-    Args:
-        function: Returns the distance of two labels.
-        title: What the function is called, for the progress bar.
-        symmetric: True to compute each pair in one direction alone.
-        path: The file that keeps values for other processes; None for none.
-    """
+    """The values of a function, each computed once."""
 
     def __init__(
-        self, function: Callable[[Any, Any], float], title: str, *, symmetric: bool, path: Path | None
+        self,
+        function: Callable[[Any, Any], float],
+        title: str,
+        *,
+        symmetric: bool,
+        path: Path | None,  # the file that keeps values for other processes; None for none
     ) -> None:
         self._function, self._title, self._symmetric, self._path = function, title, symmetric, path
         self._places: dict[int, int] = {}
@@ -53,16 +51,12 @@ class PairCache:
         if path is not None and path.exists():
             self._read(path)
 
-    def block(self, a: Labels, b: Labels) -> Float32:
-        """Return the values for all pairs; the missing ones are computed.
-
-        Args:
-            a: A labels, with arrays ``labels`` and ``digests``.
-            b: B labels.
-
-        Returns:
-            (A, B) float32.
-        """
+    def block(
+        self,
+        a: Labels,  # A labels, with arrays ``labels`` and ``digests``
+        b: Labels,
+    ) -> Float32:  # (A, B) float32
+        """Return the values for all pairs; the missing ones are computed."""
         left, right = _DistinctLabels(a), _DistinctLabels(b)
         with self._lock:
             rows, columns = self._places_of(left), self._places_of(right)

@@ -32,25 +32,17 @@ _in_use: weakref.WeakValueDictionary[str, PairCache] = weakref.WeakValueDictiona
 
 @dataclass(frozen=True, eq=False)
 class PairFunction(LabelDistance):
-    """A function of two labels, called once for each pair of different content, with labels as they were given.
+    """A function of two labels, called once for each pair of different content, with labels as they were given."""
 
-    Args:
-        function: Returns a number >= 0, 0 for equal labels, infinity for two labels that cannot be compared.
-        title: What the function is called.
-        unit: The unit of its values.
-        metric: True if the triangle inequality holds.
-        symmetric: True if it gives the same for (a, b) and (b, a); None if ``fit`` is to find out.
-        registered: True if the registry knows it by its title.
-        version: A text that stands for the function's code and all that it refers to: values that were computed count
-            as the function's until it changes. "" for the code itself.
-    """
-
+    # returns a number >= 0, 0 for equal labels, infinity for two labels that cannot be compared
     function: Callable[[Any, Any], Any]
-    title: str
-    unit: str = "label units"
-    metric: bool = False
-    symmetric: bool | None = None
-    registered: bool = False
+    title: str  # what the function is called
+    unit: str = "label units"  # the unit of its values
+    metric: bool = False  # True if the triangle inequality holds
+    symmetric: bool | None = None  # True if it gives the same for (a, b) and (b, a); None if ``fit`` is to find out
+    registered: bool = False  # True if the registry knows it by its title
+    # a text that stands for the function's code and all that it refers to: values that were computed count as the
+    # function's until it changes. "" for the code itself
     version: str = ""
     name: ClassVar[str] = "function"
     is_costly: ClassVar[bool] = True
@@ -109,18 +101,8 @@ class PairFunction(LabelDistance):
             _in_use[key] = cache
         return cache
 
-    def fit(self, labels: Sequence[Any]) -> PairFunction:
-        """Find out by a sample of pairs whether the function is symmetric, where that was not declared.
-
-        Args:
-            labels: Labels of the training set.
-
-        Returns:
-            The distance with ``symmetric`` set.
-
-        Raises:
-            UserError: The function fails, or gives no number >= 0.
-        """
+    def fit(self, labels: Sequence[Any]) -> PairFunction:  # the distance with ``symmetric`` set
+        """Find out by a sample of pairs whether the function is symmetric, where that was not declared."""
         if self.symmetric is not None:
             return self
         chosen = np.sort(np.random.default_rng(0).permutation(len(labels))[:_SAMPLE]).tolist()
@@ -134,19 +116,10 @@ class PairFunction(LabelDistance):
                 return replace(self, symmetric=False)
         return replace(self, symmetric=True)
 
-    def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack labels as they are.
-
-        Args:
-            labels: N labels of any form.
-
-        Returns:
-            Arrays ``labels`` (N,) of objects, and ``digests`` (N,) uint64 of their content.
-
-        Raises:
-            LabelError: A label is NaN.
-            UserError: The function does not give 0 for a label and itself, or there is no label.
-        """
+    def encode(
+        self, labels: Sequence[Any]
+    ) -> Labels:  # arrays ``labels`` (N,) of objects, and ``digests`` (N,) uint64 of their content
+        """Pack labels as they are."""
         packed = np.empty(len(labels), object)
         for position, label in enumerate(labels):
             if isinstance(label, float) and label != label:  # NaN
@@ -161,34 +134,21 @@ class PairFunction(LabelDistance):
         digests = [int(content_digest(label).digest[:16], 16) for label in packed]
         return Labels({"labels": packed, "digests": np.array(digests, np.uint64)})
 
-    def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Compute the label distances between all labels of two sides.
-
-        Args:
-            a: A encoded labels.
-            b: B encoded labels.
-
-        Returns:
-            (A, B) float32.
-
-        Raises:
-            UserError: The function fails, or gives no number >= 0.
-        """
+    def pairwise(
+        self,
+        a: Labels,  # A encoded labels
+        b: Labels,  # B encoded labels
+    ) -> Float32:  # (A, B) float32
+        """Compute the label distances between all labels of two sides."""
         return self._cache.block(a, b)
 
-    def value(self, label: Any, other: Any) -> float:  # noqa: ANN401 - labels of any form
-        """Call the function for two labels and check what it gives.
-
-        Args:
-            label: The first label.
-            other: The second label.
-
-        Returns:
-            A number >= 0, or infinity.
-
-        Raises:
-            UserError: The function fails, or gives anything else.
-        """
+    def value(
+        self,
+        label: Any,  # noqa: ANN401 - labels of any form
+        # the second label
+        other: Any,  # noqa: ANN401 - labels of any form
+    ) -> float:  # a number >= 0, or infinity
+        """Call the function for two labels and check what it gives."""
         try:
             result = self.function(label, other)
         except Exception as error:

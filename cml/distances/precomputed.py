@@ -252,18 +252,11 @@ class Precomputed(LabelDistance):
         return digest.hexdigest()
 
 
-def check_matrix(values: Any) -> Float32:  # noqa: ANN401 - checked here
-    """Check a matrix of label distances that is given in Python.
-
-    Args:
-        values: An array, a tensor or nested lists of N x N numbers >= 0 or infinite.
-
-    Returns:
-        (N, N) float32, a copy that cannot be written.
-
-    Raises:
-        UserError: It is no square matrix of numbers, or a number is NaN or negative.
-    """
+def check_matrix(
+    # an array, a tensor or nested lists of N x N numbers >= 0 or infinite
+    values: Any,  # noqa: ANN401 - checked here
+) -> Float32:  # (N, N) float32, a copy that cannot be written
+    """Check a matrix of label distances that is given in Python."""
     try:
         matrix = tensor_array(values) if hasattr(values, "detach") else np.asarray(values)
     except (ValueError, TypeError):  # rows of different lengths

@@ -32,17 +32,11 @@ _NAMES = ("i", "j", "distance")
 
 
 class _Entries(NamedTuple):
-    """Stored distances of R rows.
+    """Stored distances of R rows."""
 
-    Attributes:
-        owners: (E,) which of the R rows, rising.
-        columns: (E,) item numbers.
-        distances: (E,) float32.
-    """
-
-    owners: Int64
-    columns: Int32
-    distances: Float32
+    owners: Int64  # (E,) which of the R rows, rising
+    columns: Int32  # (E,) item numbers
+    distances: Float32  # (E,) float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -319,33 +313,25 @@ class SparseDistances:
 
 
 class LabelRows:
-    """The item numbers of N labels, and where each item is among them.
+    """The item numbers of N labels, and where each item is among them."""
 
-    Args:
-        rows: (N,) item numbers; several labels may be of one item.
-
-    Attributes:
-        rows: As given.
-        order: (N,) positions of the labels in the order of their item numbers.
-    """
-
-    def __init__(self, rows: Int64) -> None:
+    def __init__(
+        self,
+        rows: Int64,  # (N,) item numbers; several labels may be of one item
+    ) -> None:
         self.rows = rows
+        # (N,) positions of the labels in the order of their item numbers
         self.order: Int64 = np.argsort(rows, kind="stable")
         self._ascending: Int64 = rows[self.order]
         largest = int(self._ascending[-1])
         # where the labels of each item begin, for it is faster to look up than to search; not of few labels of many
         self._begins = np.searchsorted(self._ascending, np.arange(largest + 2)) if largest < 8 * len(rows) else None
 
-    def find(self, items: Integer) -> tuple[Int64, Int64]:
-        """Find the labels of some items.
-
-        Args:
-            items: (E,) item numbers.
-
-        Returns:
-            (E,) where the labels of each begin in ``order``, and (E,) how many there are.
-        """
+    def find(
+        self,
+        items: Integer,  # (E,) item numbers
+    ) -> tuple[Int64, Int64]:  # (E,) where the labels of each begin in ``order``, and (E,) how many there are
+        """Find the labels of some items."""
         if self._begins is None:
             begins = np.searchsorted(self._ascending, items, side="left")
             return begins, np.searchsorted(self._ascending, items, side="right") - begins
@@ -354,16 +340,8 @@ class LabelRows:
         return begins, np.where(items == places, self._begins[places + 1] - begins, 0)
 
 
-def expand_runs(starts: Int64, counts: Int64) -> tuple[Int64, Int64]:
-    """Whole numbers start, start + 1, ... of R runs one after another.
-
-    Args:
-        starts: (R,) the first number of each run.
-        counts: (R,) how many numbers it has.
-
-    Returns:
-        Which run each number belongs to, and the numbers.
-    """
+def expand_runs(starts: Int64, counts: Int64) -> tuple[Int64, Int64]:  # starts (R,), counts (R,)
+    """Whole numbers start, start + 1, ... of R runs one after another."""
     owners = np.repeat(np.arange(len(counts)), counts)
     shifts = starts - (np.cumsum(counts) - counts)
     return owners, np.arange(len(owners)) + shifts[owners]

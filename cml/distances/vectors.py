@@ -14,20 +14,11 @@ from cml.errors import UserError
 LARGEST = 1e18  # a label's length up to which squared distances fit into float32
 
 
-def pack_vectors(labels: Sequence[Any], form: str = "") -> Float64:
-    """Check numbers or equally long lists of numbers, and pack them.
-
-    Args:
-        labels: N labels.
-        form: What a label should be, as in "[latitude, longitude]"; "" for any length.
-
-    Returns:
-        (N, D) float64; of numbers D is 1.
-
-    Raises:
-        LabelError: A label is no number or list of numbers, is not finite, has another length than the first or than
-            ``form``, or is longer than 1e18.
-    """
+def pack_vectors(
+    labels: Sequence[Any],
+    form: str = "",  # what a label should be, as in "[latitude, longitude]"; "" for any length
+) -> Float64:  # (N, D) float64; of numbers D is 1
+    """Check numbers or equally long lists of numbers, and pack them."""
     values: object = np.asarray(labels) if isinstance(labels, Numbers) else labels
     if isinstance(values, np.ndarray) and values.ndim in (1, 2) and values.dtype.kind in "fiub":
         vectors = values.reshape(len(values), -1).astype(np.float64)
@@ -52,16 +43,8 @@ def pack_vectors(labels: Sequence[Any], form: str = "") -> Float64:
     return vectors
 
 
-def check_same_length(a: NDArray[Any], b: NDArray[Any]) -> None:
-    """Check that packed vectors of two sides have the same length.
-
-    Args:
-        a: (A, D) vectors.
-        b: (B, D) vectors.
-
-    Raises:
-        UserError: They differ in D.
-    """
+def check_same_length(a: NDArray[Any], b: NDArray[Any]) -> None:  # a (A, D), b (B, D)
+    """Check that packed vectors of two sides have the same length."""
     if a.shape[1] != b.shape[1]:
         raise UserError(f"The labels of the two sides differ in length: {a.shape[1]} numbers against {b.shape[1]}.")
 

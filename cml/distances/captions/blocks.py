@@ -24,21 +24,15 @@ _DIMENSIONS = 32  # vectors are round_up with zeros to a multiple of it: whole v
 
 
 def caption_distances(
-    a: Labels, b: Labels, vectors_of: Callable[[Int64], Float64], *, relaxed: bool, use_pot: bool, threads: int
-) -> Float64:
-    """Compute the distances of images by their captions. Equal pairs of images are computed once.
-
-    Args:
-        a: A packed images.
-        b: B packed images.
-        vectors_of: Returns the vectors (V, D) float64 of word numbers (V,).
-        relaxed: True for the lower bounds of the distances instead.
-        use_pot: True to compute by a plain loop over POT's solver instead of the kernels.
-        threads: Threads that share the rows; their number changes no bit.
-
-    Returns:
-        (A, B) float64.
-    """
+    a: Labels,
+    b: Labels,
+    vectors_of: Callable[[Int64], Float64],  # returns the vectors (V, D) float64 of word numbers (V,)
+    *,
+    relaxed: bool,
+    use_pot: bool,
+    threads: int,
+) -> Float64:  # (A, B) float64
+    """Compute the distances of images by their captions. Equal pairs of images are computed once."""
     if len(a) == 0 or len(b) == 0:
         return np.empty((len(a), len(b)))
     if len(a) > len(b):
@@ -76,18 +70,14 @@ def caption_distances(
     return out[source]
 
 
-def nearest_search(labels: Labels, k: int, vectors_of: Callable[[Int64], Float64], *, block_bytes: int) -> Search:
-    """Prepare the search for the exact k nearest of N > k packed images; see ``LabelDistance.searcher``.
-
-    Args:
-        labels: The N packed images.
-        k: Neighbours of each image.
-        vectors_of: Returns the vectors (V, D) float64 of word numbers (V,).
-        block_bytes: Memory for the distances between words, beside the packed images.
-
-    Returns:
-        A function from the rows (start, stop) to their neighbours.
-    """
+def nearest_search(
+    labels: Labels,
+    k: int,
+    vectors_of: Callable[[Int64], Float64],  # returns the vectors (V, D) float64 of word numbers (V,)
+    *,
+    block_bytes: int,
+) -> Search:
+    """Prepare the search for the exact k nearest of N > k packed images; see ``LabelDistance.searcher``."""
     from cml.distances.captions.nearest_images import find_nearest
 
     words = collect_words(labels)

@@ -82,22 +82,15 @@ def _caption_pair(
 
 @compiled()
 def pair_distance(
-    workspace: Workspace, a: PackedCaptions, i: int, b: PackedCaptions, j: int, room: int, abort: float
-) -> float:
-    """Compute the distance of two images, once ``pair_bounds`` has left its bounds in the workspace.
-
-    Args:
-        workspace: The workspace in which image ``i`` is open.
-        a: Images that hold the open one.
-        i: The open image.
-        b: Images that hold the other one.
-        j: The other image.
-        room: Most distinct words of a caption, as of the workspace's sizes.
-        abort: A limit for the distance.
-
-    Returns:
-        The distance, or ``FAR`` if it is above ``abort``.
-    """
+    workspace: Workspace,  # the workspace in which image ``i`` is open
+    a: PackedCaptions,
+    i: int,
+    b: PackedCaptions,
+    j: int,
+    room: int,
+    abort: float,
+) -> float:  # the distance, or ``FAR`` if it is above ``abort``
+    """Compute the distance of two images, once ``pair_bounds`` has left its bounds in the workspace."""
     lower, back, bounds = workspace.lower, workspace.back, workspace.bounds
     order, best, floor = workspace.order, workspace.best, workspace.floor
     own = a.captions[i + 1] - a.captions[i]
@@ -147,28 +140,14 @@ def fill_row(
     b: PackedCaptions,
     start: int,
     stop: int,
-    distances: Float64,
-    columns: Int64,
+    distances: Float64,  # (V, U) distances of every word to some words
+    columns: Int64,  # (V,) which of these U words a word of image ``i`` is
     sizes: WorkspaceSizes,
-    wanted: Bools,
+    wanted: Bools,  # (A, B) which distances to write; the rest is left as it is
     relaxed: bool,
-    out: Float64,
+    out: Float64,  # (A, B), written in place
 ) -> None:
-    """Write distances of one image to others.
-
-    Args:
-        a: Images that hold the one.
-        i: The one image.
-        b: The other images.
-        start: First of the others.
-        stop: The one after the last of the others.
-        distances: (V, U) distances of every word to some words.
-        columns: (V,) which of these U words a word of image ``i`` is.
-        sizes: What a workspace must hold.
-        wanted: (A, B) which distances to write; the rest is left as it is.
-        relaxed: True for the lower bounds of the distances instead.
-        out: (A, B), written in place.
-    """
+    """Write distances of one image to others."""
     workspace = make_workspace(sizes)
     open_image(workspace, a, i, distances, columns)
     for j in range(start, stop):

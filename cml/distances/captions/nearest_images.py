@@ -32,23 +32,13 @@ def _sift(heap: Int64, values: Float64, at: int, size: int) -> None:
 def find_nearest(
     packed: PackedCaptions,
     start: int,
-    distances: Float64,
-    columns: Int64,
+    distances: Float64,  # (V, U) distances of every word to the words of the R images
+    columns: Int64,  # (V,) which of these U words a word is
     sizes: WorkspaceSizes,
-    ids: Int32,
-    values: Float32,
+    ids: Int32,  # (R, k) item numbers, written in place
+    values: Float32,  # (R, k) their distances, written in place
 ) -> None:
-    """Find the k nearest of R images by (float32 distance, id), least first.
-
-    Args:
-        packed: All N images.
-        start: First of the R images, which are consecutive.
-        distances: (V, U) distances of every word to the words of the R images.
-        columns: (V,) which of these U words a word is.
-        sizes: What a workspace must hold.
-        ids: (R, k) item numbers, written in place.
-        values: (R, k) their distances, written in place.
-    """
+    """Find the k nearest of R images by (float32 distance, id), least first."""
     workspace = make_workspace(sizes)
     count, k = len(packed.ranks), ids.shape[1]
     bounds = np.empty(count)

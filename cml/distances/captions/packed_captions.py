@@ -15,39 +15,24 @@ class PackedCaptions(NamedTuple):
 
     Words are numbers of a vocabulary of V words; there are C captions, E distinct words of captions, and W distinct
     words of images in all.
-
-    Attributes:
-        captions: (N + 1,) image n has the captions captions[n] .. captions[n + 1] - 1.
-        entries: (C + 1,) caption c has the entries entries[c] .. entries[c + 1] - 1, words ascending.
-        places: (E,) an entry's word, as its place in the word list of its image.
-        counts: (E,) how often the word occurs in the caption.
-        weights: (E,) the same, as a share of the caption's words.
-        lengths: (C,) words of a caption, each as often as it occurs.
-        lists: (N + 1,) image n has the distinct words words[lists[n]] .. words[lists[n + 1] - 1], ascending.
-        words: (W,) the distinct words of all images.
-        ranks: (N,) an order of the images by content alone, equal where the content is.
     """
 
-    captions: Int64
-    entries: Int64
-    places: Int64
-    counts: Int64
-    weights: Float64
-    lengths: Int64
-    lists: Int64
-    words: Int64
-    ranks: Int64
+    captions: Int64  # (N + 1,) image n has the captions captions[n] .. captions[n + 1] - 1
+    entries: Int64  # (C + 1,) caption c has the entries entries[c] .. entries[c + 1] - 1, words ascending
+    places: Int64  # (E,) an entry's word, as its place in the word list of its image
+    counts: Int64  # (E,) how often the word occurs in the caption
+    weights: Float64  # (E,) the same, as a share of the caption's words
+    lengths: Int64  # (C,) words of a caption, each as often as it occurs
+    lists: Int64  # (N + 1,) image n has the distinct words words[lists[n]] .. words[lists[n + 1] - 1], ascending
+    words: Int64  # (W,) the distinct words of all images
+    ranks: Int64  # (N,) an order of the images by content alone, equal where the content is
 
 
 def pack_captions(images: Sequence[Sequence[Sequence[int]]]) -> Labels:
     """Pack word numbers as arrays with one row per image.
 
-    Args:
-        images: For each of N images, for each of its captions, the word numbers.
-
-    Returns:
-        ``lengths`` (N, most captions) int32, words of each caption; ``words`` (N, most words) int32, ascending in
-        each caption; 0 and -1 fill the rest. ``content`` (N, 2) int64, a digest of both.
+    Returns ``lengths`` (N, most captions) int32, words of each caption; ``words`` (N, most words) int32, ascending in
+    each caption; 0 and -1 fill the rest. ``content`` (N, 2) int64, a digest of both.
     """
     lengths = np.zeros((len(images), max(len(image) for image in images)), np.int32)
     words = np.full((len(images), max(sum(map(len, image)) for image in images)), -1, np.int32)
@@ -61,15 +46,8 @@ def pack_captions(images: Sequence[Sequence[Sequence[int]]]) -> Labels:
     return Labels({"lengths": lengths, "words": words, "content": content})
 
 
-def collect_words(*labels: Labels) -> Int64:
-    """Collect the word numbers that occur.
-
-    Args:
-        *labels: Packed images.
-
-    Returns:
-        (V,) int64, ascending.
-    """
+def collect_words(*labels: Labels) -> Int64:  # (V,) int64, ascending
+    """Collect the word numbers that occur."""
     occurs = np.zeros(1 + max(int(part.arrays["words"].max()) for part in labels), bool)
     for part in labels:
         words = part.arrays["words"]
@@ -77,30 +55,20 @@ def collect_words(*labels: Labels) -> Int64:
     return np.flatnonzero(occurs)
 
 
-def rank_by_content(*labels: Labels) -> list[Int64]:
-    """Order images by content.
-
-    Args:
-        *labels: Packed images, in several parts.
-
-    Returns:
-        For each part its images' ranks (N,) int64, equal where the content is.
-    """
+def rank_by_content(
+    *labels: Labels,
+) -> list[Int64]:  # for each part its images' ranks (N,) int64, equal where the content is
+    """Order images by content."""
     _, order = np.unique(np.concatenate([part.arrays["content"] for part in labels]), axis=0, return_inverse=True)
     return np.split(order.reshape(-1).astype(np.int64), np.cumsum([len(part) for part in labels])[:-1])
 
 
-def unpack_captions(labels: Labels, words: Int64, order: Int64) -> PackedCaptions:
-    """Bring packed images into the form of the kernels.
-
-    Args:
-        labels: N packed images.
-        words: (V,) the vocabulary, ascending word numbers that hold all of the images' words.
-        order: (N,) ranks of the images by content.
-
-    Returns:
-        The images' captions over the vocabulary.
-    """
+def unpack_captions(
+    labels: Labels,
+    words: Int64,  # (V,) the vocabulary, ascending word numbers that hold all of the images' words
+    order: Int64,  # (N,) ranks of the images by content
+) -> PackedCaptions:
+    """Bring packed images into the form of the kernels."""
     count, lengths, tokens = len(labels), labels.arrays["lengths"], labels.arrays["words"]
     captions = np.concatenate([[0], np.cumsum(np.count_nonzero(lengths, axis=1))])
     flat_lengths = lengths[lengths > 0].astype(np.int64)

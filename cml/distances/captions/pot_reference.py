@@ -8,20 +8,15 @@ from cml.array_types import Float64, Int64
 from cml.distances.captions.packed_captions import PackedCaptions
 
 
-def plain_distance(a: PackedCaptions, i: int, b: PackedCaptions, j: int, vectors: Float64, relaxed: bool) -> float:
-    """Compute the distance of two images by a plain loop over their captions.
-
-    Args:
-        a: Images that hold the first one.
-        i: The first image.
-        b: Images that hold the second one.
-        j: The second image.
-        vectors: (V, D) vectors of the vocabulary.
-        relaxed: True for the lower bound of the distance instead.
-
-    Returns:
-        The distance, as the kernels give it up to rounding.
-    """
+def plain_distance(
+    a: PackedCaptions,
+    i: int,
+    b: PackedCaptions,  # images that hold the second one
+    j: int,  # the second image
+    vectors: Float64,  # (V, D) vectors of the vocabulary
+    relaxed: bool,
+) -> float:
+    """Compute the distance of two images by a plain loop over their captions."""
     costs = [[_caption_pair(*x, *y, vectors, relaxed) for y in _captions(b, j)] for x in _captions(a, i)]
     return float(np.min(costs, axis=1).sum() + np.min(costs, axis=0).sum())
 

@@ -10,28 +10,26 @@ WORDS, WHITESPACE = "words", "whitespace"
 _JOINERS = "\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"  # they shape letters of Persian and Hindi within a word
 
 
-def tokenize(text: str, *, rule: str, lower: bool) -> list[str]:
+def tokenize(
+    text: str,
+    *,
+    # ``words``: runs of letters, their marks and digits, cut as GloVe's training text was. ``whitespace``: what stands
+    # between white space
+    rule: str,
+    lower: bool,
+) -> list[str]:
     """Cut a text into words, in their order.
 
     The text is brought to Unicode's composed normal form (NFC) first, so that it does not matter how an accent was
     typed. Combining marks belong to the letter before them, as vowel signs of Hindi and Thai and points of Hebrew do.
     Scripts that put no space between words, such as Thai, need ``whitespace`` and texts that are cut into words.
 
-    Args:
-        text: The text.
-        rule: ``words``: runs of letters, their marks and digits, cut as GloVe's training text was. ``whitespace``: what
-            stands between white space.
-        lower: True to lower-case the text first.
-
-    Returns:
-        The words, in NFC.
-
-    Source:
-        Unicode Standard Annexes 15 (normal forms) and 29 (no word boundary before a combining mark or a joiner).
-
     Example:
         >>> tokenize("The man's T-shirt doesn't fit.", rule="words", lower=True)
         ['the', 'man', "'s", 't-shirt', 'does', "n't", 'fit']
+
+    Source:
+        Unicode Standard Annexes 15 (normal forms) and 29 (no word boundary before a combining mark or a joiner).
     """
     text = normalize(text)
     if lower:
@@ -43,27 +41,15 @@ def tokenize(text: str, *, rule: str, lower: bool) -> list[str]:
 
 
 def normalize(text: str) -> str:
-    """Bring a text to the form in which words are compared: Unicode's NFC.
-
-    Args:
-        text: The text.
-
-    Returns:
-        The text in NFC.
-    """
+    """Bring a text to the form in which words are compared: Unicode's NFC."""
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
-def stop_words(setting: str | tuple[str, ...]) -> frozenset[str]:
-    """Return the words to leave out.
-
-    Args:
-        setting: ``none``, ``function`` (``FUNCTION_WORDS``), ``english`` (gensim's list of 337 words), or the words
-            themselves.
-
-    Returns:
-        The words as they are listed, in NFC.
-    """
+def stop_words(
+    # ``none``, ``function`` (``FUNCTION_WORDS``), ``english`` (gensim's list of 337 words), or the words themselves
+    setting: str | tuple[str, ...],
+) -> frozenset[str]:
+    """Return the words to leave out."""
     if setting == "english":
         from gensim.parsing.preprocessing import STOPWORDS
 

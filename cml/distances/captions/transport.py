@@ -26,15 +26,10 @@ SUPPLY, DEMAND = 0, 1  # wholes: mass that a row has still to send, that a colum
 
 
 @compiled(inline=True)
-def index_mask(count: int) -> int:
-    """Find the bits of a distance that stay in a key when an index has to fit into the others.
-
-    Args:
-        count: The indices are 0 .. count - 1.
-
-    Returns:
-        The mask of the bits that stay.
-    """
+def index_mask(
+    count: int,  # the indices are 0 .. count - 1
+) -> int:
+    """Find the bits of a distance that stay in a key when an index has to fit into the others."""
     low = 1
     while low < count:
         low *= 2
@@ -42,15 +37,10 @@ def index_mask(count: int) -> int:
 
 
 @compiled()
-def make_scratch(room: int) -> tuple[Float64, Int64]:
-    """Allocate scratch memory for ``solve``.
-
-    Args:
-        room: Most rows or columns, a multiple of ``LANES``.
-
-    Returns:
-        ``reals`` ((4 + room) * room,) float64 and ``wholes`` ((11 + 2 * room) * room,) int64.
-    """
+def make_scratch(
+    room: int,  # most rows or columns, a multiple of ``LANES``
+) -> tuple[Float64, Int64]:  # ``reals`` ((4 + room) * room,) float64 and ``wholes`` ((11 + 2 * room) * room,) int64
+    """Allocate scratch memory for ``solve``."""
     return np.empty((4 + room) * room), np.empty((11 + 2 * room) * room, np.int64)
 
 
@@ -70,21 +60,19 @@ def _enter(reals: Float64, wholes: Int64, room: int, stride: int, i: int, depth:
 
 
 @compiled()
-def solve(reals: Float64, wholes: Int64, room: int, n: int, m: int, limit: float) -> float:
+def solve(
+    # scratch memory, which holds from ``COST * room`` on the (n, stride) costs >= 0, where stride is m rounded up to
+    # ``LANES`` and the padding is ``FAR``
+    reals: Float64,
+    # scratch memory, which holds from ``SUPPLY * room`` on the n masses of the rows and from ``DEMAND * room`` on the m
+    # masses of the columns, all above 0 and of equal sums. They are used up
+    wholes: Int64,
+    room: int,
+    n: int,
+    m: int,
+    limit: float,
+) -> float:  # the least total cost, or -1 if it is ``limit`` or more
     """Solve a transport problem of n rows and m columns exactly, unless its least cost reaches a limit.
-
-    Args:
-        reals: Scratch memory, which holds from ``COST * room`` on the (n, stride) costs >= 0, where stride is m rounded
-            up to ``LANES`` and the padding is ``FAR``.
-        wholes: Scratch memory, which holds from ``SUPPLY * room`` on the n masses of the rows and from
-            ``DEMAND * room`` on the m masses of the columns, all above 0 and of equal sums. They are used up.
-        room: Most rows or columns of the scratch memory.
-        n: Number of rows.
-        m: Number of columns.
-        limit: The solver stops as soon as the cost is known to be this or more.
-
-    Returns:
-        The least total cost, or -1 if it is ``limit`` or more.
 
     One function, because a call costs more than most of its loops.
     """

@@ -17,15 +17,13 @@ from cml.distances.compiled import compiled
 
 
 @compiled(inline=True)
-def forward_bounds(workspace: Workspace, b: PackedCaptions, j: int, lanes: int) -> None:
-    """Bound all caption pairs by the words of the other image, each of which moves to its nearest word.
-
-    Args:
-        workspace: The workspace of the open image; its ``lower`` is written.
-        b: Images that hold the other one.
-        j: The other image.
-        lanes: Captions of the open image, rounded up to ``LANES``.
-    """
+def forward_bounds(
+    workspace: Workspace,  # the workspace of the open image; its ``lower`` is written
+    b: PackedCaptions,
+    j: int,
+    lanes: int,  # captions of the open image, rounded up to ``LANES``
+) -> None:
+    """Bound all caption pairs by the words of the other image, each of which moves to its nearest word."""
     near, lower = workspace.near, workspace.lower
     first = b.captions[j]
     for c in range(b.captions[j + 1] - first):
@@ -59,16 +57,7 @@ def _backward_bounds(workspace: Workspace, b: PackedCaptions, j: int, count: int
 
 @compiled(inline=True)
 def both_sums(values: Float64, rows: int, columns: int) -> float:
-    """Add up the first values, then those after them, then both sums.
-
-    Args:
-        values: The values.
-        rows: How many come first.
-        columns: How many come after them.
-
-    Returns:
-        The sum.
-    """
+    """Add up the first values, then those after them, then both sums."""
     first = 0.0
     for x in range(rows):
         first += values[x]
@@ -79,17 +68,12 @@ def both_sums(values: Float64, rows: int, columns: int) -> float:
 
 
 @compiled(inline=True)
-def sum_of_minima(lower: Float64, own: int, others: int) -> float:
-    """Bound the distance of two images by bounds of their caption pairs from one side.
-
-    Args:
-        lower: (others, lanes) bounds, row by row, of which the first ``own`` of each row count.
-        own: Captions of the open image.
-        others: Captions of the other image.
-
-    Returns:
-        The sum over both images' captions of the least bound.
-    """
+def sum_of_minima(
+    lower: Float64,  # (others, lanes) bounds, row by row, of which the first ``own`` of each row count
+    own: int,
+    others: int,
+) -> float:
+    """Bound the distance of two images by bounds of their caption pairs from one side."""
     lanes = round_up(own)
     first = 0.0
     for k in range(own):
@@ -106,20 +90,15 @@ def sum_of_minima(lower: Float64, own: int, others: int) -> float:
 
 
 @compiled()
-def pair_bounds(workspace: Workspace, a: PackedCaptions, i: int, b: PackedCaptions, j: int) -> float:
-    """Bound all caption pairs of two images from both sides.
-
-    Args:
-        workspace: The workspace in which image ``i`` is open; its ``lower``, ``back``, ``bounds`` and ``floor`` are
-            written.
-        a: Images that hold the open one.
-        i: The open image.
-        b: Images that hold the other one.
-        j: The other image.
-
-    Returns:
-        The lower bound of the images' distance.
-    """
+def pair_bounds(
+    # the workspace in which image ``i`` is open; its ``lower``, ``back``, ``bounds`` and ``floor`` are written
+    workspace: Workspace,
+    a: PackedCaptions,
+    i: int,
+    b: PackedCaptions,
+    j: int,
+) -> float:
+    """Bound all caption pairs of two images from both sides."""
     lower, back, bounds, floor = workspace.lower, workspace.back, workspace.bounds, workspace.floor
     own = a.captions[i + 1] - a.captions[i]
     others = b.captions[j + 1] - b.captions[j]

@@ -16,84 +16,44 @@ from cml.distances.compiled import FREE, compiled
 
 
 class WorkspaceSizes(NamedTuple):
-    """What the workspaces of a block must hold.
+    """What the workspaces of a block must hold."""
 
-    Attributes:
-        words: Words of the vocabulary, V.
-        width: Most distinct words of an image that is opened, rounded up to ``LANES``.
-        lanes: Most captions of such an image, rounded up to ``LANES``.
-        others: Most captions of an image that it is compared with.
-        room: Most distinct words of a caption, rounded up to ``LANES``.
-    """
-
-    words: int
-    width: int
-    lanes: int
-    others: int
-    room: int
+    words: int  # words of the vocabulary, V
+    width: int  # most distinct words of an image that is opened, rounded up to ``LANES``
+    lanes: int  # most captions of such an image, rounded up to ``LANES``
+    others: int  # most captions of an image that it is compared with
+    room: int  # most distinct words of a caption, rounded up to ``LANES``
 
 
 class Workspace(NamedTuple):
-    """The memory that a thread works in. One image is open in it, of C captions, and is compared with others, of C'.
+    """The memory that a thread works in. One image is open in it, of C captions, and is compared with others, of C'."""
 
-    Attributes:
-        table: (V, width) distance of every word to the words of the open image.
-        near: (V, lanes) distance of every word to the nearest word of each caption of the open image.
-        shares: (width, lanes) share of a word of the open image in each of its captions.
-        position: (V,) place of a word in the open image's word list, -1 where it has none.
-        lowest: (width,) least distance of each word of the open image to a caption.
-        lower: (C', lanes) bounds of the caption pairs by the other image's words.
-        back: (C', lanes) bounds of the caption pairs by the open image's words.
-        bounds: (pairs,) the larger of the two, in the order of the two images' content.
-        order: (pairs,) keys of the bounds still to visit.
-        best: (C + C',) least distance of each caption so far.
-        floor: (C + C',) least bound of each caption.
-        left: (width,) mass that a word of the open image has left, 0 between pairs.
-        picks: (2 * room,) words that the two captions of a pair have left.
-        reals: Scratch memory of the solver.
-        wholes: Scratch memory of the solver.
-    """
-
-    table: Float64
-    near: Float64
-    shares: Float64
-    position: Int64
-    lowest: Float64
-    lower: Float64
-    back: Float64
-    bounds: Float64
-    order: Int64
-    best: Float64
-    floor: Float64
-    left: Int64
-    picks: Int64
-    reals: Float64
-    wholes: Int64
+    table: Float64  # (V, width) distance of every word to the words of the open image
+    near: Float64  # (V, lanes) distance of every word to the nearest word of each caption of the open image
+    shares: Float64  # (width, lanes) share of a word of the open image in each of its captions
+    position: Int64  # (V,) place of a word in the open image's word list, -1 where it has none
+    lowest: Float64  # (width,) least distance of each word of the open image to a caption
+    lower: Float64  # (C', lanes) bounds of the caption pairs by the other image's words
+    back: Float64  # (C', lanes) bounds of the caption pairs by the open image's words
+    bounds: Float64  # (pairs,) the larger of the two, in the order of the two images' content
+    order: Int64  # (pairs,) keys of the bounds still to visit
+    best: Float64  # (C + C',) least distance of each caption so far
+    floor: Float64  # (C + C',) least bound of each caption
+    left: Int64  # (width,) mass that a word of the open image has left, 0 between pairs
+    picks: Int64  # (2 * room,) words that the two captions of a pair have left
+    reals: Float64  # scratch memory of the solver
+    wholes: Int64  # scratch memory of the solver
 
 
 @compiled(inline=True)
 def round_up(count: int) -> int:
-    """Round a number up to a multiple of ``LANES``.
-
-    Args:
-        count: The number.
-
-    Returns:
-        The multiple.
-    """
+    """Round a number up to a multiple of ``LANES``."""
     return (count + LANES - 1) // LANES * LANES
 
 
 @compiled(inline=True)
 def make_workspace(sizes: WorkspaceSizes) -> Workspace:
-    """Allocate a workspace.
-
-    Args:
-        sizes: What it must hold.
-
-    Returns:
-        The workspace, in which no image is open.
-    """
+    """Allocate a workspace."""
     pairs = round_up(sizes.lanes * sizes.others)
     reals, wholes = make_scratch(sizes.room)
     return Workspace(
@@ -116,14 +76,12 @@ def make_workspace(sizes: WorkspaceSizes) -> Workspace:
 
 
 @compiled(fastmath=FREE)
-def word_distances(a: Float64, b: Float64, out: Float64) -> None:
-    """Compute Euclidean distances: the same bits in whatever table, 0 of equal vectors.
-
-    Args:
-        a: (V, D) vectors.
-        b: (U, D) vectors.
-        out: (V, U), written in place.
-    """
+def word_distances(
+    a: Float64,  # (V, D) vectors
+    b: Float64,  # (U, D) vectors
+    out: Float64,  # (V, U), written in place
+) -> None:
+    """Compute Euclidean distances: the same bits in whatever table, 0 of equal vectors."""
     for i in range(len(a)):
         for j in range(len(b)):
             square = 0.0
@@ -133,16 +91,14 @@ def word_distances(a: Float64, b: Float64, out: Float64) -> None:
 
 
 @compiled()
-def open_image(workspace: Workspace, a: PackedCaptions, i: int, distances: Float64, columns: Int64) -> None:
-    """Lay out the tables of an image in a workspace.
-
-    Args:
-        workspace: The workspace.
-        a: Images that hold the one to open.
-        i: The image to open.
-        distances: (V, U) distances of every word to some words.
-        columns: (V,) which of these U words a word of image ``i`` is.
-    """
+def open_image(
+    workspace: Workspace,
+    a: PackedCaptions,
+    i: int,
+    distances: Float64,  # (V, U) distances of every word to some words
+    columns: Int64,  # (V,) which of these U words a word of image ``i`` is
+) -> None:
+    """Lay out the tables of an image in a workspace."""
     table, near, shares, position = workspace.table, workspace.near, workspace.shares, workspace.position
     first_word, first = a.lists[i], a.captions[i]
     count = a.lists[i + 1] - first_word

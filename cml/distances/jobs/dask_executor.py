@@ -21,20 +21,16 @@ from cml.registry import Choice
 class DaskExecutor(JobWorkers):
     """Computes the strips of a job on the workers of a Dask scheduler, each with the labels and the label distance.
 
-    Args:
-        address: Address of the scheduler, ``tcp://host:port``.
-        work: What the job computes.
+    ``count``: workers at the start.
 
-    Attributes:
-        count: Workers at the start.
-        threads: Threads of all workers.
-
-    Raises:
-        UserError: No scheduler answers, it has no worker, or the label distance cannot be built from its name and
-            settings.
+    ``threads``: threads of all workers.
     """
 
-    def __init__(self, address: str, work: Work) -> None:
+    def __init__(
+        self,
+        address: str,  # address of the scheduler, ``tcp://host:port``
+        work: Work,
+    ) -> None:
         super().__init__(address, _build_work, _recipe(work))
 
     @property
@@ -45,16 +41,7 @@ class DaskExecutor(JobWorkers):
     def compute_strips(
         self, strips: Sequence[Strip], store: Callable[[Strip, Arrays], object], on_done: Callable[[Strip], object]
     ) -> None:
-        """Have strips computed by the workers, in any order.
-
-        Args:
-            strips: The strips to compute.
-            store: Called with each strip and its arrays as it comes, on the calling thread.
-            on_done: Called with each stored strip.
-
-        Raises:
-            UserError: Workers have another version of cml or other files, or a strip takes several of them down.
-        """
+        """Have strips computed by the workers, in any order."""
 
         def describe(number: int) -> str:
             return f"The strip of the rows {strips[number].start} to {strips[number].stop - 1}"

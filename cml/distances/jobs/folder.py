@@ -24,15 +24,9 @@ JOB, ITEMS = "job.json", "items.json"
 class JobFolder:
     """A job under way or finished. Created by ``job_folder``.
 
-    Args:
-        work: What the job computes.
-        output: The resumable output in the job's folder.
+    ``folder``: the folder of the job.
 
-    Attributes:
-        folder: The folder of the job.
-        work: As given.
-        is_finished: True if the result is complete.
-        strips: All strips; none until the rows are cut.
+    ``is_finished``: True if the result is complete.
     """
 
     def __init__(self, work: Work, output: ResumableOutput) -> None:
@@ -42,12 +36,11 @@ class JobFolder:
         known: list[int] = starts if _is_cut(starts) else []
         self.strips = [Strip(*ends) for ends in itertools.pairwise([*known, work.rows])]
 
-    def begin(self, strips: Sequence[Strip]) -> None:
-        """Record how the rows are cut. Strips that were stored before are discarded.
-
-        Args:
-            strips: All strips, in order.
-        """
+    def begin(
+        self,
+        strips: Sequence[Strip],  # all strips, in order
+    ) -> None:
+        """Record how the rows are cut. Strips that were stored before are discarded."""
         if self._output.records:
             self._output.start_over()
         self.strips = list(strips)
@@ -70,12 +63,7 @@ class JobFolder:
         return [strip for strip in self.strips if strip.start not in done]
 
     def store(self, strip: Strip, arrays: Arrays) -> None:
-        """Write a strip, wait until it is on the disk, then record it. Several threads may call it.
-
-        Args:
-            strip: The strip.
-            arrays: File name to the strip's rows.
-        """
+        """Write a strip, wait until it is on the disk, then record it. Several threads may call it."""
         for name, file in self._files.items():
             file.put(strip.start, arrays[name])
         self._output.record({"strip": strip.start})
@@ -85,23 +73,17 @@ class JobFolder:
         done, starts = self._recorded_values("mirror"), range(0, len(self.work.labels), TILE)
         return [start for start in starts if start not in done] if self.work.mirrored else []
 
-    def mirror(self, start: int) -> None:
-        """Fill a band below the diagonal, and record it.
-
-        Args:
-            start: First row of the band.
-        """
+    def mirror(
+        self,
+        start: int,  # first row of the band
+    ) -> None:
+        """Fill a band below the diagonal, and record it."""
         for file in self._files.values():
             file.mirror(start)
         self._output.record({"mirror": start})
 
     def finish(self, about: Mapping[str, Any], item_ids: Sequence[str]) -> None:
-        """Publish the result when every strip and band is done.
-
-        Args:
-            about: Further entries of job.json, for people to read.
-            item_ids: Ids of the items, stored beside the result if there are any.
-        """
+        """Publish the result when every strip and band is done."""
         if item_ids:
             write_json(self._output.work / ITEMS, list(item_ids))
         manifest = {
@@ -121,21 +103,13 @@ class JobFolder:
 
 
 @contextlib.contextmanager
-def job_folder(folder: Path, work: Work, *, wait: bool) -> Iterator[JobFolder]:
-    """Begin, continue or open a job in a folder that holds nothing else.
-
-    Args:
-        folder: The folder of the job.
-        work: What the job computes.
-        wait: True to wait for another process that works on the same job; otherwise that is an error.
-
-    Yields:
-        The job, locked against other processes.
-
-    Raises:
-        UserError: The folder holds something else or another job, or another process works on the job.
-        DataError: The record of the job is damaged.
-    """
+def job_folder(
+    folder: Path,
+    work: Work,
+    *,
+    wait: bool,  # True to wait for another process that works on the same job; otherwise that is an error
+) -> Iterator[JobFolder]:
+    """Begin, continue or open a job in a folder that holds nothing else."""
     if (folder / JOB).exists():
         read_record(folder)
     elif not work_path(folder, JOB).is_dir():
@@ -154,32 +128,13 @@ def job_folder(folder: Path, work: Work, *, wait: bool) -> Iterator[JobFolder]:
 
 
 def check_finished(folder: Path, work: Work) -> None:
-    """Check that a folder holds this very job, finished.
-
-    Args:
-        folder: The folder of the job.
-        work: What the job computes.
-
-    Raises:
-        UserError: It does not.
-    """
+    """Check that a folder holds this very job, finished."""
     if read_complete(folder / JOB, _terms(work), _about(work)) is None or not _is_sound(folder, work):
         raise UserError(f"The job in {folder} is not finished; run it again to continue.")
 
 
 def read_record(folder: Path) -> dict[str, Any]:
-    """Read job.json.
-
-    Args:
-        folder: The folder of the job.
-
-    Returns:
-        Its entries.
-
-    Raises:
-        UserError: The job is not finished.
-        DataError: The record is missing or damaged.
-    """
+    """Read job.json."""
     path = folder / JOB
     if not path.exists() and work_path(folder, JOB).is_dir():
         raise UserError(f"The job in {folder} is not finished; run it again to continue.")
@@ -197,14 +152,7 @@ def _is_cut(starts: Any) -> bool:  # noqa: ANN401 - any JSON
 
 
 def key(work: Work) -> str:
-    """Compute the key of labels and label distance, the same for every job on them.
-
-    Args:
-        work: What a job computes.
-
-    Returns:
-        64 hex digits.
-    """
+    """Compute the key of labels and label distance, the same for every job on them."""
     terms = _terms(work)
     parts = (terms["format"], terms["labels_fingerprint"], terms["distance_fingerprint"])
     return hashlib.sha256(" ".join(map(str, parts)).encode()).hexdigest()

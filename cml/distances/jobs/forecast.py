@@ -21,16 +21,8 @@ LEAST_SECONDS = 0.5
 STRIPS_A_THREAD = 32  # at least, so that the progress bar moves and threads end together
 
 
-def measure_rate(work: Work, seconds: float = SAMPLE_SECONDS) -> float:
-    """Measure the speed of a job by a sample.
-
-    Args:
-        work: What the job computes.
-        seconds: About how long the sample takes.
-
-    Returns:
-        Pairs of labels a second on one thread.
-    """
+def measure_rate(work: Work, seconds: float = SAMPLE_SECONDS) -> float:  # pairs of labels a second on one thread
+    """Measure the speed of a job by a sample."""
     order = np.random.default_rng(0).permutation(len(work.labels))
     with one_blas_thread():
         work.compute(Strip(len(order) - 1, len(order)))  # compiles what is compiled, reads what is read once
@@ -49,31 +41,21 @@ def measure_rate(work: Work, seconds: float = SAMPLE_SECONDS) -> float:
                 return max(1, pairs) / took  # nothing may be known of the sample
 
 
-def choose_strip_pairs(pairs: int, rate: float, threads: int) -> int:
-    """Choose the size of a job's strips.
-
-    Args:
-        pairs: Pairs of labels of the whole job.
-        rate: Pairs a second on one thread.
-        threads: Threads that compute.
-
-    Returns:
-        Pairs of labels for a strip, at least 1.
-    """
+def choose_strip_pairs(
+    pairs: int,
+    rate: float,  # pairs a second on one thread
+    threads: int,
+) -> int:  # pairs of labels for a strip, at least 1
+    """Choose the size of a job's strips."""
     seconds = min(MOST_SECONDS, max(LEAST_SECONDS, pairs / rate / (STRIPS_A_THREAD * threads)))
     return int(min(MOST_PAIRS, max(1, rate * seconds)))
 
 
-def check_disk_space(work: Work, folder: Path) -> None:
-    """Check that the result fits on the disk.
-
-    Args:
-        work: What the job computes.
-        folder: The folder of the result, where a part of it may be already.
-
-    Raises:
-        FolderError: The disk has too little room.
-    """
+def check_disk_space(
+    work: Work,
+    folder: Path,  # the folder of the result, where a part of it may be already
+) -> None:
+    """Check that the result fits on the disk."""
     there = sum(path.stat().st_blocks * 512 for path in folder.rglob("*.npy"))
     free = shutil.disk_usage(folder).free
     if work.size - there > free:
@@ -85,20 +67,15 @@ def check_disk_space(work: Work, folder: Path) -> None:
         )
 
 
-def forecast(work: Work, strips: Sequence[Strip], folder: Path, rate: float, threads: int, where: str) -> str:
-    """Describe in one line what is still to be computed.
-
-    Args:
-        work: What the job computes.
-        strips: The strips still to do.
-        folder: The folder of the result.
-        rate: Pairs a second on one thread.
-        threads: Threads that compute, all workers together.
-        where: What computes, as in "2 threads" or "4 workers".
-
-    Returns:
-        The line: number of items and pairs, sizes, and the time that they take.
-    """
+def forecast(
+    work: Work,
+    strips: Sequence[Strip],
+    folder: Path,
+    rate: float,  # pairs a second on one thread
+    threads: int,
+    where: str,
+) -> str:
+    """Describe in one line what is still to be computed."""
     name, value = work.option
     pairs, free = sum(map(work.pairs, strips)), format_bytes(shutil.disk_usage(folder).free)
     if where.endswith("threads"):

@@ -10,27 +10,17 @@ from cml.errors import UserError
 
 @dataclass(frozen=True)
 class JobOptions:
-    """How a job is run. The result does not depend on it.
+    """How a job is run. The result does not depend on it."""
 
-    Attributes:
-        threads: Strips computed at a time in this process.
-        scheduler: Address of a Dask scheduler, ``tcp://host:port``, whose workers compute; "" for threads of this
-            process.
-        strip_pairs: Pairs of labels in a strip. None: as many as take up to half a minute, at most 4 million.
-        wait: True to wait for another process that works on the same job; otherwise that is an error.
-        say: Called with one line that says what the job will take. None for no such line.
-        bar_after: Seconds until a progress bar appears on stderr. None for no bar.
-
-    Raises:
-        UserError: ``threads`` or ``strip_pairs`` is below 1.
-    """
-
-    threads: int = 2
+    threads: int = 2  # strips computed at a time in this process
+    # address of a Dask scheduler, ``tcp://host:port``, whose workers compute; "" for threads of this process
     scheduler: str = ""
+    # pairs of labels in a strip. None: as many as take up to half a minute, at most 4 million
     strip_pairs: int | None = None
-    wait: bool = False
+    wait: bool = False  # True to wait for another process that works on the same job; otherwise that is an error
+    # called with one line that says what the job will take. None for no such line
     say: Callable[[str], object] | None = None
-    bar_after: float | None = 1.0
+    bar_after: float | None = 1.0  # seconds until a progress bar appears on stderr. None for no bar
 
     def check(self) -> None:
         """Refuse options that are out of range, with a UserError."""
@@ -39,18 +29,10 @@ class JobOptions:
                 f"'threads' and 'strip_pairs' must be at least 1. Got {self.threads} and {self.strip_pairs} instead."
             )
 
-    def progress_bar(self, title: str, unit: str, total: int, *, initial: int = 0) -> ProgressBar:
-        """Create the progress bar of a part of the job, on stderr.
-
-        Args:
-            title: What is counted, as in "matrix".
-            unit: What one step is, as in "pair".
-            total: Steps in all.
-            initial: Steps that were done before.
-
-        Returns:
-            The bar, which is silent if ``bar_after`` is None.
-        """
+    def progress_bar(
+        self, title: str, unit: str, total: int, *, initial: int = 0
+    ) -> ProgressBar:  # the bar, which is silent if ``bar_after`` is None
+        """Create the progress bar of a part of the job, on stderr."""
         return ProgressBar(
             total=total,
             initial=initial,
@@ -65,16 +47,9 @@ class JobOptions:
 
 @dataclass(frozen=True)
 class JobResult:
-    """A finished job.
+    """A finished job."""
 
-    Attributes:
-        folder: The folder of the job.
-        path: What ``precomputed`` reads: the file of the matrix, or the folder of the lists.
-        pairs: Pairs of labels that this call computed; 0 if the result was there.
-        seconds: How long that took.
-    """
-
-    folder: Path
-    path: Path
-    pairs: int
-    seconds: float
+    folder: Path  # the folder of the job
+    path: Path  # what ``precomputed`` reads: the file of the matrix, or the folder of the lists
+    pairs: int  # pairs of labels that this call computed; 0 if the result was there
+    seconds: float  # how long that took

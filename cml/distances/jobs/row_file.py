@@ -23,18 +23,14 @@ TILE = 1024  # rows and columns mirrored at a time: runs of 4 KiB of float32, a 
 
 
 class RowFile(io.FileIO):
-    """An array (rows, form.columns) on disk; a file that has not exactly the right head and size is replaced.
+    """An array (rows, form.columns) on disk; a file that has not exactly the right head and size is replaced."""
 
-    Args:
-        path: The ``.npy`` file.
-        rows: Rows of the array.
-        form: Columns and type of the array.
-
-    Raises:
-        FolderError: The disk has no room for the array.
-    """
-
-    def __init__(self, path: Path, rows: int, form: Form) -> None:
+    def __init__(
+        self,
+        path: Path,  # the ``.npy`` file
+        rows: int,  # rows of the array
+        form: Form,
+    ) -> None:
         self._rows, self._form = rows, form
         start = find_start(path, rows, form)
         is_new = start is None
@@ -57,13 +53,12 @@ class RowFile(io.FileIO):
                     "choose another folder."
                 ) from None
 
-    def put(self, start: int, block: NDArray[Any]) -> None:
-        """Write a block of rows and wait until it is on the disk.
-
-        Args:
-            start: First row.
-            block: (R, C), the last C columns of the rows from ``start`` on.
-        """
+    def put(
+        self,
+        start: int,
+        block: NDArray[Any],  # (R, C), the last C columns of the rows from ``start`` on
+    ) -> None:
+        """Write a block of rows and wait until it is on the disk."""
         block = np.ascontiguousarray(block, self._form.dtype)
         if (first := self._form.columns - block.shape[1]) == 0:
             self._put(start, 0, block)
@@ -72,12 +67,11 @@ class RowFile(io.FileIO):
                 self._put(row, first, values)
         os.fsync(self.fileno())
 
-    def mirror(self, start: int) -> None:
-        """Copy what is above the diagonal of a square array to below it, in a band of ``TILE`` rows.
-
-        Args:
-            start: First row of the band.
-        """
+    def mirror(
+        self,
+        start: int,  # first row of the band
+    ) -> None:
+        """Copy what is above the diagonal of a square array to below it, in a band of ``TILE`` rows."""
         stop = min(start + TILE, self._rows)
         for first in range(0, stop, TILE):
             tile = np.empty((min(first + TILE, stop) - first, stop - start), self._form.dtype)
@@ -99,17 +93,12 @@ class RowFile(io.FileIO):
         write_all(self.fileno(), values.reshape(-1).view(np.uint8).data, self._at(row, column))
 
 
-def find_start(path: Path, rows: int, form: Form) -> int | None:
-    """Find where the numbers of a sound file begin.
-
-    Args:
-        path: The ``.npy`` file.
-        rows: Rows that it should have.
-        form: Columns and type that it should have.
-
-    Returns:
-        Their offset in bytes, or None if the file is missing or has another form.
-    """
+def find_start(
+    path: Path,  # the ``.npy`` file
+    rows: int,
+    form: Form,
+) -> int | None:  # their offset in bytes, or None if the file is missing or has another form
+    """Find where the numbers of a sound file begin."""
     try:
         array: Any = map_array(path)
     except (OSError, ValueError):

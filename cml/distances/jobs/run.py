@@ -34,11 +34,11 @@ CLUSTER_THREADS = 64  # strips are cut for so many threads where it is not known
 
 def write_matrix(
     distance: LabelDistance,
-    labels: Labels,
+    labels: Labels,  # N encoded labels
     out: Path,
     *,
-    dtype: str = "float32",
-    options: JobOptions | None = None,
+    dtype: str = "float32",  # ``float32``, or ``float16``: half the size, three digits
+    options: JobOptions | None = None,  # how to run the job. None for the defaults
     item_ids: Sequence[str] = (),
     about: Mapping[str, Any] | None = None,
 ) -> JobResult:
@@ -47,23 +47,6 @@ def write_matrix(
     A distance that is the same both ways is computed for the upper triangle only. The lower one is copied from it at
     the end, tile by tile: written along with each strip it would take four times as long, because its columns lie on as
     many pages of the disk as there are rows.
-
-    Args:
-        distance: The label distance.
-        labels: N encoded labels.
-        out: Folder of the job: absent, empty, or one where this job was begun.
-        dtype: ``float32``, or ``float16``: half the size, three digits.
-        options: How to run the job. None for the defaults.
-        item_ids: Ids of the N items, stored beside the result; none by default.
-        about: Further entries of job.json, for people to read.
-
-    Returns:
-        Where the result is, and what it took.
-
-    Raises:
-        UserError: The folder holds something else, another process works on the job, or a distance is NaN, negative or
-            does not fit into ``dtype``.
-        FolderError: The disk has too little room, or the folder cannot be written.
 
     Example:
         >>> import tempfile
@@ -78,59 +61,27 @@ def write_matrix(
 
 def write_neighbors(
     distance: LabelDistance,
-    labels: Labels,
+    labels: Labels,  # N encoded labels
     out: Path,
-    k: int,
+    k: int,  # neighbours of each label, 1 to N - 1
     *,
-    options: JobOptions | None = None,
+    options: JobOptions | None = None,  # how to run the job. None for the defaults
     item_ids: Sequence[str] = (),
     about: Mapping[str, Any] | None = None,
 ) -> JobResult:
-    """Write what ``distance.neighbors(labels, k)`` gives to ``out/ids.npy`` and ``out/distances.npy`` (N, k).
-
-    Args:
-        distance: The label distance.
-        labels: N encoded labels.
-        out: Folder of the job: absent, empty, or one where this job was begun.
-        k: Neighbours of each label, 1 to N - 1.
-        options: How to run the job. None for the defaults.
-        item_ids: Ids of the N items, stored beside the result; none by default.
-        about: Further entries of job.json, for people to read.
-
-    Returns:
-        Where the result is, and what it took.
-
-    Raises:
-        UserError: ``k`` is out of range, the folder holds something else, or another process works on the job.
-        FolderError: The disk has too little room, or the folder cannot be written.
-    """
+    """Write what ``distance.neighbors(labels, k)`` gives to ``out/ids.npy`` and ``out/distances.npy`` (N, k)."""
     return run_job(NeighborsWork(distance, labels, k), out, options, item_ids=item_ids, about=about)
 
 
 def run_job(
     work: Work,
     out: Path,
-    options: JobOptions | None = None,
+    options: JobOptions | None = None,  # how to run the job. None for the defaults
     *,
     item_ids: Sequence[str] = (),
     about: Mapping[str, Any] | None = None,
 ) -> JobResult:
-    """Do the work of a job in its folder, as ``write_matrix`` and ``write_neighbors`` do.
-
-    Args:
-        work: What the job computes.
-        out: Folder of the job: absent, empty, or one where this job was begun.
-        options: How to run the job. None for the defaults.
-        item_ids: Ids of the N items, stored beside the result; none by default.
-        about: Further entries of job.json, for people to read.
-
-    Returns:
-        Where the result is, and what it took.
-
-    Raises:
-        UserError: The folder holds something else, another process works on the job, or a distance is wrong.
-        FolderError: The disk has too little room, or the folder cannot be written.
-    """
+    """Do the work of a job in its folder, as ``write_matrix`` and ``write_neighbors`` do."""
     options = check_options(options or JobOptions())
     start_time = time.perf_counter()
     pairs = 0

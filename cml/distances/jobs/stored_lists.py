@@ -25,22 +25,13 @@ _ELSEWHERE = "elsewhere-"
 
 
 def stored_neighbors(
-    distance: LabelDistance, labels: Labels, k: int, *, options: JobOptions | None = None
-) -> Neighbors:
-    """Find the k nearest labels of each label, in lists that a job wrote or else by a new job in the cache.
-
-    Args:
-        distance: The label distance.
-        labels: N encoded labels.
-        k: Neighbours of each label, 1 to N - 1.
-        options: How to compute lists that are not there. None for the defaults.
-
-    Returns:
-        What ``distance.neighbors(labels, k)`` gives.
-
-    Raises:
-        UserError: ``k`` is out of range.
-    """
+    distance: LabelDistance,
+    labels: Labels,  # N encoded labels
+    k: int,  # neighbours of each label, 1 to N - 1
+    *,
+    options: JobOptions | None = None,  # how to compute lists that are not there. None for the defaults
+) -> Neighbors:  # what ``distance.neighbors(labels, k)`` gives
+    """Find the k nearest labels of each label, in lists that a job wrote or else by a new job in the cache."""
     work = NeighborsWork(distance, labels, k)
     options = replace(options or JobOptions(bar_after=2.0), wait=True)
     if not distance.is_stored or distance.is_partial:  # known pairs are faster to sort than all pairs to plan
@@ -56,21 +47,12 @@ def stored_neighbors(
 
 
 def folder_of(work: Work) -> Path:
-    """Return the folder in the cache where a job is kept.
-
-    Args:
-        work: What the job computes.
-    """
+    """Return the folder in the cache where a job is kept."""
     return _shelf(work) / f"{work.kind}-{work.option[1]}"
 
 
 def note(folder: Path, work: Work) -> None:
-    """Note in the cache where a finished job lies, so that its lists are found again.
-
-    Args:
-        folder: The folder of the job.
-        work: What the job computed.
-    """
+    """Note in the cache where a finished job lies, so that its lists are found again."""
     place = str(folder.resolve())
     if place == str(folder_of(work).resolve()):
         return

@@ -28,12 +28,12 @@ SAID_FROM = 3.0  # seconds from which on the work is forecast
 
 def replace_costly_distance(
     distance: LabelDistance,
-    labels: Labels,
+    labels: Labels,  # N encoded labels
     *,
     blocks: int,
     rows: int,
     all_pairs: bool = False,
-    options: JobOptions | None = None,
+    options: JobOptions | None = None,  # how to compute the matrix. None for the defaults
     quiet: bool = False,
 ) -> tuple[LabelDistance, Labels]:
     """Replace a costly label distance by the matrix of all its distances, where that is worth its cost.
@@ -41,18 +41,8 @@ def replace_costly_distance(
     It is for up to ``MOST_ITEMS`` labels of a costly distance, whose pairs are no more than those that will be
     asked for: those of ``blocks`` blocks, or of a search for neighbours that takes all pairs.
 
-    Args:
-        distance: The label distance.
-        labels: N encoded labels.
-        blocks: Blocks of distances that will be asked for.
-        rows: Rows and columns of a block.
-        all_pairs: True if a search for neighbours will ask for all pairs.
-        options: How to compute the matrix. None for the defaults.
-        quiet: True for no forecast and no progress bar.
-
-    Returns:
-        A label distance and the labels encoded for it, whose distances are the same to the last bit: those of the
-        matrix, or ``distance`` and ``labels`` as they are.
+    Returns a label distance and the labels encoded for it, whose distances are the same to the last bit: those of the
+    matrix, or ``distance`` and ``labels`` as they are.
     """
     count = len(labels)
     all_pairs &= type(distance).searcher is LabelDistance.searcher  # one of its own may do with fewer

@@ -19,39 +19,24 @@ QUANTILES = (0.0, 0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99, 1
 
 @dataclass(frozen=True)
 class Summary:
-    """Statistics of a sample of pairs. Shares are of pairs of two different items.
+    """Statistics of a sample of pairs. Shares are of pairs of two different items."""
 
-    Attributes:
-        items: Items in the sample; all of their pairs are looked at.
-        of_items: Items in all.
-        pairs: Pairs in the sample.
-        unit: Unit of the distances.
-        zeros: Share of pairs at distance 0.
-        infinities: Share of pairs that cannot be compared.
-        alone: Share of items that can be compared with no other of the sample.
-        ties: How often two other items are at the same finite distance from an item; 0 if ranks are unique.
-        log_std: Standard deviation of the natural logarithm of the positive finite distances: a factor of
-            e^(2 log_std) lies between near and far, and log-ratio takes 1 / log_std as its exponent.
-        mean: Mean of the finite distances.
-        quantiles: Share to distance, over the finite distances: thresholds.
-        positive_quantiles: The same over those above 0: floors.
-        distances: (P,) float32, the sample.
-    """
+    items: int  # items in the sample; all of their pairs are looked at
+    of_items: int  # items in all
+    pairs: int  # pairs in the sample
+    unit: str  # unit of the distances
+    zeros: float  # share of pairs at distance 0
+    infinities: float  # share of pairs that cannot be compared
+    alone: float  # share of items that can be compared with no other of the sample
+    ties: float  # how often two other items are at the same finite distance from an item; 0 if ranks are unique
 
-    items: int
-    of_items: int
-    pairs: int
-    unit: str
-    zeros: float
-    infinities: float
-    alone: float
-    ties: float
-
+    # standard deviation of the natural logarithm of the positive finite distances: a factor of e^(2 log_std) lies
+    # between near and far, and log-ratio takes 1 / log_std as its exponent
     log_std: float
-    mean: float
-    quantiles: dict[float, float]
-    positive_quantiles: dict[float, float]
-    distances: Float32
+    mean: float  # mean of the finite distances
+    quantiles: dict[float, float]  # share to distance, over the finite distances: thresholds
+    positive_quantiles: dict[float, float]  # the same over those above 0: floors
+    distances: Float32  # (P,) float32, the sample
 
     def to_json(self) -> dict[str, Any]:
         """Return all figures, without the sample."""
@@ -78,23 +63,14 @@ class Summary:
 
 
 def summarize(
-    distance: LabelDistance, labels: Labels, *, unit: str = "", seed: int = 0, items: int = SAMPLE_ITEMS
+    distance: LabelDistance,
+    labels: Labels,  # N encoded labels
+    *,
+    unit: str = "",  # unit of the distances if the dataset knows it better than the label distance; "" otherwise
+    seed: int = 0,
+    items: int = SAMPLE_ITEMS,
 ) -> Summary:
-    """Compute statistics of all pairs among some items; of a distance that lists its known pairs, of all items.
-
-    Args:
-        distance: The label distance.
-        labels: N encoded labels.
-        unit: Unit of the distances if the dataset knows it better than the label distance; "" otherwise.
-        seed: Seed of the random items.
-        items: How many items are drawn at random.
-
-    Returns:
-        The statistics.
-
-    Raises:
-        UserError: There are fewer than 3 items, or no distance is above 0 and finite.
-    """
+    """Compute statistics of all pairs among some items; of a distance that lists its known pairs, of all items."""
     if min(items, len(labels)) < 3:
         raise UserError(f"A summary needs at least 3 items. Got {min(items, len(labels))} instead.")
     generator = np.random.default_rng(seed)
@@ -171,15 +147,10 @@ def _quantiles(values: Float64) -> dict[float, float]:
     return dict(zip(QUANTILES, np.quantile(values, QUANTILES).tolist(), strict=True))
 
 
-def ties(block: Float32) -> float:
-    """Compute the share of pairs of items at the same finite distance from a third, over all items.
-
-    Args:
-        block: (N, N) distances.
-
-    Returns:
-        The share, 0 to 1.
-    """
+def ties(
+    block: Float32,  # (N, N) distances
+) -> float:  # the share, 0 to 1
+    """Compute the share of pairs of items at the same finite distance from a third, over all items."""
     owners, columns = np.nonzero(np.isfinite(block) & ~np.eye(len(block), dtype=np.bool_))
     return _ties_of_rows(owners, block[owners, columns])
 

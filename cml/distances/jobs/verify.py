@@ -15,21 +15,12 @@ from cml.storage.npy import map_array
 VERIFIED_ROWS, VERIFIED_LISTS = 64, 16
 
 
-def open_job(distance: LabelDistance, labels: Labels, folder: Path) -> Work:
-    """Open a finished job.
-
-    Args:
-        distance: The label distance that it should be of.
-        labels: The N encoded labels that it should be of.
-        folder: The folder of the job.
-
-    Returns:
-        What the job computed.
-
-    Raises:
-        UserError: The job is not finished, or is of other labels or another label distance.
-        DataError: The record of the job is missing or damaged.
-    """
+def open_job(
+    distance: LabelDistance,
+    labels: Labels,  # the N encoded labels that it should be of
+    folder: Path,
+) -> Work:
+    """Open a finished job."""
     record = read_record(folder)
     if record["items"] != len(labels):
         raise UserError(f"{folder} holds the job of {record['items']} items, but there are {len(labels)}.")
@@ -42,22 +33,14 @@ def open_job(distance: LabelDistance, labels: Labels, folder: Path) -> Work:
     return work
 
 
-def verify(distance: LabelDistance, labels: Labels, folder: Path, *, seed: int | None = None) -> int:
-    """Compute a random part of a finished job again and compare every bit.
-
-    Args:
-        distance: The label distance of the job.
-        labels: The N encoded labels of the job.
-        folder: The folder of the job.
-        seed: Seed of the random part. None for another part at each call.
-
-    Returns:
-        How many numbers were compared: 64 x 64 of a matrix, or the lists of 16 items, fewer if there are fewer items.
-
-    Raises:
-        UserError: As of ``open_job``.
-        DataError: A stored number differs from the one that is computed now, or the record of the job is damaged.
-    """
+def verify(
+    distance: LabelDistance,
+    labels: Labels,  # the N encoded labels of the job
+    folder: Path,
+    *,
+    seed: int | None = None,  # seed of the random part. None for another part at each call
+) -> int:
+    """Compute a random part of a finished job again and compare every bit."""
     work = open_job(distance, labels, folder)
     rng, n = np.random.default_rng(seed), len(labels)
     if isinstance(work, MatrixWork):

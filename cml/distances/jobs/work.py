@@ -41,17 +41,11 @@ class Form(NamedTuple):
 
 @dataclass(frozen=True)
 class Work(ABC):
-    """What a job computes.
+    """What a job computes."""
 
-    Attributes:
-        distance: The label distance.
-        labels: N encoded labels.
-        kind: "matrix", "neighbors" or "pairs".
-    """
-
-    distance: LabelDistance
+    distance: LabelDistance  # the label distance
     labels: Labels  # N encoded labels
-    kind: ClassVar[str]
+    kind: ClassVar[str]  # "matrix", "neighbors" or "pairs"
 
     @property
     def option(self) -> tuple[str, Any]:
@@ -76,21 +70,10 @@ class Work(ABC):
 
     @abstractmethod
     def compute(self, strip: Strip) -> Arrays:
-        """Compute the rows of a strip.
-
-        Args:
-            strip: The strip.
-
-        Returns:
-            File name to array (rows, C), the last C columns of each row.
-        """
+        """Compute the rows of a strip."""
 
     def pairs(self, strip: Strip) -> int:
-        """Count the pairs of labels that a strip takes.
-
-        Args:
-            strip: The strip.
-        """
+        """Count the pairs of labels that a strip takes."""
         until = self._pairs_until
         return int(until[strip.stop] - until[strip.start])
 
@@ -123,11 +106,7 @@ class Work(ABC):
 
 @dataclass(frozen=True)
 class MatrixWork(Work):
-    """All label distances: ``matrix.npy`` (N, N).
-
-    Attributes:
-        dtype: ``float32`` or ``float16``.
-    """
+    """All label distances: ``matrix.npy`` (N, N)."""
 
     dtype: str = "float32"  # "float32" or "float16"
     kind: ClassVar[str] = "matrix"
@@ -145,31 +124,13 @@ class MatrixWork(Work):
         """True if the distance is the same both ways."""
         return self.distance.is_symmetric
 
-    def compute(self, strip: Strip) -> Arrays:
-        """Compute the distances of a strip's labels to all, or to those from its first on if the distance is symmetric.
-
-        Args:
-            strip: The strip.
-
-        Returns:
-            ``matrix.npy`` to (rows, C).
-        """
+    def compute(self, strip: Strip) -> Arrays:  # ``matrix.npy`` to (rows, C)
+        """Compute the distances of a strip's labels to all, or from its first on if the distance is symmetric."""
         first = strip.start if self.mirrored else 0
         return {"matrix.npy": self.block(slice(*strip), slice(first, None))}
 
-    def block(self, rows: _Items, columns: _Items) -> NDArray[Any]:
-        """Compute a block of distances as the matrix holds them.
-
-        Args:
-            rows: R items, a slice or item numbers.
-            columns: C items.
-
-        Returns:
-            (R, C) of type ``dtype``.
-
-        Raises:
-            UserError: A distance is NaN, negative or does not fit into ``dtype``.
-        """
+    def block(self, rows: _Items, columns: _Items) -> NDArray[Any]:  # (R, C) of type ``dtype``
+        """Compute a block of distances as the matrix holds them."""
         block = self.distance.pairwise(self.labels[rows], self.labels[columns])
         if block.size and not block.min() >= 0:  # NaN is not
             stored, wrong, rule = block, ~(block >= 0), "should be a number >= 0, or infinity"
@@ -192,13 +153,9 @@ class MatrixWork(Work):
 
 @dataclass(frozen=True, eq=False)
 class PairsWork(Work):
-    """The distances of listed pairs: ``distances.npy`` (P, 1), a row for each pair.
+    """The distances of listed pairs: ``distances.npy`` (P, 1), a row for each pair."""
 
-    Attributes:
-        listed: (P, 2) positions of the two labels of each pair; fast if pairs of one first label follow each other.
-    """
-
-    listed: Int64
+    listed: Int64  # (P, 2) positions of the two labels of each pair; fast if pairs of one first label follow each other
     kind: ClassVar[str] = "pairs"
 
     @property
@@ -221,18 +178,8 @@ class PairsWork(Work):
         """One for each row."""
         return np.ones(self.rows, np.int64)
 
-    def compute(self, strip: Strip) -> Arrays:
-        """Compute the distances of a strip's pairs.
-
-        Args:
-            strip: The strip.
-
-        Returns:
-            ``distances.npy`` to (rows, 1).
-
-        Raises:
-            UserError: A distance is NaN or negative.
-        """
+    def compute(self, strip: Strip) -> Arrays:  # ``distances.npy`` to (rows, 1)
+        """Compute the distances of a strip's pairs."""
         first, second = self.listed[slice(*strip)].T
         starts = [*np.flatnonzero(np.diff(first, prepend=-1)).tolist(), len(first)]
         distances = np.empty(len(first), np.float32)
@@ -251,11 +198,7 @@ class PairsWork(Work):
 
 @dataclass(frozen=True)
 class NeighborsWork(Work):
-    """Exact nearest-neighbour lists: ``ids.npy`` (N, k) int32 and ``distances.npy`` (N, k) float32.
-
-    Attributes:
-        k: Neighbours of each label.
-    """
+    """Exact nearest-neighbour lists: ``ids.npy`` (N, k) int32 and ``distances.npy`` (N, k) float32."""
 
     k: int = 10  # neighbours a label
     kind: ClassVar[str] = "neighbors"
@@ -284,14 +227,7 @@ class NeighborsWork(Work):
         return np.maximum(self.row_pairs, self.k)
 
     def compute(self, strip: Strip) -> Arrays:
-        """Compute the lists of a strip's labels.
-
-        Args:
-            strip: The strip.
-
-        Returns:
-            File name to array (rows, k).
-        """
+        """Compute the lists of a strip's labels."""
         with _preparing:
             search = self._search
         lists = search(*strip)
@@ -305,16 +241,11 @@ class NeighborsWork(Work):
 _preparing = threading.Lock()  # several threads begin at once; what they share is prepared by one of them
 
 
-def cut(work: Work, pairs: int) -> list[Strip]:
-    """Cut the rows into strips.
-
-    Args:
-        work: What the job computes.
-        pairs: About how many pairs of labels a strip takes, at least one row.
-
-    Returns:
-        The strips, in order.
-    """
+def cut(
+    work: Work,
+    pairs: int,  # about how many pairs of labels a strip takes, at least one row
+) -> list[Strip]:  # the strips, in order
+    """Cut the rows into strips."""
     n = work.rows
     until = np.cumsum(work.row_sizes)  # pairs up to and with each row
     count = max(1, -(-int(until[-1]) // max(1, pairs)))

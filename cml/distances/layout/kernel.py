@@ -15,19 +15,12 @@ _SUM_BITS = _IOU_BITS + 4  # room for the sum of up to 15 IoUs, below the pixels
 
 
 class Bits(NamedTuple):
-    """N masks of P pixels and K classes as bits; both sides of a comparison name the classes alike unless matched.
+    """N masks of P pixels and K classes as bits; both sides of a comparison name the classes alike unless matched."""
 
-    Attributes:
-        classes: (N, K, W) pixels of each class, one bit per pixel.
-        areas: (N, K) how many they are.
-        ignored: (N, W) pixels that do not count.
-        ignores: (N,) whether there are any.
-    """
-
-    classes: UInt64
-    areas: Int64
-    ignored: UInt64
-    ignores: Bools
+    classes: UInt64  # (N, K, W) pixels of each class, one bit per pixel
+    areas: Int64  # (N, K) how many they are
+    ignored: UInt64  # (N, W) pixels that do not count
+    ignores: Bools  # (N,) whether there are any
 
 
 def _population_count(context: Any, word: Any) -> Any:  # noqa: ANN401 - numba's own types
@@ -49,15 +42,13 @@ def _overlap(a: UInt64, b: UInt64) -> np.int64:
 
 
 @compiled(fastmath=AS_WRITTEN)
-def mean_iou_distances(a: Bits, b: Bits, mirror: bool, out: Float32) -> None:
-    """Compute 1 - mIoU of masks of the same classes.
-
-    Args:
-        a: A masks.
-        b: B masks.
-        mirror: True if ``b`` is ``a``, so that one half is computed.
-        out: (A, B), written in place; infinite where no pixel counts in both.
-    """
+def mean_iou_distances(
+    a: Bits,
+    b: Bits,
+    mirror: bool,  # True if ``b`` is ``a``, so that one half is computed
+    out: Float32,  # (A, B), written in place; infinite where no pixel counts in both
+) -> None:
+    """Compute 1 - mIoU of masks of the same classes."""
     for strip in range(0, out.shape[1], _STRIP):
         for i in range(out.shape[0]):
             for j in range(max(strip, i) if mirror else strip, min(strip + _STRIP, out.shape[1])):
@@ -82,18 +73,17 @@ def mean_iou_distances(a: Bits, b: Bits, mirror: bool, out: Float32) -> None:
 
 
 @compiled(fastmath=AS_WRITTEN)
-def matched_iou_distances(a: Bits, b: Bits, mirror: bool, out: Float32) -> None:
+def matched_iou_distances(
+    a: Bits,
+    b: Bits,
+    mirror: bool,  # True if ``b`` is ``a``, so that one half is computed
+    out: Float32,  # (A, B), written in place; infinite where no pixel counts in both
+) -> None:
     """Compute 1 - mIoU after the best matching of the classes of each pair of masks.
 
     Dynamic programming over the sets of classes of ``b`` that are taken, the classes of ``a`` one after another. A
     matching's score is a whole number, agreeing pixels in the high bits and the sum of IoUs in the low ones: both goals
     at once, the same whichever side comes first. Time and memory double with each class of a mask of ``b``.
-
-    Args:
-        a: A masks.
-        b: B masks.
-        mirror: True if ``b`` is ``a``, so that one half is computed.
-        out: (A, B), written in place; infinite where no pixel counts in both.
     """
     most = 0
     for j in range(out.shape[1]):

@@ -85,19 +85,15 @@ def _quaternion(key: Float64, value: float, out: Float64) -> None:
 
 @compiled(fastmath=AS_WRITTEN)
 def align_pairs(
-    a: Side, b: Side, plane: bool, reflection: bool, min_shared: int, mean_error: bool, out: Float32
+    a: Side,  # points (A, J, 3), whose third coordinates are 0 in the plane, and which of them are visible (A, J)
+    b: Side,  # the same of the B poses that are aligned onto those of ``a``
+    plane: bool,
+    reflection: bool,
+    min_shared: int,
+    mean_error: bool,
+    out: Float32,  # (A, B), written in place; infinite where too few joints are shared
 ) -> None:
-    """Align poses onto others over the joints that both show, and write what remains.
-
-    Args:
-        a: Points (A, J, 3), whose third coordinates are 0 in the plane, and which of them are visible (A, J).
-        b: The same of the B poses that are aligned onto those of ``a``.
-        plane: True if all points lie in the plane.
-        reflection: True if mirroring is allowed too.
-        min_shared: Joints that two poses must share.
-        mean_error: True for the mean distance of joints; False for the residual, a share of the squared size.
-        out: (A, B), written in place; infinite where too few joints are shared.
-    """
+    """Align poses onto others over the joints that both show, and write what remains."""
     s, key, turn = np.empty((3, 3)), np.empty((4, 4)), np.empty(4)
     middle_x, middle_y, rotated = np.empty(3), np.empty(3), np.empty(3)
     joints = a[0].shape[1]

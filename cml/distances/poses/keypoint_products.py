@@ -13,16 +13,17 @@ class PoseProducts:
 
     With v for visible and p for coordinates, a pair needs sum v_a v_b, its shared joints; sum v_a v_b |p_a - p_b|^2;
     and, to be centred on its shared joints, the sums of v_a v_b (p_a - p_b) for x and y.
-
-    Args:
-        a: A poses as ``Keypoints.encode`` packs them.
-        others: All B poses that they will be compared with.
-        centered: True to centre each pair on its shared joints.
-        min_shared: Joints that two poses must share.
-        root: True for the root of the mean squared distance.
     """
 
-    def __init__(self, a: Labels, others: Labels, *, centered: bool, min_shared: int, root: bool) -> None:
+    def __init__(
+        self,
+        a: Labels,  # a poses as ``Keypoints.encode`` packs them
+        others: Labels,
+        *,
+        centered: bool,
+        min_shared: int,
+        root: bool,
+    ) -> None:
         self._centered, self._min_shared, self._root = centered, float(min_shared), root
         self._middle = others.arrays["xy"].sum(axis=(0, 1)) / max(1, np.count_nonzero(others.arrays["visible"]))
         x, y, self._seen, squares, self._error = _parts(a, self._middle)
@@ -31,17 +32,13 @@ class PoseProducts:
         size = min(len(a), TILE_ROWS) * min(len(others), TILE_COLUMNS)
         self._room, self._places = np.empty((4, size)), np.empty(size, np.int32)
 
-    def estimate(self, b: Labels, out: Float32, first: int) -> tuple[Rows, Rows]:
-        """Write the distances to some of the other poses.
-
-        Args:
-            b: These poses.
-            out: (A, B) distances, of which the columns from ``first`` on are written in place.
-            first: Number of the first of these poses.
-
-        Returns:
-            Rows and columns of the pairs still open, whose last digit the estimate leaves in doubt.
-        """
+    def estimate(
+        self,
+        b: Labels,
+        out: Float32,  # (A, B) distances, of which the columns from ``first`` on are written in place
+        first: int,
+    ) -> tuple[Rows, Rows]:
+        """Write the distances to some of the other poses."""
         x, y, seen, squares, error = _parts(b, self._middle)
         terms = np.hstack([seen, squares, -2 * x, -2 * y])
         sums = [np.hstack([seen, -p]) for p in (x, y)] if self._centered else []
@@ -101,30 +98,17 @@ def _ends(
 
 @compiled(fastmath=AS_WRITTEN)
 def settle_tile(
+    # four arrays (R, C): shared joints, sums of squares, and of differences in x and y
     products: tuple[Float64, Float64, Float64, Float64],
-    errors: tuple[Float64, Float64],
+    errors: tuple[Float64, Float64],  # each row's (R,) and each column's (C,) part of the error bound
     centered: bool,
     min_shared: float,
     root: bool,
-    corner: tuple[int, int],
-    out: Float32,
-    places: Int32,
+    corner: tuple[int, int],  # row and column of the tile in ``out``
+    out: Float32,  # (A, B) distances, written in place
+    places: Int32,  # (R * C,) the open pairs as row * C + column, written in place
 ) -> int:
-    """Write a tile's distances, each to the last bit the direct formula's or left open.
-
-    Args:
-        products: Four arrays (R, C): shared joints, sums of squares, and of differences in x and y.
-        errors: Each row's (R,) and each column's (C,) part of the error bound.
-        centered: True to centre each pair on its shared joints.
-        min_shared: Joints that two poses must share.
-        root: True for the root of the mean squared distance.
-        corner: Row and column of the tile in ``out``.
-        out: (A, B) distances, written in place.
-        places: (R * C,) the open pairs as row * C + column, written in place.
-
-    Returns:
-        How many pairs are open.
-    """
+    """Write a tile's distances, each to the last bit the direct formula's or left open."""
     shared, total, x, y = products
     error_rows, error_columns = errors
     count, columns = 0, shared.shape[1]

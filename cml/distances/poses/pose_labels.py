@@ -13,21 +13,11 @@ from cml.errors import UserError
 _JOINTS = {3: "[x, y, visible]", 4: "[x, y, z, visible]"}
 
 
-def read_poses(labels: Sequence[Any], widths: tuple[int, ...] = (3,)) -> tuple[Float64, Bools]:
-    """Check poses and split them into coordinates and visibility.
-
-    Args:
-        labels: N lists of J joints, each W numbers: coordinates, then 1 for visible or 0 for hidden.
-        widths: The W that are allowed.
-
-    Returns:
-        Coordinates (N, J, W - 1) float64, 0 where hidden, and visibility (N, J) bool.
-
-    Raises:
-        LabelError: A label is no list of joints, has another number of joints than the first, or a visible joint has
-            coordinates that are not finite.
-        UserError: The labels are no list of poses.
-    """
+def read_poses(
+    labels: Sequence[Any],  # N lists of J joints, each W numbers: coordinates, then 1 for visible or 0 for hidden
+    widths: tuple[int, ...] = (3,),
+) -> tuple[Float64, Bools]:  # coordinates (N, J, W - 1) float64, 0 where hidden, and visibility (N, J) bool
+    """Check poses and split them into coordinates and visibility."""
     poses = _stack(labels, widths)
     flags, coordinates = poses[:, :, -1], poses[:, :, :-1]
     bad = np.argwhere((flags != 0) & (flags != 1)).tolist()
