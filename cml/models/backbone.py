@@ -137,28 +137,17 @@ def has_published_weights(name: str) -> bool:
 
 
 def takes_vectors(name: str) -> bool:
-    """Tell whether a backbone takes vectors, not images.
-
-    Args:
-        name: Name of the backbone.
-
-    Returns:
-        Whether it does.
-    """
+    """Tell whether a backbone takes vectors, not images."""
     return name != CUSTOM and _VECTOR_SIZE in _entry(name)[1]
 
 
-def count_channels(backbone: "str | nn.Module | Backbone", *, mean: Levels | None = None) -> int:
-    """Count the bands of the images that a backbone takes.
-
-    Args:
-        backbone: Its name, or a module of the user's own, whose attribute ``channels`` or the length of whose ``mean``
-            tells it.
-        mean: The mean of each channel, if it is given beside the module.
-
-    Returns:
-        The number of bands; 3 where nothing tells another one.
-    """
+def count_channels(
+    # its name, or a module of the user's own, whose attribute ``channels`` or the length of whose ``mean`` tells it
+    backbone: "str | nn.Module | Backbone",
+    *,
+    mean: Levels | None = None,
+) -> int:
+    """Count the bands of the images that a backbone takes."""
     if isinstance(backbone, Backbone):
         return len(backbone.mean)
     if isinstance(backbone, str):

@@ -15,19 +15,7 @@ LARGEST_TRIED = 384  # pixels; the largest default size of a torchvision classif
 
 
 def check_features(out: object, name: str, features: int | None = None) -> Tensor:
-    """Check that the output of a backbone is (B, F).
-
-    Args:
-        out: What the backbone returned.
-        name: Name of the backbone, for messages.
-        features: F, if it is known.
-
-    Returns:
-        The output.
-
-    Raises:
-        UserError: It is something else.
-    """
+    """Check that the output of a backbone is (B, F)."""
     subject = f"The backbone {name!r} gives"
     if not isinstance(out, Tensor):
         raise UserError(f"{subject} a {type(out).__name__}: let its forward return one tensor of features (B, F).")
@@ -42,28 +30,16 @@ def check_features(out: object, name: str, features: int | None = None) -> Tenso
 
 
 def first_line(error: Exception) -> str:
-    """Take the first line of an error's message, without its details.
-
-    Args:
-        error: The error.
-
-    Returns:
-        The line, or the name of the error's type if it has no message.
-    """
+    """Take the first line of an error's message, without its details."""
     return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".:")
 
 
-def least_side(module: nn.Module, size: tuple[int, int], channels: int = 3) -> int | None:
-    """Try out which square images are the smallest that a backbone accepts.
-
-    Args:
-        module: The backbone.
-        size: (height, width) in pixels that it should accept.
-        channels: The number of bands of the images.
-
-    Returns:
-        Their side in pixels; None if it accepts ``size``, or none that is tried.
-    """
+def least_side(
+    module: nn.Module,
+    size: tuple[int, int],  # (height, width) in pixels that it should accept
+    channels: int = 3,
+) -> int | None:  # their side in pixels; None if it accepts ``size``, or none that is tried
+    """Try out which square images are the smallest that a backbone accepts."""
 
     def takes(height: int, width: int) -> bool:
         try:
@@ -77,16 +53,11 @@ def least_side(module: nn.Module, size: tuple[int, int], channels: int = 3) -> i
     return None if takes(*size) else next((side for side in range(1, LARGEST_TRIED + 1) if takes(side, side)), None)
 
 
-def check_rows(rows: int, items: int) -> None:
-    """Check that a batch has a row for each of its items.
-
-    Args:
-        rows: The rows of features or embeddings.
-        items: The items that the batch was made of.
-
-    Raises:
-        UserError: It has not.
-    """
+def check_rows(
+    rows: int,  # the rows of features or embeddings
+    items: int,
+) -> None:
+    """Check that a batch has a row for each of its items."""
     if rows != items:
         raise UserError(
             f"A batch of {items} items gives {rows} rows of features: let 'collate' keep each item once, in its order, "
@@ -95,14 +66,7 @@ def check_rows(rows: int, items: int) -> None:
 
 
 def describe_batch(batch: Any) -> str:  # noqa: ANN401 - a batch of any kind
-    """Describe a batch in messages.
-
-    Args:
-        batch: The batch.
-
-    Returns:
-        Its type and, of tensors in it, their shapes.
-    """
+    """Describe a batch in messages."""
     if isinstance(batch, Tensor):
         return f"inputs of shape {tuple(batch.shape)}"
     values = list(batch.values()) if isinstance(batch, dict) else batch if isinstance(batch, list | tuple) else []
@@ -111,33 +75,24 @@ def describe_batch(batch: Any) -> str:  # noqa: ANN401 - a batch of any kind
 
 
 @torch.no_grad()  # not in inference mode: some modules keep tensors of their first pass
-def embed_batch(module: nn.Module, batch: Any) -> object:  # noqa: ANN401 - a batch of any kind
-    """Run a backbone on a batch.
-
-    Args:
-        module: The backbone.
-        batch: The batch, on any device.
-
-    Returns:
-        What it returns, in evaluation mode and without a graph.
-    """
+def embed_batch(
+    module: nn.Module,
+    batch: Any,  # noqa: ANN401 - a batch of any kind
+) -> object:  # what it returns, in evaluation mode and without a graph
+    """Run a backbone on a batch."""
     first = next(module.parameters(), torch.zeros(()))
     with evaluating(module):
         return module(to_device(batch, first.device))
 
 
 @torch.no_grad()  # not in inference mode: some modules keep tensors of their first pass
-def embed_blank(module: nn.Module, shape: tuple[int, ...], *, whole: bool = False) -> object:
-    """Run a backbone on two blank inputs.
-
-    Args:
-        module: The backbone.
-        shape: The shape of an input: (3, height, width) for an image.
-        whole: Whether inputs are whole numbers, as int64.
-
-    Returns:
-        What it returns, in evaluation mode and without a graph.
-    """
+def embed_blank(
+    module: nn.Module,
+    shape: tuple[int, ...],  # the shape of an input: (3, height, width) for an image
+    *,
+    whole: bool = False,  # whether inputs are whole numbers, as int64
+) -> object:  # what it returns, in evaluation mode and without a graph
+    """Run a backbone on two blank inputs."""
     first = next(module.parameters(), torch.zeros(()))
     with evaluating(module):
         return module(torch.zeros(2, *shape, device=first.device, dtype=torch.int64 if whole else first.dtype))
@@ -145,11 +100,7 @@ def embed_blank(module: nn.Module, shape: tuple[int, ...], *, whole: bool = Fals
 
 @contextlib.contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Put a module into evaluation mode for the block, then back into its former mode.
-
-    Args:
-        module: The module.
-    """
+    """Put a module into evaluation mode for the block, then back into its former mode."""
     training = module.training
     try:
         module.eval()

@@ -16,16 +16,7 @@ _CLASSIFIERS = {"fc", "_fc", "classifier", "head", "heads", "head_dist", "aux1",
 
 
 def load_weights_file(module: nn.Module, path: str, name: str) -> None:
-    """Load the weights of a backbone from a file, which may hold a classifier too, or be a run's ``model.safetensors``.
-
-    Args:
-        module: The backbone, whose weights are replaced.
-        path: The .safetensors or .pth file.
-        name: Name of the backbone, for messages.
-
-    Raises:
-        DataError: The file is missing or damaged, or its weights do not fit the backbone.
-    """
+    """Load the weights of a backbone from a file, which may hold a classifier too, or from a run."""
     if not Path(path).is_file():
         raise DataError(f"The weights {path} of the backbone {name!r} are missing.")
     weights = _read_tensors(path, name)
@@ -74,16 +65,7 @@ def _read_tensors(path: str, name: str) -> dict[str, Tensor]:
 
 
 def unknown_weights(name: str, weights: str, known: list[str]) -> UserError:
-    """Make the error for weights that a backbone does not have.
-
-    Args:
-        name: Name of the backbone.
-        weights: The weights that were asked for.
-        known: Names of those that it has.
-
-    Returns:
-        The error, to be raised.
-    """
+    """Make the error for weights that a backbone does not have."""
     also = f", one of {', '.join(known)}," if known else ""
     return UserError(
         f"The backbone {name!r} has no weights {weights!r}.{did_you_mean(weights, known)} Set weights to 'imagenet', "

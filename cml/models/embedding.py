@@ -45,26 +45,16 @@ _LARGEST = 65_536  # dimensions of an embedding, pixels of a side: an untrusted 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Everything needed to build a model of the same shape.
+    """Everything needed to build a model of the same shape."""
 
-    Attributes:
-        backbone: Name of the backbone; ``custom`` for the user's own module.
-        weights: Initial weights of the backbone, as for ``cml.models.get``.
-        dimension: D, the number of dimensions of the embedding.
-        normalize: Whether embeddings are L2-normalised, which the loss decides.
-        image_size: (height, width) in pixels of the backbone's images; without effect on other inputs.
-        crop: Fraction of the stored image's sides that the centre box covers; the rest is room for jitter.
-        inputs: The form of the inputs.
-        parts: Dimensions of the embeddings that the head joins, see ``JoinedHead``; none of a linear head.
-    """
-
-    backbone: str
-    weights: str
-    dimension: int
-    normalize: bool
-    image_size: tuple[int, int]
-    crop: float = 1.0
-    inputs: InputForm = field(default_factory=InputForm)
+    backbone: str  # name of the backbone; ``custom`` for the user's own module
+    weights: str  # initial weights of the backbone, as for ``cml.models.get``
+    dimension: int  # D, the number of dimensions of the embedding
+    normalize: bool  # whether embeddings are L2-normalised, which the loss decides
+    image_size: tuple[int, int]  # (height, width) in pixels of the backbone's images; without effect on other inputs
+    crop: float = 1.0  # fraction of the stored image's sides that the centre box covers; the rest is room for jitter
+    inputs: InputForm = field(default_factory=InputForm)  # the form of the inputs
+    # dimensions of the embeddings that the head joins, see ``JoinedHead``; none of a linear head
     parts: tuple[int, ...] = ()
 
     def check(self) -> None:
@@ -88,40 +78,21 @@ class ModelConfig:
 
 
 class EmbeddingModel(nn.Module):
-    """Backbone and linear head, which starts kaiming-normal by fan-out with zero bias, as in the paper's code.
+    """Backbone and linear head, which starts kaiming-normal by fan-out with zero bias, as in the paper's code."""
 
-    Args:
-        config: The shape of the model.
-        pretrained: Load the initial weights of the backbone; False if others follow.
-        backbone: The user's own module, for which ``config.backbone`` is ``custom``.
-        features: F, if it is known; otherwise it is measured.
-        example: A batch of items of any kind to measure it with.
-
-    Attributes:
-        backbone: Maps normalised pixels (B, C, h, w), standardised vectors (B, V) or tensors (B, ...) to features
-            (B, F).
-        head: Maps features (B, F) to embeddings (B, D): a linear map, or a ``JoinedHead`` with ``config.parts``;
-            during training with another ``start`` a ``RotatedHead``.
-        mean: What is subtracted from inputs: (C, 1, 1) levels of pixels, or (V,) of vectors, which
-            ``fit_standardization`` sets.
-        std: What divides the difference.
-        collate: Joins a list of inputs of any kind to a batch; None for images, vectors and tensors.
-
-    Raises:
-        UserError: The backbone is unknown or missing, it takes inputs of another kind, or its weights cannot be loaded.
-    """
-
+    # what is subtracted from inputs: (C, 1, 1) levels of pixels, or (V,) of vectors, which ``fit_standardization`` sets
     mean: Tensor
-    std: Tensor
-    collate: Collate | None
+    std: Tensor  # what divides the difference
+    collate: Collate | None  # joins a list of inputs of any kind to a batch; None for images, vectors and tensors
 
     def __init__(
         self,
         config: ModelConfig,
         *,
         pretrained: bool = True,
+        # the user's own module, for which ``config.backbone`` is ``custom``
         backbone: nn.Module | Backbone | None = None,
-        features: int | None = None,
+        features: int | None = None,  # F, if it is known; otherwise it is measured
         example: Any = None,  # noqa: ANN401 - a batch of any kind
     ) -> None:
         super().__init__()
@@ -151,6 +122,8 @@ class EmbeddingModel(nn.Module):
         if config.inputs.kind == "images":
             # the fastest layout for convolutions, on CPUs and GPUs; values do not depend on it
             self.backbone = self.backbone.to(memory_format=torch.channels_last)
+        # maps features (B, F) to embeddings (B, D): a linear map, or a ``JoinedHead`` with ``config.parts``; during
+        # training with another ``start`` a ``RotatedHead``
         self.head: nn.Linear | JoinedHead | RotatedHead
         if config.parts:
             self.head = JoinedHead(parts.features, config.parts, config.dimension)

@@ -10,19 +10,12 @@ from torch.nn import functional
 class JoinedHead(nn.Module):
     """Embeddings that lie side by side, and a linear map of them; ``cml.training.tune`` makes it.
 
-    Args:
-        features: F, the number of features.
-        parts: The dimensions of the embeddings, E together.
-        dimension: D, the number of dimensions of the result.
+    ``weight``: (D, E) of the last map.
 
-    Attributes:
-        parts: The linear maps (E, F) of all embeddings.
-        is_unit: (P,) bool, which of the P embeddings are L2-normalised.
-        weight: (D, E) of the last map.
-        bias: (D,).
+    ``bias``: (D,).
     """
 
-    is_unit: Tensor
+    is_unit: Tensor  # (P,) bool, which of the P embeddings are L2-normalised
 
     def __init__(self, features: int, parts: Sequence[int], dimension: int) -> None:
         super().__init__()

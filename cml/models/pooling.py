@@ -11,16 +11,13 @@ Pooling = Literal["mean", "mean-max"]
 POOLINGS: tuple[Pooling, ...] = ("mean", "mean-max")
 
 
-def pool_map(feature_map: Tensor, pooling: Pooling) -> Tensor:
+def pool_map(
+    feature_map: Tensor,  # (B, C, h, w)
+    # ``mean``, or ``mean-max`` for the sum of mean and maximum, as in the authors' code of Proxy-Anchor (Kim et al.,
+    # CVPR 2020)
+    pooling: Pooling,
+) -> Tensor:  # features (B, C)
     """Pool a map over its positions.
-
-    Args:
-        feature_map: (B, C, h, w).
-        pooling: ``mean``, or ``mean-max`` for the sum of mean and maximum, as in the authors' code of Proxy-Anchor
-            (Kim et al., CVPR 2020).
-
-    Returns:
-        Features (B, C).
 
     Example:
         >>> import torch
@@ -43,29 +40,13 @@ class MeanMaxPool(nn.AdaptiveAvgPool2d):
 
 
 def check_pooling(backbone: str, pooling: str) -> None:
-    """Check the setting ``pooling`` of a backbone.
-
-    Args:
-        backbone: Name of the backbone, for the error.
-        pooling: The setting.
-
-    Raises:
-        UserError: It is no pooling.
-    """
+    """Check the setting ``pooling`` of a backbone."""
     if pooling not in POOLINGS:
         raise UserError(f"The 'pooling' of {backbone} must be {' or '.join(POOLINGS)}. Got {pooling!r} instead.")
 
 
 def replace_mean_pool(network: nn.Module, backbone: str) -> None:
-    """Replace the last pooling layer of a network, a mean over all positions, by ``MeanMaxPool``.
-
-    Args:
-        network: The network.
-        backbone: Its name, for the error.
-
-    Raises:
-        UserError: The network has no such layer.
-    """
+    """Replace the last pooling layer of a network, a mean over all positions, by ``MeanMaxPool``."""
     pools = [path for path, module in network.named_modules() if isinstance(module, nn.AdaptiveAvgPool2d)]
     last = network.get_submodule(pools[-1]) if pools else None
     if not isinstance(last, nn.AdaptiveAvgPool2d) or last.output_size not in (1, (1, 1)):

@@ -5,15 +5,10 @@ from cml.registry import Choice
 _LITE = {"efficientnet-lite0": 224, "efficientnet-lite1": 240, "efficientnet-lite2": 260}
 
 
-def published_size(backbone: str) -> tuple[int, int] | None:
-    """Look up the image size of a backbone's default published weights.
-
-    Args:
-        backbone: Name of the backbone, as ``cml.models.get`` takes it.
-
-    Returns:
-        (height, width) in pixels; None if it is not known.
-    """
+def published_size(
+    backbone: str,  # name of the backbone, as ``cml.models.get`` takes it
+) -> tuple[int, int] | None:  # (height, width) in pixels; None if it is not known
+    """Look up the image size of a backbone's default published weights."""
     name = Choice.parse(backbone).name
     if name in _LITE:
         return _LITE[name], _LITE[name]
@@ -31,15 +26,10 @@ def published_size(backbone: str) -> tuple[int, int] | None:
     return int(crop[0]), int(crop[-1])
 
 
-def name_frozen(backbone: str, image_size: tuple[int, int]) -> str:
-    """Name the row of a backbone's frozen features, with the image size unless it is the published one.
-
-    Args:
-        backbone: Name of the backbone.
-        image_size: (height, width) in pixels.
-
-    Returns:
-        The name of the row.
-    """
+def name_frozen(
+    backbone: str,
+    image_size: tuple[int, int],  # (height, width) in pixels
+) -> str:
+    """Name the row of a backbone's frozen features, with the image size unless it is the published one."""
     size = "" if image_size == published_size(backbone) else " at {} x {} pixels".format(*image_size)
     return f"frozen {backbone}{size}"

@@ -6,28 +6,18 @@ from torch.nn import functional
 
 
 class RotatedHead(nn.Module):
-    """A linear map of K coordinates of centred features; ``cml.training.standardised_start`` makes it.
+    """A linear map of K coordinates of centred features; ``cml.training.standardised_start`` makes it."""
 
-    Args:
-        center: (F,), what is subtracted from the features.
-        axes: (F, K), from centred features to their coordinates.
-        weight: (D, K), the first weight of the head.
+    center: Tensor  # (F,), what is subtracted from the features
+    axes: Tensor  # (F, K), from centred features to their coordinates
 
-    Attributes:
-        weight: (D, K), trained.
-        bias: (D,), trained; 0 at the start.
-    """
-
-    center: Tensor
-    axes: Tensor
-
-    def __init__(self, center: Tensor, axes: Tensor, weight: Tensor) -> None:
+    def __init__(self, center: Tensor, axes: Tensor, weight: Tensor) -> None:  # weight (D, K)
         super().__init__()
         self.in_features, self.out_features = len(axes), len(weight)
         self.register_buffer("center", center)
         self.register_buffer("axes", axes)
         self.weight = nn.Parameter(weight)
-        self.bias = nn.Parameter(weight.new_zeros(len(weight)))
+        self.bias = nn.Parameter(weight.new_zeros(len(weight)))  # (D,), trained; 0 at the start
 
     def forward(self, features: Tensor) -> Tensor:
         """Embeddings (B, D) of features (B, F)."""

@@ -16,28 +16,16 @@ def model_fingerprint(model: EmbeddingModel) -> str:
 
 
 def backbone_fingerprint(model: EmbeddingModel) -> str:
-    """Compute a digest of the backbone; a run with a frozen backbone has that of the published network.
-
-    Args:
-        model: The model.
-
-    Returns:
-        SHA-256 in hexadecimal.
-    """
+    """Compute a digest of the backbone; a run with a frozen backbone has that of the published network."""
     constants = [model.mean.flatten().tolist(), model.std.flatten().tolist()]
     return weights_fingerprint(model.backbone, f"{model.config.backbone} {constants}")
 
 
-def weights_fingerprint(network: nn.Module, shape: str) -> str:
-    """Compute a digest of a network.
-
-    Args:
-        network: The network, whose weights and buffers count.
-        shape: A text of everything else that its results depend on.
-
-    Returns:
-        SHA-256 in hexadecimal.
-    """
+def weights_fingerprint(
+    network: nn.Module,
+    shape: str,  # a text of everything else that its results depend on
+) -> str:
+    """Compute a digest of a network."""
     digest = hashlib.sha256(shape.encode())
     for name, value in sorted(network.state_dict().items()):
         digest.update(f"\n{name} {value.dtype} {tuple(value.shape)}\n".encode())

@@ -20,10 +20,6 @@ class BNInception(nn.Module):
     (``pretrained_settings`` of ``pretrainedmodels.models.bninception``). Like every backbone, this one is given red,
     green and blue; it changes the order itself.
 
-    Args:
-        network: ``pretrainedmodels.models.bninception.BNInception``.
-        pooling: ``mean`` of the last map, or ``mean-max`` for mean plus maximum.
-
     Reference:
         Ioffe, Szegedy: Batch Normalization, ICML 2015.
     """
@@ -32,7 +28,11 @@ class BNInception(nn.Module):
     mean = (128 / 255, 117 / 255, 104 / 255)  # red, green, blue
     std = (1 / 255, 1 / 255, 1 / 255)
 
-    def __init__(self, network: nn.Module, pooling: Pooling = "mean") -> None:
+    def __init__(
+        self,
+        network: nn.Module,  # ``pretrainedmodels.models.bninception.BNInception``
+        pooling: Pooling = "mean",  # ``mean`` of the last map, or ``mean-max`` for mean plus maximum
+    ) -> None:
         super().__init__()
         self.network = network
         self.pooling = pooling

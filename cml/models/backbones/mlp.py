@@ -15,14 +15,9 @@ _ACTIVATIONS = {"gelu": nn.GELU, "relu": nn.ReLU}
 
 
 class SkippedPerceptron(nn.Module):
-    """A perceptron whose features are the vector itself and those of the last layer, side by side.
+    """A perceptron whose features are the vector itself and those of the last layer, side by side."""
 
-    Args:
-        layers: Maps vectors (B, F) to features (B, H).
-        unit: Whether vectors are L2-normalised first.
-    """
-
-    def __init__(self, layers: nn.Sequential, *, unit: bool) -> None:
+    def __init__(self, layers: nn.Sequential, *, unit: bool) -> None:  # layers (B, F)
         super().__init__()
         self.layers, self.unit = layers, unit
 
