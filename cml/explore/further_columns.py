@@ -14,12 +14,8 @@ _MOST_COLOURS = 40  # different texts of a column to colour by
 def further_columns(entries: Sequence[Mapping[str, Any]]) -> tuple[Columns, dict[str, list[str]]]:
     """Collect the columns of items in which all have numbers, or texts.
 
-    Args:
-        entries: The columns of N items, as in the JSON; an item may lack some.
-
-    Returns:
-        Columns to colour by: numbers, NaN where one is missing, and texts of at most 40 kinds. And columns of more
-        kinds of texts: name to N texts, "" where one is missing. Lists and objects are left out.
+    Returns columns to colour by: numbers, NaN where one is missing, and texts of at most 40 kinds. And columns of more
+    kinds of texts: name to N texts, "" where one is missing. Lists and objects are left out.
     """
     columns: Columns = {}
     texts: dict[str, list[str]] = {}

@@ -15,36 +15,23 @@ _MOST_COLUMNS = 500  # items whose label distances to all compared items are com
 
 @dataclass(frozen=True)
 class ItemPairs:
-    """P pairs of items.
+    """P pairs of items."""
 
-    Attributes:
-        ids: (P, 2) the items of each pair.
-        distances: (P,) their label distances, all finite.
-    """
-
-    ids: Int64
-    distances: Float32
+    ids: Int64  # (P, 2) the items of each pair
+    distances: Float32  # (P,) their label distances, all finite
 
 
 def choose_pairs(
     distance: LabelDistance,
     labels: Labels,
+    # (N,) the items to compare, which no network was trained on; None for all. Where fewer than two are held out, there
+    # is no pair of them, and all items are compared
     held_out: Bools | None,
-    landmarks: Int64,
-    to_landmarks: Float32,
+    landmarks: Int64,  # (m,) items
+    to_landmarks: Float32,  # (N, m) label distances of every item to the landmarks
     rng: np.random.Generator,
 ) -> ItemPairs:
-    """Choose the pairs to compare: all of them where they are few, else a random sample.
-
-    Args:
-        distance: The label distance.
-        labels: Labels of N items.
-        held_out: (N,) the items to compare, which no network was trained on; None for all. Where fewer than two are
-            held out, there is no pair of them, and all items are compared.
-        landmarks: (m,) items.
-        to_landmarks: (N, m) label distances of every item to the landmarks.
-        rng: Draws the sample.
-    """
+    """Choose the pairs to compare: all of them where they are few, else a random sample."""
     compared = np.arange(len(labels)) if held_out is None else np.flatnonzero(held_out)
     if len(compared) < 2:
         compared = np.arange(len(labels))

@@ -14,16 +14,7 @@ _MOST_COLUMNS = 8  # of a vector
 
 
 def label_columns(name: str, labels: Sequence[Any], distance: LabelDistance) -> Columns:
-    """Split labels into columns of numbers or texts.
-
-    Args:
-        name: Name of the labels, which the names of columns begin with.
-        labels: N labels.
-        distance: Their label distance, which knows whether they have a period.
-
-    Returns:
-        A column for numbers or texts, up to 8 for vectors, those of its parts for labels with parts; none for others.
-    """
+    """Split labels into columns of numbers or texts."""
     from cml.distances import as_label_distance
     from cml.distances.circular import Circular
     from cml.distances.combined import Combined

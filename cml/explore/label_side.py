@@ -22,27 +22,16 @@ _BLOCK = 256  # items whose distances are held at a time
 
 @dataclass(frozen=True)
 class LabelSide:
-    """N items as their labels see them; distances are in the unit of the label distance.
+    """N items as their labels see them; distances are in the unit of the label distance."""
 
-    Attributes:
-        distance: The label distance.
-        labels: Labels of the items.
-        nearest: The nearest items of each by label, up to ``DEPTH``.
-        landmarks: (m,) items that all others are compared with.
-        to_landmarks: (N, m) label distances to them.
-        points: (N, SPACE) points whose distances are near the label distances; the first two numbers are the map.
-        pairs: (P, 2) items of the pairs to compare.
-        between: (P,) label distances of the pairs.
-    """
-
-    distance: LabelDistance
-    labels: Labels
-    nearest: Neighbors
-    landmarks: Int64
-    to_landmarks: Float32
-    points: Float32
-    pairs: Int64
-    between: Float32
+    distance: LabelDistance  # the label distance
+    labels: Labels  # labels of the items
+    nearest: Neighbors  # the nearest items of each by label, up to ``DEPTH``
+    landmarks: Int64  # (m,) items that all others are compared with
+    to_landmarks: Float32  # (N, m) label distances to them
+    points: Float32  # (N, SPACE) points whose distances are near the label distances; the first two numbers are the map
+    pairs: Int64  # (P, 2) items of the pairs to compare
+    between: Float32  # (P,) label distances of the pairs
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -62,15 +51,11 @@ class LabelSide:
             distances[row] = self.distance.pairwise(self.labels[row : row + 1], self.labels[others])[0]
         return distances
 
-    def ranks(self, distances: Float32) -> Int64:
-        """Ranks of label distances among all of an item.
-
-        Args:
-            distances: (N, k) label distances of each item to others.
-
-        Returns:
-            (N, k) ranks from 1: exact for the nearest ``DEPTH``, beyond them estimated from the landmarks.
-        """
+    def ranks(
+        self,
+        distances: Float32,  # (N, k) label distances of each item to others
+    ) -> Int64:  # (N, k) ranks from 1: exact for the nearest ``DEPTH``, beyond them estimated from the landmarks
+        """Ranks of label distances among all of an item."""
         n, m = self.to_landmarks.shape
         is_landmark = np.zeros(n, np.int64)
         is_landmark[self.landmarks] = 1
@@ -87,19 +72,14 @@ class LabelSide:
 
 
 def build_label_side(
-    distance: LabelDistance, labels: Labels, *, held_out: Bools | None = None, seed: int = 0
+    distance: LabelDistance,
+    labels: Labels,
+    *,
+    # (N,) which items no network was trained on: the pairs to compare are of these; None for all
+    held_out: Bools | None = None,
+    seed: int = 0,
 ) -> LabelSide:
-    """Compute what the explorer shows of the labels of N items, in O(N) memory.
-
-    Args:
-        distance: The label distance.
-        labels: Labels of the items.
-        held_out: (N,) which items no network was trained on: the pairs to compare are of these; None for all.
-        seed: Random seed of landmarks and pairs.
-
-    Raises:
-        UserError: There are fewer than 4 items.
-    """
+    """Compute what the explorer shows of the labels of N items, in O(N) memory."""
     n = len(labels)
     if n < 4:
         raise UserError(f"There should be at least 4 items to explore. Got {n} instead.")

@@ -15,17 +15,15 @@ from cml.errors import UserError, install_hint
 _FEATURES = 50  # dimensions that t-SNE and UMAP are given
 
 
-def landmark_mds(to_landmarks: Float32, landmarks: Int64, dimensions: int) -> Float32:
+def landmark_mds(
+    to_landmarks: Float32,  # (N, m) distances of every item to the landmarks; infinite ones count as the median
+    landmarks: Int64,  # (m,) items
+    dimensions: int,
+) -> Float32:
     """Place items by their distances to landmarks: classical scaling of the landmarks, then the others by it.
 
-    Args:
-        to_landmarks: (N, m) distances of every item to the landmarks; infinite ones count as the median.
-        landmarks: (m,) items.
-        dimensions: Number of dimensions of the points.
-
-    Returns:
-        Points (N, dimensions) whose distances are near the given ones, widest dimension first, 0 in dimensions that
-        the distances do not need. Memory is O(N m).
+    Returns points (N, dimensions) whose distances are near the given ones, widest dimension first, 0 in dimensions that
+    the distances do not need. Memory is O(N m).
 
     Reference: de Silva and Tenenbaum, Sparse multidimensional scaling using landmark points, 2004.
     """
@@ -92,17 +90,11 @@ def umap(points: NDArray[Any], seed: int) -> Float32:
 
 @dataclass(frozen=True)
 class MapKind:
-    """A way to draw a map.
+    """A way to draw a map."""
 
-    Attributes:
-        title: Title in the page's list of maps.
-        package: Module that it needs; "" for none.
-        draw: Points (N, D) and a random seed to the map (N, 2).
-    """
-
-    title: str
-    package: str
-    draw: Callable[[NDArray[Any], int], Float32]
+    title: str  # title in the page's list of maps
+    package: str  # module that it needs; "" for none
+    draw: Callable[[NDArray[Any], int], Float32]  # points (N, D) and a random seed to the map (N, 2)
 
 
 MAPS: Mapping[str, MapKind] = {
@@ -112,18 +104,10 @@ MAPS: Mapping[str, MapKind] = {
 }
 
 
-def check_maps(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Check names of maps.
-
-    Args:
-        names: Names of ``MAPS``; none for ``pca`` and, if its package is installed, ``tsne``.
-
-    Returns:
-        The names, each once.
-
-    Raises:
-        UserError: A name is unknown, or the package of its map is not installed.
-    """
+def check_maps(
+    names: tuple[str, ...],  # names of ``MAPS``; none for ``pca`` and, if its package is installed, ``tsne``
+) -> tuple[str, ...]:  # the names, each once
+    """Check names of maps."""
     for name in names:
         if name not in MAPS:
             raise UserError(f"Unknown map {name!r}. Known: {', '.join(MAPS)}.")

@@ -21,13 +21,7 @@ class PackedArrays:
         self._length = 0
 
     def add(self, name: str, array: NDArray[Any], scale: float = 1.0) -> None:
-        """Add an array as it is.
-
-        Args:
-            name: Its name on the page.
-            array: Its numbers, of any shape.
-            scale: What the page multiplies them with.
-        """
+        """Add an array as it is."""
         content = np.ascontiguousarray(array).tobytes()
         self.index[name] = [array.dtype.name, self._length, array.size, scale]
         self._parts.append(content + bytes(-len(content) % 8))
@@ -43,13 +37,7 @@ class PackedArrays:
         self.add(name, _round_to_steps(points, _POINT_STEPS).astype(np.int8))
 
     def add_items(self, name: str, ids: NDArray[Any], count: int) -> None:
-        """Add numbers of items, as uint16 or uint32.
-
-        Args:
-            name: Their name on the page.
-            ids: The numbers, of any shape.
-            count: Number of items that there are.
-        """
+        """Add numbers of items, as uint16 or uint32."""
         self.add(name, ids.astype(np.uint16 if count <= _UNKNOWN else np.uint32))
 
     def add_distances(self, name: str, distances: NDArray[Any]) -> None:

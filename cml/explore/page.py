@@ -28,50 +28,26 @@ _BYTES, _BYTES_EACH = 14 << 20, 2200  # of pictures in one file of under 30 MB; 
 
 @dataclass(frozen=True)
 class Items:
-    """N items as the page shows them.
+    """N items as the page shows them."""
 
-    Attributes:
-        names: Their names.
-        words: Their labels in words; may be empty.
-        roles: Their roles: train, query or gallery.
-        pictures: Draws each with its label.
-        columns: Their labels as columns to colour by; see ``cml.explore.label_columns``.
-        legend: Colours of the drawn labels: word to colour.
-        note: A sentence on the pictures; may be empty.
-        further: Other columns to colour by.
-        texts: Further texts of each item to show and to search: name to N texts.
-        are_known: Whether a network was trained on all of them, whatever their roles.
-    """
-
-    names: Sequence[str]
-    words: Sequence[str]
-    roles: Sequence[str]
-    pictures: Sequence[Callable[[], Image.Image]]
+    names: Sequence[str]  # their names
+    words: Sequence[str]  # their labels in words; may be empty
+    roles: Sequence[str]  # their roles: train, query or gallery
+    pictures: Sequence[Callable[[], Image.Image]]  # draws each with its label
+    # their labels as columns to colour by; see ``cml.explore.label_columns``
     columns: Mapping[str, tuple[NDArray[Any], float | None]] = field(default_factory=dict)
-    legend: Mapping[str, str] = field(default_factory=dict)
-    note: str = ""
-    further: Mapping[str, tuple[NDArray[Any], float | None]] = field(default_factory=dict)
+    legend: Mapping[str, str] = field(default_factory=dict)  # colours of the drawn labels: word to colour
+    note: str = ""  # a sentence on the pictures; may be empty
+    further: Mapping[str, tuple[NDArray[Any], float | None]] = field(default_factory=dict)  # other columns to colour by
+    # further texts of each item to show and to search: name to N texts
     texts: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    are_known: bool = False
+    are_known: bool = False  # whether a network was trained on all of them, whatever their roles
 
 
 def write_explorer(
     path: Path, items: Items, side: LabelSide, views: Sequence[View], *, title: str, unit: str = "", factor: float = 1.0
 ) -> None:
-    """Write the page: one file, with a folder of pictures beside it if there are more than 10,000 items.
-
-    Args:
-        path: The file.
-        items: The items.
-        side: The items by their labels.
-        views: The items by embeddings: a tab each.
-        title: Title of the page.
-        unit: Unit of label distances on the page.
-        factor: What label distances are multiplied with to be in that unit.
-
-    Raises:
-        UserError: There is no view, there are more than 100,000 items, or the folder of pictures is a link.
-    """
+    """Write the page: one file, with a folder of pictures beside it if there are more than 10,000 items."""
     n = len(items.names)
     if not views or n > MOST:
         raise UserError(f"The explorer takes one embedding or more of at most {MOST:,} items. Got {n:,} items.")

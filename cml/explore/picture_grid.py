@@ -20,17 +20,7 @@ _MOST_PIXELS = 30_000  # a side
 
 
 def grid_size(text: str) -> tuple[int, int]:
-    """Read columns and rows from a text like 60x40.
-
-    Args:
-        text: COLUMNSxROWS.
-
-    Returns:
-        The number of columns and that of rows.
-
-    Raises:
-        UserError: The text is something else, or there are fewer than 2 cells or more than ``MOST_CELLS``.
-    """
+    """Read columns and rows from a text like 60x40."""
     match = re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,3})", text)
     columns, rows = map(int, match.groups()) if match else (0, 0)
     if not 2 <= columns * rows <= MOST_CELLS:
@@ -38,17 +28,12 @@ def grid_size(text: str) -> tuple[int, int]:
     return columns, rows
 
 
-def place_on_grid(points: NDArray[Any], columns: int, rows: int) -> Int64:
-    """Assign every item of a map to a cell of a grid, with the least sum of squared distances (linear assignment).
-
-    Args:
-        points: Map (N, 2) of the items, the y axis upwards.
-        columns: Columns of the grid.
-        rows: Rows of the grid; there are at least N cells.
-
-    Returns:
-        Number of each item's cell (N,), counted row by row from the upper left one.
-    """
+def place_on_grid(
+    points: NDArray[Any],  # map (N, 2) of the items, the y axis upwards
+    columns: int,
+    rows: int,  # rows of the grid; there are at least N cells
+) -> Int64:  # number of each item's cell (N,), counted row by row from the upper left one
+    """Assign every item of a map to a cell of a grid, with the least sum of squared distances (linear assignment)."""
     from scipy.optimize import linear_sum_assignment
 
     low, high = points.min(axis=0), points.max(axis=0)
@@ -59,16 +44,11 @@ def place_on_grid(points: NDArray[Any], columns: int, rows: int) -> Int64:
     return np.asarray(linear_sum_assignment((across + down).astype(np.float32))[1], np.int64)
 
 
-def frame_colours(values: NDArray[Any], period: float | None) -> list[tuple[int, int, int]]:
-    """Choose a colour for each number: viridis from the 1st to the 99th percentile, or a circle of hues.
-
-    Args:
-        values: Numbers (N,).
-        period: Their period, which makes the hues a circle; None if they have none.
-
-    Returns:
-        Red, green and blue of each, 0..255.
-    """
+def frame_colours(
+    values: NDArray[Any],  # numbers (N,)
+    period: float | None,  # their period, which makes the hues a circle; None if they have none
+) -> list[tuple[int, int, int]]:  # red, green and blue of each, 0..255
+    """Choose a colour for each number: viridis from the 1st to the 99th percentile, or a circle of hues."""
     from matplotlib import colormaps
 
     if period is not None:
@@ -81,27 +61,15 @@ def frame_colours(values: NDArray[Any], period: float | None) -> list[tuple[int,
 def write_square(
     path: Path,
     pictures: Sequence[Callable[[], Image.Image]],
-    cells: Int64,
+    cells: Int64,  # number of each item's cell (N,), as of ``place_on_grid``
     columns: int,
-    rows: int,
+    rows: int,  # rows of the grid
     *,
-    side: int = 48,
+    side: int = 48,  # side of a cell in pixels, its frame included
+    # red, green and blue of each item's frame, 0..255; None for no frames
     frames: Sequence[tuple[int, int, int]] | None = None,
 ) -> None:
-    """Write pictures on the cells of a grid as a PNG, each cut to a square.
-
-    Args:
-        path: Where to write it.
-        pictures: Makes the picture of each of N items.
-        cells: Number of each item's cell (N,), as of ``place_on_grid``.
-        columns: Columns of the grid.
-        rows: Rows of the grid.
-        side: Side of a cell in pixels, its frame included.
-        frames: Red, green and blue of each item's frame, 0..255; None for no frames.
-
-    Raises:
-        UserError: ``side`` is below 4, or the picture would be too large.
-    """
+    """Write pictures on the cells of a grid as a PNG, each cut to a square."""
     most = _MOST_PIXELS // max(columns, rows)
     if not 4 <= side <= most:
         raise UserError(f"A cell of a {columns}x{rows} grid must be 4 to {most} pixels. Got {side}.")

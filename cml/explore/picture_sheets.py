@@ -19,35 +19,23 @@ _SHEET = 1024  # pixels that a sheet's side has at most: a browser decodes it in
 
 @dataclass(frozen=True)
 class Sheets:
-    """Pictures of N items, as tiles of some sheets.
+    """Pictures of N items, as tiles of some sheets."""
 
-    Attributes:
-        width: Width of a tile in pixels.
-        height: Height of a tile in pixels.
-        across: Tiles in a row of a sheet.
-        down: Rows of a sheet.
-        files: The sheets as WebP.
-        places: (N,) number of each item's tile, counted through all sheets.
-        sizes: (N, 2) width and height of each picture, in the upper left corner of its tile.
-    """
-
-    width: int
-    height: int
-    across: int
-    down: int
-    files: Sequence[bytes]
-    places: Int64
-    sizes: Int64
+    width: int  # width of a tile in pixels
+    height: int  # height of a tile in pixels
+    across: int  # tiles in a row of a sheet
+    down: int  # rows of a sheet
+    files: Sequence[bytes]  # the sheets as WebP
+    places: Int64  # (N,) number of each item's tile, counted through all sheets
+    sizes: Int64  # (N, 2) width and height of each picture, in the upper left corner of its tile
 
 
-def draw_sheets(pictures: Sequence[Callable[[], Image.Image]], order: Int64, most_bytes: int) -> Sheets:
-    """Draw pictures as large as a number of bytes allows for all sheets, 224 pixels at most; small ones stay small.
-
-    Args:
-        pictures: Draws the picture of each of N items.
-        order: (N,) items in the order of their tiles.
-        most_bytes: Size of all sheets together in bytes, as estimated from a sample.
-    """
+def draw_sheets(
+    pictures: Sequence[Callable[[], Image.Image]],
+    order: Int64,  # (N,) items in the order of their tiles
+    most_bytes: int,  # size of all sheets together in bytes, as estimated from a sample
+) -> Sheets:
+    """Draw pictures as large as a number of bytes allows for all sheets, 224 pixels at most; small ones stay small."""
     n = len(pictures)
     spread = np.unique(np.linspace(0, n - 1, min(_SAMPLE, n)).round().astype(int))
     sample = [flat(pictures[item]()) for item in spread]

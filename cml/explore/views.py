@@ -15,35 +15,20 @@ _WORST = 30  # pairs of each kind of disagreement
 
 @dataclass(frozen=True)
 class View:
-    """N items as one embedding sees them.
+    """N items as one embedding sees them."""
 
-    Attributes:
-        title: Title of its tab.
-        maps: Title to map (N, 2), aligned with the labels' own.
-        points: (N, SPACE) points whose distances are near those of the embeddings.
-        ids: (N, k) nearest items by embedding.
-        near: (N, k) embedding distances to them.
-        near_labels: (N, k) label distances to them.
-        near_ranks: (N, k) their ranks by label distance.
-        label_near: (N, k) embedding distances to the items that are nearest by label.
-        label_ranks: (N, k) their ranks by embedding distance.
-        between: (P,) embedding distances of the pairs of ``LabelSide``.
-        agreement: Spearman's rank correlation of these with the label distances.
-        stages: Training step to the principal map (N, 2) at that step, where models were kept.
-    """
-
-    title: str
-    maps: Mapping[str, Float32]
-    points: Float32
-    ids: Int64
-    near: Float32
-    near_labels: Float32
-    near_ranks: Int64
-    label_near: Float32
-    label_ranks: Int64
-    between: Float32
-    agreement: float
-    stages: Mapping[int, Float32]
+    title: str  # title of its tab
+    maps: Mapping[str, Float32]  # title to map (N, 2), aligned with the labels' own
+    points: Float32  # (N, SPACE) points whose distances are near those of the embeddings
+    ids: Int64  # (N, k) nearest items by embedding
+    near: Float32  # (N, k) embedding distances to them
+    near_labels: Float32  # (N, k) label distances to them
+    near_ranks: Int64  # (N, k) their ranks by label distance
+    label_near: Float32  # (N, k) embedding distances to the items that are nearest by label
+    label_ranks: Int64  # (N, k) their ranks by embedding distance
+    between: Float32  # (P,) embedding distances of the pairs of ``LabelSide``
+    agreement: float  # Spearman's rank correlation of these with the label distances
+    stages: Mapping[int, Float32]  # training step to the principal map (N, 2) at that step, where models were kept
 
     def error(self, side: LabelSide) -> Float32:
         """Mean excess (N,) of the label distances of an item's neighbours over those of its nearest by label."""
@@ -61,23 +46,14 @@ class View:
 
 def build_embedding_view(
     title: str,
-    embeddings: Float32,
+    embeddings: Float32,  # (N, D) of the items
     side: LabelSide,
-    maps: Sequence[str],
+    maps: Sequence[str],  # names of maps to draw, of ``cml.explore.maps.MAPS``
     *,
-    stages: Mapping[int, Float32] | None = None,
+    stages: Mapping[int, Float32] | None = None,  # training step to embeddings (N, D) at that step; None for no stages
     seed: int = 0,
 ) -> View:
-    """Compute what the explorer shows of an embedding.
-
-    Args:
-        title: Title of its tab.
-        embeddings: (N, D) of the items.
-        side: The same items by their labels.
-        maps: Names of maps to draw, of ``cml.explore.maps.MAPS``.
-        stages: Training step to embeddings (N, D) at that step; None for no stages.
-        seed: Random seed of the maps.
-    """
+    """Compute what the explorer shows of an embedding."""
     from cml.retrieval.embedding_ranker import embedding_ranker
     from cml.retrieval.ranking_ties import rank_columns
 
@@ -114,14 +90,13 @@ def build_embedding_view(
     )
 
 
-def build_oracle_view(side: LabelSide, maps: Sequence[str], *, seed: int = 0) -> View:
-    """Compute what a perfect embedding would show: the labels themselves.
-
-    Args:
-        side: The items by their labels.
-        maps: Names of maps to draw, of ``cml.explore.maps.MAPS``.
-        seed: Random seed of the maps.
-    """
+def build_oracle_view(
+    side: LabelSide,
+    maps: Sequence[str],  # names of maps to draw, of ``cml.explore.maps.MAPS``
+    *,
+    seed: int = 0,
+) -> View:
+    """Compute what a perfect embedding would show: the labels themselves."""
     k = min(NEAREST, len(side) - 1)
     near = side.nearest.distances[:, :k]
     ranks = side.ranks(near)

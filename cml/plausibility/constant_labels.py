@@ -14,15 +14,7 @@ _MEND = "Nothing can be learned from them: name another column of labels."
 
 
 def find_equal_labels(labels: Sequence[Any] | NDArray[Any]) -> Iterator[Finding]:
-    """Find labels that are no numbers, such as texts, lists of texts and poses, and all equal.
-
-    Args:
-        labels: N labels that are neither numbers nor short vectors, as a list or as an array of poses or long vectors;
-            objects pass.
-
-    Yields:
-        One finding, if they are.
-    """
+    """Find labels that are no numbers, such as texts, lists of texts and poses, and all equal."""
     count = len(labels)
     if count < 2:
         return
@@ -37,14 +29,7 @@ def find_equal_labels(labels: Sequence[Any] | NDArray[Any]) -> Iterator[Finding]
 
 
 def find_constant_labels(labels: LabelNumbers) -> Iterator[Finding]:
-    """Find labels that are all equal, or a number of the label that is the same in all.
-
-    Args:
-        labels: The labels.
-
-    Yields:
-        One finding for all numbers that are constant.
-    """
+    """Find labels that are all equal, or a number of the label that is the same in all."""
     count = len(labels.values)
     if count < 2:
         return

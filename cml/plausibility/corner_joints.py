@@ -13,19 +13,13 @@ _FEWEST = 2  # joints; one may be at the corner by chance
 
 
 def find_corner_joints(
-    items: Sequence[str], labels: Sequence[Any], columns: Sequence[Mapping[str, Any]], size: float
-) -> Iterator[Finding]:
-    """Find visible joints that lie exactly at the upper left corner of their photographs.
-
-    Args:
-        items: The N ids of people.
-        labels: The N labels, (J, 3) each: x, y in pixels of the crop, and whether the joint is visible.
-        columns: The N further columns of metadata.jsonl, of which "crop" holds left, top and side, in pixels.
-        size: Side of the crops, in pixels.
-
-    Yields:
-        One finding under the rule ``sentinels``, if there are two or more.
-    """
+    items: Sequence[str],
+    labels: Sequence[Any],  # the N labels, (J, 3) each: x, y in pixels of the crop, and whether the joint is visible
+    # the N further columns of metadata.jsonl, of which "crop" holds left, top and side, in pixels
+    columns: Sequence[Mapping[str, Any]],
+    size: float,  # side of the crops, in pixels
+) -> Iterator[Finding]:  # one finding under the rule ``sentinels``, if there are two or more
+    """Find visible joints that lie exactly at the upper left corner of their photographs."""
     crops = read_crops(columns)
     if crops is None or not len(items):
         return

@@ -11,11 +11,7 @@ from cml.array_types import Float64
 def read_crops(columns: Sequence[Mapping[str, Any]]) -> Float64 | None:
     """Read the crop of each person.
 
-    Args:
-        columns: The N further columns of metadata.jsonl.
-
-    Returns:
-        (N, 3) left, top and side in pixels of the photograph; None unless each has "crop" with three numbers.
+    Returns (N, 3) left, top and side in pixels of the photograph; None unless each has "crop" with three numbers.
     """
     try:
         crops = np.array([row["crop"] for row in columns], np.float64)

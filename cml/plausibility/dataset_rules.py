@@ -22,18 +22,12 @@ from cml.plausibility.tiny_people import find_tiny_people
 
 
 def find_in_dataset(
-    dataset: PreparedDataset, thumbnails: Thumbnails | None = None, *, skip: Collection[str] = ()
+    dataset: PreparedDataset,
+    thumbnails: Thumbnails | None = None,  # the thumbnails of its images; without them no images are looked at
+    *,
+    skip: Collection[str] = (),
 ) -> list[Finding]:
-    """Find what is suspicious about the values of a prepared dataset, without a label distance.
-
-    Args:
-        dataset: The dataset.
-        thumbnails: The thumbnails of its images; without them no images are looked at.
-        skip: Names of rules to skip.
-
-    Returns:
-        The findings; none of clean data.
-    """
+    """Find what is suspicious about the values of a prepared dataset, without a label distance."""
     details = dataset.info.details
     roles = ("train", "query") if dataset.info.queries_are_gallery else ("train", "query", "gallery")
     splits = [dataset.split(role) for role in roles]

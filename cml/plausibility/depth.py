@@ -16,15 +16,10 @@ _DARK = 16  # levels of 255; 4095, white of 12 bits, becomes 16
 _USUAL_BITS = (8, 10, 12)
 
 
-def find_shallow_depth(brightest: Mapping[Path, int]) -> Iterator[Finding]:
-    """Find whether all images of 16 bits hold at most the values of 12 bits.
-
-    Args:
-        brightest: The greatest level of each image, 0 to 255, by its path.
-
-    Yields:
-        One finding, if they do, and are not all black.
-    """
+def find_shallow_depth(
+    brightest: Mapping[Path, int],  # the greatest level of each image, 0 to 255, by its path
+) -> Iterator[Finding]:
+    """Find whether all images of 16 bits hold at most the values of 12 bits."""
     dark = {path: value for path, level in brightest.items() if level <= _DARK and (value := find_greatest_value(path))}
     greatest = max(dark.values(), default=0)
     bits = next((bits for bits in _USUAL_BITS if greatest < 1 << bits), None)
@@ -43,13 +38,9 @@ def find_shallow_depth(brightest: Mapping[Path, int]) -> Iterator[Finding]:
 def find_greatest_value(path: Path) -> int | None:
     """Find the greatest value in an image of 16 bits per value.
 
-    Args:
-        path: The file.
-
-    Returns:
-        The greatest value of any band. Of some images Pillow reads the upper 8 bits alone: then the greatest one that
-        the lower ones leave possible. None for an image of another depth, one whose file states the value of white, or
-        one that cannot be read.
+    Returns the greatest value of any band. Of some images Pillow reads the upper 8 bits alone: then the greatest one
+    that the lower ones leave possible. None for an image of another depth, one whose file states the value of white, or
+    one that cannot be read.
     """
     try:
         if is_deep_tiff(path):

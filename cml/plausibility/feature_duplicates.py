@@ -15,7 +15,10 @@ _BLOCK = 1 << 23  # products at a time
 
 
 def find_feature_duplicates(
-    train_ids: Sequence[str], train: Floating, test_ids: Sequence[str], test: Floating
+    train_ids: Sequence[str],
+    train: Floating,  # their features, (N, F)
+    test_ids: Sequence[str],
+    test: Floating,  # their features, (M, F)
 ) -> list[Finding]:
     """Find test items whose features are almost those of a training item.
 
@@ -24,15 +27,6 @@ def find_feature_duplicates(
     since volumes grow by r^m. m is estimated by the distances of neighbours (Levina and Bickel, NeurIPS 2004), and r is
     chosen so that 0.05 false alarms are expected in all test items; it is at most 0.4. In few dimensions no closeness
     is suspicious but equality.
-
-    Args:
-        train_ids: The ids of the N training items.
-        train: Their features, (N, F).
-        test_ids: The ids of the M queries and items of the gallery.
-        test: Their features, (M, F).
-
-    Returns:
-        One finding, or none.
     """
     nearest, shares = match_features(_normalize(test), _normalize(train))
     found = np.flatnonzero(nearest >= 0)
@@ -51,16 +45,14 @@ def find_feature_duplicates(
     ]
 
 
-def match_features(test: Float64, train: Float64) -> tuple[Int64, Float64]:
+def match_features(
+    test: Float64,  # (M, F) features of length 1, or 0 where an item has none
+    train: Float64,  # (N, F) likewise
+) -> tuple[Int64, Float64]:
     """Find for each test item the training item that it duplicates; exact.
 
-    Args:
-        test: (M, F) features of length 1, or 0 where an item has none.
-        train: (N, F) likewise.
-
-    Returns:
-        (M,) the position of the nearest training item if it is a duplicate, else -1; (M,) the distance to it as a share
-        of that to its 5th neighbour.
+    Returns (M,) the position of the nearest training item if it is a duplicate, else -1; (M,) the distance to it as a
+    share of that to its 5th neighbour.
     """
     nearest, shares = np.full(len(test), -1, np.int64), np.full(len(test), np.inf)
     is_known, is_asked = train.any(axis=1), test.any(axis=1)
@@ -80,17 +72,12 @@ def match_features(test: Float64, train: Float64) -> tuple[Int64, Float64]:
     return nearest, shares
 
 
-def find_nearest(asked: Float64, known: Float64, count: int) -> tuple[Int64, Float64]:
-    """Find the nearest rows by Euclidean distance, by blocks of products.
-
-    Args:
-        asked: (M, F) rows of length 1.
-        known: (N, F) rows of length 1, N at least ``count``.
-        count: K.
-
-    Returns:
-        (M, K) positions, nearest first, and (M, K) distances, which are 0 for equal rows.
-    """
+def find_nearest(
+    asked: Float64,  # (M, F) rows of length 1
+    known: Float64,  # (N, F) rows of length 1, N at least ``count``
+    count: int,
+) -> tuple[Int64, Float64]:  # (M, K) positions, nearest first, and (M, K) distances, which are 0 for equal rows
+    """Find the nearest rows by Euclidean distance, by blocks of products."""
     places = np.empty((len(asked), count), np.int64)
     distances = np.empty((len(asked), count))
     step = max(1, _BLOCK // len(known))
@@ -104,15 +91,10 @@ def find_nearest(asked: Float64, known: Float64, count: int) -> tuple[Int64, Flo
     return places, distances
 
 
-def estimate_dimension(distances: Float64) -> float:
-    """Estimate the dimension of the space that items lie in by the distances of their neighbours.
-
-    Args:
-        distances: (N, K) distances of the K nearest others of N items, ascending.
-
-    Returns:
-        The dimension, 1 or more; 1 where most distances are 0.
-    """
+def estimate_dimension(
+    distances: Float64,  # (N, K) distances of the K nearest others of N items, ascending
+) -> float:  # the dimension, 1 or more; 1 where most distances are 0
+    """Estimate the dimension of the space that items lie in by the distances of their neighbours."""
     farthest = distances[:, -1]
     spread = distances[(farthest > 0) & (distances[:, 0] > 0)]
     if not len(spread):

@@ -30,23 +30,14 @@ class ImplausibleData(UserWarning):
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is legal, but probably not what was meant.
+    """Something that is legal, but probably not what was meant."""
 
-    Attributes:
-        rule: Name of the rule, by which it can be skipped.
-        what: What was found, as a clause.
-        mend: What to do, as a sentence.
-        count: The number of items that it was found at.
-        total: The number of items that were looked at.
-        examples: The first of them: ids of items, or values.
-    """
-
-    rule: Rule
-    what: str
-    mend: str
-    count: int
-    total: int
-    examples: Sequence[str] = field(default=())
+    rule: Rule  # name of the rule, by which it can be skipped
+    what: str  # what was found, as a clause
+    mend: str  # what to do, as a sentence
+    count: int  # the number of items that it was found at
+    total: int  # the number of items that were looked at
+    examples: Sequence[str] = field(default=())  # the first of them: ids of items, or values
 
     def __str__(self) -> str:
         """One line, such as "outliers: 1 of 12 labels ..."."""

@@ -14,47 +14,27 @@ _MOST_COLUMNS = 16  # a longer label is a vector, whose single numbers say littl
 
 @dataclass(frozen=True)
 class LabelNumbers:
-    """Labels that are numbers, or short vectors of numbers.
+    """Labels that are numbers, or short vectors of numbers."""
 
-    Attributes:
-        values: (N, K) float64.
-        columns: The K names of the numbers; "label" where there is one without a name.
-        items: The N names of the items, for messages.
-        distance: Name of the label distance with its settings, as in a dataset.json; "" if unknown.
-    """
-
-    values: Float64
-    columns: Sequence[str]
-    items: Sequence[str]
-    distance: str = ""
+    values: Float64  # (N, K) float64
+    columns: Sequence[str]  # the K names of the numbers; "label" where there is one without a name
+    items: Sequence[str]  # the N names of the items, for messages
+    distance: str = ""  # name of the label distance with its settings, as in a dataset.json; "" if unknown
 
     def describe_items(self, positions: NDArray[np.intp], column: int) -> list[str]:
-        """Write the first items at some positions with their numbers, as in "a.jpg: 2014".
-
-        Args:
-            positions: Positions of items.
-            column: The column of the numbers.
-
-        Returns:
-            A text for each of the first eight.
-        """
+        """Write the first items at some positions with their numbers, as in "a.jpg: 2014"."""
         return [f"{self.items[row]}: {self.values[row, column]:g}" for row in positions[:8].tolist()]
 
 
 def as_label_numbers(
-    labels: Sequence[Any], *, items: Sequence[str] = (), columns: Sequence[str] = (), distance: str = ""
-) -> LabelNumbers | None:
-    """Convert labels to columns of numbers.
-
-    Args:
-        labels: N labels of any kind.
-        items: The N names of the items; by default their positions, as "item 3".
-        columns: The names of the numbers of a label; by default "label", or "number 1", "number 2" and so on.
-        distance: Name of the label distance with its settings.
-
-    Returns:
-        The columns; None where the labels are no numbers, or vectors of more than 16.
-    """
+    labels: Sequence[Any],
+    *,
+    items: Sequence[str] = (),
+    # the names of the numbers of a label; by default "label", or "number 1", "number 2" and so on
+    columns: Sequence[str] = (),
+    distance: str = "",
+) -> LabelNumbers | None:  # the columns; None where the labels are no numbers, or vectors of more than 16
+    """Convert labels to columns of numbers."""
     try:
         values = np.asarray(labels, np.float64)
     except (TypeError, ValueError):

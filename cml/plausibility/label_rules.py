@@ -21,6 +21,7 @@ LABEL_RULES: Mapping[Rule, Callable[[LabelNumbers], Iterator[Finding]]] = {
 
 
 def find_in_labels(
+    # N labels of any kind. If they are no numbers, nor short vectors of numbers, only equal ones are found
     labels: Sequence[Any],
     *,
     items: Sequence[str] = (),
@@ -29,16 +30,6 @@ def find_in_labels(
     skip: Collection[str] = (),
 ) -> list[Finding]:
     """Find what is suspicious about labels.
-
-    Args:
-        labels: N labels of any kind. If they are no numbers, nor short vectors of numbers, only equal ones are found.
-        items: The N names of the items; by default their positions.
-        columns: The names of the numbers of a label.
-        distance: Name of the label distance with its settings, such as "circular(period=360)".
-        skip: Names of rules to skip.
-
-    Returns:
-        The findings; none of clean labels.
 
     Example:
         >>> ages = [25, 31, 44, 19, 52, 38, 61, 47, 29, 33, 2014]

@@ -6,15 +6,7 @@ from cml.plausibility.finding import Finding
 
 
 def find_lone_queries(queries: int, others: int) -> Iterator[Finding]:
-    """Find that each query is searched among one item or none.
-
-    Args:
-        queries: The number of queries.
-        others: The number of items that each is searched among.
-
-    Yields:
-        One finding, if there are fewer than two others.
-    """
+    """Find that each query is searched among one item or none."""
     if queries and others < 2:
         searched = "1 query is" if queries == 1 else f"{queries} queries are, each,"
         among = "one item" if others else "no items"

@@ -14,20 +14,15 @@ FARTHEST = 3  # levels of grey that a pixel of two thumbnails of one image may d
 
 
 def find_near_duplicates(
-    train: Mapping[str, Path], test: Mapping[str, Path], thumbnails: Mapping[Path, Thumbnail]
+    train: Mapping[str, Path],
+    test: Mapping[str, Path],
+    # the thumbnails of the images; those without one, such as images of almost one colour, are left out
+    thumbnails: Mapping[Path, Thumbnail],
 ) -> list[Finding]:
     """Find test images that also are training images.
 
     Two images are near-duplicates if no pixel of their thumbnails differs by more than 3 of 255 levels. A frame of a
     film is usually farther from the next.
-
-    Args:
-        train: The training images, by their ids.
-        test: The queries and the gallery, by their ids.
-        thumbnails: The thumbnails of the images; those without one, such as images of almost one colour, are left out.
-
-    Returns:
-        One finding, or none.
     """
     train_ids, known = _stack(train, thumbnails)
     test_ids, asked = _stack(test, thumbnails)
@@ -47,19 +42,15 @@ def find_near_duplicates(
     return [finding]
 
 
-def match_thumbnails(asked: UInt8, known: UInt8, farthest: int = FARTHEST) -> Int64:
+def match_thumbnails(
+    asked: UInt8,  # (N, P) thumbnails to find
+    known: UInt8,  # (M, P) thumbnails to search
+    farthest: int = FARTHEST,  # levels by which a pixel may differ
+) -> Int64:  # (N,) the position of the first such one in the order of sums; -1 where there is none
     """Find for each thumbnail another one that no pixel differs from by more than some levels; exact.
 
     Sums of pixels within reach are found by sorting, since those of two such thumbnails differ by at most ``farthest``
     times the number of pixels. The few that remain are compared pixel by pixel, up to the first difference.
-
-    Args:
-        asked: (N, P) thumbnails to find.
-        known: (M, P) thumbnails to search.
-        farthest: Levels by which a pixel may differ.
-
-    Returns:
-        (N,) the position of the first such one in the order of sums; -1 where there is none.
     """
     if not len(asked) or not len(known):
         return np.full(len(asked), -1, np.int64)

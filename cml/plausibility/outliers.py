@@ -25,12 +25,6 @@ def find_outliers(labels: LabelNumbers) -> Iterator[Finding]:
     they are 2.5 times as far away as all others. More is asked of fewer than 100 labels and of labels of both signs.
     Where no label is negative the same is asked of the logarithms of the positive ones with 4 ranges, since prices and
     sizes spread over powers. A single negative number among positive ones that are well above zero is found too.
-
-    Args:
-        labels: The labels.
-
-    Yields:
-        A finding for each column that has outliers.
     """
     if labels.distance.startswith(("circular", "rotation", "classes")) or len(labels.values) < _FEWEST:
         return

@@ -16,14 +16,7 @@ _DEGREES = re.compile(r"circular(\(.*period=360(\.0)?\b.*\)|\(\))?|rotation\(.*f
 
 
 def find_radians(labels: LabelNumbers) -> Iterator[Finding]:
-    """Find angles in degrees that all lie within 2 pi, spread over most of a turn of radians, and are no whole numbers.
-
-    Args:
-        labels: The labels.
-
-    Yields:
-        One finding, if they do.
-    """
+    """Find angles in degrees within 2 pi that spread over most of a turn of radians and are no whole numbers."""
     values = labels.values
     if _DEGREES.fullmatch(labels.distance) is None or len(values) < _FEWEST:
         return

@@ -17,15 +17,7 @@ _SHARE = 0.05  # of all items; fewer of them have the same caption twice in soun
 
 
 def find_repeated_texts(items: Sequence[str], labels: Sequence[Any] | NDArray[Any]) -> Iterator[Finding]:
-    """Find labels of several texts, such as captions and boxes, in which one occurs twice, for 5 % of the items.
-
-    Args:
-        items: The N ids.
-        labels: The N labels; other kinds pass.
-
-    Yields:
-        One finding, or none.
-    """
+    """Find labels of several texts, such as captions and boxes, in which one occurs twice, for 5 % of the items."""
     if isinstance(labels, np.ndarray):
         return
     several = [
@@ -41,20 +33,15 @@ def find_repeated_texts(items: Sequence[str], labels: Sequence[Any] | NDArray[An
 
 
 def find_repeated_images(
-    images: Mapping[str, Path], labels: Sequence[Any], thumbnails: Mapping[Path, Thumbnail]
+    images: Mapping[str, Path],
+    labels: Sequence[Any],
+    # the thumbnails of the images; those without one, such as images of almost one colour, are left out
+    thumbnails: Mapping[Path, Thumbnail],
 ) -> Iterator[Finding]:
     """Find images of one role that are listed several times under different names, with equal or other labels.
 
     Files whose thumbnails are equal are compared by their digests. Neighbours in the list are left out, if they are
     less than 10 % of it: a film may have the same frame twice.
-
-    Args:
-        images: The N images of one role, by their ids.
-        labels: The N labels.
-        thumbnails: The thumbnails of the images; those without one, such as images of almost one colour, are left out.
-
-    Yields:
-        One finding for images with equal labels, and one for images with contradicting ones.
     """
     alike = defaultdict[bytes, list[int]](list)
     ids, paths = list(images), list(images.values())

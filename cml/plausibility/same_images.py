@@ -14,14 +14,7 @@ _SHARE = 0.5  # of all images
 
 
 def find_same_images(thumbnails: Mapping[Path, Thumbnail]) -> list[Finding]:
-    """Find thumbnails that are exactly the same for half of the images or more.
-
-    Args:
-        thumbnails: The thumbnail of each image.
-
-    Returns:
-        One finding, or none.
-    """
+    """Find thumbnails that are exactly the same for half of the images or more."""
     if len(thumbnails) < _FEWEST:
         return []
     counts = Counter(thumbnail.tobytes() for thumbnail in thumbnails.values())

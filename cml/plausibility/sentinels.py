@@ -21,12 +21,6 @@ def find_sentinels(labels: LabelNumbers) -> Iterator[Finding]:
 
     A negative one is also found where all others are at least 0. Of angles, any number within a turn is usual. Of
     places, latitude and longitude 0 are found anywhere.
-
-    Args:
-        labels: The labels.
-
-    Yields:
-        A finding for each column that has one.
     """
     if labels.distance.startswith("classes"):
         return
@@ -65,15 +59,10 @@ def _find_null_island(labels: LabelNumbers) -> Finding | None:
     )
 
 
-def find_markers(values: Float64) -> list[float]:
-    """Find the numbers that stand for unknown labels in a column.
-
-    Args:
-        values: (N,) the numbers.
-
-    Returns:
-        The sentinels, at most two.
-    """
+def find_markers(
+    values: Float64,  # (N,) the numbers
+) -> list[float]:  # the sentinels, at most two
+    """Find the numbers that stand for unknown labels in a column."""
     distinct, counts = np.unique(values, return_counts=True)
     if len(distinct) <= _FEW_VALUES:
         return []

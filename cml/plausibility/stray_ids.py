@@ -15,17 +15,12 @@ _MANY = 8  # stray ids
 _IGNORED, _USUAL = 255, 64  # 255 often marks pixels to ignore, where all other ids are small
 
 
-def find_stray_ids(masks: Sequence[Path], names: Mapping[str, str], ignore_id: int | None) -> list[Finding]:
-    """Find ids that never cover more than half a per cent of a mask, where there are many, and 255 among small ids.
-
-    Args:
-        masks: The files of masks, at least one.
-        names: The known ids, as texts, with their names.
-        ignore_id: The id of pixels to ignore; None if there is none.
-
-    Returns:
-        At most two findings.
-    """
+def find_stray_ids(
+    masks: Sequence[Path],  # the files of masks, at least one
+    names: Mapping[str, str],
+    ignore_id: int | None,  # the id of pixels to ignore; None if there is none
+) -> list[Finding]:  # at most two findings
+    """Find ids that never cover more than half a per cent of a mask, where there are many, and 255 among small ids."""
     chosen = [masks[place] for place in np.unique(np.linspace(0, len(masks) - 1, _LOOKED_AT).astype(int)).tolist()]
     largest = np.zeros(256)
     for path in chosen:

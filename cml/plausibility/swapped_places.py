@@ -18,12 +18,6 @@ def find_swapped_places(labels: LabelNumbers) -> Iterator[Finding]:
     """Find places that lie away from the others, but among them once latitude and longitude are swapped.
 
     Nothing is said where latitudes and longitudes of most places overlap, as those of the whole earth do.
-
-    Args:
-        labels: The labels.
-
-    Yields:
-        One finding, if there are any.
     """
     places = np.flatnonzero(mark_swapped(labels))
     if len(places):
@@ -38,15 +32,8 @@ def find_swapped_places(labels: LabelNumbers) -> Iterator[Finding]:
         )
 
 
-def mark_swapped(labels: LabelNumbers) -> Bools:
-    """Tell which labels are places with latitude and longitude the other way round than the others.
-
-    Args:
-        labels: The labels, of any label distance.
-
-    Returns:
-        (N,) whether each is.
-    """
+def mark_swapped(labels: LabelNumbers) -> Bools:  # -> (N,)
+    """Tell which labels are places with latitude and longitude the other way round than the others."""
     if not is_place_distance(labels.distance) or len(labels.values) < _FEWEST:
         return np.zeros(len(labels.values), bool)
     places = labels.values[:, :2]

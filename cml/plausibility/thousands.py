@@ -6,16 +6,12 @@ from typing import Any
 from cml.plausibility.finding import Finding
 
 
-def find_thousands(details: Mapping[str, Any], total: int) -> list[Finding]:
-    """Find what was noted of the numbers of the table when it was read.
-
-    Args:
-        details: The details of dataset.json, in which ``grouped_numbers`` lists numbers as they were written.
-        total: The number of items.
-
-    Returns:
-        One finding, or none.
-    """
+def find_thousands(
+    # the details of dataset.json, in which ``grouped_numbers`` lists numbers as they were written
+    details: Mapping[str, Any],
+    total: int,
+) -> list[Finding]:
+    """Find what was noted of the numbers of the table when it was read."""
     written = details.get("grouped_numbers")
     if not isinstance(written, list) or not written:
         return []

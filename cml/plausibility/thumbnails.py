@@ -19,10 +19,11 @@ Thumbnail = UInt8  # (SIDE, SIDE)
 class Thumbnails:
     """Collects the thumbnails of images while they are decoded for another purpose; safe to use from threads.
 
-    Attributes:
-        of: The thumbnail of each image, (16, 16), by its path.
-        contrasted: Those of images that are more than almost one colour.
-        brightest: The greatest level of each image, 0 to 255, by its path.
+    ``of``: the thumbnail of each image, (16, 16), by its path.
+
+    ``contrasted``: those of images that are more than almost one colour.
+
+    ``brightest``: the greatest level of each image, 0 to 255, by its path.
     """
 
     def __init__(self) -> None:
@@ -52,12 +53,7 @@ class Thumbnails:
         return self._brightest
 
     def add(self, path: Path, picture: Image.Image) -> None:
-        """Keep the thumbnail of an image.
-
-        Args:
-            path: The file of the image.
-            picture: The image, decoded.
-        """
+        """Keep the thumbnail of an image."""
         grey = picture.convert("L")
         thumbnail = np.asarray(grey.resize((SIDE, SIDE), Image.Resampling.BOX))
         brightest = int(np.asarray(grey).max())

@@ -9,16 +9,12 @@ from cml.plausibility.finding import Finding
 _SMALLEST = 24  # pixels of the photograph that are the side of a crop; a stored one has 288
 
 
-def find_tiny_people(items: Sequence[str], columns: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
-    """Find people whose crop has a side of less than 24 pixels in the photograph.
-
-    Args:
-        items: The N ids of people.
-        columns: The N further columns of metadata.jsonl, of which "crop" holds left, top and side, in pixels.
-
-    Yields:
-        One finding, if there are any.
-    """
+def find_tiny_people(
+    items: Sequence[str],
+    # the N further columns of metadata.jsonl, of which "crop" holds left, top and side, in pixels
+    columns: Sequence[Mapping[str, Any]],
+) -> Iterator[Finding]:
+    """Find people whose crop has a side of less than 24 pixels in the photograph."""
     crops = read_crops(columns)
     sides = [] if crops is None else crops[:, 2].tolist()
     tiny = [f"{item}: {side:g}" for item, side in zip(items, sides, strict=False) if side < _SMALLEST]

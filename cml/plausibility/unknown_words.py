@@ -7,15 +7,10 @@ _SHARE = 0.05  # of all words; of COCO's captions GloVe does not know 0.3 %, of 
 _FEWEST = 3  # unknown words
 
 
-def find_unknown_words(words: CountedWords) -> list[Finding]:
-    """Find captions of which the word vectors do not know 5 % of the words or more.
-
-    Args:
-        words: The words of the captions without stop words, and the unknown ones among them.
-
-    Returns:
-        One finding, or none.
-    """
+def find_unknown_words(
+    words: CountedWords,  # the words of the captions without stop words, and the unknown ones among them
+) -> list[Finding]:
+    """Find captions of which the word vectors do not know 5 % of the words or more."""
     count = sum(words.unknown.values())
     if count < _FEWEST or count < _SHARE * words.total:
         return []

@@ -25,6 +25,7 @@ _LOG_RANGE = 20.0  # a loss that falls by more than this factor gets a logarithm
 
 def write_curves(
     path: Path,
+    # records with ``step`` and an entry named ``loss`` or ``validation``; the last record of a step counts
     metrics: Sequence[Mapping[str, float]],
     *,
     title: str = "",
@@ -32,19 +33,7 @@ def write_curves(
     validation: str = "validation",
     validation_label: str = "validation",
 ) -> None:
-    """Draw the loss of a run as PNG, raw and smoothed, and below it the validation metric if it was measured.
-
-    Args:
-        path: The file.
-        metrics: Records with ``step`` and an entry named ``loss`` or ``validation``; the last record of a step counts.
-        title: Title of the figure.
-        loss: Name of the loss in the records.
-        validation: Name of the validation metric in the records.
-        validation_label: Label of the axis of the validation metric.
-
-    Raises:
-        UserError: no record holds a finite value.
-    """
+    """Draw the loss of a run as PNG, raw and smoothed, and below it the validation metric if it was measured."""
     steps, losses = _series(metrics, loss)
     marks, values = _series(metrics, validation)
     panels = [name for name, series in ((loss, losses), (validation_label, values)) if np.isfinite(series).any()]
@@ -119,20 +108,14 @@ def _draw_loss(axis: Axes, steps: Float64, losses: Float64) -> None:
 
 
 def write_histogram(
-    path: Path, distances: Float32, *, unit: str, quantiles: Mapping[float, float], title: str = ""
+    path: Path,
+    distances: Float32,  # (P,) label distances. The title counts infinite ones, which are not drawn
+    *,
+    unit: str,
+    quantiles: Mapping[float, float],  # share of the pairs (0..1) to the distance that is marked with it
+    title: str = "",
 ) -> None:
-    """Draw the distribution of label distances, on a linear and on a logarithmic axis.
-
-    Args:
-        path: The file.
-        distances: (P,) label distances. The title counts infinite ones, which are not drawn.
-        unit: Unit of the label distances.
-        quantiles: Share of the pairs (0..1) to the distance that is marked with it.
-        title: Beginning of the title.
-
-    Raises:
-        UserError: no label distance is above 0 and finite.
-    """
+    """Draw the distribution of label distances, on a linear and on a logarithmic axis."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
     positive = distances[np.isfinite(distances) & (distances > 0)].astype(np.float64)

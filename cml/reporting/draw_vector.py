@@ -9,16 +9,12 @@ _LIMIT = 4.0  # standard deviations at the upper and lower edge
 _CURVE, _ZERO, _PAPER = "#0072b2", "#c8c8c8", "white"
 
 
-def draw_vector(values: Float32, size: int) -> Image.Image:
-    """Draw standardised numbers as a curve, in the order of the vector, with a line at the mean.
-
-    Args:
-        values: (F,) in standard deviations from the mean; those beyond 4 lie at the edge, missing ones (NaN) are gaps.
-        size: Width and height of the picture in pixels.
-
-    Returns:
-        The picture.
-    """
+def draw_vector(
+    # (F,) in standard deviations from the mean; those beyond 4 lie at the edge, missing ones (NaN) are gaps
+    values: Float32,
+    size: int,  # width and height of the picture in pixels
+) -> Image.Image:
+    """Draw standardised numbers as a curve, in the order of the vector, with a line at the mean."""
     image = Image.new("RGB", (size, size), _PAPER)
     pen = ImageDraw.Draw(image)
     middle, margin = size / 2, max(2.0, size / 32)

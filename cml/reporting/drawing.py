@@ -43,23 +43,14 @@ class Canvas:
 
 
 def draw_skeleton(
-    image: Image.Image, points: ArrayLike, limbs: Sequence[tuple[int, int]], *, left: Some = (), right: Some = ()
+    image: Image.Image,
+    points: ArrayLike,  # (J, 3) x and y in pixels of ``image``, and a number above 0 if the joint is visible
+    limbs: Sequence[tuple[int, int]],  # pairs of joints, as row numbers of ``points``
+    *,
+    left: Some = (),
+    right: Some = (),
 ) -> Image.Image:
-    """Draw the visible joints of a person and the limbs between them.
-
-    Args:
-        image: The picture, which is not changed.
-        points: (J, 3) x and y in pixels of ``image``, and a number above 0 if the joint is visible.
-        limbs: Pairs of joints, as row numbers of ``points``.
-        left: Joints of the person's left side, which have a colour of their own, as have the limbs between them.
-        right: Joints of the person's right side.
-
-    Returns:
-        A new picture, enlarged if it is small.
-
-    Raises:
-        UserError: the points have another shape, or a limb names a joint that does not exist.
-    """
+    """Draw the visible joints of a person and the limbs between them."""
     joints = np.asarray(points, np.float64)
     if joints.ndim != 2 or joints.shape[1] != 3:
         raise UserError(f"points must be (J, 3): x, y, visible. Got the shape {joints.shape} instead.")
@@ -88,23 +79,14 @@ def draw_skeleton(
 
 
 def draw_regions(
-    image: Image.Image, mask: ArrayLike, *, colors: Mapping[int, str] = {}, ignore: Some = (), tint: float = 0.25
+    image: Image.Image,
+    mask: ArrayLike,  # (H, W) integer ids of the regions, of any size; it is scaled to the picture
+    *,
+    colors: Mapping[int, str] = {},
+    ignore: Some = (),
+    tint: float = 0.25,  # opacity of the colour, 0..1
 ) -> Image.Image:
-    """Tint the regions of a mask and draw their borders.
-
-    Args:
-        image: The picture, which is not changed.
-        mask: (H, W) integer ids of the regions, of any size; it is scaled to the picture.
-        colors: Id to colour; others take a fixed colour by their id.
-        ignore: Ids of regions that are not tinted.
-        tint: Opacity of the colour, 0..1.
-
-    Returns:
-        A new picture, enlarged if it is small.
-
-    Raises:
-        UserError: the mask does not hold integers of shape (H, W).
-    """
+    """Tint the regions of a mask and draw their borders."""
     from scipy.ndimage import binary_dilation
 
     ids = np.asarray(mask)
@@ -130,22 +112,15 @@ def draw_regions(
     return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
 
 
-def draw_gauge(image: Image.Image, value: float, low: float, high: float, *, text: str | None = None) -> Image.Image:
-    """Draw a number as a bar on a scale along the lower edge.
-
-    Args:
-        image: The picture, which is not changed.
-        value: The number.
-        low: Lower end of the scale. If it is negative, the bar starts at 0, otherwise at ``low``.
-        high: Upper end of the scale.
-        text: Text beside the bar; None writes the number.
-
-    Returns:
-        A new picture, enlarged if it is small.
-
-    Raises:
-        UserError: the numbers are not finite, or ``low`` is not below ``high``.
-    """
+def draw_gauge(
+    image: Image.Image,
+    value: float,
+    low: float,  # lower end of the scale. If it is negative, the bar starts at 0, otherwise at ``low``
+    high: float,
+    *,
+    text: str | None = None,  # text beside the bar; None writes the number
+) -> Image.Image:
+    """Draw a number as a bar on a scale along the lower edge."""
     if not (math.isfinite(value) and math.isfinite(high - low) and low < high):
         raise UserError(f"A gauge needs finite numbers with low < high. Got {value}, {low}, {high} instead.")
     signed = low < 0
@@ -186,20 +161,13 @@ def draw_text(image: Image.Image, text: str) -> Image.Image:
     return canvas.merge_layers()
 
 
-def contact_sheet(images: Sequence[Image.Image], columns: int, *, gap: int = 4) -> Image.Image:
-    """Lay images out in rows, in cells of the size of the largest image, smaller images centred.
-
-    Args:
-        images: The images, in reading order.
-        columns: Images per row.
-        gap: Pixels between two cells.
-
-    Returns:
-        The sheet.
-
-    Raises:
-        UserError: there is no image or no column.
-    """
+def contact_sheet(
+    images: Sequence[Image.Image],
+    columns: int,
+    *,
+    gap: int = 4,  # pixels between two cells
+) -> Image.Image:
+    """Lay images out in rows, in cells of the size of the largest image, smaller images centred."""
     if not images or columns < 1:
         raise UserError(f"A contact sheet needs an image and a column. Got {len(images)} images, {columns} columns.")
     columns = min(columns, len(images))

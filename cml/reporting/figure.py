@@ -23,16 +23,7 @@ QUIET, INK = "#6b6760", "#1d1c1a"
 
 
 def new_figure(width: float, height: float, *, dots: int = DOTS) -> Figure:
-    """Create an empty figure.
-
-    Args:
-        width: Inches.
-        height: Inches.
-        dots: Resolution in dots per inch.
-
-    Returns:
-        The figure.
-    """
+    """Create an empty figure."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), dpi=dots, facecolor="white", layout="constrained")

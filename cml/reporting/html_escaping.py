@@ -10,7 +10,7 @@ from cml.storage.atomic import atomic_file
 
 def write_html(
     path: Path,
-    package: str,
+    package: str,  # the package whose folder ``templates`` holds the template, the styles and the scripts
     template: str,
     *,
     styles: Sequence[str] = (),
@@ -18,17 +18,7 @@ def write_html(
     scripts: Sequence[str] = (),
     **shown: object,
 ) -> None:
-    """Write an HTML page atomically. Every text is escaped, and the policy allows only the page's styles and scripts.
-
-    Args:
-        path: The page.
-        package: The package whose folder ``templates`` holds the template, the styles and the scripts.
-        template: Name of the template.
-        styles: Names of style sheets, after the common one.
-        rules: Further style rules.
-        scripts: Names of scripts.
-        **shown: The values that the template shows.
-    """
+    """Write an HTML page atomically, with every text escaped and a policy of only its own styles and scripts."""
     import jinja2
 
     loader = jinja2.PackageLoader(package, "templates")

@@ -51,21 +51,13 @@ def draw_axes(image: Image.Image, rotation: ArrayLike) -> Image.Image:
     return canvas.merge_layers()
 
 
-def draw_place(image: Image.Image, latitude: float, longitude: float, heading: float | None = None) -> Image.Image:
-    """Draw a place as a dot on a small map with a graticule of 30 degrees.
-
-    Args:
-        image: The picture, which is not changed.
-        latitude: Degrees, -90..90.
-        longitude: Degrees.
-        heading: Direction of an arrow in degrees clockwise from north; None draws no arrow.
-
-    Returns:
-        A new picture, enlarged if it is small.
-
-    Raises:
-        UserError: a number is not finite, or the latitude is out of range.
-    """
+def draw_place(
+    image: Image.Image,
+    latitude: float,  # degrees, -90..90
+    longitude: float,  # degrees
+    heading: float | None = None,  # direction of an arrow in degrees clockwise from north; None draws no arrow
+) -> Image.Image:
+    """Draw a place as a dot on a small map with a graticule of 30 degrees."""
     if not (-90 <= latitude <= 90 and math.isfinite(longitude) and math.isfinite(heading or 0)):
         raise UserError(f"A place needs -90 <= latitude <= 90 and finite numbers. Got {latitude}, {longitude}.")
     canvas = Canvas(image)

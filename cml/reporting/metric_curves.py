@@ -51,20 +51,16 @@ class Panel:
 
 
 def write_metric_curves(
-    path: Path, panels: Sequence[Panel], *, quiet: Collection[str] = ("oracle", "random"), title: str = ""
+    path: Path,
+    panels: Sequence[Panel],
+    *,
+    # names of reference methods, which are drawn in grey and without bars
+    quiet: Collection[str] = ("oracle", "random"),
+    title: str = "",
 ) -> None:
     """Draw metrics side by side, one line per method, with the intervals as bars.
 
     An SVG and a PDF for papers are written next to the PNG, with panels of 3.4 inches (a column) and 8 point letters.
-
-    Args:
-        path: The PNG.
-        panels: The metrics, from left to right.
-        quiet: Names of reference methods, which are drawn in grey and without bars.
-        title: Title of the figure.
-
-    Raises:
-        UserError: there is no panel, a panel has no method, or there is no finite value.
     """
     if not panels:
         raise UserError("There is nothing to draw: no panel was given.")

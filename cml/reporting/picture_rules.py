@@ -74,14 +74,6 @@ class PictureRules:
 
 
 def write_page(path: Path, template: str, images: PictureRules, values: Mapping[str, Any], *, rules: str = "") -> None:
-    """Write a page of pictures, atomically and without a script.
-
-    Args:
-        path: The page.
-        template: Name of a template of cml.reporting.
-        images: The pictures.
-        values: The values that the template shows, by their names in it.
-        rules: Further style rules.
-    """
+    """Write a page of pictures, atomically and without a script."""
     common, pictures = images.rules()
     write_html(path, "cml.reporting", template, rules=(common + rules, pictures), **values)

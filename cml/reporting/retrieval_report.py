@@ -49,32 +49,15 @@ def write_retrieval_page(
     *,
     title: str,
     unit: str,
-    summary: str = "",
-    table: Sequence[Sequence[str]] = (),
+    summary: str = "",  # lines below the title
+    table: Sequence[Sequence[str]] = (),  # cells of a table below the summary; the first row and column are headings
     legend: Mapping[str, str] | None = None,
-    thumbnail: int = 96,
+    thumbnail: int = 96,  # largest side of a picture in CSS pixels until it is clicked
     measure: str = "score",
     baseline: str = "the baseline",
     seed: int = 0,
 ) -> None:
-    """Write the page. The reader can sort the queries by median, worst, best or gain.
-
-    Args:
-        path: The page.
-        rows: The queries with their results.
-        title: Title of the page.
-        unit: Unit of the label distances.
-        summary: Lines below the title.
-        table: Cells of a table below the summary; the first row and column are headings.
-        legend: Word to its colour.
-        thumbnail: Largest side of a picture in CSS pixels until it is clicked.
-        measure: Name of the rows' score, in a few words.
-        baseline: Name of the method over which the gain of the rows is.
-        seed: Seed of the random order in which the page opens.
-
-    Raises:
-        UserError: there is no row, the rows have different methods, or a size is out of range.
-    """
+    """Write the page. The reader can sort the queries by median, worst, best or gain."""
     _check(rows, table, thumbnail)
     legend = legend or {}
     ordered = [rows[number] for number in _falling([row.score for row in rows])]

@@ -46,20 +46,15 @@ def dark_path(path: Path) -> Path:
 
 
 def write_sheet(
-    path: Path, rows: Sequence[ReportRow], *, unit: str, side: int = 144, legend: Mapping[str, str] | None = None
+    path: Path,
+    rows: Sequence[ReportRow],
+    *,
+    unit: str,
+    side: int = 144,  # longer side of a picture in pixels
+    # word to its colour, drawn in a strip at the lower edge; None draws no strip
+    legend: Mapping[str, str] | None = None,
 ) -> None:
-    """Write the sheet as PNG, and in dark colours beside it (:func:`dark_path`).
-
-    Args:
-        path: The file.
-        rows: The queries with their results, all by the same methods.
-        unit: Unit of the label distances.
-        side: Longer side of a picture in pixels.
-        legend: Word to its colour, drawn in a strip at the lower edge; None draws no strip.
-
-    Raises:
-        UserError: there is no row or no method, or the rows have different methods.
-    """
+    """Write the sheet as PNG, and in dark colours beside it (:func:`dark_path`)."""
     methods = list(rows[0].retrieved) if rows else []
     if not methods or any(set(row.retrieved) != set(methods) for row in rows):
         raise UserError("A sheet needs a row, and one or more methods that are the same in all rows.")
@@ -75,19 +70,12 @@ def write_sheet(
 
 @dataclass(frozen=True)
 class _Cell:
-    """A picture of a row.
+    """A picture of a row."""
 
-    Attributes:
-        x: Its left edge in pixels.
-        image: The picture, fitted.
-        number: The number below it, "" if it has none.
-        lines: The words below it.
-    """
-
-    x: int
-    image: Image.Image
-    number: str
-    lines: Sequence[str]
+    x: int  # its left edge in pixels
+    image: Image.Image  # the picture, fitted
+    number: str  # the number below it, "" if it has none
+    lines: Sequence[str]  # the words below it
 
 
 class _Sheet:
@@ -157,18 +145,13 @@ class _Sheet:
         return image.resize(size, Image.Resampling.LANCZOS)
 
 
-def wrap_text(text: str, width: float, font: FreeTypeFont, most: int) -> list[str]:
-    """Break a text into lines. Words that are too wide are broken, and a text that is too long ends in an ellipsis.
-
-    Args:
-        text: The text.
-        width: Largest width of a line in pixels.
-        font: The font.
-        most: Largest number of lines.
-
-    Returns:
-        The lines.
-    """
+def wrap_text(
+    text: str,
+    width: float,  # largest width of a line in pixels
+    font: FreeTypeFont,
+    most: int,
+) -> list[str]:
+    """Break a text into lines. Words that are too wide are broken, and a text that is too long ends in an ellipsis."""
     lines: list[str] = []
     left = text.split()
     while left and len(lines) < most:
@@ -194,17 +177,13 @@ def _cut(text: str, width: float, font: FreeTypeFont) -> str:
     return text + "…"
 
 
-def add_legend(image: Image.Image, colors: Mapping[str, str], largest: float | None = None) -> Image.Image:
-    """Add a strip below a picture, with a patch of colour for each word of a legend.
-
-    Args:
-        image: The picture, which is not changed.
-        colors: Word to its colour.
-        largest: Largest size of the letters in pixels; None takes a share of the picture's longer side.
-
-    Returns:
-        A new picture.
-    """
+def add_legend(
+    image: Image.Image,
+    colors: Mapping[str, str],
+    # largest size of the letters in pixels; None takes a share of the picture's longer side
+    largest: float | None = None,
+) -> Image.Image:
+    """Add a strip below a picture, with a patch of colour for each word of a legend."""
     words = {visible_text(word, 24): color for word, color in colors.items()}
     if not words:
         return flat(image)
