@@ -6,16 +6,16 @@ from typing import Any
 OURS = "log-ratio"
 
 
-def variants(paper_exponent: float = 1.0) -> Mapping[str, Mapping[str, Any]]:
+def variants(
+    # power of the task's label distance that the published loss takes: 2 where it takes the squared L2 distance and the
+    # task's is not squared (poses, numbers), 1 where it takes the task's as it is
+    paper_exponent: float = 1.0,
+) -> Mapping[str, Mapping[str, Any]]:
     """What ``cml compare`` trains against each other, for every task: name to the options that differ from its recipe.
 
     Unless its name says otherwise, a variant sees random batches with every item as an anchor. Margins and the
     threshold's quantile are the best of a small grid on real sets (steering angles, sports poses), so that no baseline
     is held back.
-
-    Args:
-        paper_exponent: Power of the task's label distance that the published loss takes: 2 where it takes the squared
-            L2 distance and the task's is not squared (poses, numbers), 1 where it takes the task's as it is.
     """
     published = published_log_ratio(paper_exponent)
     return {
@@ -33,15 +33,10 @@ def variants(paper_exponent: float = 1.0) -> Mapping[str, Mapping[str, Any]]:
     }
 
 
-def published_log_ratio(label_exponent: float) -> str:
-    """Name the published log-ratio loss, ``LogRatioLoss.paper``, as the command line takes it.
-
-    Args:
-        label_exponent: Power of the label distance, as ``LogRatioLoss.paper`` takes it.
-
-    Returns:
-        The loss as text.
-    """
+def published_log_ratio(
+    label_exponent: float,  # power of the label distance, as ``LogRatioLoss.paper`` takes it
+) -> str:
+    """Name the published log-ratio loss, ``LogRatioLoss.paper``, as the command line takes it."""
     return (
         f"log-ratio(weights=uniform, label_exponent={label_exponent}, floor_quantile=0.0, normalize=False, "
         "published_offsets=True)"

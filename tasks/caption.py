@@ -34,20 +34,13 @@ _KNOWN = (VECTORS, "scene-words")  # a dataset may name vectors that come with a
 _SIDE = re.compile(r"\b(?:left|right)\b", re.IGNORECASE)
 
 
-def label_distance(recipe: TrainConfig, info: DatasetInfo) -> str:
+def label_distance(
+    recipe: TrainConfig,
+    info: DatasetInfo,  # the dataset's info, which may name word vectors under ``details.word_vectors``
+) -> str:
     """Complete the recipe's label distance with the dataset's word vectors, or else GloVe.
 
     Captions without a known word are left out.
-
-    Args:
-        recipe: The training options.
-        info: The dataset's info, which may name word vectors under ``details.word_vectors``.
-
-    Returns:
-        The label distance with its settings, as a text.
-
-    Raises:
-        DataError: dataset.json names other word vectors than those that come with a package.
     """
     choice = Choice.parse(recipe.label_distance)
     if choice.name not in ("captions", "captions-rwmd") or "vectors" in choice.settings:
@@ -62,15 +55,7 @@ def label_distance(recipe: TrainConfig, info: DatasetInfo) -> str:
 
 
 def mirror(label: Sequence[str], info: DatasetInfo) -> list[str]:
-    """Mirror captions: left and right exchanged wherever they stand, be it "has left" or not.
-
-    Args:
-        label: The captions of an image.
-        info: The dataset's info.
-
-    Returns:
-        The captions of the mirrored image.
-    """
+    """Mirror captions: left and right exchanged wherever they stand, be it "has left" or not."""
     return [_SIDE.sub(_other_side, text) for text in label]
 
 

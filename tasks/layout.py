@@ -39,17 +39,7 @@ MIRRORED = {"left": "right", "right": "left"}
 
 
 def surfaces(info: DatasetInfo) -> dict[int, str]:
-    """Read which surface each id of a dataset's masks stands for.
-
-    Args:
-        info: The dataset's info.
-
-    Returns:
-        Id to name.
-
-    Raises:
-        DataError: dataset.json does not name them.
-    """
+    """Read which surface each id of a dataset's masks stands for."""
     names = info.details.get("ids")
     is_named = isinstance(names, dict) and all(_is_id(key) and isinstance(name, str) for key, name in names.items())
     if not names or not is_named:
@@ -64,20 +54,12 @@ def _is_id(number: object) -> bool:
     return isinstance(number, str) and number.isdecimal() and int(number) <= 255
 
 
-def label_distance(recipe: TrainConfig, info: DatasetInfo) -> str:
-    """Complete the recipe's label distance: ``layout`` needs the ids that occur, and the one that is ignored.
-
-    Args:
-        recipe: The training options.
-        info: The dataset's info. With ``details.ids_differ`` an id means another surface in another mask, and ids are
-            matched.
-
-    Returns:
-        The label distance with its settings, as a text.
-
-    Raises:
-        DataError: dataset.json does not name the surfaces.
-    """
+def label_distance(
+    recipe: TrainConfig,
+    # the dataset's info. With ``details.ids_differ`` an id means another surface in another mask, and ids are matched
+    info: DatasetInfo,
+) -> str:
+    """Complete the recipe's label distance: ``layout`` needs the ids that occur, and the one that is ignored."""
     choice = Choice.parse(recipe.label_distance)
     if choice.name != "layout":
         return recipe.label_distance
@@ -88,16 +70,8 @@ def label_distance(recipe: TrainConfig, info: DatasetInfo) -> str:
     return str(Choice(choice.name, settings))
 
 
-def mirror(label: Path, info: DatasetInfo) -> UInt8:
-    """Mirror a mask, left and right wall exchanged.
-
-    Args:
-        label: File of the mask.
-        info: The dataset's info.
-
-    Returns:
-        The mask (H, W) of the mirrored image.
-    """
+def mirror(label: Path, info: DatasetInfo) -> UInt8:  # -> (H, W)
+    """Mirror a mask, left and right wall exchanged."""
     names = surfaces(info)
     numbers = {name: number for number, name in names.items()}
     swapped = np.arange(256, dtype=np.uint8)
@@ -107,16 +81,7 @@ def mirror(label: Path, info: DatasetInfo) -> UInt8:
 
 
 def draw(image: "Image", label: Path, info: DatasetInfo) -> "Image":
-    """Draw a mask on its picture: surfaces tinted, and their borders.
-
-    Args:
-        image: The picture.
-        label: File of the mask.
-        info: The dataset's info.
-
-    Returns:
-        A new picture.
-    """
+    """Draw a mask on its picture: surfaces tinted, and their borders."""
     from cml.reporting.drawing import draw_regions
 
     ignored = info.details.get("ignore_id")
@@ -125,14 +90,7 @@ def draw(image: "Image", label: Path, info: DatasetInfo) -> "Image":
 
 
 def legend(info: DatasetInfo) -> dict[str, str]:
-    """Say which colour is which surface.
-
-    Args:
-        info: The dataset's info.
-
-    Returns:
-        Surface to colour.
-    """
+    """Say which colour is which surface."""
     ignored = info.details.get("ignore_id")
     return {name: _color(number, name) for number, name in surfaces(info).items() if number != ignored}
 
@@ -144,15 +102,7 @@ def _color(number: int, name: str) -> str:
 
 
 def describe(label: Path, info: DatasetInfo) -> str:
-    """Put a mask in words: the surfaces in view and their shares of the picture.
-
-    Args:
-        label: File of the mask.
-        info: The dataset's info.
-
-    Returns:
-        The words.
-    """
+    """Put a mask in words: the surfaces in view and their shares of the picture."""
     mask, names = _mask(label), surfaces(info)
     present, counts = np.unique(mask, return_counts=True)
     shares = zip(present.tolist(), (counts / mask.size).tolist(), strict=True)

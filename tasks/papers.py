@@ -16,56 +16,33 @@ from cml.training.config import TrainConfig
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """A method of a paper.
+    """A method of a paper."""
 
-    Attributes:
-        name: Its name.
-        changes: Training options that differ from the experiment's.
-        figures: Measure to published figure.
-        source: Where the figures were published.
-        quoted: Why cml does not train it, as a sentence; "" if it does.
-        is_frozen: Whether it is the features of the pretrained network without any training.
-    """
-
-    name: str
-    changes: Mapping[str, Any] = field(default_factory=dict)
-    figures: Mapping[str, float] = field(default_factory=dict)
-    source: str = ""
-    quoted: str = ""
-    is_frozen: bool = False
+    name: str  # its name
+    changes: Mapping[str, Any] = field(default_factory=dict)  # training options that differ from the experiment's
+    figures: Mapping[str, float] = field(default_factory=dict)  # measure to published figure
+    source: str = ""  # where the figures were published
+    quoted: str = ""  # why cml does not train it, as a sentence; "" if it does
+    is_frozen: bool = False  # whether it is the features of the pretrained network without any training
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """The experiment of a paper on one data set.
+    """The experiment of a paper on one data set."""
 
-    Attributes:
-        paper: Title, authors, venue and year.
-        claim: What the paper claims of all its data sets.
-        task: Name of the task.
-        dataset: Name of the prepared dataset.
-        sizes: Number of training images, and of queries and gallery together; 0 where the paper's is not known.
-        config: Training options.
-        rows: The methods.
-        measures: Metrics that are shown.
-        get: Where the data can be obtained.
-        prepare: The command that prepares it.
-        notes: Where this differs from the paper, and why.
-        drawn: The data source that draws a small dataset of the same kind.
-    """
-
-    paper: str
-    claim: str
-    task: str
-    dataset: str
+    paper: str  # title, authors, venue and year
+    claim: str  # what the paper claims of all its data sets
+    task: str  # name of the task
+    dataset: str  # name of the prepared dataset
+    # number of training images, and of queries and gallery together; 0 where the paper's is not known
     sizes: tuple[int, int]
-    config: TrainConfig
-    rows: tuple[PublishedRow, ...]
-    measures: tuple[str, ...]
-    get: str
-    prepare: str
-    notes: tuple[str, ...]
-    drawn: str
+    config: TrainConfig  # training options
+    rows: tuple[PublishedRow, ...]  # the methods
+    measures: tuple[str, ...]  # metrics that are shown
+    get: str  # where the data can be obtained
+    prepare: str  # the command that prepares it
+    notes: tuple[str, ...]  # where this differs from the paper, and why
+    drawn: str  # the data source that draws a small dataset of the same kind
 
     def row(self, name: str) -> PublishedRow | None:
         """Find a method by its name; None if there is none of that name."""

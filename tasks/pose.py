@@ -43,17 +43,7 @@ BONES = (
 
 
 def joints(info: DatasetInfo) -> list[str]:
-    """Read the names of a dataset's joints.
-
-    Args:
-        info: The dataset's info.
-
-    Returns:
-        The names, in the order of the keypoints.
-
-    Raises:
-        DataError: dataset.json does not list them.
-    """
+    """Read the names of a dataset's joints."""
     names = info.details.get("joints")
     if not isinstance(names, Sequence) or isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise DataError(f"dataset.json of {info.name!r} must list the joints' names under details.joints.")
@@ -61,18 +51,7 @@ def joints(info: DatasetInfo) -> list[str]:
 
 
 def label_distance(recipe: TrainConfig, info: DatasetInfo) -> str:
-    """Complete the recipe's label distance: a normalisation by torso length needs the joints of the torso.
-
-    Args:
-        recipe: The training options.
-        info: The dataset's info, which names the joints.
-
-    Returns:
-        The label distance with its settings, as a text.
-
-    Raises:
-        DataError: dataset.json does not list the joints.
-    """
+    """Complete the recipe's label distance: a normalisation by torso length needs the joints of the torso."""
     choice = Choice.parse(recipe.label_distance)
     if "torso" not in str(choice.settings.get("normalization")) or "torso" in choice.settings:
         return recipe.label_distance
@@ -82,33 +61,23 @@ def label_distance(recipe: TrainConfig, info: DatasetInfo) -> str:
     return str(Choice(choice.name, {**choice.settings, "torso": (hips, shoulders)}))
 
 
-def mirror(label: list[list[float]], info: DatasetInfo) -> list[list[float]]:
-    """Mirror keypoints: x counted from the other side, left and right joints exchanged.
-
-    Args:
-        label: Keypoints of J joints, (x, y, visible) each, in pixels.
-        info: The dataset's info.
-
-    Returns:
-        The keypoints of the mirrored image.
-    """
+def mirror(
+    label: list[list[float]],  # keypoints of J joints, (x, y, visible) each, in pixels
+    info: DatasetInfo,
+) -> list[list[float]]:
+    """Mirror keypoints: x counted from the other side, left and right joints exchanged."""
     names, width = joints(info), info.details["image_size"][1]
     swapped = {"r_": "l_", "l_": "r_"}
     order = [names.index(swapped.get(name[:2], name[:2]) + name[2:]) for name in names]
     return [[width - label[other][0], *label[other][1:]] for other in order]
 
 
-def draw(image: "Image", label: list[list[float]], info: DatasetInfo) -> "Image":
-    """Draw the skeleton on the picture.
-
-    Args:
-        image: The picture.
-        label: Keypoints of J joints, (x, y, visible) each, in pixels of the stored image.
-        info: The dataset's info.
-
-    Returns:
-        A new picture.
-    """
+def draw(
+    image: "Image",
+    label: list[list[float]],  # keypoints of J joints, (x, y, visible) each, in pixels of the stored image
+    info: DatasetInfo,
+) -> "Image":
+    """Draw the skeleton on the picture."""
     from cml.reporting.drawing import draw_skeleton
 
     names = joints(info)
@@ -120,15 +89,7 @@ def draw(image: "Image", label: list[list[float]], info: DatasetInfo) -> "Image"
 
 
 def report(unit: str, info: DatasetInfo) -> tuple[float, str]:
-    """Report pixels of a 288 px crop as those of the 224 px box that the network sees, as the paper's code does.
-
-    Args:
-        unit: Unit of the label distance.
-        info: The dataset's info.
-
-    Returns:
-        A factor for label distances, and their unit then.
-    """
+    """Report pixels of a 288 px crop as those of the 224 px box that the network sees, as the paper's code does."""
     if unit == "px" and list(info.details.get("image_size", ())) == [288, 288]:
         return 224 / 288, "px of the 224 px box"
     return 1.0, unit

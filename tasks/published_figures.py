@@ -87,31 +87,19 @@ BATCH_RECALL: Mapping[str, Mapping[int, float]] = {
 
 @dataclass(frozen=True)
 class PublishedFigures:
-    """The figures of a method on a data set.
+    """The figures of a method on a data set."""
 
-    Attributes:
-        method: Its name.
-        network: Its network; "" where the table does not name it.
-        dimension: Number of dimensions of the embedding.
-        side: Side of the images in pixels.
-        recall: Name of the metric to its share; metrics without a published figure are left out.
-    """
-
-    method: str
-    network: str
-    dimension: int
-    side: int
-    recall: Mapping[str, float]
+    method: str  # its name
+    network: str  # its network; "" where the table does not name it
+    dimension: int  # number of dimensions of the embedding
+    side: int  # side of the images in pixels
+    recall: Mapping[str, float]  # name of the metric to its share; metrics without a published figure are left out
 
 
-def published_figures(dataset: str) -> Sequence[PublishedFigures]:
+def published_figures(
+    dataset: str,  # ``cub``, ``cars``, ``sop`` or ``in-shop``
+) -> Sequence[PublishedFigures]:
     """List the published figures of a data set, in the order of the paper's tables.
-
-    Args:
-        dataset: ``cub``, ``cars``, ``sop`` or ``in-shop``.
-
-    Returns:
-        The figures, a method, network, dimension and image size each.
 
     Example:
         >>> published_figures("cub")[0].recall["recall@8"]

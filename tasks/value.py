@@ -29,20 +29,12 @@ _NAMES = 8  # of a set of names that are written out
 RECIPE = TrainConfig(label_distance="dataset")  # what dataset.json says, or else euclidean
 
 
-def label_distance(recipe: TrainConfig, info: DatasetInfo) -> str:
-    """The label distance of a dataset of numbers.
-
-    Args:
-        recipe: The training options. Their label distance is the answer, unless it is ``dataset``.
-        info: The dataset's info. ``dataset`` stands for its ``details.label_distance``, or else for euclidean.
-
-    Returns:
-        The label distance with its settings, as a text.
-
-    Raises:
-        DataError: dataset.json names no registered label distance, or one that would read files outside the dataset or
-            the network.
-    """
+def label_distance(
+    recipe: TrainConfig,  # the training options. Their label distance is the answer, unless it is ``dataset``
+    # the dataset's info. ``dataset`` stands for its ``details.label_distance``, or else for euclidean
+    info: DatasetInfo,
+) -> str:
+    """The label distance of a dataset of numbers."""
     if recipe.label_distance != "dataset":
         return recipe.label_distance
     text = info.details.get("label_distance", "euclidean")
@@ -59,15 +51,7 @@ def label_distance(recipe: TrainConfig, info: DatasetInfo) -> str:
 
 
 def describe(label: Any, info: DatasetInfo) -> str:  # noqa: ANN401 - a label of any form
-    """Put a label in words: its numbers or names; of boxes how many of each class, of judgements how many.
-
-    Args:
-        label: The label.
-        info: The dataset's info.
-
-    Returns:
-        The words.
-    """
+    """Put a label in words: its numbers or names; of boxes how many of each class, of judgements how many."""
     if _distance(info) == "boxes":
         classes = Counter(box[0] for box in _boxes(label))
         return ", ".join(f"{count} {name}" for name, count in classes.items())
@@ -79,18 +63,14 @@ def describe(label: Any, info: DatasetInfo) -> str:  # noqa: ANN401 - a label of
     return ", ".join(f"{number:.3g}" for number in np.ravel(label).tolist())
 
 
-def draw(image: "Image", label: Any, info: DatasetInfo) -> "Image":  # noqa: ANN401 - a label of any form
+def draw(
+    image: "Image",
+    label: Any,  # noqa: ANN401 - a label of any form
+    info: DatasetInfo,  # the dataset's info, whose ``details.label_distance`` says what the label is
+) -> "Image":
     """Draw a label on its picture, where its kind can be drawn.
 
     An angle becomes an arrow on a dial (0 is up, clockwise), a rotation axes, a place a mark on a map, boxes frames.
-
-    Args:
-        image: The picture.
-        label: Its label.
-        info: The dataset's info, whose ``details.label_distance`` says what the label is.
-
-    Returns:
-        A new picture.
     """
     from cml.reporting import label_marks
 

@@ -22,11 +22,7 @@ _DIGITS = 4  # of a default that is no round number
 
 
 def help_registry() -> ConstructorRegistry:
-    """Make the rules for tyro that show the options of every dataclass in the same way.
-
-    Returns:
-        The rules, to be active while tyro reads arguments; they change no value that is read.
-    """
+    """Make the rules for tyro that show the options of every dataclass in the same way."""
     registry = ConstructorRegistry()
     under_way: list[type] = []  # dataclasses that tyro's own rule is asked about
 

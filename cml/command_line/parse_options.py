@@ -16,24 +16,16 @@ T = TypeVar("T")
 
 
 def parse(
-    kind: type[T], arguments: Sequence[str], *, prog: str, description: str | None = None, default: T | None = None
+    kind: type[T],
+    arguments: Sequence[str],
+    *,
+    prog: str,
+    description: str | None = None,  # what the help says of the command; by default, the docstring of ``kind``
+    default: T | None = None,  # the options where an argument does not set them; by default, those of ``kind``
 ) -> T:
     """Read all options of a command; ``--help`` prints them and exits.
 
     A positional first option may be given by its flag too: ``cml evaluate RUN`` or ``cml evaluate --run RUN``.
-
-    Args:
-        kind: The dataclass of the options.
-        arguments: The arguments of the command.
-        prog: The command, as a user writes it: "cml train pose".
-        description: What the help says of the command; by default, the docstring of ``kind``.
-        default: The options where an argument does not set them; by default, those of ``kind``.
-
-    Returns:
-        The options.
-
-    Raises:
-        UserError: an option is unknown, missing or has a wrong value.
     """
     import tyro
 
@@ -75,21 +67,14 @@ def _move_positional_flag(kind: type, arguments: Sequence[str], prog: str) -> Se
     return [value, *other_arguments] if value else arguments
 
 
-def parse_known(kind: type[T], arguments: Sequence[str], *, prog: str, default: T | None = None) -> tuple[T, list[str]]:
-    """Read some options, which may stand anywhere in a command's arguments.
-
-    Args:
-        kind: The dataclass of the options.
-        arguments: The arguments of the command.
-        prog: The command, as a user writes it.
-        default: The options where an argument does not set them; by default, those of ``kind``.
-
-    Returns:
-        The options and the other arguments.
-
-    Raises:
-        UserError: the value of an option is wrong or missing.
-    """
+def parse_known(
+    kind: type[T],
+    arguments: Sequence[str],
+    *,
+    prog: str,
+    default: T | None = None,  # the options where an argument does not set them; by default, those of ``kind``
+) -> tuple[T, list[str]]:
+    """Read some options, which may stand anywhere in a command's arguments."""
     import tyro
 
     with explain_wrong_options(kind, (), prog):  # the other arguments are not judged here

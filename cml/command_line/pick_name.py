@@ -14,23 +14,7 @@ def pick(
     prog: str,
     default: str | None = None,
 ) -> tuple[str, Sequence[str]]:
-    """Take a name from the front of a command's arguments; without one, print a help text that lists the names.
-
-    Args:
-        arguments: The arguments of the command.
-        kind: What the name is of, in errors and help: "task".
-        known: The names to choose from.
-        summary: Describes a name in a line of the help text.
-        prog: The command, as a user writes it: "cml train".
-        default: The name to take if the arguments begin with none; by default, the help text is printed.
-
-    Returns:
-        The name and the other arguments.
-
-    Raises:
-        UserError: the first argument is none of the names.
-        SystemExit: the help text was printed.
-    """
+    """Take a name from the front of a command's arguments; without one, print a help text that lists the names."""
     if default is not None and (not arguments or arguments[0].startswith("-")):
         return default, arguments
     known = list(known)

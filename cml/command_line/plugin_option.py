@@ -12,17 +12,7 @@ class _Plugins:
 
 
 def load_plugins(arguments: Sequence[str]) -> list[str]:
-    """Load the plugins that ``--plugin`` names.
-
-    Args:
-        arguments: The arguments of a command.
-
-    Returns:
-        The other arguments.
-
-    Raises:
-        UserError: a plugin cannot be loaded.
-    """
+    """Load the plugins that ``--plugin`` names."""
     if not any(word.startswith("--plugin") for word in arguments):  # keep them as they are, including "--"
         return list(arguments)
     from cml.plugins import load

@@ -3,23 +3,15 @@
 import json
 
 
-def print_json(value: object) -> None:
-    """Print a result as JSON on stdout.
-
-    Args:
-        value: A value that JSON can hold; NaN and infinity are a ``ValueError``.
-    """
+def print_json(
+    value: object,  # a value that JSON can hold; NaN and infinity are a ``ValueError``
+) -> None:
+    """Print a result as JSON on stdout."""
     print(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
 
 def show(value: object, *lines: str, as_json: bool) -> None:
-    """Print a result on stdout, as JSON or as lines of text.
-
-    Args:
-        value: The result, for JSON.
-        *lines: The same result as lines of text.
-        as_json: Whether to print JSON.
-    """
+    """Print a result on stdout, as JSON or as lines of text."""
     if as_json:
         print_json(value)
     else:

@@ -12,12 +12,6 @@ def interrupt_on_signals() -> Iterator[None]:
     """Let SIGTERM and SIGHUP interrupt the block as SIGINT does, outside of which they end the process.
 
     A signal that somebody ignores, as nohup does, or handles is left alone.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        KeyboardInterrupt: a signal came.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:

@@ -56,14 +56,7 @@ codecs.register_error(_SPELT, _spell)
 
 @contextlib.contextmanager
 def flush_results() -> Iterator[None]:
-    """Flush stdout at the end of the block.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        OSError: the results could not be written, as on a full disk.
-    """
+    """Flush stdout at the end of the block."""
     try:
         yield
     finally:

@@ -24,20 +24,7 @@ _WIDE = "100000"  # columns, so that the box breaks no line
 
 @contextlib.contextmanager
 def explain_wrong_options(kind: type, arguments: Sequence[str], prog: str) -> Iterator[None]:
-    """Turn the parser's errors into a ``UserError`` while it parses.
-
-    Args:
-        kind: The dataclass of the options.
-        arguments: The arguments, in which an unknown flag is looked for.
-        prog: The command, as a user writes it.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        UserError: the parser refused the arguments.
-        SystemExit: the parser printed a help text.
-    """
+    """Turn the parser's errors into a ``UserError`` while it parses."""
     columns = os.environ.get("COLUMNS")
     try:
         with contextlib.redirect_stderr(io.StringIO()) as account:

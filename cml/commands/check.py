@@ -37,15 +37,8 @@ class Check:
     """Print the problems and findings as JSON."""
 
 
-def more_queries(info: DatasetInfo) -> str:
-    """Say how a dataset would get more queries.
-
-    Args:
-        info: The dataset, which has fewer queries than show small differences.
-
-    Returns:
-        A sentence; "" where no option of its source gives more.
-    """
+def more_queries(info: DatasetInfo) -> str:  # a sentence; "" where no option of its source gives more
+    """Say how a dataset would get more queries."""
     from cml.retrieval.verdict import FEW_QUERIES
 
     settings = info.made_with.get("settings", {})

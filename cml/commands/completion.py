@@ -71,16 +71,10 @@ def run(arguments: Sequence[str]) -> None:
     print(SCRIPTS[parse(Completion, arguments, prog="cml completion").shell], end="")
 
 
-def complete_words(words: Sequence[str]) -> list[str]:
-    """List the words that may stand in place of the last word of a command line.
-
-    Args:
-        words: The words after ``cml``; the last one is incomplete and may be empty.
-
-    Returns:
-        The words that begin with it, in the order of the help; none where the name of a file may stand, or where the
-        command is unknown.
-    """
+def complete_words(
+    words: Sequence[str],  # the words after ``cml``; the last one is incomplete and may be empty
+) -> list[str]:
+    """List the words that may stand in place of the last word of a command line."""
     *before, last = words or [""]
     return [word for word in _following(before, is_flag=last.startswith("-")) if word.startswith(last)]
 
@@ -127,15 +121,10 @@ def _choices(text: str, flag: str) -> list[str]:
     return []
 
 
-def read_help(*words: str) -> str:
-    """Read the help of a command.
-
-    Args:
-        words: The command with its subcommands: ``("train", "value")``.
-
-    Returns:
-        What ``cml WORDS --help`` prints in a wide window, without colours; "" where it is an error.
-    """
+def read_help(
+    *words: str,  # the command with its subcommands: ``("train", "value")``
+) -> str:  # what ``cml WORDS --help`` prints in a wide window, without colours; "" where it is an error
+    """Read the help of a command."""
     output = io.TextIOWrapper(io.BytesIO(), "utf-8")  # this encoding has the characters of the boxes
     window = {"COLUMNS": str(_WIDTH), "NO_COLOR": "1"}
     before = {name: os.environ.get(name) for name in window}

@@ -50,11 +50,7 @@ class Features:
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Compute, and print what was written.
-
-    Args:
-        arguments: The arguments after ``cml features``.
-    """
+    """Compute, and print what was written."""
     options = parse(Features, arguments, prog="cml features")
     sources = [source for source in (options.images, options.data, options.texts) if source is not None]
     if len(sources) != 1:

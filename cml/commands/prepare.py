@@ -28,16 +28,11 @@ _LABELS = 20_000  # of so many labels, all are checked: it takes a moment
 SKIP_BAD = "Skip and count items whose image or label is invalid. By default, the first such item is an error."
 
 
-def run(arguments: Sequence[str]) -> None:
-    """Prepare a dataset; print its size and the commands that check it and train on it.
-
-    Args:
-        arguments: The arguments after ``cml prepare``: the name of a source, or ``hf:USER/NAME``, and its options.
-
-    Raises:
-        UserError: The source or an option is unknown, or as of ``prepare_source``.
-        DataError: As of ``prepare_source``.
-    """
+def run(
+    # the arguments after ``cml prepare``: the name of a source, or ``hf:USER/NAME``, and its options
+    arguments: Sequence[str],
+) -> None:
+    """Prepare a dataset; print its size and the commands that check it and train on it."""
     if arguments and arguments[0].startswith("hf:"):
         arguments = ["hf", "--dataset", arguments[0][3:], *arguments[1:]]
     name, rest = pick(arguments, "source", data_prep.names(), summary, "cml prepare")
@@ -70,14 +65,7 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def next_steps(dataset: PreparedDataset) -> list[str]:
-    """Write the commands that check a dataset and train on it.
-
-    Args:
-        dataset: The dataset.
-
-    Returns:
-        Lines to print: what has to be mended or installed first, if anything, and the commands, which run as they are.
-    """
+    """Write the commands that check a dataset and train on it."""
     from cml import tasks
     from cml.distances import LabelError
     from cml.distances import registry as distances
@@ -117,12 +105,5 @@ def _free(run: Path) -> str:
 
 
 def summary(name: str) -> str:
-    """Return the line of a source in the list of all sources.
-
-    Args:
-        name: The name of the source.
-
-    Returns:
-        The first line of its docstring.
-    """
+    """Return the line of a source in the list of all sources."""
     return (data_prep.registry.entry(name).__doc__ or "").strip().partition("\n")[0]

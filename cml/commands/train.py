@@ -68,11 +68,7 @@ _GIVEN = ("freeze_backbone", "features", "steps", "epochs", "tune", "backbone", 
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Train, and print which command to run next.
-
-    Args:
-        arguments: The arguments after ``cml train``.
-    """
+    """Train, and print which command to run next."""
     import tyro
 
     from cml.data.prepared import PreparedDataset
@@ -150,18 +146,7 @@ def _show(trained: "Trained", options: Train) -> None:
 def recipe_for(
     task: Task, recipe: TrainConfig, arguments: Sequence[str], prog: str, *, ignored: Container[str] = ()
 ) -> TrainConfig:
-    """Find the defaults: the file of ``--config``, then what suits the dataset, then the recipe.
-
-    Args:
-        task: The task.
-        recipe: The recipe of the task, or the options of the run that is resumed.
-        arguments: The arguments after the task.
-        prog: The command, for messages.
-        ignored: Options whose values in the file do not count.
-
-    Returns:
-        The options that hold where none are given.
-    """
+    """Find the defaults: the file of ``--config``, then what suits the dataset, then the recipe."""
     deciding, _ = parse_known(DecidingOptions, arguments, prog=prog)
     if deciding.steps and deciding.epochs:
         raise UserError(

@@ -13,27 +13,14 @@ END = 0  # ends a caption, begins one, and fills what is behind its end
 
 
 class Regions(NamedTuple):
-    """What the captioner sees of B images.
+    """What the captioner sees of B images."""
 
-    Attributes:
-        values: Projected features (B, R, H) of R places.
-        keys: The same (B, R, M) as attention compares them.
-        mean: Mean of ``values`` (B, H).
-    """
+    values: Tensor  # projected features (B, R, H) of R places
+    keys: Tensor  # the same (B, R, M) as attention compares them
+    mean: Tensor  # mean of ``values`` (B, H)
 
-    values: Tensor
-    keys: Tensor
-    mean: Tensor
-
-    def repeat(self, times: int) -> "Regions":
-        """Repeat every image.
-
-        Args:
-            times: How often it stands in a row.
-
-        Returns:
-            The regions of B * ``times`` images.
-        """
+    def repeat(self, times: int) -> "Regions":  # the regions of B * ``times`` images
+        """Repeat every image."""
         return Regions(*(part.repeat_interleave(times, dim=0) for part in self))
 
 
@@ -62,17 +49,13 @@ class TopDown(nn.Module):
         """The state before the first word: (4, B, H), hidden and cell of both LSTMs."""
         return self.embedding.weight.new_zeros(4, images, self.embedding.embedding_dim)
 
-    def step(self, regions: Regions, state: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
-        """Go one word further.
-
-        Args:
-            regions: The images.
-            state: Hidden states and cells (4, B, H) of both LSTMs.
-            words: The last word (B,) of each caption.
-
-        Returns:
-            Logits (B, V) of the next word, and the next state (4, B, H).
-        """
+    def step(
+        self,
+        regions: Regions,
+        state: Tensor,  # hidden states and cells (4, B, H) of both LSTMs
+        words: Tensor,  # the last word (B,) of each caption
+    ) -> tuple[Tensor, Tensor]:  # logits (B, V) of the next word, and the next state (4, B, H)
+        """Go one word further."""
         seen = torch.cat([state[2], regions.mean, self.embedding(words)], dim=1)
         attention, attention_cell = self.attention_lstm(seen, (state[0], state[1]))
         relevance = self.relevance(torch.tanh(regions.keys + self.query(attention)[:, None]))  # (B, R, 1)
@@ -90,17 +73,17 @@ class TopDown(nn.Module):
                 words = upcoming
         return torch.stack(logits, dim=1)
 
-    def speak(self, regions: Regions, longest: int, *, sample: bool) -> tuple[Tensor, Tensor]:
+    def speak(
+        self,
+        regions: Regions,
+        longest: int,
+        *,
+        sample: bool,  # draw words by their probability; otherwise take the likeliest
+    ) -> tuple[Tensor, Tensor]:
         """Generate captions word by word.
 
-        Args:
-            regions: The images.
-            longest: Maximum number of words.
-            sample: Draw words by their probability; otherwise take the likeliest.
-
-        Returns:
-            Captions (B, T), T <= longest, ``END`` behind a caption's end, and the log-probability (B, T) of each word,
-            0 there.
+        Returns captions (B, T), T <= longest, ``END`` behind a caption's end, and the log-probability (B, T) of each
+        word, 0 there.
         """
         images = len(regions.mean)
         state, words = self.start(images), torch.full((images,), END, device=regions.mean.device)
@@ -118,18 +101,15 @@ class TopDown(nn.Module):
         return torch.stack(captions, dim=1), torch.stack(log_probabilities, dim=1)
 
     @torch.inference_mode()
-    def search(self, regions: Regions, longest: int, beams: int = 5, *, without: int | None = None) -> Tensor:
-        """Generate captions by beam search over the summed log-probability.
-
-        Args:
-            regions: The images.
-            longest: Maximum number of words.
-            beams: Captions that are continued at a time, for each image.
-            without: A word that no caption may have; None for none.
-
-        Returns:
-            The best caption of each image (B, longest), ``END`` behind its end.
-        """
+    def search(
+        self,
+        regions: Regions,
+        longest: int,
+        beams: int = 5,
+        *,
+        without: int | None = None,  # a word that no caption may have; None for none
+    ) -> Tensor:  # the best caption of each image (B, longest), ``END`` behind its end
+        """Generate captions by beam search over the summed log-probability."""
         images, vocabulary = len(regions.mean), self.embedding.num_embeddings
         wide = regions.repeat(beams)
         state, words = self.start(images * beams), torch.full((images * beams,), END, device=regions.mean.device)

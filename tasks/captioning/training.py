@@ -64,15 +64,10 @@ class CaptionerConfig:
 
 
 class Captioned(NamedTuple):
-    """N images with their captions, for a captioner.
+    """N images with their captions, for a captioner."""
 
-    Attributes:
-        features: Features (N, R, C) float16 or float32, a grid of R places per image.
-        captions: N lists of tokenised captions.
-    """
-
-    features: NDArray[Any]
-    captions: Sequence[Sequence[Sequence[str]]]
+    features: NDArray[Any]  # features (N, R, C) float16 or float32, a grid of R places per image
+    captions: Sequence[Sequence[Sequence[str]]]  # N lists of tokenised captions
 
 
 class Vocabulary:
@@ -106,18 +101,7 @@ class TrainedCaptioner(NamedTuple):
 def train_captioner(
     data: Captioned, config: CaptionerConfig, *, seed: int, device: str = "cpu", quiet: bool = False
 ) -> TrainedCaptioner:
-    """Train a captioner; the same seed gives the same captioner on the same machine.
-
-    Args:
-        data: Images with their captions.
-        config: Options of training.
-        seed: Random seed.
-        device: auto, cpu, cuda, ...
-        quiet: No progress bar.
-
-    Returns:
-        The captioner after each of its two trainings.
-    """
+    """Train a captioner; the same seed gives the same captioner on the same machine."""
     place = pick_device(device)
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
@@ -164,19 +148,12 @@ def train_captioner(
 
 @torch.inference_mode()
 def caption(
-    captioner: TopDown, vocabulary: Vocabulary, features: NDArray[Any], config: CaptionerConfig
+    captioner: TopDown,
+    vocabulary: Vocabulary,
+    features: NDArray[Any],  # features (N, R, C) of the images
+    config: CaptionerConfig,
 ) -> list[list[str]]:
-    """Generate captions of images by beam search, without the word that stands for unknown ones.
-
-    Args:
-        captioner: The captioner.
-        vocabulary: Its words.
-        features: Features (N, R, C) of the images.
-        config: Maximum number of words, and the beam size.
-
-    Returns:
-        The words of N captions.
-    """
+    """Generate captions of images by beam search, without the word that stands for unknown ones."""
     captions, unknown = list[list[str]](), len(vocabulary.words) - 1
     for part in np.array_split(features, max(1, len(features) // 64)):
         regions = captioner.look(_onto(captioner.embedding.weight.device, part))
