@@ -25,13 +25,13 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 ROOT = Path(__file__).resolve().parents[1]
-SLOW_FOLDERS = {"bench"}  # whose tests are all marked slow
+SLOW_PLACES = {"bench", "test_guarded.py"}  # folders and files whose tests are all marked slow
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of slow folders, before the marks choose what is run."""
+    """Mark the tests of slow folders and files, before the marks choose what is run."""
     for item in items:
-        if item.path.parent.name in SLOW_FOLDERS:
+        if SLOW_PLACES & {item.path.parent.name, item.path.name}:
             item.add_marker("slow")
 
 

@@ -84,6 +84,7 @@ def test_training_is_better_than_chance_on_drawn_people(run: Path, capsys: pytes
     assert found["oracle"] < found["embedding"] < found["random"]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Some anchors have no positive")  # 10 % of few people: some are rare
 def test_demo_runs_from_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--out", str(tmp_path / "demo"), "--steps", "2", "--count", "300"]) == 0
@@ -97,6 +98,7 @@ def test_demo_runs_from_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "Unknown task 'classes'. Known: " in failure(capsys, "demo", "classes")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("said", ["", "the checkpoint of step 1 of 2 is written"])
 def test_an_interrupted_demo_goes_on_with_the_same_command(
     tmp_path: Path, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

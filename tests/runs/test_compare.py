@@ -134,6 +134,7 @@ def test_finished_runs_are_kept_and_only_missing_ones_trained(
     assert (out / "table.md").read_text() == (finished / "table.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_comparison_killed_before_a_model_is_written_has_its_curve(
     people: PreparedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,6 +180,7 @@ def test_a_run_with_other_options_is_refused(
     assert "was started with learning_rate=0.001, now learning_rate=0.5" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_runs_of_other_code_of_a_plugin_are_refused(
     people: PreparedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -215,6 +217,7 @@ def test_kept_evaluation_is_of_the_same_kind(finished: Path) -> None:
     assert kept_evaluation(finished, kept) is None
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_losses_are_rows_of_their_own(people: PreparedDataset, tmp_path: Path) -> None:
     named = ["log-ratio(weights=uniform)", "cosent(scale=5.0)"]
@@ -226,6 +229,7 @@ def test_losses_are_rows_of_their_own(people: PreparedDataset, tmp_path: Path) -
         assert saved["train"]["loss"] == name
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_one_seed_has_no_intervals_and_no_marks(people: PreparedDataset, tmp_path: Path) -> None:
     config = TrainConfig(
@@ -428,6 +432,7 @@ def test_the_sheet_shows_two_variants_the_second_a_binary_one_if_there_is_any() 
     assert sheet_variants(["a"]) == ["a"]
 
 
+@pytest.mark.slow
 def test_one_model_is_cut_beside_those_trained_for_each_size(people: PreparedDataset, tmp_path: Path) -> None:
     loss = "matryoshka(loss=log-ratio, dimensions=[4])"
     found = cml.compare("pose", people, tmp_path, losses=[loss], seeds=1, dimensions=[4, 8], cut=True, **TINY)

@@ -14,6 +14,8 @@ from cml.cli import main
 from cml.data.prepared import PreparedDataset
 from cml.errors import UserError
 
+pytestmark = pytest.mark.slow
+
 SOURCES = {"pose": "people", "layout": "rooms", "caption": "scenes", "value": "heads", "classes": "things"}
 IN_BRACKETS = {
     "binary": "binary(loss=triplet, rule=nearest, k=3)",  # it has no loss by itself

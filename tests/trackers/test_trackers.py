@@ -193,6 +193,7 @@ print([float(row["evaluation/label_distance@1"]) for row in rows if "evaluation/
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(_READ))
 def test_what_a_tracker_keeps_is_read_back(name: str, tmp_path: Path) -> None:
     pytest.importorskip(name)
