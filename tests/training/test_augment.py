@@ -97,8 +97,10 @@ def test_each_use_of_an_item_is_drawn_anew() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"views": 2, "micro_batch": 7}, {"ema_decay": 0.9, "precision": "bfloat16"}])
-@pytest.mark.parametrize("augment", [darken, invert])
+@pytest.mark.parametrize(
+    ("augment", "options"),
+    [(darken, {}), (invert, {"views": 2, "micro_batch": 7}), (darken, {"ema_decay": 0.9, "precision": "bfloat16"})],
+)
 def test_an_interrupted_run_resumes_bit_for_bit(
     augment: Callable[..., Any], options: dict[str, Any], tmp_path: Path
 ) -> None:
