@@ -51,6 +51,10 @@ class Content:
         total: Number of items for the progress bar, where ``items`` is an iterator.
         input_folders: Folders of the input that no setting names. Error messages in dataset.json are relative to them.
         cleanup: Closed after the dataset was written or has failed.
+
+    Example:
+        >>> Content([Item("a", "train", "a.jpg", 3.5)], details={"gallery": "queries"}).total is None
+        True
     """
 
     items: Iterable[Item | DataError]

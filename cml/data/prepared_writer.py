@@ -55,6 +55,10 @@ class Item:
         where: The origin of the item, for errors.
         vector: The item itself, (F,) float16 or float32, if ``details.inputs`` of the dataset says that items are
             vectors.
+
+    Example:
+        >>> Item("42", "train", "photos/42.jpg", [24.0, 3.5], extra={"subject": "anna"}).quality
+        92
     """
 
     item_id: str

@@ -35,19 +35,10 @@ class Boxes(LabelDistance):
     is_metric: ClassVar[bool] = True
     is_costly: ClassVar[bool] = True
 
-    def encode(self, labels: Sequence[Any]) -> Labels:
-        """Check and pack sets of boxes.
-
-        Args:
-            labels: For each of N items the list of its boxes, at most M.
-
-        Returns:
-            Arrays ``corners`` (N, M, 4) float64, ``kinds`` (N, M) text, ``count`` (N,) int.
-
-        Raises:
-            LabelError: A label is no list of boxes, or a box has another form or no area.
-            UserError: There is no label.
-        """
+    def encode(
+        self, labels: Sequence[Any]
+    ) -> Labels:  # arrays ``corners`` (N, M, 4) float64, ``kinds`` (N, M) text, ``count`` (N,) int
+        """Check and pack sets of boxes."""
         read = [_read_boxes(label, position) for position, label in enumerate(labels)]
         most = max(1, *(len(kinds) for kinds, _ in read))
         corners, kinds = np.zeros((len(read), most, 4)), np.full((len(read), most), "", object)
@@ -57,15 +48,7 @@ class Boxes(LabelDistance):
         return Labels({"corners": corners, "kinds": kinds.astype(str), "count": count})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Compute the label distances between all labels of two sides.
-
-        Args:
-            a: A encoded labels.
-            b: B encoded labels.
-
-        Returns:
-            (A, B) float32 in 0..1.
-        """
+        """Compute the label distances between all labels of two sides."""
         result = np.empty((len(a), len(b)), np.float32)
         for i in range(len(a)):
             overlap = _overlaps(a[i : i + 1], b)  # (boxes of i, B, M)

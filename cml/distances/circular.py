@@ -47,61 +47,25 @@ class Circular(LabelDistance):
         """Degrees with a period of 360, else the label's own unit."""
         return "degrees" if self.period == 360 else "label units"
 
-    def encode(self, labels: Sequence[Any]) -> Labels:
-        """Check numbers or vectors and pack them within one period.
-
-        Args:
-            labels: N numbers, or N lists of D numbers, in the unit of the period.
-
-        Returns:
-            Array ``phases`` (N, D) float64 between -period and period.
-
-        Raises:
-            LabelError: A label is no number or list of numbers, is not finite, or has another length than the first.
-            UserError: There is no label.
-        """
+    def encode(self, labels: Sequence[Any]) -> Labels:  # array ``phases`` (N, D) float64 between -period and period
+        """Check numbers or vectors and pack them within one period."""
         return Labels({"phases": np.fmod(pack_vectors(labels), self.period)})  # fmod does not round
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Compute the label distances between all labels of two sides.
-
-        Args:
-            a: A encoded labels.
-            b: B encoded labels.
-
-        Returns:
-            (A, B) float32 in the unit of the period, at most half the period.
-
-        Raises:
-            UserError: The vectors of the two sides differ in length.
-        """
+        """Compute the label distances between all labels of two sides."""
         left, right = a.arrays["phases"], b.arrays["phases"]
         check_same_length(left, right)
         result = np.empty((len(a), len(b)), np.float32)
         _fill(left, right, float(self.period), self.reduce == "max", result)
         return result
 
-    def label_vectors(self, labels: Labels) -> Float64:
-        """Place each component on a circle as long around as the period: what a regression predicts.
-
-        Args:
-            labels: N encoded labels.
-
-        Returns:
-            (N, 2 D) float64, in the unit of the period.
-        """
+    def label_vectors(self, labels: Labels) -> Float64:  # (N, 2 D) float64, in the unit of the period
+        """Place each component on a circle as long around as the period: what a regression predicts."""
         angles = labels.arrays["phases"] * (2 * math.pi / self.period)
         return self.period / (2 * math.pi) * np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
 
-    def labels_from_vectors(self, vectors: Float64) -> Float64:
-        """Return the positions on the circles, from 0 to the period.
-
-        Args:
-            vectors: (N, 2 D), of any length.
-
-        Returns:
-            (N, D) float64.
-        """
+    def labels_from_vectors(self, vectors: Float64) -> Float64:  # (N, D) float64
+        """Return the positions on the circles, from 0 to the period."""
         cosines, sines = np.split(vectors, 2, axis=1)
         positions: Float64 = np.arctan2(sines, cosines) * (self.period / (2 * math.pi)) % self.period
         return positions

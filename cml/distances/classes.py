@@ -32,19 +32,10 @@ class Classes(LabelDistance):
     unit: ClassVar[str] = "0 same class, 1 another"
     is_metric: ClassVar[bool] = True
 
-    def encode(self, labels: Sequence[Any]) -> Labels:
-        """Check and pack classes.
-
-        Args:
-            labels: N texts, or N whole numbers.
-
-        Returns:
-            Arrays ``names`` (N,) text, and ``digests`` (N, 2) uint64 of these, which are compared.
-
-        Raises:
-            LabelError: A label is no class, or texts and numbers are mixed.
-            UserError: There is no label.
-        """
+    def encode(
+        self, labels: Sequence[Any]
+    ) -> Labels:  # arrays ``names`` (N,) text, and ``digests`` (N, 2) uint64 of these, which are compared
+        """Check and pack classes."""
         values = [_read_class(label, position) for position, label in enumerate(labels)]
         kind = type(values[0])
         for position, value in enumerate(values):
@@ -57,15 +48,7 @@ class Classes(LabelDistance):
         return Labels({"names": np.array(names), "digests": packed})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Compute the label distances between all labels of two sides.
-
-        Args:
-            a: A encoded labels.
-            b: B encoded labels.
-
-        Returns:
-            (A, B) float32, 0 or 1.
-        """
+        """Compute the label distances between all labels of two sides."""
         left, right = a.arrays["digests"], b.arrays["digests"]
         distances: Float32 = (left[:, :1] != right[:, 0]).astype(np.float32)  # (A, B)
         np.maximum(distances, left[:, 1:] != right[:, 1], out=distances)

@@ -76,36 +76,16 @@ class Combined(Composed):
         return all(distance.is_metric for distance in self._parts.values())
 
     def fit(self, labels: Sequence[Any]) -> Self:
-        """Take the scales from labels unless they are given, and fit the parts.
-
-        Args:
-            labels: Labels of the training set, dicts of the parts.
-
-        Returns:
-            The distance with its scales as settings.
-
-        Raises:
-            LabelError: A label is no dict of the parts.
-            UserError: No two labels differ in a part, so that it has no scale.
-        """
+        """Take the scales from labels unless they are given, and fit the parts."""
         columns = self._labels_by_part(labels)
         fitted = {part: distance.fit(columns[part]) for part, distance in self._parts.items()}
         scales = self.scales or {part: _scale(part, fitted[part], columns[part]) for part in fitted}
         return replace(self, parts=fitted, scales=scales)
 
-    def encode(self, labels: Sequence[Any]) -> Labels:
-        """Check and pack dicts of labels.
-
-        Args:
-            labels: N dicts with an entry for each part.
-
-        Returns:
-            The arrays of part k as ``k:name``, and ``scales`` (N, P) float64, the same in every row.
-
-        Raises:
-            LabelError: A label is no dict of the parts, or a part refuses its entry.
-            UserError: A part has no scale, or there is no label.
-        """
+    def encode(
+        self, labels: Sequence[Any]
+    ) -> Labels:  # the arrays of part k as ``k:name``, and ``scales`` (N, P) float64, the same in every row
+        """Check and pack dicts of labels."""
         columns = self._labels_by_part(labels)
         arrays: dict[str, NDArray[Any]] = {}
         for place, (part, distance) in enumerate(self._parts.items()):
@@ -119,18 +99,7 @@ class Combined(Composed):
         return Labels({**arrays, _SCALES: np.tile(row, (len(labels), 1))})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Compute the label distances between all labels of two sides.
-
-        Args:
-            a: A encoded labels.
-            b: B encoded labels.
-
-        Returns:
-            (A, B) float32, in scales of the parts.
-
-        Raises:
-            UserError: The two sides were encoded with different scales.
-        """
+        """Compute the label distances between all labels of two sides."""
         total = np.zeros((len(a), len(b)))
         scales, other = a.arrays[_SCALES][0], b.arrays[_SCALES][0]
         if not np.array_equal(scales, other):

@@ -30,20 +30,8 @@ class Cosine(LabelDistance):
     name: ClassVar[str] = "cosine"
     unit: ClassVar[str] = "1 - cosine"
 
-    def encode(self, labels: Sequence[Any]) -> Labels:
-        """Check vectors and pack their directions.
-
-        Args:
-            labels: N lists of D numbers, or an array (N, D).
-
-        Returns:
-            Array ``directions`` (N, D) float64, rows of length 1.
-
-        Raises:
-            LabelError: A label is no list of numbers, is not finite, has another length than the first, or is all
-                zeros.
-            UserError: There is no label.
-        """
+    def encode(self, labels: Sequence[Any]) -> Labels:  # array ``directions`` (N, D) float64, rows of length 1
+        """Check vectors and pack their directions."""
         vectors = pack_vectors(labels)
         largest = np.abs(vectors).max(axis=1, keepdims=True)
         refuse(largest[:, 0] == 0, "is a vector of zeros, which has no direction.")
@@ -51,18 +39,7 @@ class Cosine(LabelDistance):
         return Labels({"directions": scaled / np.linalg.norm(scaled, axis=1, keepdims=True)})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Compute the label distances between all labels of two sides.
-
-        Args:
-            a: A encoded labels.
-            b: B encoded labels.
-
-        Returns:
-            (A, B) float32, from 0 to 2.
-
-        Raises:
-            UserError: The vectors of the two sides differ in length.
-        """
+        """Compute the label distances between all labels of two sides."""
         left, right = a.arrays["directions"], b.arrays["directions"]
         check_same_length(left, right)
         # scaling to length 1 leaves each number with up to (D / 2 + 3) roundings

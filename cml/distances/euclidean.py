@@ -43,34 +43,13 @@ class Euclidean(LabelDistance):
         """The label's own unit, or its square."""
         return "label units^2" if self.squared else "label units"
 
-    def encode(self, labels: Sequence[Any]) -> Labels:
-        """Check and pack numbers or vectors.
-
-        Args:
-            labels: N numbers, or N lists of D numbers; an array (N,) or (N, D).
-
-        Returns:
-            Array ``vectors`` (N, D) float64; of numbers D is 1.
-
-        Raises:
-            LabelError: A label is no number or list of numbers, is not finite, has another length than the first, or is
-                longer than 1e18.
-            UserError: There is no label.
-        """
+    def encode(self, labels: Sequence[Any]) -> Labels:  # array ``vectors`` (N, D) float64; of numbers D is 1
+        """Check and pack numbers or vectors."""
         return Labels({"vectors": pack_vectors(labels)})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
         """Compute the label distances between all labels of two sides.
 
-        Args:
-            a: A encoded labels.
-            b: B encoded labels.
-
-        Returns:
-            (A, B) float32.
-
-        Raises:
-            UserError: The vectors of the two sides differ in length, or a squared
         distance is too small for float32.
         """
         left, right = a.arrays["vectors"], b.arrays["vectors"]

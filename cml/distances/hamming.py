@@ -31,19 +31,8 @@ class Hamming(LabelDistance):
     unit: ClassVar[str] = "share of differing places"
     is_metric: ClassVar[bool] = True
 
-    def encode(self, labels: Sequence[Any]) -> Labels:
-        """Check and pack lists of values.
-
-        Args:
-            labels: N lists of equal length, of numbers, texts or booleans.
-
-        Returns:
-            The arrays of ``pack_sets``, of the pairs (place, value).
-
-        Raises:
-            LabelError: A label is no list, has another length than the first, or holds another kind of value.
-            UserError: There is no label.
-        """
+    def encode(self, labels: Sequence[Any]) -> Labels:  # the arrays of ``pack_sets``, of the pairs (place, value)
+        """Check and pack lists of values."""
         rows: list[list[str]] = []
         for position, label in enumerate(labels):
             values = label.tolist() if isinstance(label, np.ndarray) else label
@@ -55,18 +44,7 @@ class Hamming(LabelDistance):
         return pack_sets(rows)
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Compute the label distances between all labels of two sides.
-
-        Args:
-            a: A encoded labels.
-            b: B encoded labels.
-
-        Returns:
-            (A, B) float32 in 0..1.
-
-        Raises:
-            UserError: The lists of the two sides differ in length.
-        """
+        """Compute the label distances between all labels of two sides."""
         length, other = int(a.arrays["size"][0]), int(b.arrays["size"][0])
         if length != other:
             raise UserError(f"The labels of the two sides differ in length: {length} values against {other}.")

@@ -33,61 +33,33 @@ class Haversine(LabelDistance):
     is_metric: ClassVar[bool] = True
     unit: ClassVar[str] = "m"
 
-    def encode(self, labels: Sequence[Any]) -> Labels:
-        """Check and pack points on the earth.
-
-        Args:
-            labels: N lists [latitude, longitude] in degrees.
-
-        Returns:
-            Array ``places`` (N, 3) float64: latitude and longitude in radians, cosine of the latitude.
-
-        Raises:
-            LabelError: A label is no pair of finite numbers, or lies outside -90..90 and -180..360 degrees.
-            UserError: There is no label.
-        """
+    def encode(
+        self, labels: Sequence[Any]
+    ) -> Labels:  # array ``places`` (N, 3) float64: latitude and longitude in radians, cosine of the latitude
+        """Check and pack points on the earth."""
         degrees = pack_vectors(labels, "[latitude, longitude]")
         check_on_earth(degrees)
         radians = np.radians(degrees)
         return Labels({"places": np.column_stack([radians, np.cos(radians[:, 0])])})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Compute the label distances between all labels of two sides.
-
-        Args:
-            a: A encoded labels.
-            b: B encoded labels.
-
-        Returns:
-            (A, B) float32 in metres.
-        """
+        """Compute the label distances between all labels of two sides."""
         result = np.empty((len(a), len(b)), np.float32)
         _fill(a.arrays["places"], b.arrays["places"], result)
         return result
 
-    def label_vectors(self, labels: Labels) -> Float64:
-        """Place the points in space: what a regression predicts.
-
-        Args:
-            labels: N encoded labels.
-
-        Returns:
-            (N, 3) float64 in metres from the earth's centre.
-        """
+    def label_vectors(self, labels: Labels) -> Float64:  # (N, 3) float64 in metres from the earth's centre
+        """Place the points in space: what a regression predicts."""
         latitude, longitude, cosine = labels.arrays["places"].T
         return EARTH_RADIUS * np.column_stack(
             [cosine * np.cos(longitude), cosine * np.sin(longitude), np.sin(latitude)]
         )
 
-    def labels_from_vectors(self, vectors: Float64) -> Float64:
-        """Return the points on the earth in the direction of points in space.
-
-        Args:
-            vectors: (N, 3), seen from the earth's centre, of any length.
-
-        Returns:
-            (N, 2) latitude and longitude in degrees, the longitude from -180 to 180.
-        """
+    def labels_from_vectors(
+        self,
+        vectors: Float64,  # (N, 3), seen from the earth's centre, of any length
+    ) -> Float64:  # (N, 2) latitude and longitude in degrees, the longitude from -180 to 180
+        """Return the points on the earth in the direction of points in space."""
         x, y, z = vectors.T
         degrees: Float64 = np.degrees(np.column_stack([np.arctan2(z, np.hypot(x, y)), np.arctan2(y, x)]))
         return degrees

@@ -34,19 +34,8 @@ class Jaccard(LabelDistance):
     unit: ClassVar[str] = "1 - shared names"
     is_metric: ClassVar[bool] = True
 
-    def encode(self, labels: Sequence[Any]) -> Labels:
-        """Check and pack sets of names.
-
-        Args:
-            labels: N sets or lists of names, or N vectors of 0 and 1 of equal length.
-
-        Returns:
-            The arrays of ``pack_sets``.
-
-        Raises:
-            LabelError: A label is neither, or a vector has another length than the first.
-            UserError: Sets and vectors are mixed, or there is no label.
-        """
+    def encode(self, labels: Sequence[Any]) -> Labels:  # the arrays of ``pack_sets``
+        """Check and pack sets of names."""
         length: int | None = None
         names: list[list[str]] = []
         for position, label in enumerate(labels):
@@ -63,15 +52,7 @@ class Jaccard(LabelDistance):
         return pack_sets(names)
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Compute the label distances between all labels of two sides.
-
-        Args:
-            a: A encoded labels.
-            b: B encoded labels.
-
-        Returns:
-            (A, B) float32 in 0..1.
-        """
+        """Compute the label distances between all labels of two sides."""
         shared = count_shared(a, b)
         either = np.add.outer(a.arrays["size"], b.arrays["size"]) - shared  # (A, B) float64
         block: Float32 = ((either - shared) / np.maximum(either, 1)).astype(np.float32)

@@ -57,15 +57,12 @@ class JudgedPairs(LabelDistance):
         """True: most pairs were never judged."""
         return True
 
-    def training_options(self, *, head_alone: bool) -> Mapping[str, Any]:
-        """The loss over all pairs of a batch, on lists of pairs for a head and on batches full of them for a network.
-
-        Args:
-            head_alone: Whether only a head is trained.
-
-        Returns:
-            Loss and sampler; of a head also its start and the number of steps.
-        """
+    def training_options(
+        self,
+        *,
+        head_alone: bool,  # whether only a head is trained
+    ) -> Mapping[str, Any]:
+        """The loss over all pairs of a batch, on lists of pairs for a head, on batches full of them for a network."""
         if head_alone:
             return {"loss": "pair-log-ratio", "sampler": "pairs", "head_start": "pca", "steps": 200}
         return {"loss": "pair-log-ratio", "sampler": "linked"}
@@ -73,16 +70,9 @@ class JudgedPairs(LabelDistance):
     def encode(self, labels: Sequence[Any]) -> Labels:
         """Check and pack labels.
 
-        Args:
-            labels: N lists of texts.
-
-        Returns:
-            Arrays ``items`` (N,), ``judgements`` (N,) of tables (J, 3): other item, distance, weight, and ``repeats``
-            (N,) of tables (R, 2): other item and distance of each judgement of a pair that was judged several times.
-
-        Raises:
-            LabelError: A label has another form.
-            UserError: There is no label.
+        Returns arrays ``items`` (N,), ``judgements`` (N,) of tables (J, 3): other item, distance, weight, and
+        ``repeats`` (N,) of tables (R, 2): other item and distance of each judgement of a pair that was judged several
+        times.
         """
         packed = pack_judgements(labels, 3, _read_judgement, _FORM)
         repeats = np.empty(len(labels), object)
@@ -92,15 +82,7 @@ class JudgedPairs(LabelDistance):
         return Labels({**packed.arrays, "repeats": repeats})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Look up the distances between all labels of two sides.
-
-        Args:
-            a: A encoded labels.
-            b: B encoded labels.
-
-        Returns:
-            (A, B) float32, infinite for pairs that were not judged, 0 for an item and itself.
-        """
+        """Look up the distances between all labels of two sides."""
         block = np.full((len(a), len(b)), np.inf, np.float32)
         for side, other, view in ((a, b, block), (b, a, block.T)):
             owners, table = join_judgements(side)
@@ -110,14 +92,7 @@ class JudgedPairs(LabelDistance):
         return block
 
     def known_pairs(self, labels: Labels) -> KnownPairs:
-        """List the judged pairs of two of the labels.
-
-        Args:
-            labels: N encoded labels.
-
-        Returns:
-            The pairs, each once, with their weights.
-        """
+        """List the judged pairs of two of the labels."""
         owners, table = join_judgements(labels)
         which, places = match_items(table[:, 0], labels)
         first, second = np.minimum(owners[which], places), np.maximum(owners[which], places)

@@ -44,68 +44,34 @@ class JudgedTriplets(LabelDistance):
         """True: no distance between two items is known."""
         return True
 
-    def training_options(self, *, head_alone: bool) -> Mapping[str, Any]:
-        """The likelihood of the judgements, on batches of triplets.
-
-        Args:
-            head_alone: Whether only a head is trained; a network sees fewer triplets a batch.
-
-        Returns:
-            Loss and sampler; of a head also its start and the number of steps.
-        """
+    def training_options(
+        self,
+        *,
+        head_alone: bool,  # whether only a head is trained; a network sees fewer triplets a batch
+    ) -> Mapping[str, Any]:
+        """The likelihood of the judgements, on batches of triplets."""
         if head_alone:
             return {"loss": "logistic-triplet", "sampler": "triplets", "head_start": "pca", "steps": 200}
         return {"loss": "logistic-triplet", "sampler": "triplets(batch_size=96)"}
 
-    def encode(self, labels: Sequence[Any]) -> Labels:
-        """Check and pack labels.
-
-        Args:
-            labels: N lists of texts.
-
-        Returns:
-            Arrays ``items`` (N,) and ``judgements`` (N,) of tables (J, 3): nearer item, farther item, count.
-
-        Raises:
-            LabelError: A label has another form.
-            UserError: There is no label.
-        """
+    def encode(
+        self, labels: Sequence[Any]
+    ) -> Labels:  # arrays ``items`` (N,) and ``judgements`` (N,) of tables (J, 3): nearer item, farther item, count
+        """Check and pack labels."""
         return pack_judgements(labels, 3, _read_judgement, _FORM)
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Infinity for two items, 0 for an item and itself.
-
-        Args:
-            a: A encoded labels.
-            b: B encoded labels.
-
-        Returns:
-            (A, B) float32.
-        """
+        """Infinity for two items, 0 for an item and itself."""
         return np.where(same_items(a, b), 0, np.inf).astype(np.float32)
 
     def known_pairs(self, labels: Labels) -> KnownPairs:
-        """Refuse: triplets have no distances.
-
-        Args:
-            labels: N encoded labels.
-
-        Raises:
-            UserError: Always.
-        """
+        """Refuse: triplets have no distances."""
         raise UserError(
             "Judged triplets are orders and have no distances: take loss=logistic-triplet and sampler=triplets."
         )
 
     def known_triplets(self, labels: Labels) -> KnownTriplets:
-        """List the triplets of three of the labels.
-
-        Args:
-            labels: N encoded labels.
-
-        Returns:
-            The triplets.
-        """
+        """List the triplets of three of the labels."""
         owners, table = join_judgements(labels)
         which, nearer = match_items(table[:, 0], labels)
         among, farther = match_items(table[which, 1], labels)

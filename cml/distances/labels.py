@@ -58,6 +58,12 @@ class Labels:
 
     Attributes:
         arrays: Name to array; every array has N rows.
+
+    Example:
+        >>> from cml.distances import Euclidean
+        >>> labels = Euclidean().encode([1.0, 4.0, 9.0])
+        >>> len(labels), labels[1:].arrays["vectors"].tolist()
+        (3, [[4.0], [9.0]])
     """
 
     arrays: Mapping[str, NDArray[Any]]

@@ -16,6 +16,13 @@ class Neighbors:
     Attributes:
         ids: (N, k) int32. Ties go to the lower id. -1 fills a row that has fewer than k comparable labels.
         distances: (N, k) float32 label distances; infinite where the id is -1.
+
+    Example:
+        >>> from cml.distances import Euclidean
+        >>> distance = Euclidean()
+        >>> found = distance.neighbors(distance.encode([1.0, 4.0, 9.0]), 1)
+        >>> found.ids.tolist(), found.distances.tolist()
+        ([[1], [0], [1]], [[3.0], [3.0], [5.0]])
     """
 
     ids: Int32

@@ -56,20 +56,10 @@ class Place(LabelDistance):
             raise UserError(f"The 'degrees' must be above 0 and at most 180. Got {self.degrees!r} instead.")
         check_word("coordinates", self.coordinates, ("degrees", "metres"))
 
-    def encode(self, labels: Sequence[Any]) -> Labels:
-        """Check and pack positions with headings.
-
-        Args:
-            labels: N lists [latitude, longitude, heading] in degrees, or with ``coordinates="metres"`` [east, north,
-                heading].
-
-        Returns:
-            Array ``views`` (N, 3) float64: x and y in metres or radians, heading in radians.
-
-        Raises:
-            LabelError: A label is no list of three finite numbers, or lies nowhere on the earth.
-            UserError: There is no label.
-        """
+    def encode(
+        self, labels: Sequence[Any]
+    ) -> Labels:  # array ``views`` (N, 3) float64: x and y in metres or radians, heading in radians
+        """Check and pack positions with headings."""
         if self.coordinates == "metres":
             numbers = pack_vectors(labels, "[east, north, heading]")
             return Labels({"views": np.column_stack([numbers[:, :2], np.radians(numbers[:, 2])])})
@@ -78,15 +68,7 @@ class Place(LabelDistance):
         return Labels({"views": np.radians(numbers[:, [1, 0, 2]])})  # longitude is x
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Compute the label distances between all labels of two sides.
-
-        Args:
-            a: A encoded labels.
-            b: B encoded labels.
-
-        Returns:
-            (A, B) float32 in 0..1, 1 where nothing is seen from both.
-        """
+        """Compute the label distances between all labels of two sides."""
         result = np.empty((len(a), len(b)), np.float32)
         on_globe = self.coordinates == "degrees"
         _fill(a.arrays["views"], b.arrays["views"], on_globe, self.metres, math.radians(self.degrees), result)

@@ -131,19 +131,8 @@ class Precomputed(LabelDistance):
             return SparseDistances.read(path)
         return _StoredLists(path) if path.is_dir() else _StoredMatrix(str(path), _load(path))
 
-    def encode(self, labels: Sequence[Any]) -> Labels:
-        """Check and pack row numbers.
-
-        Args:
-            labels: N whole numbers, the rows of the items; also as floats, which a table of numbers holds.
-
-        Returns:
-            Array ``rows`` (N,) int64.
-
-        Raises:
-            LabelError: A label is no whole number, or no row of the stored matrix or lists.
-            UserError: There is no label.
-        """
+    def encode(self, labels: Sequence[Any]) -> Labels:  # array ``rows`` (N,) int64
+        """Check and pack row numbers."""
         stored = self._stored.items
         form = f"should be a row number from 0 to {stored - 1} of {self._stored.name}"
         for position, label in enumerate(labels):
@@ -155,31 +144,11 @@ class Precomputed(LabelDistance):
         return Labels({"rows": np.array(labels, np.int64)})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Compute the label distances between all labels of two sides.
-
-        Args:
-            a: A encoded labels.
-            b: B encoded labels.
-
-        Returns:
-            (A, B) float32, as stored.
-
-        Raises:
-            DataError: A stored number is NaN or negative.
-        """
+        """Compute the label distances between all labels of two sides."""
         return self._stored.block(a.arrays["rows"], b.arrays["rows"])
 
     def searcher(self, labels: Labels, k: int, *, block_bytes: int = 64 << 20) -> Search:
-        """Prepare a search; of triples it looks at what is stored alone.
-
-        Args:
-            labels: N encoded labels.
-            k: Neighbours of each label.
-            block_bytes: Memory that a search of all pairs may take.
-
-        Returns:
-            A function from the rows (start, stop) to their neighbours.
-        """
+        """Prepare a search; of triples it looks at what is stored alone."""
         stored = self._stored
         if not isinstance(stored, SparseDistances):
             return super().searcher(labels, k, block_bytes=block_bytes)
@@ -187,23 +156,15 @@ class Precomputed(LabelDistance):
         return lambda start, stop: stored.nearest(rows, start, stop, k)
 
     def neighbors(
-        self, labels: Labels, k: int, *, block_bytes: int = 64 << 20, threads: int = 2, progress: Progress | None = None
+        self,
+        labels: Labels,
+        k: int,
+        *,
+        block_bytes: int = 64 << 20,
+        threads: int = 2,
+        progress: Progress | None = None,  # called with the number of rows of each block that is done
     ) -> Neighbors:
-        """Find the k nearest labels of each label; see ``LabelDistance.neighbors``.
-
-        Args:
-            labels: N encoded labels.
-            k: Neighbours of each label, 1 <= k < N.
-            block_bytes: About how many bytes of float32 distances a block has; triples need none.
-            threads: Blocks computed at a time; triples are read by one.
-            progress: Called with the number of rows of each block that is done.
-
-        Returns:
-            The lists, nearest first.
-
-        Raises:
-            UserError: As of ``LabelDistance.neighbors``.
-        """
+        """Find the k nearest labels of each label; see ``LabelDistance.neighbors``."""
         if not self.is_partial:
             return super().neighbors(labels, k, block_bytes=block_bytes, threads=threads, progress=progress)
         check_k(k, len(labels))
@@ -217,14 +178,7 @@ class Precomputed(LabelDistance):
         )
 
     def known_pairs(self, labels: Labels) -> KnownPairs | None:
-        """List the pairs of two labels that triples name.
-
-        Args:
-            labels: N encoded labels.
-
-        Returns:
-            The pairs; None for a matrix or lists.
-        """
+        """List the pairs of two labels that triples name."""
         stored = self._stored
         return stored.known_pairs(LabelRows(labels.arrays["rows"])) if isinstance(stored, SparseDistances) else None
 

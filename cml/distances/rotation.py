@@ -80,20 +80,8 @@ class Rotation(LabelDistance):
         """True without a symmetry group, whose products round differently from the other side."""
         return self.symmetry == "none"
 
-    def encode(self, labels: Sequence[Any]) -> Labels:
-        """Check and pack rotations.
-
-        Args:
-            labels: N rotations in the form that ``form`` says.
-
-        Returns:
-            Array ``quaternions`` (N, 4) float64, [x, y, z, w] of length 1.
-
-        Raises:
-            LabelError: A label has another form, is not finite, or is no rotation: a quaternion not of length 1, a
-                matrix that is not orthonormal or that mirrors.
-            UserError: There is no label.
-        """
+    def encode(self, labels: Sequence[Any]) -> Labels:  # array ``quaternions`` (N, 4) float64, [x, y, z, w] of length 1
+        """Check and pack rotations."""
         if self.form == "matrix":
             labels = [_flat(label, position) for position, label in enumerate(labels)]
         numbers = pack_vectors(labels)
@@ -118,15 +106,7 @@ class Rotation(LabelDistance):
         return Labels({"quaternions": np.asarray(turns.as_quat(), np.float64).reshape(-1, 4)})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Compute the label distances between all labels of two sides.
-
-        Args:
-            a: A encoded labels.
-            b: B encoded labels.
-
-        Returns:
-            (A, B) float32 in degrees, 0 to 180.
-        """
+        """Compute the label distances between all labels of two sides."""
         turned = a.arrays["quaternions"][:, None]
         if self.symmetry != "none":
             turned = np.stack([(Turn.from_quat(turned[:, 0]) * symmetry).as_quat() for symmetry in self._group], axis=1)
@@ -134,15 +114,10 @@ class Rotation(LabelDistance):
         _fill(turned, b.arrays["quaternions"], result)
         return result
 
-    def label_vectors(self, labels: Labels) -> Float64 | None:
-        """Return the rotation matrices, which a regression predicts.
-
-        Args:
-            labels: N encoded labels.
-
-        Returns:
-            (N, 9) float64, or None with a symmetry, which makes many rotations equal.
-        """
+    def label_vectors(
+        self, labels: Labels
+    ) -> Float64 | None:  # (N, 9) float64, or None with a symmetry, which makes many rotations equal
+        """Return the rotation matrices, which a regression predicts."""
         if self.symmetry != "none":
             return None
         return np.asarray(Turn.from_quat(labels.arrays["quaternions"]).as_matrix()).reshape(-1, 9)

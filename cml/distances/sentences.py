@@ -82,19 +82,8 @@ class Sentences(LabelDistance):
         """Return the settings as JSON can hold them, with the digest of the model."""
         return {**super().settings(), "model_sha256": self._digest()}
 
-    def encode(self, labels: Sequence[Any]) -> Labels:
-        """Embed the texts of N labels and pack their vectors.
-
-        Args:
-            labels: N texts, or N lists of one or more texts.
-
-        Returns:
-            The arrays of ``cosine`` or ``sets``.
-
-        Raises:
-            LabelError: A label is no text or list of texts, or a text is empty.
-            UserError: The extra ``sentences`` is not installed, the model cannot be opened, or there is no label.
-        """
+    def encode(self, labels: Sequence[Any]) -> Labels:  # the arrays of ``cosine`` or ``sets``
+        """Embed the texts of N labels and pack their vectors."""
         captions = [[label] if isinstance(label, str) else label for label in labels]
         for position, label in enumerate(captions):
             listed = isinstance(label, list | tuple) and all(isinstance(text, str) for text in label)
@@ -107,15 +96,7 @@ class Sentences(LabelDistance):
         return self._base.encode([part.mean(axis=0) for part in parts] if self.reduce == "mean" else parts)
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Compute the label distances between all labels of two sides.
-
-        Args:
-            a: A encoded labels.
-            b: B encoded labels.
-
-        Returns:
-            (A, B) float32, exactly 0 between equal texts.
-        """
+        """Compute the label distances between all labels of two sides."""
         distances = self._base.pairwise(a, b)
         distances[distances < _NOISE] = 0
         return distances

@@ -66,29 +66,13 @@ class Sets(Composed):
         return self._base.unit
 
     def fit(self, labels: Sequence[Any]) -> Self:
-        """Fit the base on all members.
-
-        Args:
-            labels: Labels of the training set, lists of members.
-
-        Returns:
-            The distance between sets with the fitted base.
-        """
+        """Fit the base on all members."""
         return replace(self, base=self._base.fit([member for label in labels for member in label]))
 
-    def encode(self, labels: Sequence[Any]) -> Labels:
-        """Check and pack sets of labels.
-
-        Args:
-            labels: N lists of at most M labels of the base, at least one each.
-
-        Returns:
-            The base's arrays as ``member.name`` (N, M, ...), and ``count`` (N,) int32.
-
-        Raises:
-            LabelError: A label is no list or empty, or the base refuses a member.
-            UserError: There is no label.
-        """
+    def encode(
+        self, labels: Sequence[Any]
+    ) -> Labels:  # the base's arrays as ``member.name`` (N, M, ...), and ``count`` (N,) int32
+        """Check and pack sets of labels."""
         form = f"should be a list of one or more {self._base.name} labels"
         for position, label in enumerate(labels):
             if not isinstance(label, list | tuple | np.ndarray) or len(label) == 0:
@@ -105,15 +89,7 @@ class Sets(Composed):
         return Labels({"count": count, **{_MEMBER + name: array[slots] for name, array in members.arrays.items()}})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Compute the label distances between all labels of two sides.
-
-        Args:
-            a: A encoded labels.
-            b: B encoded labels.
-
-        Returns:
-            (A, B) float32, sums of least distances.
-        """
+        """Compute the label distances between all labels of two sides."""
         result = np.empty((len(a), len(b)), np.float32)
         pair_bytes = 4 * int(a.arrays["count"].max()) * int(b.arrays["count"].max())
         columns = max(1, min(len(b), _BLOCK_BYTES // pair_bytes))

@@ -48,6 +48,12 @@ class Backbone:
         mean: Subtracted from each channel of pixels scaled to 0..1.
         std: Divides the difference.
         feature_map: From module and normalised pixels to the last map (B, C, h', w'); None if there is none.
+
+    Example:
+        >>> from torch import nn
+        >>> network = nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten())
+        >>> Backbone(network, features=48).mean
+        (0.485, 0.456, 0.406)
     """
 
     module: nn.Module
@@ -132,6 +138,10 @@ def has_published_weights(name: str) -> bool:
 
     Returns:
         Whether it has published weights.
+
+    Example:
+        >>> has_published_weights("efficientnet-lite0"), has_published_weights("small-cnn")
+        (True, False)
     """
     return name != CUSTOM and "weights" in _entry(name)[1]
 

@@ -19,6 +19,12 @@ def last_feature_map(network: nn.Module, pixels: Tensor) -> Tensor | None:
 
     Returns:
         The map (B, C, h', w'); None if the network has none.
+
+    Example:
+        >>> import torch
+        >>> network = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        >>> last_feature_map(network, torch.zeros(2, 3, 16, 16)).shape
+        torch.Size([2, 8, 16, 16])
     """
     caught: list[Any] = []
     paths = {path: module for path, module in network.named_modules() if path}

@@ -137,21 +137,8 @@ class Captions(LabelDistance):
         known = {**self.settings(), "vectors": "", "stop_words": sorted(stop_words(self.stop_words))}
         return hashlib.sha256(repr([self.name, sorted(known.items())]).encode()).hexdigest()
 
-    def encode(self, labels: Sequence[Any]) -> Labels:
-        """Cut the captions of N images into words and pack their numbers, which are rows of the vectors' file.
-
-        Args:
-            labels: For each image the list of its captions, one or more.
-
-        Returns:
-            The arrays of ``pack_captions``.
-
-        Raises:
-            LabelError: A label is no list of captions, or has no known word; by ``out_of_vocabulary`` and
-                ``empty_caption`` also an unknown word or a caption without a known one.
-            DataError: The vectors of the words are damaged, or one is all zeros and is to be normalised.
-            UserError: There is no label.
-        """
+    def encode(self, labels: Sequence[Any]) -> Labels:  # the arrays of ``pack_captions``
+        """Cut the captions of N images into words and pack their numbers, which are rows of the vectors' file."""
         for position, label in enumerate(labels):
             listed = isinstance(label, list | tuple) and all(isinstance(text, str) for text in label)
             if not listed or len(label) == 0:
@@ -236,15 +223,7 @@ class Captions(LabelDistance):
                 dropped.append(label[number])
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Compute distances: the same number, to the last bit, from b to a and in any block.
-
-        Args:
-            a: A packed images.
-            b: B packed images.
-
-        Returns:
-            (A, B) float32.
-        """
+        """Compute distances: the same number, to the last bit, from b to a and in any block."""
         return self.pairwise64(a, b).astype(np.float32)
 
     def pairwise64(self, a: Labels, b: Labels, threads: int = 1) -> Float64:
@@ -265,16 +244,7 @@ class Captions(LabelDistance):
         )
 
     def searcher(self, labels: Labels, k: int, *, block_bytes: int = 64 << 20) -> Search:
-        """Prepare the search for the exact k nearest labels; most pairs are ruled out by their lower bound.
-
-        Args:
-            labels: N packed images.
-            k: Neighbours of each image.
-            block_bytes: Memory for distances between words.
-
-        Returns:
-            A function from the rows (start, stop) to their neighbours.
-        """
+        """Prepare the search for the exact k nearest labels; most pairs are ruled out by their lower bound."""
         if self._relaxed or self.backend == "pot":
             return super().searcher(labels, k, block_bytes=block_bytes)
         from cml.distances.captions.blocks import nearest_search

@@ -79,17 +79,8 @@ class Layout(LabelDistance):
     def encode(self, labels: Sequence[Any]) -> Labels:
         """Read and pack masks of one size: the bits of their ids, one a pixel, and how many pixels each id has.
 
-        Args:
-            labels: N paths of mask images, or N arrays (H, W) of class ids.
-
-        Returns:
-            Arrays ``planes`` (N, bits, words) uint64, ``areas`` (N, 1 + highest id) int32, and ``size`` (N, 2) int32,
-            height and width.
-
-        Raises:
-            LabelError: A mask cannot be read, holds an id above ``largest_id``, is all ignored, is too large, or has
-                another size than the first where there is no resolution.
-            UserError: There is no label.
+        Returns arrays ``planes`` (N, bits, words) uint64, ``areas`` (N, 1 + highest id) int32, and ``size`` (N, 2)
+        int32, height and width.
         """
         size = (0, 0)
         maps: UInt8 = np.empty((0, 0), np.uint8)
@@ -138,19 +129,7 @@ class Layout(LabelDistance):
                 yield from pool.map(load, range(start, min(start + _AHEAD, len(labels))))
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Compute the label distances between all labels of two sides.
-
-        Args:
-            a: A encoded labels.
-            b: B encoded labels.
-
-        Returns:
-            (A, B) float32 in 0..1, infinite where no pixel counts in both.
-
-        Raises:
-            UserError: The masks of the two sides differ in size, or have too many classes for
-                ``matching="hungarian"``.
-        """
+        """Compute the label distances between all labels of two sides."""
         from cml.distances.layout.kernel import matched_iou_distances, mean_iou_distances
 
         result = np.empty((len(a), len(b)), np.float32)

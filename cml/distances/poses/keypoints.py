@@ -83,16 +83,8 @@ class Keypoints(LabelDistance):
     def encode(self, labels: Sequence[Any]) -> Labels:
         """Check and pack poses, normalised as far as each pose alone allows.
 
-        Args:
-            labels: N poses [[x, y, visible], ...] of J joints.
-
-        Returns:
-            Arrays ``xy`` (N, J, 2) float64, 0 where hidden, ``visible`` (N, J) bool, and ``noise`` (N,) float64, the
-            rounding error that normalising leaves in a coordinate.
-
-        Raises:
-            LabelError: A label is no pose, or has another number of joints than the first.
-            UserError: The poses have too few joints for ``min_shared`` or ``torso``, or there is no label.
+        Returns arrays ``xy`` (N, J, 2) float64, 0 where hidden, ``visible`` (N, J) bool, and ``noise`` (N,) float64,
+        the rounding error that normalising leaves in a coordinate.
         """
         xy, visible = read_poses(labels)
         if xy.shape[1] < self.min_shared:
@@ -120,18 +112,7 @@ class Keypoints(LabelDistance):
         return Labels({"xy": xy, "visible": visible, "noise": noise})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Compute the label distances between all labels of two sides.
-
-        Args:
-            a: A encoded labels.
-            b: B encoded labels.
-
-        Returns:
-            (A, B) float32, infinite for pairs that share too few joints.
-
-        Raises:
-            UserError: The poses of the two sides differ in their number of joints.
-        """
+        """Compute the label distances between all labels of two sides."""
         joints = a.arrays["xy"].shape[1]
         if joints != b.arrays["xy"].shape[1]:
             raise UserError(f"The poses of the two sides have {joints} and {b.arrays['xy'].shape[1]} joints.")

@@ -57,19 +57,10 @@ class Oks(LabelDistance):
             raise UserError(f"The 'sigmas' must be above 0. Got {sigmas!r} instead.")
         check_whole("min_shared", self.min_shared)
 
-    def encode(self, labels: Sequence[Any]) -> Labels:
-        """Check and pack poses with the area of their person.
-
-        Args:
-            labels: N poses [[x, y, visible], ...] of J joints.
-
-        Returns:
-            Arrays ``xy`` (N, J, 2) float64, ``visible`` (N, J) bool and ``area`` (N,) float64 in px^2.
-
-        Raises:
-            LabelError: A label is no pose, or has another number of joints than the first.
-            UserError: There is no label.
-        """
+    def encode(
+        self, labels: Sequence[Any]
+    ) -> Labels:  # arrays ``xy`` (N, J, 2) float64, ``visible`` (N, J) bool and ``area`` (N,) float64 in px^2
+        """Check and pack poses with the area of their person."""
         xy, visible = read_poses(labels)
         sigmas = COCO_SIGMAS if self.sigmas is None else self.sigmas
         if xy.shape[1] != len(sigmas):
@@ -84,15 +75,7 @@ class Oks(LabelDistance):
         return Labels({"xy": xy, "visible": visible, "area": area})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Compute the label distances between all labels of two sides.
-
-        Args:
-            a: A encoded labels.
-            b: B encoded labels.
-
-        Returns:
-            (A, B) float32 in 0..1, infinite for pairs that share too few joints.
-        """
+        """Compute the label distances between all labels of two sides."""
         left, right = ((side.arrays["xy"], side.arrays["visible"], side.arrays["area"]) for side in (a, b))
         sigmas = np.array(COCO_SIGMAS if self.sigmas is None else self.sigmas)
         result = np.empty((len(a), len(b)), np.float32)

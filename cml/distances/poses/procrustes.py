@@ -57,35 +57,15 @@ class Procrustes(LabelDistance):
         """A share of the squared size, or the unit of the coordinates."""
         return "residual" if self.error == "residual" else "label units"
 
-    def encode(self, labels: Sequence[Any]) -> Labels:
-        """Check and pack poses in the plane or in space.
-
-        Args:
-            labels: N poses [[x, y, visible], ...] or [[x, y, z, visible], ...] of J joints.
-
-        Returns:
-            Arrays ``points`` (N, J, 2 or 3) float64 and ``visible`` (N, J) bool.
-
-        Raises:
-            LabelError: A label is no pose, or has another number of joints than the first.
-            UserError: There is no label.
-        """
+    def encode(
+        self, labels: Sequence[Any]
+    ) -> Labels:  # arrays ``points`` (N, J, 2 or 3) float64 and ``visible`` (N, J) bool
+        """Check and pack poses in the plane or in space."""
         points, visible = read_poses(labels, (3, 4))
         return Labels({"points": points, "visible": visible})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Compute the label distances between all labels of two sides.
-
-        Args:
-            a: A encoded labels.
-            b: B encoded labels.
-
-        Returns:
-            (A, B) float32, infinite for pairs that share too few joints.
-
-        Raises:
-            UserError: The poses of the two sides differ in joints or coordinates.
-        """
+        """Compute the label distances between all labels of two sides."""
         left, right = a.arrays["points"], b.arrays["points"]
         if left.shape[1:] != right.shape[1:]:
             raise UserError(f"The poses of the two sides have joints of shape {left.shape[1:]} and {right.shape[1:]}.")

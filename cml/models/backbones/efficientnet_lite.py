@@ -30,17 +30,29 @@ class EfficientNetLite(nn.Module):
 
 
 def lite0(weights: str = "imagenet") -> nn.Module:
-    """EfficientNet-Lite0: 3.4 million parameters; best at 224 x 224 pixels, any size works."""
+    """EfficientNet-Lite0: 3.4 million parameters; best at 224 x 224 pixels, any size works.
+
+    Args:
+        weights: ``imagenet``, or ``none`` for random ones.
+    """
     return _lite(0, weights)
 
 
 def lite1(weights: str = "imagenet") -> nn.Module:
-    """EfficientNet-Lite1: 4.1 million parameters; best at 240 x 240 pixels, any size works."""
+    """EfficientNet-Lite1: 4.1 million parameters; best at 240 x 240 pixels, any size works.
+
+    Args:
+        weights: ``imagenet``, or ``none`` for random ones.
+    """
     return _lite(1, weights)
 
 
 def lite2(weights: str = "imagenet") -> nn.Module:
-    """EfficientNet-Lite2: 4.8 million parameters; best at 260 x 260 pixels, any size works."""
+    """EfficientNet-Lite2: 4.8 million parameters; best at 260 x 260 pixels, any size works.
+
+    Args:
+        weights: ``imagenet``, or ``none`` for random ones.
+    """
     return _lite(2, weights)
 
 

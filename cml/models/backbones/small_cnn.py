@@ -55,7 +55,14 @@ class SmallCNN(nn.Module):
         return self.project(self.pool(self.feature_map(pixels)))  # type: ignore[no-any-return]
 
     def feature_map(self, pixels: Tensor) -> Tensor:
-        """The last convolution map (B, C, h / 16, w / 16), of 192 channels or, with 4 layers, 256."""
+        """Compute the last convolution map.
+
+        Args:
+            pixels: Normalised pixels (B, channels, h, w).
+
+        Returns:
+            (B, C, h / 16, w / 16), of 192 channels or, with 4 layers, 256.
+        """
         return self.stages(pixels)  # type: ignore[no-any-return]
 
 
