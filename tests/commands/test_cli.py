@@ -112,6 +112,7 @@ def test_an_interrupted_demo_goes_on_with_the_same_command(
     assert last == f"stopped; {said or 'what is finished is kept'}; the same command continues from there"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Some anchors have no positive")
 def test_demo_with_seeds_and_variants_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     start = ["demo", "--out", str(tmp_path / "demo"), "--steps", "1", "--count", "300", "--seeds", "2"]
@@ -373,6 +374,7 @@ def test_a_run_goes_on_with_its_own_options_wherever_its_dataset_is(
     assert (cut / "model.safetensors").read_bytes() == (run / "model.safetensors").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_progress_bar_in_a_log_is_a_line_every_ten_seconds(run: Path, tmp_path: Path) -> None:
     for number in range(40):
         Image.new("RGB", (32, 32)).save(tmp_path / f"{number}.png")

@@ -131,6 +131,7 @@ def test_a_frozen_backbone_in_the_file_turns_the_recipes_mirroring_off(
     assert recipe_for(pose, recipe, ("--freeze-backbone", "--lora", "0", *words), "cml").lora == 8
 
 
+@pytest.mark.slow
 def test_train_and_compare_take_a_file_and_what_is_given_beside_it_goes_before(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
