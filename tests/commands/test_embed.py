@@ -240,6 +240,7 @@ def test_a_killed_embedding_is_continued_to_the_same_bytes(
     assert len(whole.embeddings) == 13
 
 
+@pytest.mark.slow
 def test_sigkill_is_survived(run: Path, model: EmbeddingModel, photos: Path, tmp_path: Path) -> None:
     script = """
 import os, signal, sys

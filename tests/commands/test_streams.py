@@ -17,6 +17,7 @@ def shell(line: str, streams: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("streams", ["2>&-", ">&-", "2>/dev/full", "<&- >&- 2>&-"])
 def test_a_command_does_its_work_whatever_nobody_hears(streams: str, tmp_path: Path) -> None:
     out = tmp_path / "digits"
@@ -36,6 +37,7 @@ def test_an_error_is_an_error_also_where_nobody_hears_it() -> None:
     assert shell("nonsense", "2>/dev/full").returncode == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ["--version", "--help", "losses", "train pose --help"])
 def test_results_that_stdout_does_not_take_are_one_error(line: str) -> None:
     told = shell(line, ">/dev/full")

@@ -236,6 +236,7 @@ def test_a_push_that_cannot_be_is_one_line(
     assert "did not answer as expected" in failure(capsys, *command, tmp_path / "d", "--push", "anna/new")
 
 
+@pytest.mark.slow
 def test_commands_take_a_model_of_the_hub(runs: list[Path], tmp_path: Path) -> None:
     """As a user gives them, the hub in the environment; nothing else is asked of it, no telemetry either."""
     draw_images(tmp_path / "photos", 4)

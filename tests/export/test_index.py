@@ -265,6 +265,7 @@ index.compact()
 """
 
 
+@pytest.mark.slow
 def test_a_killed_change_leaves_the_state_before_or_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     index = create(tmp_path, method="flat")
     monkeypatch.setattr(index_changes, "_BESIDE", 0)
@@ -337,6 +338,7 @@ for number in range(12):
 """
 
 
+@pytest.mark.slow
 def test_two_processes_and_threads_that_change_at_once_lose_nothing(tmp_path: Path) -> None:
     index = create(tmp_path)
     index.add(ROWS[:4], ids=range(4))

@@ -407,6 +407,7 @@ def test_shares_of_several_processes_are_the_store_of_one(tmp_path: Path) -> Non
     assert content(one.folder) == content(two.folder)
 
 
+@pytest.mark.slow
 def test_the_command(people: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["features", "--data", people, "--out", tmp_path / "store", *SIZE, "--splits", "query", "--json"]
     assert main([str(word) for word in words]) == 0

@@ -68,6 +68,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "set"
 
 
+@pytest.mark.slow
 def test_a_run_on_the_features_of_a_function(
     people: Path, colors: FeatureStore, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

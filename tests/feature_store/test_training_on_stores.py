@@ -76,6 +76,7 @@ def test_training_and_evaluation_read_no_image(
     assert not (tmp_path / "empty" / "features").exists()  # the store is enough
 
 
+@pytest.mark.slow
 def test_the_commands_take_a_store(
     people: Path, store: FeatureStore, run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
