@@ -29,7 +29,10 @@ class Ranks(NamedTuple):
     facts: list[dict[str, Any]]
 
 
-@pytest.fixture(scope="module", params=["plain", "lightning", "accelerate"])
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("lightning", "accelerate")]
+
+
+@pytest.fixture(scope="module", params=["plain", *SLOW])
 def two(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Ranks]:
     folder = tmp_path_factory.mktemp(request.param)
     run_two(Path(own_loops.__file__), request.param, str(folder))

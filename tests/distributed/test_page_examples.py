@@ -11,6 +11,8 @@ import page_examples
 import pytest
 from start_two import run_two
 
+pytestmark = pytest.mark.slow
+
 LIGHTNING = ' accelerator="cpu",'
 
 

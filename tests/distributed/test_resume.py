@@ -16,6 +16,8 @@ from torch.utils.data import DataLoader, TensorDataset
 from cml import sampling
 from cml.losses import LogRatioLoss
 
+pytestmark = pytest.mark.slow
+
 LABELS = torch.rand(60, 2, generator=torch.Generator().manual_seed(0))
 INPUTS = torch.cat([LABELS, torch.randn(60, 4, generator=torch.Generator().manual_seed(1))], dim=1)
 

@@ -124,6 +124,7 @@ def test_files_that_do_not_fit_are_one_line_each(tmp_path: Path, monkeypatch: py
     assert not Path("ran").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["resnet18", "googlenet", "regnet_y_400mf"])
 def test_mean_and_maximum_of_torchvisions_networks(name: str) -> None:
     torch.manual_seed(0)

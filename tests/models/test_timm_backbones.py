@@ -62,6 +62,7 @@ def test_a_run_is_loaded_as_it_was_trained(run: Path) -> None:
     np.testing.assert_allclose(model.embed(IMAGES[:3], batch_size=1), embeddings[:3], atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The network has batch normalisation")
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("options", [{"micro_batch": 5}, {"precision": "bfloat16"}, {"freeze_backbone": True}], ids=str)
@@ -88,6 +89,7 @@ def test_micro_batches_give_a_vision_transformer_the_gradient_of_the_whole_batch
     assert_same_direction(parts, whole)
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
     config = replace(CONFIG, backbone="timm/test_vit", steps=4)
     whole = cml.fit(IMAGES, LABELS, config, out=tmp_path / "whole", quiet=True).state_dict()
@@ -97,6 +99,7 @@ def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
     assert all(torch.equal(whole[name], again[name]) for name in whole)
 
 
+@pytest.mark.slow
 def test_embed_onnx_hub_and_captioning_features_of_a_run(run: Path, tmp_path: Path) -> None:
     model = cml.load(run, device="cpu")
     paths = draw_images(tmp_path / "photos", 3, name="{}.png", size=70)
@@ -165,6 +168,7 @@ def test_maps_of_convolutions_are_what_is_pooled(name: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

@@ -16,6 +16,8 @@ import cml
 from cml.cli import main
 from cml.data_prep.coco_keypoints import COCO_JOINTS
 
+pytestmark = pytest.mark.slow
+
 RealData = Callable[[str], Path]
 COUNT, SIDE = 60, 40
 Options = dict[str, Any]

@@ -150,6 +150,7 @@ REAL: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", REAL)
 def test_real_data_raises_nothing(
     tmp_path: Path, source: str, real_data: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
