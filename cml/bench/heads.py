@@ -1,6 +1,6 @@
 """Many linear heads on the same frozen features, trained at once, each as by ``cml train --freeze-backbone``.
 
-Heads whose losses differ in numbers only share one evaluation of the loss, ``cml.losses.stack_heads``.
+Heads whose losses differ in numbers only share one evaluation of the loss, ``cml.training.head_losses``.
 """
 
 import functools

@@ -89,14 +89,7 @@ def cached_backward(
 
 
 def _check_whole(network: nn.Module) -> None:
-    """Check that every process has all parameters of the network.
-
-    Args:
-        network: The network.
-
-    Raises:
-        UserError: They are sharded.
-    """
+    """Refuse a network that is sharded: every process has to have all its parameters."""
     from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 
     if any(isinstance(module, FSDPModule | FullyShardedDataParallel) for module in network.modules()):

@@ -26,32 +26,18 @@ from cml.errors import UserError
 def backward(
     network: nn.Module,
     loss: Callable[[Tensor], Tensor],
-    inputs: Any,  # noqa: ANN401 - a tensor, or in one pass a batch of any kind
+    inputs: Any,  # noqa: ANN401 - a tensor (B, ...), or in one pass a batch of any kind
     *,
     micro_batch: int | None = None,
-    largest: int | None = None,
-    cast: Callable[[], AbstractContextManager[object]] = nullcontext,
-    draws: bool = True,
+    largest: int | None = None,  # share of the batch of a process, where all split theirs into as many parts
+    cast: Callable[[], AbstractContextManager[object]] = nullcontext,  # autocast, of the network alone
+    draws: bool = True,  # whether the network may draw random numbers, of which the second pass needs the same
     loss_backward: Callable[[Tensor], object] = torch.autograd.backward,
-    before_last: Callable[[], AbstractContextManager[object]] = nullcontext,
+    before_last: Callable[[], AbstractContextManager[object]] = nullcontext,  # of all passes but the last: ``no_sync``
 ) -> tuple[Tensor, Tensor]:
-    """Compute loss and embeddings of a batch, and add the gradient of the loss to all parameters it depends on.
+    """Add the gradient of a loss of embeddings (B, D) to all parameters; the loss and embeddings, without a graph.
 
-    Args:
-        network: Maps inputs (b, ...) to embeddings (b, D).
-        loss: Maps embeddings (B, D), in at least float32, to a scalar.
-        inputs: (B, ...), on the network's device; where it is not split also a batch of any kind.
-        micro_batch: Inputs per pass, at least 1. A larger batch is split into as few and as equal parts as possible.
-            None, or a batch that is no larger: one direct pass.
-        largest: The size of the largest share of the batch, if several processes have one each: all split theirs into
-            the same number of parts, since they exchange statistics in the network.
-        cast: Makes the context in which the network runs, for autocast.
-        draws: Whether the network may draw random numbers, of which the second pass needs the same.
-        loss_backward: Propagates the gradient of the loss, for a gradient scaler.
-        before_last: Makes the context of all passes but the last, as ``no_sync`` of ``DistributedDataParallel``.
-
-    Returns:
-        The loss, and the embeddings (B, D) in at least float32, both without a graph.
+    A batch of more than ``micro_batch`` inputs is split into as few and as equal parts as possible.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""Losses, by class, by function and by name: ``LogRatioLoss()``, ``log_ratio_loss(...)``, ``get("log-ratio")``.
+"""Losses, by class and by name: ``LogRatioLoss()``, ``get("log-ratio")``.
 
 ``get`` reads the same text as the command line: ``cml.losses.get("log-ratio(weights=uniform)")``. In a loop of your own
 a loss over label distances is a module like any other; ``fit`` finds its constants in the training set:
@@ -8,7 +8,8 @@ a loss over label distances is a module like any other; ``fit`` finds its consta
     >>> distance = distances.get("euclidean")
     >>> loss = losses.LogRatioLoss().fit(distance, ages)
 
-Every loss may be differentiated any number of times; ``cml.losses.closed_form`` says how.
+Every loss may be differentiated any number of times. Those in plain torch compile without a graph break; five have a
+gradient in closed form (``cml.losses.closed_form``).
 
 A loss with proxies needs ``prepare(classes, dimension=D)`` instead, with the class numbers (N,) of the training items,
 before the optimiser is made that shall hold its parameters. Every name here is imported lazily.
@@ -23,42 +24,44 @@ from cml.registry import Registry
 
 if TYPE_CHECKING:
     from cml.losses.binary import BinaryLoss
-    from cml.losses.binary_triplet import BinaryTripletLoss, binary_triplet_loss
+    from cml.losses.binary_triplet import BinaryTripletLoss
     from cml.losses.class_loss import ClassLoss
-    from cml.losses.contrastive import ContrastiveLoss
-    from cml.losses.cosent import CoSENTLoss, cosent_loss
+    from cml.losses.cosent import CoSENTLoss
     from cml.losses.cross_batch_memory import CrossBatchMemory, mask_duplicates
-    from cml.losses.dense_triplet import DenseTripletLoss, dense_triplet_loss
-    from cml.losses.direction_multi_similarity import DirectionMultiSimilarityLoss, direction_multi_similarity_loss
-    from cml.losses.direction_proxy_nca import DirectionProxyNCALoss, direction_proxy_nca_loss
-    from cml.losses.direction_triplet import DirectionTripletLoss, direction_triplet_loss
-    from cml.losses.graded_contrastive import GradedContrastiveLoss, graded_contrastive_loss
-    from cml.losses.h_ap import HAPLoss, h_ap_loss
-    from cml.losses.kernel_supcon import KernelSupConLoss, kernel_supcon_loss
+    from cml.losses.dense_triplet import DenseTripletLoss
+    from cml.losses.direction_multi_similarity import DirectionMultiSimilarityLoss
+    from cml.losses.direction_proxy_nca import DirectionProxyNCALoss
+    from cml.losses.direction_triplet import DirectionTripletLoss
+    from cml.losses.graded_contrastive import GradedContrastiveLoss
+    from cml.losses.h_ap import HAPLoss
+    from cml.losses.kernel_supcon import KernelSupConLoss
     from cml.losses.label_distance_loss import LabelDistanceLoss
-    from cml.losses.lambda_ndcg import LambdaNDCGLoss, lambda_ndcg_loss
-    from cml.losses.language_guidance import LanguageGuidanceLoss, language_guidance_loss
-    from cml.losses.lifted_structure import LiftedStructureLoss
-    from cml.losses.log_ratio import LogRatioLoss, log_ratio_loss
-    from cml.losses.logistic_triplet import LogisticTripletLoss, logistic_triplet_loss
+    from cml.losses.lambda_ndcg import LambdaNDCGLoss
+    from cml.losses.language_guidance import LanguageGuidanceLoss
+    from cml.losses.log_ratio import LogRatioLoss
+    from cml.losses.logistic_triplet import LogisticTripletLoss
     from cml.losses.loss import LabelSource, Loss, LossInfo, VectorLoss
     from cml.losses.matryoshka import MatryoshkaLoss
-    from cml.losses.multi_similarity import MultiSimilarityLoss
-    from cml.losses.n_pair import NPairLoss
-    from cml.losses.pair_log_ratio import PairLogRatioLoss, pair_log_ratio_loss
-    from cml.losses.proxy_anchor import ProxyAnchorLoss
-    from cml.losses.proxy_gml import ProxyGMLLoss, proxy_gml_loss
+    from cml.losses.pair_log_ratio import PairLogRatioLoss
+    from cml.losses.pml_losses import (
+        ContrastiveLoss,
+        LiftedStructureLoss,
+        MultiSimilarityLoss,
+        NPairLoss,
+        ProxyAnchorLoss,
+        ProxyNCALoss,
+        SoftTripleLoss,
+        TripletLoss,
+    )
+    from cml.losses.proxy_gml import ProxyGMLLoss
     from cml.losses.proxy_loss import ProxyLoss
-    from cml.losses.proxy_nca import ProxyNCALoss
-    from cml.losses.proxy_nca_pp import ProxyNCAPlusPlusLoss, proxy_nca_pp_loss
-    from cml.losses.rank_n_contrast import RankNContrastLoss, rank_n_contrast_loss
-    from cml.losses.regression import RegressionLoss, regression_loss
-    from cml.losses.relaxed_contrastive import RelaxedContrastiveLoss, relaxed_contrastive_loss
-    from cml.losses.rkd_distance import RKDDistanceLoss, rkd_distance_loss
-    from cml.losses.soft_target import SoftTargetLoss, soft_target_loss
-    from cml.losses.soft_triple import SoftTripleLoss
+    from cml.losses.proxy_nca_pp import ProxyNCAPlusPlusLoss
+    from cml.losses.rank_n_contrast import RankNContrastLoss
+    from cml.losses.regression import RegressionLoss
+    from cml.losses.relaxed_contrastive import RelaxedContrastiveLoss
+    from cml.losses.rkd_distance import RKDDistanceLoss
+    from cml.losses.soft_target import SoftTargetLoss
     from cml.losses.sum import SumLoss
-    from cml.losses.triplet import TripletLoss
 
 _ENTRIES = {
     "log-ratio": "cml.losses.log_ratio:LogRatioLoss",
@@ -66,14 +69,14 @@ _ENTRIES = {
     "dense-triplet": "cml.losses.dense_triplet:DenseTripletLoss",
     "binary-triplet": "cml.losses.binary_triplet:BinaryTripletLoss",
     "binary": "cml.losses.binary:BinaryLoss",
-    "contrastive": "cml.losses.contrastive:ContrastiveLoss",
-    "triplet": "cml.losses.triplet:TripletLoss",
-    "n-pair": "cml.losses.n_pair:NPairLoss",
-    "lifted-structure": "cml.losses.lifted_structure:LiftedStructureLoss",
-    "multi-similarity": "cml.losses.multi_similarity:MultiSimilarityLoss",
-    "proxy-nca": "cml.losses.proxy_nca:ProxyNCALoss",
-    "soft-triple": "cml.losses.soft_triple:SoftTripleLoss",
-    "proxy-anchor": "cml.losses.proxy_anchor:ProxyAnchorLoss",
+    "contrastive": "cml.losses.pml_losses:ContrastiveLoss",
+    "triplet": "cml.losses.pml_losses:TripletLoss",
+    "n-pair": "cml.losses.pml_losses:NPairLoss",
+    "lifted-structure": "cml.losses.pml_losses:LiftedStructureLoss",
+    "multi-similarity": "cml.losses.pml_losses:MultiSimilarityLoss",
+    "proxy-nca": "cml.losses.pml_losses:ProxyNCALoss",
+    "soft-triple": "cml.losses.pml_losses:SoftTripleLoss",
+    "proxy-anchor": "cml.losses.pml_losses:ProxyAnchorLoss",
     "proxy-nca-pp": "cml.losses.proxy_nca_pp:ProxyNCAPlusPlusLoss",
     "proxy-gml": "cml.losses.proxy_gml:ProxyGMLLoss",
     "direction-triplet": "cml.losses.direction_triplet:DirectionTripletLoss",
@@ -140,38 +143,15 @@ __all__ = [
     "SumLoss",
     "TripletLoss",
     "VectorLoss",
-    "binary_triplet_loss",
-    "cosent_loss",
-    "dense_triplet_loss",
-    "direction_multi_similarity_loss",
-    "direction_proxy_nca_loss",
-    "direction_triplet_loss",
     "get",
-    "graded_contrastive_loss",
-    "h_ap_loss",
-    "kernel_supcon_loss",
-    "lambda_ndcg_loss",
-    "language_guidance_loss",
-    "log_ratio_loss",
-    "logistic_triplet_loss",
     "mask_duplicates",
     "names",
-    "pair_log_ratio_loss",
-    "proxy_gml_loss",
-    "proxy_nca_pp_loss",
-    "rank_n_contrast_loss",
     "register",
     "registry",
-    "regression_loss",
-    "relaxed_contrastive_loss",
-    "rkd_distance_loss",
-    "soft_target_loss",
 ]
 
-_FUNCTIONS = [name for name in __all__ if name.endswith("_loss")]
 _HOMES = {
     **{name: module for module, _, name in (entry.rpartition(":") for entry in _ENTRIES.values())},
-    **{name: f"cml.losses.{name.removesuffix('_loss')}" for name in _FUNCTIONS},
     **dict.fromkeys(("LossInfo", "LabelSource", "Loss", "VectorLoss"), "cml.losses.loss"),
     **dict.fromkeys(("CrossBatchMemory", "mask_duplicates"), "cml.losses.cross_batch_memory"),
     "ClassLoss": "cml.losses.class_loss",

@@ -8,12 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from cml.errors import UserError
-from cml.losses.binary_rules import BinaryPairs, RuleName
-from cml.losses.embedding_checks import check_matrix, embedding_points
+from cml.losses.anchor_blocks import AnchorMean
+from cml.losses.binary_rules import BinaryPairs, RuleLoss, RuleName
 from cml.losses.loss import LossInfo
+from cml.losses.pairs import check_matrix, embedding_points
 from cml.losses.pml import PmlPairLoss, build_module, pml
-from cml.losses.row_mean import RowMean
-from cml.losses.rule_loss import RuleLoss, warn_without_pairs
 from cml.processes.own_generator import draw_from
 from cml.registry import Choice
 
@@ -71,73 +70,46 @@ class BinaryLoss(RuleLoss):
         quantile: float | None = None,
         miner: str | None = None,
     ) -> None:
-        super().__init__(rule, k, distance, quantile)
         for name, value in (("loss", loss), ("miner", miner)):
             if not isinstance(value, str | None):
                 raise UserError(
                     f"The {name!r} of binary is a text that names it, such as "
                     f"'{type(value).__name__}(...)' with its settings. Got an object instead."
                 )
+        inner = _pair_loss(loss)
+        super().__init__(rule, k, distance, quantile)
         self.loss = loss
-        self.inner = _pair_loss(loss)
+        self.inner = inner
         if miner is not None:
             self.inner.miner = build_module(miner, "miners")
         self.normalize = self.inner.normalize
         _probe(self.inner, loss)
 
-    def mean_of_pairs(self, embeddings: Tensor, pairs: BinaryPairs) -> RowMean:
-        """The library's value of the pairs, with the number of triplets of each anchor.
-
-        Args:
-            embeddings: (B, D) floating point.
-            pairs: Masks (A, B) of positives and negatives.
-
-        Returns:
-            The loss and the triplets (A,) of each anchor.
-        """
+    def mean_of_pairs(self, embeddings: Tensor, pairs: BinaryPairs) -> AnchorMean:
+        """The library's value of the pairs, with the number of triplets of each anchor."""
         check_matrix("embeddings", embeddings)
         counts = pairs.positives.sum(dim=1) * pairs.negatives.sum(dim=1)  # (A,) triplets
         with torch.autocast(embeddings.device.type, enabled=False):
             loss = _value(self.inner, embedding_points(embeddings, normalize=False), pairs)
-        return warn_without_pairs(RowMean(loss, counts))
+        return AnchorMean(loss, counts)
 
 
 def pair_indices(pairs: BinaryPairs) -> Indices:
-    """The pairs as the library takes them.
-
-    Args:
-        pairs: Masks (A, B) of positives and negatives.
-
-    Returns:
-        Item numbers: anchors and their positives (P,) each, anchors and their negatives (N,) each.
-    """
+    """The pairs as the library takes them: anchors and their positives (P,), anchors and their negatives (N,)."""
     return (*pairs.positives.nonzero(as_tuple=True), *pairs.negatives.nonzero(as_tuple=True))
 
 
 def triplet_indices(pairs: BinaryPairs) -> Indices:
-    """Every triplet, sorted, as the library takes triplets. No (B, B, B) tensor is made.
-
-    Args:
-        pairs: Masks (A, B) of positives and negatives.
-
-    Returns:
-        Item numbers of anchors, positives and negatives, (T,) each.
-    """
+    """Every triplet (T,), sorted, as the library takes triplets. No (B, B, B) tensor is made."""
     anchor, positive = pairs.positives.nonzero(as_tuple=True)  # (P,)
     pair, negative = pairs.negatives[anchor].nonzero(as_tuple=True)  # (T,)
     return anchor[pair], positive[pair], negative
 
 
 def mine_pairs(miner: nn.Module, embeddings: Tensor, pairs: BinaryPairs) -> Indices:
-    """Pick pairs or triplets by a miner of the library, which is shown one anchor at a time.
+    """Pick pairs or triplets of a batch (B, D) by a miner of the library, which is shown one anchor at a time.
 
-    Args:
-        miner: The library's miner.
-        embeddings: (B, D).
-        pairs: Masks (A, B) of positives and negatives to pick from.
-
-    Returns:
-        Item numbers as the library takes them: of pairs if the miner picks pairs or nothing, else of triplets.
+    They are item numbers as the library takes them: of pairs if the miner picks pairs or nothing, else of triplets.
     """
     picked_per_anchor: list[Indices] = []
     own_class = torch.ones(1, dtype=torch.int64, device=embeddings.device)

@@ -3,64 +3,11 @@
 import torch
 from torch import Tensor
 
-from cml.errors import UserError
-from cml.losses.binary_rules import BinaryPairs, RuleName
+from cml.losses.anchor_blocks import AnchorMean
+from cml.losses.binary_rules import BinaryPairs, RuleLoss, RuleName
+from cml.losses.dense_triplet import mean_of_hinges
 from cml.losses.loss import LossInfo
-from cml.losses.ordered_hinge import ordered_hinge_mean
-from cml.losses.pairs import check_mask
-from cml.losses.row_mean import RowMean, warn_without_terms
-from cml.losses.rule_loss import RuleLoss, warn_without_pairs
 from cml.settings import check_flag, check_number
-
-
-def binary_triplet_loss(
-    embeddings: Tensor, positives: Tensor, negatives: Tensor, *, margin: float = 0.2, normalize: bool = True
-) -> Tensor:
-    """The binary triplet loss as a function; ``BinaryTripletLoss`` has the formula.
-
-    The sets may be decided anywhere: in the batch (``cml.losses.binary_rules``) or beforehand over the whole training
-    set.
-
-    Args:
-        embeddings: (B, D) floating point.
-        positives: (A, B) bool, the positives of each anchor. An anchor's own column is left out.
-        negatives: (A, B) bool, disjoint with the positives.
-        margin: At least 0, of squared distances.
-        normalize: Whether to L2-normalise the embeddings first.
-
-    Returns:
-        A scalar; 0 with a warning if no anchor has both a positive and a negative.
-
-    Raises:
-        UserError: a tensor has another shape or type, the masks overlap, or the margin is negative.
-    """
-    check_number("margin", margin, least=0)
-    mean = binary_triplet_mean(embeddings, BinaryPairs(positives, negatives), margin=margin, normalize=normalize)
-    return warn_without_terms(mean, BinaryTripletLoss.missing)
-
-
-def binary_triplet_mean(embeddings: Tensor, pairs: BinaryPairs, *, margin: float, normalize: bool) -> RowMean:
-    """The formula of ``binary_triplet_loss``: dense triplets of an order that puts positives before negatives.
-
-    Args:
-        embeddings: (B, D) floating point.
-        pairs: Masks (A, B) of positives and negatives.
-        margin: Margin between squared distances.
-        normalize: Whether to L2-normalise the embeddings first.
-
-    Returns:
-        The loss and the triplets of each anchor.
-
-    Raises:
-        UserError: a tensor has another shape or type, or the masks overlap.
-    """
-    positives, negatives = pairs
-    check_mask("positives", positives, positives.shape)
-    check_mask("negatives", negatives, positives.shape)
-    if bool((positives & negatives).any()):
-        raise UserError("An item must not be positive and negative for one anchor; make the two masks disjoint.")
-    order = torch.where(positives, 0.0, torch.where(negatives, 1.0, torch.inf))  # (A, B)
-    return warn_without_pairs(ordered_hinge_mean(embeddings, order, margin=margin, normalize=normalize))
 
 
 class BinaryTripletLoss(RuleLoss):
@@ -98,8 +45,8 @@ class BinaryTripletLoss(RuleLoss):
     Example:
         >>> import torch
         >>> points = torch.tensor([[0.0], [1.0], [3.0]])
-        >>> positives, negatives = torch.tensor([[False, False, True]]), torch.tensor([[False, True, False]])
-        >>> binary_triplet_loss(points, positives, negatives, margin=0.5, normalize=False).item()
+        >>> loss = BinaryTripletLoss("threshold", distance=1.0, margin=0.5, normalize=False)
+        >>> loss(points, torch.tensor([[0.0, 2.0, 1.0]])).item()  # anchor 0: item 2 is a positive, item 1 a negative
         8.5
 
     Reference:
@@ -126,6 +73,11 @@ class BinaryTripletLoss(RuleLoss):
         self.margin = check_number("margin", margin, least=0)
         self.normalize = check_flag("normalize", normalize)
 
-    def mean_of_pairs(self, embeddings: Tensor, pairs: BinaryPairs) -> RowMean:
-        """``binary_triplet_mean`` with the settings of the module, of embeddings (B, D) and masks (A, B)."""
-        return binary_triplet_mean(embeddings, pairs, margin=self.margin, normalize=self.normalize)
+    def mean_of_pairs(self, embeddings: Tensor, pairs: BinaryPairs) -> AnchorMean:
+        """The formula: dense triplets of an order that puts positives before negatives.
+
+        The sets may be decided anywhere: in the batch, as ``mean`` does, or beforehand over the whole training set.
+        """
+        order = torch.where(pairs.positives, 0.0, torch.where(pairs.negatives, 1.0, torch.inf))  # (A, B)
+        look = self.may_look(embeddings)
+        return mean_of_hinges(embeddings, order, margin=self.margin, normalize=self.normalize, look=look)

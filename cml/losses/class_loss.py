@@ -10,17 +10,15 @@ import torch
 from torch import Tensor
 
 from cml.errors import UserError
-from cml.losses.embedding_checks import check_matrix
 from cml.losses.loss import LabelSource, Loss
+from cml.losses.pairs import check_matrix
 
 
 class ClassLoss(Loss):
     """Base of the losses over classes.
 
-    A subclass writes ``value``, or ``forward`` if it counts no pairs.
-
-    Attributes:
-        skipped_anchors: Items seen so far whose batch held no positive or no negative.
+    A subclass writes ``value``, or ``forward`` if it counts no pairs. Items whose batch held no positive or no negative
+    are counted in ``skipped_anchors``.
     """
 
     labels = "classes"
@@ -65,15 +63,11 @@ class ClassLoss(Loss):
         raise NotImplementedError
 
     def count_classes(self, classes: Tensor) -> None:
-        """Count the items of a batch that have no positive or no negative there, and warn once.
-
-        Args:
-            classes: (B,) int64.
-        """
+        """Count the items of a batch, of classes (B,), that have no positive or no negative there; warn once."""
         same = (classes[:, None] == classes).sum(dim=1)  # (B,)
         usable = (same > 1) & (same < len(classes))
         self.count_skipped(usable)
-        if bool(usable.all()):
+        if not self.may_look(classes) or bool(usable.all()):
             return
         if bool(usable.any()):
             text = "Some items of a batch have no positive or no negative there (counted in skipped_anchors)."
@@ -87,16 +81,10 @@ class ClassLoss(Loss):
             warnings.warn(text, RuntimeWarning, stacklevel=3)
 
 
-def check_classes(embeddings: Tensor, classes: Tensor, count: int | None = None) -> None:
-    """Check a batch of a loss over classes.
+def check_classes(embeddings: Tensor, classes: Tensor, count: int | None = None, *, look: bool = True) -> None:
+    """Check a batch (B, D), (B,) of a loss over classes, B at least 2.
 
-    Args:
-        embeddings: Must be (B, D) floating point, B at least 2.
-        classes: Must be (B,) int64.
-        count: C, the number of classes: class numbers must be in 0..C-1. ``None``: any number.
-
-    Raises:
-        UserError: a tensor has another shape or type, the labels are continuous, or a number is not in 0..C-1.
+    With ``count`` classes and ``look``, class numbers must be in 0..count-1.
     """
     check_matrix("embeddings", embeddings)
     if classes.is_floating_point() or classes.is_complex():
@@ -109,6 +97,6 @@ def check_classes(embeddings: Tensor, classes: Tensor, count: int | None = None)
         raise UserError(f"The 'classes' must be one torch.int64 number per embedding, ({len(embeddings)},). {got}")
     if len(embeddings) < 2:
         raise UserError(f"A batch needs at least 2 items. Got {len(embeddings)} instead.")
-    if count is not None and not (int(classes.min()) >= 0 and int(classes.max()) < count):
+    if count is not None and look and not (int(classes.min()) >= 0 and int(classes.max()) < count):
         got = f"Got {int(classes.min())}..{int(classes.max())} instead."
         raise UserError(f"Every class number must be in 0..{count - 1}, the class of a proxy. {got}")

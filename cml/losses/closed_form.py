@@ -1,98 +1,192 @@
-"""Closed-form gradients, and the plain formula for what a closed form cannot do.
+"""Losses with a gradient in closed form: sums over anchors, a block of rows of squared distances at a time.
 
-A closed form gives the gradient of a loss as a number, which torch cannot differentiate again. Where that is asked for
-- gradients of gradients (``create_graph=True``), transforms of ``torch.func`` - the plain formula is computed in its
-place, of operations that torch differentiates any number of times. It needs O(A B D) memory.
+The gradient is gathered on the way, so that no (A, B) matrix is held; the backward pass keeps (B, D) and the label
+distances. A loss gives its formula in plain torch (``anchor_blocks.py``), and for a block of rows the same values with
+their slopes in the squared distances. A closed form is a number, which torch cannot differentiate again: where that is
+asked for, by gradients of gradients (``create_graph=True``) or transforms of ``torch.func``, the plain formula takes
+its place. ``torch.compile`` runs a closed form as it is, since its compiled loops and threads are no graph.
+
+One head has embeddings (B, D) and H heads have (H, B, D). Heads share the label distances, and what a loss computes of
+these alone it computes once; a setting may be one number, or a tensor (H, 1, 1) with one per head.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from cml.errors import UserError
+from cml.losses.anchor_blocks import AnchorMean, AnchorValues, plain_mean
+from cml.losses.pairs import Pairs, check_batch, comparable_pairs, embedding_points, is_transformed, usable_labels
+from cml.losses.squared_distances import (
+    add_gradient,
+    center_points,
+    plain_distances,
+    plain_squared_distances,
+    slopes_of_distances,
+    squared_distances,
+)
 
-Result = TypeVar("Result")
+_AUTOGRAD_BYTES = 64 << 20
 
 
-def apply_closed_form(
-    function: type[torch.autograd.Function],
-    plain: Callable[[Tensor], Result],
-    points: Tensor,
-    *settings: Any,  # noqa: ANN401 - of the function
-) -> Result:
-    """Apply a function with a closed-form gradient, or its plain formula inside a transform of ``torch.func``.
+class RowTerms(NamedTuple):
+    """What a loss finds in a block of R anchors.
 
-    ``torch.compile`` runs the function as it is, since its compiled loops and threads are no graph.
-
-    Args:
-        function: Takes the points, ``plain`` and the settings. Its ``backward`` calls ``plain_gradient`` where the
-            gradient is to be differentiated again.
-        plain: The same formula, of operations that torch differentiates any number of times.
-        points: (..., B, D).
-        settings: What the function takes beside.
-
-    Returns:
-        The result of the function.
+    Attributes:
+        values: (..., R) value of each row, a sum over its terms.
+        counts: (R,) how many terms (1 if the row's value is a mean already); 0 leaves the anchor out.
+        slopes: (..., R, B) derivative of each row's value in each of its squared distances; 0 where a pair is not used.
     """
-    if is_transformed(points):
-        return plain(points)
-    apply: Any = function.apply
+
+    values: Tensor
+    counts: Tensor
+    slopes: Tensor
+
+
+# The terms of R anchors, of what ``AnchorValues`` takes: it may overwrite the squared distances and the used pairs, and
+# must leave the label distances as they are.
+AnchorSlopes = Callable[[Tensor, Tensor, Tensor], RowTerms]
+
+
+def mean_over_rows(
+    embeddings: Tensor,
+    label_distances: Tensor,
+    values: AnchorValues,
+    slopes: AnchorSlopes,
+    *,
+    normalize: bool,
+    look: bool = True,
+    block_bytes: int | None = None,
+) -> AnchorMean:
+    """Check a batch and take the mean of a function of the anchors' rows of squared distances, with its gradient.
+
+    An anchor's distance to itself is 0. ``block_bytes`` is the size of one block of distances: by default 4 MiB on the
+    CPU, which its cache holds, and 256 MiB on other devices.
+    """
+    label_distances = check_batch(embeddings, label_distances, look=look)
+    with torch.autocast(embeddings.device.type, enabled=False):
+        points = embedding_points(embeddings, normalize=normalize, look=look)
+
+        def plain(points: Tensor) -> AnchorMean:
+            return plain_mean(points, label_distances, values)
+
+        if is_transformed(points):
+            return plain(points)
+        if block_bytes is None:
+            block_bytes = 4 << 20 if points.device.type == "cpu" else 256 << 20
+        rows = max(1, block_bytes // (points.element_size() * points[..., 0].numel()))
+        return AnchorMean(*_apply(_MeanOverBlocks)(points, plain, label_distances, slopes, rows))
+
+
+def slopes_by_autograd(
+    values: AnchorValues, squared: Tensor, labels: Tensor, used: Tensor, *, number_bytes: int
+) -> RowTerms:
+    """The terms of R anchors by autograd, where a loss has no faster way to its slopes: a few anchors at a time.
+
+    ``number_bytes`` are the bytes that the formula takes of one tensor for each anchor.
+    """
+    parts = []
+    for rows in torch.arange(squared.shape[-2], device=labels.device).split(max(1, _AUTOGRAD_BYTES // number_bytes)):
+        leaf = squared[..., rows, :].detach().requires_grad_()
+        with torch.enable_grad():
+            of_anchors, counts = values(leaf, labels[rows], used[rows])
+            (slopes,) = torch.autograd.grad(of_anchors.sum(), leaf)
+        parts.append(RowTerms(of_anchors.detach(), counts, slopes))
+    of_anchors, counts, slopes = zip(*parts, strict=True)
+    return RowTerms(torch.cat(of_anchors, dim=-1), torch.cat(counts), torch.cat(slopes, dim=-2))
+
+
+def compare_by_closed_form(embeddings: Tensor, label_distances: Tensor, *, normalize: bool, look: bool) -> Pairs:
+    """Check a batch and compute its distances (A, B), whose gradient is made by products and holds no differences."""
+    label_distances = check_batch(embeddings, label_distances, look=look)
+    with torch.autocast(embeddings.device.type, enabled=False):
+        points, rows = embedding_points(embeddings, normalize=normalize, look=look), slice(0, len(label_distances))
+
+        def plain(points: Tensor) -> Tensor:
+            return plain_distances(plain_squared_distances(points, rows))
+
+        distances = plain(points) if is_transformed(points) else _apply(_EuclideanDistances)(points, plain, rows)
+    return Pairs(distances, *usable_labels(label_distances.to(distances.dtype)))
+
+
+def _apply(function: type[torch.autograd.Function]) -> Any:  # noqa: ANN401 - torch has no type
     if torch.compiler.is_compiling():
         disable: Any = torch.compiler.disable  # not a decorator: its first use imports the whole compiler
-        apply = disable(apply)
-    result: Result = apply(points, plain, *settings)
-    return result
+        return disable(function.apply)
+    return function.apply
 
 
-def plain_gradient(plain: Callable[[Tensor], Tensor], points: Tensor, slopes: Tensor) -> Tensor:
-    """The gradient of a plain formula, which torch can differentiate again.
-
-    Args:
-        plain: The formula.
-        points: (..., B, D).
-        slopes: Those in its result, of its shape.
-
-    Returns:
-        (..., B, D).
-    """
+def _plain_gradient(plain: Callable[[Tensor], Tensor], points: Tensor, slopes: Tensor) -> Tensor:
+    """The gradient (..., B, D) of a plain formula, for slopes in its result, which torch can differentiate again."""
     with torch.enable_grad(), torch.autocast(points.device.type, enabled=False):
         value = plain(points)
         (gradient,) = torch.autograd.grad(value, points, slopes, create_graph=True, materialize_grads=True)
     return gradient
 
 
-def is_transformed(tensor: Tensor) -> bool:
-    """Whether a transform of ``torch.func`` (grad, jvp, hessian, ...) follows a tensor."""
-    return not torch.compiler.is_compiling() and torch.func.debug_unwrap(tensor, recurse=False) is not tensor
+class _MeanOverBlocks(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,  # noqa: ANN401 - torch has no type
+        full: Tensor,
+        plain: Callable[[Tensor], AnchorMean],
+        label_distances: Tensor,
+        row_terms: AnchorSlopes,
+        rows: int,
+    ) -> tuple[Tensor, Tensor]:
+        """The loss and the counts of points (..., B, D); the gradient is made on the way."""
+        shifted, norms = center_points(full)
+        gradient = torch.zeros_like(shifted, memory_format=torch.contiguous_format) if ctx.needs_input_grad[0] else None
+        total, counts, anchors = norms.new_zeros(full.shape[:-2]), [], len(label_distances)
+        for start in range(0, anchors, rows):
+            block = slice(start, min(start + rows, anchors))
+            squared, precise, near = squared_distances(full, shifted, norms, block)
+            labels = label_distances[block].to(squared.dtype)
+            terms = row_terms(squared, labels, comparable_pairs(labels, start))
+            total += terms.values.sum(dim=-1)
+            counts.append(terms.counts)
+            if gradient is not None:
+                add_gradient(gradient, full, block, terms.slopes, precise, near)
+        all_counts = torch.cat(counts)
+        number = all_counts.sum().clamp_(min=1)
+        ctx.mark_non_differentiable(all_counts)
+        if gradient is not None:
+            ctx.save_for_backward(full, gradient.div_(number))
+            ctx.plain = plain
+        return total / number, all_counts
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None, None, None, None]:  # noqa: ANN401
+        full, gradient = ctx.saved_tensors
+        slope = slopes[0]  # counts have no slope
+        if torch.is_grad_enabled():  # the gradient is to be differentiated again
+            return _plain_gradient(lambda points: ctx.plain(points).loss, full, slope), None, None, None, None
+        return gradient * slope[..., None, None], None, None, None, None
 
 
-def is_followed(tensor: Tensor) -> bool:
-    """Whether torch differentiates what is computed of a tensor, by autograd or by a transform of ``torch.func``."""
-    return tensor.requires_grad or is_transformed(tensor)
+class _EuclideanDistances(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,  # noqa: ANN401 - torch has no type
+        full: Tensor,
+        plain: Callable[[Tensor], Tensor],
+        rows: slice,
+    ) -> Tensor:
+        """The distances (..., A, B) of points (..., B, D)."""
+        squared, shifted, near = squared_distances(full, *center_points(full), rows)
+        distances = squared.sqrt_()
+        ctx.save_for_backward(full, distances, shifted, near)
+        ctx.plain = plain
+        return distances
 
-
-def to_overwrite(tensor: Tensor, source: Tensor) -> Tensor:
-    """The tensor, to be overwritten; a copy of it where torch needs its numbers for the gradient in ``source``."""
-    return tensor.clone() if is_followed(source) else tensor
-
-
-def check_no_vmap(name: str, tensor: Tensor) -> None:
-    """Check that a tensor is not one of many that ``torch.func.vmap`` computes together.
-
-    Args:
-        name: The argument's name, for the message.
-        tensor: The tensor to check.
-
-    Raises:
-        UserError: it is one of many.
-    """
-    while is_transformed(tensor):
-        inner = torch.func.debug_unwrap(tensor, recurse=False)
-        if inner.ndim > tensor.ndim:
-            raise UserError(
-                f"A loss does not run under torch.func.vmap, as it checks the numbers of a batch. Got {name!r} of many "
-                "batches at once; call the loss for one batch after the other."
-            )
-        tensor = inner
+    @staticmethod
+    def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor, None, None]:  # noqa: ANN401
+        full, distances, shifted, near = ctx.saved_tensors
+        if torch.is_grad_enabled():  # the gradient is to be differentiated again
+            return _plain_gradient(ctx.plain, full, slopes), None, None
+        gradient = torch.zeros_like(full, memory_format=torch.contiguous_format)
+        block = slice(0, slopes.shape[-2])
+        with torch.autocast(full.device.type, enabled=False):
+            add_gradient(gradient, full, block, slopes_of_distances(slopes, distances), shifted, near)
+        return gradient, None, None

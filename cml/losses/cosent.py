@@ -4,73 +4,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cml.losses.embedding_checks import unit_rows
-from cml.losses.label_distance_loss import LabelDistanceLoss, Mask
+from cml.losses.anchor_blocks import AnchorMean
+from cml.losses.label_distance_loss import LabelDistanceLoss
 from cml.losses.loss import LossInfo
-from cml.losses.own_column import comparable_pairs
-from cml.losses.pairs import check_batch, mask_label_distances
-from cml.losses.row_blocks import Constant
-from cml.losses.row_mean import RowMean, warn_without_terms
-from cml.losses.row_order import ascending_rows, tie_runs
+from cml.losses.pairs import check_batch, comparable_pairs, unit_rows
+from cml.losses.row_order import ascending_rows, run_ends
 from cml.settings import check_number
 
 MOST = 300.0  # a product of two exponentials of it is still a float64
-
-
-def cosent_loss(embeddings: Tensor, label_distances: Tensor, *, mask: Mask = None, scale: float = 2.0) -> Tensor:
-    """CoSENT as a function; ``CoSENTLoss`` has the formula.
-
-    Args:
-        embeddings: (B, D) floating point, or (H, B, D) of H heads. They are L2-normalised.
-        label_distances: (A, B), >= 0; infinite where a pair cannot be compared.
-        mask: (A, B) bool, True where a pair may be used. ``None``: everywhere.
-        scale: Multiplies cosines, above 0 and below 300.
-
-    Returns:
-        A scalar, or (H,) of H heads; 0 with a warning if no two pairs differ in label distance.
-
-    Raises:
-        UserError: a tensor has another shape or type, a label distance is NaN or negative, or the scale is out of
-            range.
-    """
-    scale = _check_scale(scale)
-    mean = cosent_mean(embeddings, mask_label_distances(embeddings, label_distances, mask), scale=scale)
-    return warn_without_terms(mean, CoSENTLoss.missing)
-
-
-def cosent_mean(embeddings: Tensor, label_distances: Tensor, *, scale: Constant) -> RowMean:
-    """The formula of ``cosent_loss``.
-
-    Sorted by label distance, the double sum is one of products of cumulative sums, in float64.
-
-    Args:
-        embeddings: (B, D), or (H, B, D) of H heads.
-        label_distances: (A, B).
-        scale: Multiplies cosines; (H, 1, 1) for one per head.
-
-    Returns:
-        The loss, and the used pairs of each anchor; 0 of all if no two pairs differ.
-    """
-    label_distances = check_batch(embeddings, label_distances)
-    used = comparable_pairs(label_distances)  # (A, B)
-    once = used.triu(1)  # an item that is no anchor lies right of every diagonal
-    with torch.autocast(embeddings.device.type, enabled=False):
-        points = unit_rows(embeddings)
-        cosines = points[..., : len(label_distances), :] @ points.mT  # (..., A, B)
-    labels, columns = ascending_rows(label_distances[once].to(cosines.dtype)[None])  # (1, P)
-    chosen = cosines[..., once]  # (..., P)
-    in_order = chosen.gather(-1, columns[0].expand(chosen.shape))
-    # float64, on the processor where the device has none
-    exact = in_order.to("cpu" if cosines.device.type == "mps" else cosines.device, torch.float64)
-    exponents = (scale[..., 0] if isinstance(scale, Tensor) else scale) * exact
-    sums_from_far = functional.pad(exponents.exp().flip(-1).cumsum(-1), (1, 0)).flip(-1)  # (..., P + 1)
-    runs = tie_runs(labels)
-    if runs is None:
-        farther = sums_from_far[..., 1:]
-    else:
-        farther = sums_from_far.gather(-1, (runs[1][0] + 1).to(exact.device).expand(chosen.shape))
-    total = (exponents.neg().exp() * farther).sum(dim=-1)
-    return RowMean(total.log1p().to(cosines), used.sum(dim=1) * (total > 0).to(used.device)[..., None])
 
 
 class CoSENTLoss(LabelDistanceLoss):
@@ -123,12 +64,26 @@ class CoSENTLoss(LabelDistanceLoss):
 
     def __init__(self, scale: float = 2.0) -> None:
         super().__init__()
-        self.scale = _check_scale(scale)
+        self.scale = check_number("scale", scale, least=0, below=MOST, open_=True)
 
-    def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
-        """``cosent_mean`` with the scale of the module, of embeddings (B, D) and label distances (A, B)."""
-        return cosent_mean(embeddings, label_distances, scale=self.scale)
-
-
-def _check_scale(scale: float) -> float:
-    return check_number("scale", scale, least=0, below=MOST, open_=True)
+    def mean(self, embeddings: Tensor, label_distances: Tensor) -> AnchorMean:
+        """The formula: sorted by label distance, the double sum is one of products of cumulative sums, in float64."""
+        label_distances = check_batch(embeddings, label_distances, look=self.may_look(embeddings))
+        anchors, items = label_distances.shape
+        used = comparable_pairs(label_distances)  # (A, B)
+        with torch.autocast(embeddings.device.type, enabled=False):
+            points = unit_rows(embeddings)
+            cosines = (points[..., :anchors, :] @ points.mT).flatten(-2)  # (..., A B)
+        rows, columns = torch.triu_indices(anchors, items, 1, device=used.device)  # P places, each pair once
+        once = rows * items + columns
+        labels = label_distances.where(used, torch.inf).flatten()[once].to(cosines.dtype)  # those not used come last
+        in_order, order = (row[0] for row in ascending_rows(labels[None]))  # (P,)
+        counted = in_order < torch.inf
+        # float64, on the processor where the device has none
+        exact = cosines[..., once[order]].to("cpu" if cosines.device.type == "mps" else cosines.device, torch.float64)
+        exponents = (self.scale[..., 0] if isinstance(self.scale, Tensor) else self.scale) * exact  # (..., P)
+        sums_from_far = functional.pad(exponents.exp().where(counted, 0).flip(-1).cumsum(-1), (1, 0)).flip(-1)
+        farther = sums_from_far[..., run_ends(in_order) + 1]  # of the pairs after those of equal label distance
+        total = (exponents.neg().exp() * farther).where(counted, 0).sum(dim=-1)
+        differ = labels.amin() < labels.where(labels < torch.inf, 0).amax()
+        return AnchorMean(total.log1p().to(cosines), used.sum(dim=-1) * differ)

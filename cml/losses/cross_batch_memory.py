@@ -28,15 +28,15 @@ class CrossBatchMemory:
 
     Example:
         >>> import torch
-        >>> from cml.losses import CrossBatchMemory, dense_triplet_loss, mask_duplicates
-        >>> values = torch.rand(100, 1)
+        >>> from cml.losses import CrossBatchMemory, DenseTripletLoss, mask_duplicates
+        >>> loss, values = DenseTripletLoss(), torch.rand(100, 1)
         >>> memory = CrossBatchMemory(size=50)
         >>> for step in range(3):
         ...     items = torch.arange(20) + 20 * step
         ...     embeddings = torch.randn(20, 4, requires_grad=True)  # of the network
         ...     columns = torch.cat([items, memory.items])
         ...     label_distances = mask_duplicates(torch.cdist(values[items], values[columns]), items, memory.items)
-        ...     loss = dense_triplet_loss(memory.augment(embeddings), label_distances)
+        ...     value = loss(memory.augment(embeddings), label_distances)
         ...     memory.store(embeddings, items)
         >>> label_distances.shape, memory.items[:2].tolist()
         (torch.Size([20, 60]), [40, 41])

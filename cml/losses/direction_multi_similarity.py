@@ -5,64 +5,9 @@ from torch import Tensor
 
 from cml.losses.class_loss import ClassLoss, check_classes
 from cml.losses.direction_regularization import SOURCE, as_exact, class_masks, triplet_geometry
-from cml.losses.embedding_checks import in_full, unit_rows
 from cml.losses.loss import LossInfo
+from cml.losses.pairs import in_full, unit_rows
 from cml.settings import check_above_zero, check_number
-
-
-def direction_multi_similarity_loss(
-    embeddings: Tensor,
-    classes: Tensor,
-    *,
-    alpha: float = 2.0,
-    beta: float = 50.0,
-    base: float = 0.5,
-    epsilon: float | None = 0.1,
-    gamma: float = 0.3,
-) -> Tensor:
-    """The multi-similarity loss with direction regularisation as a function.
-
-    ``DirectionMultiSimilarityLoss`` has the formula.
-
-    Args:
-        embeddings: (B, D) floating point.
-        classes: (B,) int64.
-        alpha: Above 0. Sharpness for positives.
-        beta: Above 0. Sharpness for negatives.
-        base: The cosine that both are measured from, at least -1.
-        epsilon: The slack of the mining, a cosine, at least 0. ``None`` keeps all pairs.
-        gamma: Weight of the regularisation, at least 0.
-
-    Returns:
-        A scalar.
-
-    Raises:
-        UserError: a tensor has another shape or type, or a setting is out of range.
-    """
-    check_above_zero("alpha", alpha)
-    check_above_zero("beta", beta)
-    check_number("base", base, least=-1)
-    if epsilon is not None:
-        check_number("epsilon", epsilon, least=0)
-    check_number("gamma", gamma, least=0)
-    check_classes(embeddings, classes)
-    with torch.autocast(embeddings.device.type, enabled=False):
-        points = unit_rows(as_exact(embeddings))  # which positive is the hardest is noise in float32 where all lie near
-        kept_positives, kept_negatives = positives, negatives = class_masks(classes)
-        cosines = points @ points.T  # (B, B)
-        fixed = cosines.detach()
-        hardest, farthest = fixed.masked_fill(~positives, torch.inf).min(dim=1)  # (B,), infinite without a positive
-        if epsilon is not None:
-            nearest = fixed.masked_fill(~negatives, -torch.inf).amax(dim=1)
-            kept_positives = positives & (fixed - epsilon < nearest[:, None])
-            kept_negatives = negatives & (fixed + epsilon > hardest[:, None])
-        item, negative = (negatives & hardest.isfinite()[:, None]).nonzero(as_tuple=True)  # those with a direction
-        direction = triplet_geometry(points, item, farthest[item], negative)[2]
-        direction_cosines = torch.zeros_like(cosines).index_put((item, negative), direction)
-        pull = _log_one_plus_sum(-alpha * (cosines - base), kept_positives) / alpha
-        push = beta * (cosines - base) - gamma * direction_cosines
-        value = (pull + _log_one_plus_sum(push, kept_negatives) / beta).mean()
-        return value.to(in_full(embeddings).dtype)
 
 
 class DirectionMultiSimilarityLoss(ClassLoss):
@@ -92,8 +37,7 @@ class DirectionMultiSimilarityLoss(ClassLoss):
 
     Example:
         >>> import torch
-        >>> points = torch.eye(4)
-        >>> value = direction_multi_similarity_loss(points, torch.tensor([0, 0, 1, 1]), gamma=0.0)
+        >>> value = DirectionMultiSimilarityLoss(gamma=0.0)(torch.eye(4), torch.tensor([0, 0, 1, 1]))
         >>> round(value.item(), 4)  # all cosines are 0: log(1 + e) / 2, and nearly nothing from the negatives
         0.6566
 
@@ -115,16 +59,25 @@ class DirectionMultiSimilarityLoss(ClassLoss):
         self.gamma = check_number("gamma", gamma, least=0)
 
     def value(self, embeddings: Tensor, classes: Tensor) -> Tensor:
-        """``direction_multi_similarity_loss`` of embeddings (B, D) and classes (B,) with the module's settings."""
-        return direction_multi_similarity_loss(
-            embeddings,
-            classes,
-            alpha=self.alpha,
-            beta=self.beta,
-            base=self.base,
-            epsilon=self.epsilon,
-            gamma=self.gamma,
-        )
+        """The formula."""
+        check_classes(embeddings, classes)
+        with torch.autocast(embeddings.device.type, enabled=False):
+            points = unit_rows(as_exact(embeddings))  # the hardest positive is noise in float32 where all lie near
+            kept_positives, kept_negatives = positives, negatives = class_masks(classes)
+            cosines = points @ points.T  # S, (B, B)
+            fixed = cosines.detach()
+            hardest, farthest = fixed.masked_fill(~positives, torch.inf).min(dim=1)  # infinite without a positive
+            if self.epsilon is not None:
+                nearest = fixed.masked_fill(~negatives, -torch.inf).amax(dim=1)
+                kept_positives = positives & (fixed - self.epsilon < nearest[:, None])
+                kept_negatives = negatives & (fixed + self.epsilon > hardest[:, None])
+            item = torch.arange(len(points), device=points.device)[:, None]
+            direction = triplet_geometry(points, item, farthest[:, None], item.T)[2]  # of each item with each, (B, B)
+            direction = direction.where(negatives & hardest.isfinite()[:, None], 0)
+            pull = _log_one_plus_sum(-self.alpha * (cosines - self.base), kept_positives) / self.alpha
+            push = self.beta * (cosines - self.base) - self.gamma * direction
+            value = (pull + _log_one_plus_sum(push, kept_negatives) / self.beta).mean()
+            return value.to(in_full(embeddings).dtype)
 
 
 def _log_one_plus_sum(exponents: Tensor, kept: Tensor) -> Tensor:

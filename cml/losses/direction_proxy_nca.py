@@ -4,41 +4,10 @@ import torch
 from torch import Tensor
 
 from cml.losses.direction_regularization import LEAST, SOURCE, as_exact
-from cml.losses.embedding_checks import unit_rows
 from cml.losses.loss import LossInfo
+from cml.losses.pairs import unit_rows
 from cml.losses.proxy_loss import ProxyTableLoss, check_proxies
 from cml.settings import check_number
-
-
-def direction_proxy_nca_loss(embeddings: Tensor, proxies: Tensor, classes: Tensor, *, gamma: float = 0.3) -> Tensor:
-    """ProxyNCA with direction regularisation as a function; ``DirectionProxyNCALoss`` has the formula.
-
-    Args:
-        embeddings: (B, D) floating point.
-        proxies: (C, D) floating point, C at least 2.
-        classes: (B,) int64 in 0..C-1.
-        gamma: Weight of the regularisation, at least 0.
-
-    Returns:
-        A scalar.
-
-    Raises:
-        UserError: a tensor has another shape or type, a number is not a class, or gamma is negative.
-    """
-    check_number("gamma", gamma, least=0)
-    check_proxies(embeddings, proxies, classes)
-    with torch.autocast(embeddings.device.type, enabled=False):
-        unit_points = unit_rows(embeddings)
-        points, centers = as_exact(unit_points), as_exact(unit_rows(proxies))
-        between = points @ centers.T  # (B, C)
-        squared = 2 - 2 * between
-        own = between.gather(1, classes[:, None])  # (B, 1)
-        to_own = 2 - 2 * own
-        inner = (centers @ centers.T)[classes] - between - own + 1  # (p_k - f_i) . (p_y - f_i)
-        cosines = inner / (squared * to_own).clamp(min=LEAST).sqrt()
-        exponents = (-squared - gamma * cosines).scatter(1, classes[:, None], -torch.inf)
-        value = (to_own.squeeze(1) + exponents.logsumexp(dim=1)).mean()
-        return value.to(unit_points.dtype)
 
 
 class DirectionProxyNCALoss(ProxyTableLoss):
@@ -63,8 +32,10 @@ class DirectionProxyNCALoss(ProxyTableLoss):
 
     Example:
         >>> import torch
-        >>> points = torch.eye(2)
-        >>> direction_proxy_nca_loss(points, points, torch.tensor([1, 0]), gamma=0.0).item()  # each on the wrong proxy
+        >>> points, loss = torch.eye(2), DirectionProxyNCALoss(gamma=0.0)
+        >>> loss.prepare(torch.tensor([0, 1]), dimension=2)
+        >>> loss.proxy.data = points
+        >>> loss(points, torch.tensor([1, 0])).item()  # each on the wrong proxy
         2.0
 
     Reference:
@@ -78,16 +49,18 @@ class DirectionProxyNCALoss(ProxyTableLoss):
         self.gamma = check_number("gamma", gamma, least=0)
 
     def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
-        """The loss of a batch.
-
-        Args:
-            embeddings: (B, D) floating point. Computed with in at least float32, also under autocast.
-            classes: (B,) int64 in 0..C-1.
-
-        Returns:
-            A scalar.
-
-        Raises:
-            UserError: the proxies are not made yet, a tensor has another shape or type, or a number is not a class.
-        """
-        return direction_proxy_nca_loss(embeddings, self.proxy_table(), classes, gamma=self.gamma)
+        """The loss of a batch."""
+        proxies = self.proxy_table()
+        check_proxies(embeddings, proxies, classes, look=self.may_look(embeddings))
+        with torch.autocast(embeddings.device.type, enabled=False):
+            unit_points = unit_rows(embeddings)
+            points, centers = as_exact(unit_points), as_exact(unit_rows(proxies))
+            between = points @ centers.T  # (B, C)
+            squared = 2 - 2 * between
+            own = between.gather(1, classes[:, None])  # (B, 1)
+            to_own = 2 - 2 * own
+            inner = (centers @ centers.T)[classes] - between - own + 1  # (p_k - f_i) . (p_y - f_i)
+            cosines = inner / (squared * to_own).clamp(min=LEAST).sqrt()
+            exponents = (-squared - self.gamma * cosines).scatter(1, classes[:, None], -torch.inf)
+            value = (to_own.squeeze(1) + exponents.logsumexp(dim=1)).mean()
+            return value.to(unit_points.dtype)

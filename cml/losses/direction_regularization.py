@@ -17,14 +17,7 @@ TINY = 1e-30  # where all points are one
 
 
 def class_masks(classes: Tensor) -> tuple[Tensor, Tensor]:
-    """Positives and negatives of every item.
-
-    Args:
-        classes: (B,) int64.
-
-    Returns:
-        Two masks (B, B) bool. No item is its own positive.
-    """
+    """Masks (B, B) of the positives and negatives of every item, of classes (B,); none is its own positive."""
     same = classes[:, None] == classes
     return same ^ torch.eye(len(classes), dtype=torch.bool, device=classes.device), ~same
 
@@ -37,16 +30,9 @@ def as_exact(points: Tensor) -> Tensor:
 def triplet_geometry(
     points: Tensor, anchors: Tensor, positives: Tensor, negatives: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The two squared distances and the direction cosine of triplets, without a tensor (T, D).
+    """|p - a|^2, |n - a|^2 and cos(n - a, p - a) of triplets of points (B, D), without a tensor (T, D).
 
-    Args:
-        points: (B, D).
-        anchors: (T,) item numbers.
-        positives: (T,) item numbers.
-        negatives: (T,) item numbers.
-
-    Returns:
-        |p - a|^2, |n - a|^2 and cos(n - a, p - a), (T,) each, of the type of ``points``.
+    Anchors, positives and negatives are item numbers (T,), or of shapes that broadcast to one.
     """
     full = as_exact(points)
     products = full @ full.T  # (B, B)

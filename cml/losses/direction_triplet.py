@@ -5,40 +5,9 @@ from torch import Tensor
 
 from cml.losses.class_loss import ClassLoss, check_classes
 from cml.losses.direction_regularization import SOURCE, class_masks, triplet_geometry
-from cml.losses.embedding_checks import embedding_points
 from cml.losses.loss import LossInfo
+from cml.losses.pairs import embedding_points
 from cml.settings import check_flag, check_number
-
-
-def direction_triplet_loss(
-    embeddings: Tensor, classes: Tensor, *, margin: float = 0.2, gamma: float = 0.3, normalize: bool = True
-) -> Tensor:
-    """The triplet loss with direction regularisation as a function; ``DirectionTripletLoss`` has the formula.
-
-    Args:
-        embeddings: (B, D) floating point.
-        classes: (B,) int64.
-        margin: At least 0, of squared distances.
-        gamma: Weight of the regularisation, at least 0.
-        normalize: Whether to L2-normalise the embeddings first.
-
-    Returns:
-        A scalar.
-
-    Raises:
-        UserError: a tensor has another shape or type, or a setting is out of range.
-    """
-    check_number("margin", margin, least=0)
-    check_number("gamma", gamma, least=0)
-    check_classes(embeddings, classes)
-    with torch.autocast(embeddings.device.type, enabled=False):
-        points = embedding_points(embeddings, normalize=normalize)
-        positives, negatives = class_masks(classes)
-        anchor, positive = positives.nonzero(as_tuple=True)  # (P,) pairs
-        pair, negative = negatives[anchor].nonzero(as_tuple=True)  # (T,) triplets
-        near, far, cosines = triplet_geometry(points, anchor[pair], positive[pair], negative)  # (T,) each
-        hinges = (near - far + margin - gamma * cosines).clamp(min=0)
-        return hinges.sum() / max(int((hinges > 0).sum()), 1)
 
 
 class DirectionTripletLoss(ClassLoss):
@@ -66,7 +35,7 @@ class DirectionTripletLoss(ClassLoss):
     Example:
         >>> import torch
         >>> points, classes = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]]), torch.tensor([0, 0, 1])
-        >>> direction_triplet_loss(points, classes, margin=3.5, gamma=0.3, normalize=False).item()  # cosine 0 at item 0
+        >>> DirectionTripletLoss(3.5, 0.3, normalize=False).value(points, classes).item()  # cosine 0 at item 0
         0.5
 
     Reference:
@@ -86,7 +55,13 @@ class DirectionTripletLoss(ClassLoss):
         self.normalize = check_flag("normalize", normalize)
 
     def value(self, embeddings: Tensor, classes: Tensor) -> Tensor:
-        """``direction_triplet_loss`` of embeddings (B, D) and classes (B,) int64 with the settings of the module."""
-        return direction_triplet_loss(
-            embeddings, classes, margin=self.margin, gamma=self.gamma, normalize=self.normalize
-        )
+        """The formula, over a list of all triplets: how many there are depends on the classes."""
+        check_classes(embeddings, classes)
+        with torch.autocast(embeddings.device.type, enabled=False):
+            points = embedding_points(embeddings, normalize=self.normalize, look=self.may_look(embeddings))
+            positives, negatives = class_masks(classes)
+            anchor, positive = positives.nonzero(as_tuple=True)  # (P,) pairs
+            pair, negative = negatives[anchor].nonzero(as_tuple=True)  # (T,) triplets
+            near, far, cosines = triplet_geometry(points, anchor[pair], positive[pair], negative)  # (T,) each
+            hinges = (near - far + self.margin - self.gamma * cosines).clamp(min=0)
+            return hinges.sum() / (hinges > 0).sum().clamp(min=1)

@@ -1,83 +1,17 @@
 """The graded contrastive loss: the contrastive loss with a similarity between 0 and 1 in place of "same or not".
 
-Copy this file for a loss of your own over label distances. It has the function that checks its arguments, the formula
-over pairs in plain torch, of which autograd makes the gradient, and the module that holds the settings. One line in
-``cml/losses/__init__.py``, or ``@cml.losses.register("name")`` elsewhere, gives it a name.
+Copy this file for a loss of your own over label distances: one class, with its settings, and its formula over a row of
+pairs in plain torch, of which autograd makes the gradient. One line in ``cml/losses/__init__.py``, or
+``@cml.losses.register("name")`` elsewhere, gives it a name.
 """
 
 import torch
 from torch import Tensor
 
-from cml.losses.label_distance_loss import Auto, Mask
-from cml.losses.label_scale import ScaledLabelLoss
+from cml.losses.label_distance_loss import Auto, ScaledLabelLoss
 from cml.losses.loss import LossInfo
-from cml.losses.pairs import Pairs, as_numbers, mask_label_distances
-from cml.losses.row_blocks import Constant, mean_over_pairs, over
-from cml.losses.row_mean import RowMean, warn_without_terms
+from cml.losses.squared_distances import plain_distances
 from cml.settings import check_above_zero, check_flag, check_number
-
-
-def graded_contrastive_loss(
-    embeddings: Tensor,
-    label_distances: Tensor,
-    *,
-    mask: Mask = None,
-    label_scale: float,
-    margin: float = 0.5,
-    normalize: bool = True,
-) -> Tensor:
-    """The graded contrastive loss as a function; ``GradedContrastiveLoss`` has the formula.
-
-    Args:
-        embeddings: (B, D) floating point, or (H, B, D) of H heads.
-        label_distances: (A, B), >= 0; infinite where a pair cannot be compared.
-        mask: (A, B) bool, True where a pair may be used. ``None``: everywhere.
-        label_scale: The label distance from which on the similarity is 0, above 0.
-        margin: Distance beyond which no pair repels, at least 0.
-        normalize: Whether to L2-normalise the embeddings first.
-
-    Returns:
-        A scalar, or (H,) of H heads; 0 with a warning if no anchor has a usable item.
-
-    Raises:
-        UserError: a tensor has another shape or type, a label distance is NaN or negative, or a setting is out of
-            range.
-    """
-    mean = graded_contrastive_mean(
-        embeddings,
-        mask_label_distances(embeddings, label_distances, mask),
-        reach=check_above_zero("label_scale", label_scale),
-        margin=check_number("margin", margin, least=0),
-        normalize=normalize,
-    )
-    return warn_without_terms(mean, GradedContrastiveLoss.missing)
-
-
-def graded_contrastive_mean(
-    embeddings: Tensor, label_distances: Tensor, *, reach: Constant, margin: Constant, normalize: bool
-) -> RowMean:
-    """The formula of ``graded_contrastive_loss``.
-
-    Args:
-        embeddings: (B, D), or (H, B, D) of H heads.
-        label_distances: (A, B).
-        reach: The label distance from which on the similarity is 0; (H, 1, 1) for one per head.
-        margin: Distance beyond which no pair repels; (H, 1, 1) for one per head.
-        normalize: Whether to L2-normalise the embeddings first.
-
-    Returns:
-        The loss, and the used pairs of each anchor.
-    """
-
-    def row_values(pairs: Pairs) -> tuple[Tensor, Tensor]:
-        distances, labels, used = pairs  # (R, B) each
-        similarity = over(labels, -reach).add_(1).clamp_(min=0)  # psi
-        push, pull = (margin - distances).relu().square(), distances.square()
-        terms = torch.lerp(push, pull, similarity)  # psi of the pull, 1 - psi of the push
-        counted = as_numbers(used, terms)
-        return (terms * counted).sum(dim=-1) / 2, counted.sum(dim=1).long()
-
-    return mean_over_pairs(embeddings, label_distances, row_values, normalize=normalize)
 
 
 class GradedContrastiveLoss(ScaledLabelLoss):
@@ -135,12 +69,10 @@ class GradedContrastiveLoss(ScaledLabelLoss):
         self.margin = check_number("margin", margin, least=0)
         self.normalize = check_flag("normalize", normalize)
 
-    def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
-        """``graded_contrastive_mean`` with the module's settings, of embeddings (B, D) and label distances (A, B)."""
-        return graded_contrastive_mean(
-            embeddings,
-            label_distances,
-            reach=self.reach * self.constant("label_scale"),
-            margin=self.margin,
-            normalize=self.normalize,
-        )
+    def anchor_values(self, squared: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
+        """The formula."""
+        distances = plain_distances(squared)  # D
+        similarity = (1 - labels / (self.reach * self.constant("label_scale"))).clamp(min=0)  # psi
+        push, pull = (self.margin - distances).relu().square(), distances.square()
+        terms = torch.lerp(push, pull, similarity) / 2  # psi of the pull, 1 - psi of the push
+        return terms.where(used, 0).sum(dim=-1), used.sum(dim=-1)

@@ -3,100 +3,11 @@
 import torch
 from torch import Tensor
 
-from cml.losses.graded_rank import MISSING, SumRows, check_graded_rank, graded_rank_mean
-from cml.losses.label_distance_loss import LabelDistanceLoss, Mask
+from cml.losses.graded_rank import GradedRankLoss, SumRows
 from cml.losses.loss import LossInfo
-from cml.losses.pairs import mask_label_distances
-from cml.losses.row_mean import RowMean, warn_without_terms
-from cml.settings import check_flag
 
 
-def h_ap_loss(
-    embeddings: Tensor,
-    label_distances: Tensor,
-    *,
-    mask: Mask = None,
-    temperature: float = 0.1,
-    neighbors: int = 10,
-    normalize: bool = True,
-) -> Tensor:
-    """H-AP as a function; ``HAPLoss`` has the formula.
-
-    Args:
-        embeddings: (B, D) floating point.
-        label_distances: (A, B), >= 0; infinite where a pair cannot be compared.
-        mask: (A, B) bool, True where a pair may be used. ``None``: everywhere.
-        temperature: Above 0, of differences of cosines.
-        neighbors: The rank whose label distance has a gain of 1 / e, at least 1.
-        normalize: Whether to L2-normalise the embeddings first.
-
-    Returns:
-        A scalar; 0 with a warning if no anchor has two items of different usable label distance.
-
-    Raises:
-        UserError: a tensor has another shape or type, a label distance is NaN or negative, or a setting is out of
-            range.
-    """
-    temperature, neighbors = check_graded_rank(temperature, neighbors)
-    mean = h_ap_mean(
-        embeddings,
-        mask_label_distances(embeddings, label_distances, mask),
-        temperature=temperature,
-        neighbors=neighbors,
-        normalize=normalize,
-    )
-    return warn_without_terms(mean, MISSING)
-
-
-def h_ap_mean(
-    embeddings: Tensor, label_distances: Tensor, *, temperature: float, neighbors: int, normalize: bool
-) -> RowMean:
-    """The formula of ``h_ap_loss``.
-
-    Args:
-        embeddings: (B, D).
-        label_distances: (A, B).
-        temperature: Divides differences of cosines.
-        neighbors: The rank whose label distance has a gain of 1 / e.
-        normalize: Whether to L2-normalise the embeddings first.
-
-    Returns:
-        The loss, and 1 for each anchor that counts.
-    """
-
-    def _compare_items(scores: Tensor, gains: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
-        """Index k is the item, j the other."""
-        mine, other = gains[:, :, None], gains[:, None, :]
-        above = scores[:, None, :] - scores[:, :, None]  # (R, k, j)
-        pairs = used[:, None, :] & used[:, :, None]
-        # by label distances: gains of almost equal ones may round to one number
-        higher, less = (above > 0) & pairs, (labels[:, None, :] > labels[:, :, None]) & pairs
-        total = gains + torch.minimum(mine, other).where(higher, 0).sum(dim=2)  # h, (R, k)
-        soft = (above / temperature).sigmoid_().where(less, 0)
-        rank = 1 + soft.sum(dim=2) + (higher & ~less).sum(dim=2)
-        whole = gains.sum(dim=1, keepdim=True).clamp(min=torch.finfo(gains.dtype).tiny)
-        values = 1 - (total / rank).sum(dim=1) / whole[:, 0]
-        # the part of each pair in the slope: more s_j means a later rank of k
-        soft.mul_(1 - soft).mul_((total / rank.square() / whole / temperature)[:, :, None])
-        return values, soft.sum(dim=1) - soft.sum(dim=2)
-
-    def _load_sum_rows() -> SumRows:
-        from cml.losses.h_ap_rows import sum_h_ap
-
-        return sum_h_ap
-
-    return graded_rank_mean(
-        embeddings,
-        label_distances,
-        _compare_items,
-        _load_sum_rows,
-        temperature=temperature,
-        neighbors=neighbors,
-        normalize=normalize,
-    )
-
-
-class HAPLoss(LabelDistanceLoss):
+class HAPLoss(GradedRankLoss):
     r"""1 - hierarchical average precision, smoothed where an item of less gain ranks above one of more.
 
     The mean over anchors of
@@ -137,19 +48,28 @@ class HAPLoss(LabelDistanceLoss):
         source="Ramzi et al., ECCV 2022",
         when="The whole ranking should be precise, its top most of all.",
     )
-    missing = MISSING
+    takes_heads = True
 
     def __init__(self, temperature: float = 0.1, neighbors: int = 10, normalize: bool = True) -> None:
-        super().__init__()
-        self.temperature, self.neighbors = check_graded_rank(temperature, neighbors)
-        self.normalize = check_flag("normalize", normalize)
+        super().__init__(temperature, neighbors, normalize)
 
-    def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
-        """``h_ap_mean`` with the settings of the module, of embeddings (B, D) and label distances (A, B)."""
-        return h_ap_mean(
-            embeddings,
-            label_distances,
-            temperature=self.temperature,
-            neighbors=self.neighbors,
-            normalize=self.normalize,
-        )
+    def anchor_values(self, squared: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
+        """The formula, of every pair of items."""
+        gains, counts = self.gains(labels, used)
+        scores = squared / -2  # cosines up to a constant
+        mine, other = gains[:, :, None], gains[:, None, :]  # of k and of j
+        above = scores[..., None, :] - scores[..., :, None]  # s_j - s_k, (..., R, k, j)
+        both = used[:, None, :] & used[:, :, None]
+        # by label distances: gains of almost equal ones may round to one number
+        higher, less = (above > 0) & both, (labels[:, None, :] > labels[:, :, None]) & both
+        total = gains + torch.minimum(mine, other).where(higher, 0).sum(dim=-1)  # h
+        temperature = self.temperature[..., None] if isinstance(self.temperature, Tensor) else self.temperature
+        rank = 1 + (above / temperature).sigmoid().where(less, 0).sum(dim=-1) + (higher & ~less).sum(dim=-1)  # r
+        whole = gains.sum(dim=-1).clamp(min=torch.finfo(gains.dtype).tiny)
+        return (1 - (total / rank).sum(dim=-1) / whole).where(counts, 0), counts
+
+    def load_loop(self) -> SumRows:
+        """Import the compiled loop over rows: numba takes a second to import."""
+        from cml.losses.h_ap_rows import sum_h_ap
+
+        return sum_h_ap

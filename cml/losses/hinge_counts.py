@@ -1,4 +1,4 @@
-"""The compiled loop of ``ordered_hinge.py``: sums of hinges over ordered pairs, a sort and B cheap steps per row.
+"""The compiled loop of ``dense_triplet.py``: sums of hinges over ordered pairs, a sort and B cheap steps per row.
 
 Going up the order, the columns seen so far come before the present one, and their places in ascending distance are
 counted in two levels: by bucket of places and within the bucket. A count below any place is then two look-ups.

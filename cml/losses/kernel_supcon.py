@@ -1,69 +1,12 @@
 """Kernel SupCon: the supervised contrastive loss, with positives weighted by a Gaussian kernel of label distances."""
 
+import torch
 from torch import Tensor
 
-from cml.losses.label_distance_loss import Auto, Mask
-from cml.losses.label_scale import ScaledLabelLoss
+from cml.losses.label_distance_loss import Auto, ScaledLabelLoss
 from cml.losses.loss import LossInfo
-from cml.losses.pairs import mask_label_distances
-from cml.losses.row_blocks import Constant, RowTerms, mean_over_rows, over
-from cml.losses.row_cross_entropy import row_cross_entropy
-from cml.losses.row_mean import RowMean, warn_without_terms
+from cml.losses.soft_target import row_cross_entropy
 from cml.settings import check_above_zero
-
-
-def kernel_supcon_loss(
-    embeddings: Tensor, label_distances: Tensor, *, mask: Mask = None, bandwidth: float, temperature: float = 0.1
-) -> Tensor:
-    """Kernel SupCon as a function; ``KernelSupConLoss`` has the formula.
-
-    Args:
-        embeddings: (B, D) floating point, or (H, B, D) of H heads. They are L2-normalised.
-        label_distances: (A, B), >= 0; infinite where a pair cannot be compared.
-        mask: (A, B) bool, True where a pair may be used. ``None``: everywhere.
-        bandwidth: Bandwidth of the Gaussian kernel, in the label's unit, above 0.
-        temperature: Above 0, of cosines.
-
-    Returns:
-        A scalar, or (H,) of H heads; 0 with a warning if no anchor has two usable items.
-
-    Raises:
-        UserError: a tensor has another shape or type, a label distance is NaN or negative, or a setting is out of
-            range.
-    """
-    mean = kernel_supcon_mean(
-        embeddings,
-        mask_label_distances(embeddings, label_distances, mask),
-        bandwidth=check_above_zero("bandwidth", bandwidth),
-        temperature=check_above_zero("temperature", temperature),
-    )
-    return warn_without_terms(mean, KernelSupConLoss.missing)
-
-
-def kernel_supcon_mean(
-    embeddings: Tensor, label_distances: Tensor, *, bandwidth: Constant, temperature: Constant
-) -> RowMean:
-    """The formula of ``kernel_supcon_loss``.
-
-    Args:
-        embeddings: (B, D), or (H, B, D) of H heads.
-        label_distances: (A, B).
-        bandwidth: In the label's unit; (H, 1, 1) for one per head.
-        temperature: Divides cosines; (H, 1, 1) for one per head.
-
-    Returns:
-        The loss, and 1 for each anchor that counts.
-    """
-
-    def log_weights(labels: Tensor, nearest: Tensor) -> Tensor:
-        """(nearest^2 - labels^2) / (2 bandwidth^2), as a product: squares may overflow."""
-        return over(nearest - labels, bandwidth).mul_(over((labels / 2).add_(nearest / 2), bandwidth))
-
-    def _row_terms(squared: Tensor, labels: Tensor, used: Tensor) -> RowTerms:
-        # of normalised embeddings cos = 1 - D / 2, and the 1 cancels
-        return row_cross_entropy(squared, labels, used, log_weights, 2 * temperature)
-
-    return mean_over_rows(embeddings, label_distances, _row_terms, normalize=True)
 
 
 class KernelSupConLoss(ScaledLabelLoss):
@@ -123,11 +66,12 @@ class KernelSupConLoss(ScaledLabelLoss):
         self.bandwidth = check_above_zero("bandwidth", bandwidth)
         self.temperature = check_above_zero("temperature", temperature)
 
-    def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
-        """``kernel_supcon_mean`` with the settings of the module, of embeddings (B, D) and label distances (A, B)."""
-        return kernel_supcon_mean(
-            embeddings,
-            label_distances,
-            bandwidth=self.bandwidth * self.constant("label_scale"),
-            temperature=self.temperature,
-        )
+    def anchor_values(self, squared: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
+        """The formula: the cross-entropy of the normalised weights and the softmax of cosines."""
+        bandwidth = self.bandwidth * self.constant("label_scale")
+        labels = labels.where(used, torch.inf)
+        nearest = labels.amin(dim=-1, keepdim=True).clamp(max=torch.finfo(labels.dtype).max)
+        # log w less its largest, (nearest^2 - labels^2) / (2 bandwidth^2), as a product: squares may overflow
+        log_weights = (nearest - labels) / bandwidth * ((nearest / 2 + labels / 2) / bandwidth)
+        scores = squared / (-2 * self.temperature)  # cos = 1 - D / 2 of normalised embeddings, and the 1 cancels
+        return row_cross_entropy(log_weights.softmax(dim=-1), scores, used)

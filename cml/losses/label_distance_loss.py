@@ -1,48 +1,107 @@
 """The base of the losses over label distances: ``loss(embeddings (B, D), label_distances (A, B)) -> scalar``.
 
-A loss here is a formula over the pairs of a batch (``pairs.py``) and says how many terms each anchor has. The formula
-is a function with its constants as arguments. The class holds the constants. ``fit`` finds them in the training set,
-or the first batch does where nobody called it.
+A loss here is a formula over the pairs (anchor, item) of a batch. The first A items of the batch are its anchors; row a
+of the label distances holds those of anchor a to all B items. A loss writes its formula in ``anchor_values``, from one
+row to one value, and its value is the mean over the anchors' terms.
+
+A constant of a formula may depend on the unit of the label distance: pixels in one data set, years in another. ``fit``
+finds such constants in the training set, or the first batch does where nobody called it.
 """
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from cml.array_types import Float32, Float64
 from cml.errors import UserError
-from cml.losses.label_distance_sample import sample_label_distances
+from cml.losses.anchor_blocks import AnchorMean, mean_over_anchors
 from cml.losses.loss import LabelSource, Loss
-from cml.losses.own_column import comparable_pairs, without_diagonal
-from cml.losses.pairs import as_block, check_batch
-from cml.losses.row_mean import RowMean, warn_without_terms
+from cml.losses.pairs import as_block, check_batch, comparable_pairs, without_diagonal
+from cml.settings import check_auto
 
 Auto = float | Literal["auto"]  # a constant, or that ``fit`` shall find it in the training set
-Mask = Tensor | None  # (A, B) bool, True where a pair may be used; None for everywhere
+FIT_ITEMS = 512  # items whose pairwise label distances fix a loss's constants: 130,816 pairs
 _FIT = "call loss.fit(distance, labels) with the label distance and the labels of the training set"
 
 
 class LabelDistanceLoss(Loss):
     """Base of the losses over label distances.
 
-    A subclass writes ``mean``, or ``forward`` if it counts no terms. One whose constants come from the training set
-    names them in ``constant_names`` and finds them in ``find_constants``.
-
-    Every loss of cml may be differentiated any number of times, and by ``torch.func``; ``torch.compile`` leaves its
-    closed form as it is.
+    A subclass writes ``anchor_values``; or ``mean``, if its anchors meet other than by their mean; or ``forward``, if
+    it counts no terms. One whose constants come from the training set names them in ``constant_names`` and finds them
+    in ``find_constants``.
 
     Attributes:
         missing: What an anchor without a term has not, for the warning: "two items of a usable label distance".
         takes_heads: True if ``mean`` also takes embeddings (H, B, D) of H heads, with settings (H, 1, 1) that are
-            tensors; see ``cml.losses.stack_heads``.
+            tensors; see ``cml.training.head_losses``. A formula in plain torch does by itself where it broadcasts.
     """
 
     labels = "label distances"
     missing: ClassVar[str] = "two items of a usable label distance"
     takes_heads: ClassVar[bool] = False
+
+    def anchor_values(self, squared: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
+        """The formula: the value of each of R anchors, in plain torch.
+
+        Args:
+            squared: (R, B) squared Euclidean distances of embeddings, (H, R, B) of H heads; see
+                ``cml.losses.squared_distances.plain_distances`` for their roots.
+            labels: (R, B) label distances, infinite where a pair cannot be compared.
+            used: (R, B) bool, the pairs that may be used: no anchor with itself, and none that cannot be compared.
+
+        Returns:
+            The value (R,) of each anchor, a sum over its terms, and the number (R,) of these terms. An anchor of no
+            terms is left out.
+        """
+        raise NotImplementedError
+
+    def mean(self, embeddings: Tensor, label_distances: Tensor) -> AnchorMean:
+        """The mean of ``anchor_values`` over the anchors of a batch, in blocks of anchors where it is large.
+
+        Args:
+            embeddings: (B, D) floating point; (H, B, D) of H heads if the loss ``takes_heads``.
+            label_distances: (A, B).
+
+        Returns:
+            The loss and the terms (A,) of each anchor.
+        """
+        look = self.may_look(embeddings)
+        return mean_over_anchors(embeddings, label_distances, self.anchor_values, normalize=self.normalize, look=look)
+
+    def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
+        """The loss of a batch; if no anchor has a term, 0 with zero gradient and a warning.
+
+        Args:
+            embeddings: (B, D) floating point. Computed with in at least float32, also under autocast.
+            label_distances: (A, B), >= 0, in the label's unit, a tensor or the array of ``distance.pairwise``; row a
+                belongs to item a. The anchor's own column and infinite entries are left out. Integers are converted to
+                the type of the embeddings.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            UserError: a tensor has another shape or type, a label distance is NaN or negative or requires a gradient,
+                or the batch is one of many under ``torch.func.vmap``.
+        """
+        mean = self.mean(embeddings, label_distances)
+        self.count_skipped(mean.counts)
+        if self.may_look(mean.counts) and not bool(mean.counts.any()):
+            text = f"No anchor of the batch has {self.missing}: its loss is 0 and contributes no gradient."
+            warnings.warn(text, RuntimeWarning, stacklevel=3)
+        return mean.loss
+
+    def __call__(self, embeddings: Tensor, label_distances: Tensor) -> Any:  # noqa: ANN401 - as torch has it
+        """``forward``, of a subclass too, after a fit to the batch where nobody called ``fit``."""
+        label_distances = as_block(label_distances, embeddings)
+        if not self._constants and self.unfitted_constants():
+            self._fit_to_first_batch(embeddings, label_distances)
+        return super().__call__(embeddings, label_distances)
 
     def target(self, batch: LabelSource) -> Tensor:
         """The label distances of a batch, or of a sample of training pairs.
@@ -147,49 +206,10 @@ class LabelDistanceLoss(Loss):
             raise UserError(f"{type(self).__name__} has no {name!r} yet: {_FIT}.")
         return self._constants[name]
 
-    def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
-        """The loss of a batch, with the number of terms of each anchor.
-
-        Args:
-            embeddings: (B, D) floating point; (H, B, D) of H heads if the loss ``takes_heads``.
-            label_distances: (A, B).
-
-        Returns:
-            The loss and the terms (A,) of each anchor.
-        """
-        raise NotImplementedError
-
-    def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
-        """The loss of a batch; if no anchor has a term, 0 with zero gradient and a warning.
-
-        Args:
-            embeddings: (B, D) floating point. Computed with in at least float32, also under autocast.
-            label_distances: (A, B), >= 0, in the label's unit, a tensor or the array of ``distance.pairwise``; row a
-                belongs to item a. The anchor's own column and infinite entries are left out. Integers are converted to
-                the type of the embeddings.
-
-        Returns:
-            A scalar.
-
-        Raises:
-            UserError: a tensor has another shape or type, a label distance is NaN or negative or requires a gradient,
-                or the batch is one of many under ``torch.func.vmap``.
-        """
-        mean = self.mean(embeddings, label_distances)
-        self.count_skipped(mean.counts)
-        return warn_without_terms(mean, self.missing)
-
-    def __call__(self, embeddings: Tensor, label_distances: Tensor) -> Any:  # noqa: ANN401 - as torch has it
-        """``forward``, of a subclass too, after a fit to the batch where nobody called ``fit``."""
-        label_distances = as_block(label_distances, embeddings)
-        if not self._constants and self.unfitted_constants():
-            self._fit_to_first_batch(embeddings, label_distances)
-        return super().__call__(embeddings, label_distances)
-
     def _fit_to_first_batch(self, embeddings: Tensor, label_distances: Tensor) -> None:
         name, open_constants = type(self).__name__, " and ".join(map(repr, self.unfitted_constants()))
         together = torch.distributed.is_available() and torch.distributed.is_initialized()
-        if together and torch.distributed.get_world_size() > 1:
+        if together and torch.distributed.get_world_size() > 1:  # the processes' losses would differ for good
             raise UserError(
                 f"Each process would find a different {open_constants} for {name} in its first batch: {_FIT}."
             )
@@ -200,3 +220,81 @@ class LabelDistanceLoss(Loss):
             RuntimeWarning,
             stacklevel=3,
         )
+
+
+class ScaledLabelLoss(LabelDistanceLoss):
+    """Base of the losses that measure label distances in units of a scale.
+
+    A published constant such as sigma = 1 holds for the label distances of one paper. In units of a scale that ``fit``
+    finds in the training set, one constant serves pixels and angles alike. Losses that use only ranks or ratios of
+    label distances need no scale.
+
+    Args:
+        label_scale: The label distance that counts as 1, above 0, or "auto": the median of the positive label distances
+            that ``fit`` sees.
+    """
+
+    constant_names = ("label_scale",)
+
+    def __init__(self, label_scale: Auto) -> None:
+        super().__init__()
+        self.label_scale = check_auto("label_scale", label_scale)
+
+    def find_constants(self, label_distances: Tensor) -> dict[str, float]:
+        """Find the scale, if it is "auto".
+
+        Args:
+            label_distances: (P,) of training pairs.
+
+        Returns:
+            The scale by its name; nothing if the setting is a number.
+
+        Raises:
+            UserError: no label distance is above 0.
+        """
+        if self.label_scale != "auto":
+            return {}
+        sample = finite_sample(label_distances)
+        positive = sample[sample > 0]
+        if len(positive) == 0:
+            raise UserError(
+                f"{type(self).__name__} needs label distances above 0 to find its label_scale. "
+                "Got a sample of zeros instead; give label_scale as a number."
+            )
+        return {"label_scale": float(np.median(positive))}
+
+
+class PairwiseDistance(Protocol):
+    """The part of a label distance that a sample needs; every ``cml.distances.LabelDistance`` has it.
+
+    One that has ``known_pairs`` too, as those have, may know the distances of few pairs.
+    """
+
+    def pairwise(self, a: Any, b: Any) -> Float32:  # noqa: ANN401 - encoded labels
+        """Label distances (len(a), len(b))."""
+
+
+def sample_label_distances(distance: PairwiseDistance, labels: Any, seed: int) -> Float32:  # noqa: ANN401
+    """Label distances (P,) of all pairs among ``FIT_ITEMS`` of the encoded labels, drawn at random.
+
+    Of a distance that lists its ``known_pairs``, as many of these at most.
+    """
+    generator = np.random.default_rng(seed)
+    known = distance.known_pairs(labels) if hasattr(distance, "known_pairs") else None
+    if known is not None:
+        sample: Float32 = known.distances
+        most = FIT_ITEMS * (FIT_ITEMS - 1) // 2
+        return sample if len(sample) <= most else sample[generator.choice(len(sample), most, replace=False)]
+    drawn = labels[generator.permutation(len(labels))[:FIT_ITEMS]]
+    return np.asarray(distance.pairwise(drawn, drawn)[np.triu_indices(len(drawn), 1)])
+
+
+def finite_sample(label_distances: Tensor) -> Float64:
+    """The finite label distances of a sample (P,); refused if one is negative or NaN, or none is finite."""
+    sample = label_distances.detach().to("cpu").double().flatten()
+    sample = sample[~sample.isposinf()]
+    if not bool((sample >= 0).all()):
+        raise UserError("The label distances given to fit must be at least 0. Got a negative or NaN one instead.")
+    if len(sample) == 0:
+        raise UserError("fit needs label distances of pairs that can be compared. Got no finite one instead.")
+    return sample.numpy()

@@ -4,99 +4,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cml.losses.closed_form import to_overwrite
-from cml.losses.graded_rank import MISSING, SumRows, check_graded_rank, graded_rank_mean
-from cml.losses.label_distance_loss import LabelDistanceLoss, Mask
+from cml.losses.graded_rank import GradedRankLoss, SumRows
 from cml.losses.loss import LossInfo
-from cml.losses.pairs import mask_label_distances
-from cml.losses.row_mean import RowMean, warn_without_terms
-from cml.settings import check_flag
 
 
-def lambda_ndcg_loss(
-    embeddings: Tensor,
-    label_distances: Tensor,
-    *,
-    mask: Mask = None,
-    temperature: float = 0.1,
-    neighbors: int = 10,
-    normalize: bool = True,
-) -> Tensor:
-    """LambdaRank on nDCG as a function; ``LambdaNDCGLoss`` has the formula.
-
-    Args:
-        embeddings: (B, D) floating point.
-        label_distances: (A, B), >= 0; infinite where a pair cannot be compared.
-        mask: (A, B) bool, True where a pair may be used. ``None``: everywhere.
-        temperature: Above 0, of differences of cosines.
-        neighbors: The rank whose label distance has a gain of 1 / e, at least 1.
-        normalize: Whether to L2-normalise the embeddings first.
-
-    Returns:
-        A scalar; 0 with a warning if no anchor has two items of different usable label distance.
-
-    Raises:
-        UserError: a tensor has another shape or type, a label distance is NaN or negative, or a setting is out of
-            range.
-    """
-    temperature, neighbors = check_graded_rank(temperature, neighbors)
-    mean = lambda_ndcg_mean(
-        embeddings,
-        mask_label_distances(embeddings, label_distances, mask),
-        temperature=temperature,
-        neighbors=neighbors,
-        normalize=normalize,
-    )
-    return warn_without_terms(mean, MISSING)
-
-
-def lambda_ndcg_mean(
-    embeddings: Tensor, label_distances: Tensor, *, temperature: float, neighbors: int, normalize: bool
-) -> RowMean:
-    """The formula of ``lambda_ndcg_loss``.
-
-    Args:
-        embeddings: (B, D).
-        label_distances: (A, B).
-        temperature: Divides differences of cosines.
-        neighbors: The rank whose label distance has a gain of 1 / e.
-        normalize: Whether to L2-normalise the embeddings first.
-
-    Returns:
-        The loss, and 1 for each anchor that counts.
-    """
-
-    def _compare_items(scores: Tensor, gains: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
-        """Index i is the item of more gain, j of less."""
-        places = torch.arange(2, scores.shape[1] + 2, device=scores.device, dtype=scores.dtype).log2_()  # log2(1 + r)
-        order = scores.masked_fill(~used, -torch.inf).argsort(dim=1, descending=True, stable=True)
-        discounts = torch.empty_like(scores).scatter_(1, order, places.reciprocal().expand_as(scores))
-        ideal = (gains.sort(dim=1, descending=True).values / places).sum(dim=1)  # (R,)
-        more = (gains[:, :, None] - gains[:, None, :]).where(used[:, None, :] & used[:, :, None], 0).clamp_(min=0)
-        weights = more.mul_((discounts[:, :, None] - discounts[:, None, :]).abs_())
-        weights /= ideal.clamp(min=torch.finfo(gains.dtype).tiny)[:, None, None]
-        wrong = (scores[:, None, :] - scores[:, :, None]) / temperature  # (s_j - s_i) / temperature
-        values = (weights * functional.softplus(wrong)).sum(dim=(1, 2))
-        pull = to_overwrite(weights, scores).mul_(to_overwrite(wrong, scores).sigmoid_()).div_(temperature)
-        return values, pull.sum(dim=1) - pull.sum(dim=2)
-
-    def _load_sum_rows() -> SumRows:
-        from cml.losses.lambda_ndcg_rows import sum_lambda_ndcg
-
-        return sum_lambda_ndcg
-
-    return graded_rank_mean(
-        embeddings,
-        label_distances,
-        _compare_items,
-        _load_sum_rows,
-        temperature=temperature,
-        neighbors=neighbors,
-        normalize=normalize,
-    )
-
-
-class LambdaNDCGLoss(LabelDistanceLoss):
+class LambdaNDCGLoss(GradedRankLoss):
     r"""A logistic loss of every pair of items of an anchor, weighted by the nDCG that lies between their ranks.
 
     The mean over anchors of
@@ -135,19 +47,26 @@ class LambdaNDCGLoss(LabelDistanceLoss):
         source="Burges, 2010; Wang et al., CIKM 2018",
         when="nDCG is the goal: the top of the ranking counts, with graded gains.",
     )
-    missing = MISSING
 
     def __init__(self, temperature: float = 0.1, neighbors: int = 10, normalize: bool = True) -> None:
-        super().__init__()
-        self.temperature, self.neighbors = check_graded_rank(temperature, neighbors)
-        self.normalize = check_flag("normalize", normalize)
+        super().__init__(temperature, neighbors, normalize)
 
-    def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
-        """``lambda_ndcg_mean`` with the settings of the module, of embeddings (B, D) and label distances (A, B)."""
-        return lambda_ndcg_mean(
-            embeddings,
-            label_distances,
-            temperature=self.temperature,
-            neighbors=self.neighbors,
-            normalize=self.normalize,
-        )
+    def anchor_values(self, squared: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
+        """The formula, of every pair of items."""
+        gains, counts = self.gains(labels, used)
+        scores = squared / -2  # cosines up to a constant
+        places = torch.arange(2, scores.shape[1] + 2, device=scores.device, dtype=scores.dtype).log2_()  # log2(1 + r)
+        order = scores.detach().masked_fill(~used, -torch.inf).argsort(dim=1, descending=True, stable=True)
+        discounts = torch.empty_like(scores).scatter_(1, order, places.reciprocal().expand_as(scores))
+        ideal = (gains.sort(dim=1, descending=True).values / places).sum(dim=1)  # IDCG, (R,)
+        more = (gains[:, :, None] - gains[:, None, :]).where(used[:, None, :] & used[:, :, None], 0).clamp(min=0)
+        weights = more * (discounts[:, :, None] - discounts[:, None, :]).abs()  # of i with more gain than j, (R, i, j)
+        weights = weights / ideal.clamp(min=torch.finfo(gains.dtype).tiny)[:, None, None]
+        wrong = (scores[:, None, :] - scores[:, :, None]) / self.temperature  # (s_j - s_i) / temperature
+        return (weights * functional.softplus(wrong)).sum(dim=(1, 2)).where(counts, 0), counts
+
+    def load_loop(self) -> SumRows:
+        """Import the compiled loop over rows: numba takes a second to import."""
+        from cml.losses.lambda_ndcg_rows import sum_lambda_ndcg
+
+        return sum_lambda_ndcg

@@ -9,42 +9,11 @@ from torch import Tensor, nn
 
 from cml.errors import UserError
 from cml.losses.class_loss import ClassLoss, check_classes
-from cml.losses.embedding_checks import check_matrix, in_full, unit_rows
 from cml.losses.loss import LossInfo
+from cml.losses.pairs import in_full, unit_rows
 from cml.option_types import convert_option
 from cml.settings import check_above_zero, check_number
 from cml.word_vectors.open import open_word_vectors
-
-
-def language_guidance_loss(
-    embeddings: Tensor, texts: Tensor, classes: Tensor, *, gamma: float = 1.0, temperature: float = 1.0
-) -> Tensor:
-    """The guidance alone, as a function; ``LanguageGuidanceLoss`` has the formula.
-
-    Args:
-        embeddings: (B, D) floating point.
-        texts: (C, W) floating point, the text embedding of each class name.
-        classes: (B,) int64 in 0..C-1.
-        gamma: At least 0, in units of a cosine.
-        temperature: t, above 0.
-
-    Returns:
-        A scalar of at least 0.
-
-    Raises:
-        UserError: a tensor has another shape or type, a number is not a class, or a setting is out of range.
-    """
-    check_number("gamma", gamma, least=0)
-    check_above_zero("temperature", temperature)
-    check_matrix("texts", texts, "(C, W)")
-    check_classes(embeddings, classes, len(texts))
-    with torch.autocast(embeddings.device.type, enabled=False):
-        points, words = unit_rows(embeddings), unit_rows(texts.detach())[classes]
-        image_shares = (points @ points.T / temperature).log_softmax(dim=1)  # (B, B), logarithms
-        same = (classes[:, None] == classes).to(points.dtype)
-        text_scores = ((words @ words.T).to(points.dtype) + gamma * same) / temperature
-        text_shares = text_scores.log_softmax(dim=1)
-        return (image_shares.exp() * (image_shares - text_shares)).sum(dim=1).mean()
 
 
 class LanguageGuidanceLoss(ClassLoss):
@@ -81,8 +50,9 @@ class LanguageGuidanceLoss(ClassLoss):
 
     Example:
         >>> import torch
-        >>> points = torch.eye(3)
-        >>> language_guidance_loss(points, points, torch.arange(3), gamma=0.0).item()
+        >>> loss, points = LanguageGuidanceLoss(gamma=0.0), torch.eye(3)
+        >>> loss.texts = points  # prepare(classes, dimension=D, names=names) looks them up
+        >>> loss.guidance(points, torch.arange(3)).item()
         0.0
 
     Reference:
@@ -159,25 +129,37 @@ class LanguageGuidanceLoss(ClassLoss):
                 "LanguageGuidanceLoss has no class names yet: call prepare(classes, dimension=D, names=names) first."
             )
         value: Tensor = self.inner(embeddings, classes)
-        self.skipped_anchors = self.inner.skipped_anchors
-        guidance = language_guidance_loss(
-            embeddings, self.texts, classes, gamma=self.gamma, temperature=self.temperature
-        )
-        return in_full(value) + self.weight * guidance
+        self._skipped = self.inner._skipped
+        return in_full(value) + self.weight * self.guidance(embeddings, classes)
+
+    def guidance(self, embeddings: Tensor, classes: Tensor) -> Tensor:
+        """The formula of the divergence alone.
+
+        Args:
+            embeddings: (B, D) floating point.
+            classes: (B,) int64 in 0..C-1.
+
+        Returns:
+            A scalar of at least 0.
+
+        Raises:
+            UserError: a tensor has another shape or type, or a number is not a class.
+        """
+        check_classes(embeddings, classes, len(self.texts), look=self.may_look(embeddings))
+        with torch.autocast(embeddings.device.type, enabled=False):
+            points, words = unit_rows(embeddings), unit_rows(self.texts.detach())[classes]
+            image_shares = (points @ points.T / self.temperature).log_softmax(dim=1)  # (B, B), logarithms
+            same = (classes[:, None] == classes).to(points.dtype)
+            text_scores = ((words @ words.T).to(points.dtype) + self.gamma * same) / self.temperature
+            text_shares = text_scores.log_softmax(dim=1)
+            return (image_shares.exp() * (image_shares - text_shares)).sum(dim=1).mean()
 
 
 def text_embeddings(names: Sequence[str], vectors: str) -> Tensor:
-    """The mean word vector of each class name. Consecutive letters are a word; anything else separates words.
+    """The mean word vector (C, W) of each class name. Consecutive letters are a word; anything else separates words.
 
-    Args:
-        names: The names of the C classes.
-        vectors: A source of ``cml.word_vectors``: its name, or the path of a file.
-
-    Returns:
-        (C, W) float32.
-
-    Raises:
-        UserError: the vectors cannot be read, know no word of a name, or make all names alike.
+    ``vectors`` is a source of ``cml.word_vectors``: its name, or the path of a file. Vectors that cannot be read, that
+    know no word of a name, or that make all names alike are refused.
     """
     source = open_word_vectors(vectors)
     words = [re.findall(r"[^\W\d_]+", name) for name in names]

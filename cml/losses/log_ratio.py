@@ -2,19 +2,17 @@
 
 from typing import Literal, Self, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.linalg import vecdot
 
+from cml.array_types import Float64
 from cml.errors import UserError
-from cml.losses.closed_form import to_overwrite
-from cml.losses.label_distance_loss import Auto, LabelDistanceLoss, Mask
-from cml.losses.label_distance_sample import finite_sample
-from cml.losses.label_exponent import fit_floor, fit_label_exponent
+from cml.losses.anchor_blocks import AnchorMean
+from cml.losses.closed_form import RowTerms, mean_over_rows
+from cml.losses.label_distance_loss import Auto, LabelDistanceLoss, finite_sample
 from cml.losses.loss import LossInfo
-from cml.losses.pairs import mask_label_distances
-from cml.losses.row_blocks import Constant, RowTerms, mean_over_rows, plus, times
-from cml.losses.row_mean import RowMean, warn_without_terms
 from cml.losses.row_order import row_ranks
 from cml.settings import check_above_zero, check_auto, check_flag, check_number, check_word
 
@@ -22,156 +20,6 @@ Weights = Literal["uniform", "rank"]
 # of the authors' LogRatioLoss.py and utils.py
 PUBLISHED_OFFSET = 1e-4  # over the dimension, added to squared embedding distances before their root
 PUBLISHED_LOG_OFFSET = 1e-6  # added to embedding distances and label distances before their logarithm
-
-
-def log_ratio_loss(
-    embeddings: Tensor,
-    label_distances: Tensor,
-    *,
-    mask: Mask = None,
-    label_exponent: float,
-    floor: float,
-    weights: Weights = "rank",
-    rank_offset: float = 5.0,
-    normalize: bool = True,
-    eps: float = 1e-6,
-    zero_factor: float = 0.5,
-    published_offsets: bool = False,
-) -> Tensor:
-    """The log-ratio loss as a function; ``LogRatioLoss`` has the formula.
-
-    Args:
-        embeddings: (B, D) floating point, or (H, B, D) of H heads.
-        label_distances: (A, B), >= 0; infinite where a pair cannot be compared.
-        mask: (A, B) bool, True where a pair may be used. ``None``: everywhere.
-        label_exponent: p, above 0.
-        floor: In the label's unit, at least 0. Positive label distances below it are raised to it; with 0, pairs of
-            label distance 0 are left out, unless ``published_offsets`` keeps them.
-        weights: "uniform" or "rank".
-        rank_offset: Added to the ranks in rank weights, at least 0.001.
-        normalize: Whether to L2-normalise the embeddings first.
-        eps: Added to the squared embedding distances, above 0.
-        zero_factor: A label distance of 0 counts as this fraction of the floor, in (0, 1].
-        published_offsets: Whether distances have the offsets of the authors' code; see ``LogRatioLoss``.
-
-    Returns:
-        A scalar, or (H,) of H heads; 0 with a warning if no anchor has two usable items.
-
-    Raises:
-        UserError: a tensor has another shape or type, a label distance is NaN or negative, or a constant is out of
-            range.
-    """
-    check_word("weights", weights, get_args(Weights))
-    mean = log_ratio_mean(
-        embeddings,
-        mask_label_distances(embeddings, label_distances, mask),
-        label_exponent=check_above_zero("label_exponent", label_exponent),
-        floor=check_number("floor", floor, least=0),
-        weights=weights,
-        rank_offset=_check_rank_offset(rank_offset),
-        normalize=normalize,
-        eps=check_above_zero("eps", eps),
-        zero_factor=_check_zero_factor(zero_factor),
-        published_offsets=published_offsets,
-    )
-    return warn_without_terms(mean, LogRatioLoss.missing)
-
-
-def log_ratio_mean(
-    embeddings: Tensor,
-    label_distances: Tensor,
-    *,
-    label_exponent: Constant,
-    floor: Constant,
-    weights: Weights,
-    rank_offset: Constant,
-    normalize: bool,
-    eps: Constant,
-    zero_factor: Constant,
-    published_offsets: bool,
-) -> RowMean:
-    """The formula of ``log_ratio_loss``, by its closed form, a block of rows at a time.
-
-    Args:
-        embeddings: (B, D), or (H, B, D) of H heads.
-        label_distances: (A, B).
-        label_exponent: p; (H, 1, 1) for one per head.
-        floor: In the label's unit; (H, 1, 1) for one per head, all above 0.
-        weights: "uniform" or "rank".
-        rank_offset: Added to the ranks in rank weights; (H, 1, 1) for one per head.
-        normalize: Whether to L2-normalise the embeddings first.
-        eps: Added to the squared embedding distances; (H, 1, 1) for one per head.
-        zero_factor: A label distance of 0 counts as this fraction of the floor; (H, 1, 1) for one per head.
-        published_offsets: Whether distances have the offsets of the authors' code; ``eps`` is not used then.
-
-    Returns:
-        The loss, and 1 for each anchor that counts.
-    """
-    dimension = embeddings.shape[-1]
-
-    def _row_terms(squared: Tensor, labels: Tensor, used: Tensor) -> RowTerms:
-        limits = torch.finfo(squared.dtype)
-        if published_offsets:
-            label_logs = _published_label_logs(labels, label_exponent)
-        else:
-            if not isinstance(floor, Tensor) and floor == 0:
-                used &= labels > 0
-            label_logs = times(raise_to_floor(labels, floor, zero_factor).log_(), label_exponent)
-        ranked = weights == "rank"  # weights are (..., R, B), 0 where not used
-        weight = plus(row_ranks(labels, used), rank_offset).reciprocal_() if ranked else used.to(squared.dtype)
-        total = weight.sum(dim=-1)  # (..., R)
-        pairs = total.square() - vecdot(weight, weight)  # sum of w_i w_j over i != j, 0 for fewer than 2 items
-        counts = pairs > 0
-        scale = 2 * counts * total / pairs.clamp_min(limits.tiny)
-
-        if published_offsets:
-            squared += PUBLISHED_OFFSET / dimension
-            distance_logs = (squared.sqrt() + PUBLISHED_LOG_OFFSET).log().mul_(2)
-        else:
-            squared += eps
-            distance_logs = squared.log()
-        residual = distance_logs.sub_(label_logs)  # r, of no meaning where not used
-        mean = vecdot(weight, residual) / total.clamp_min_(limits.tiny)
-        centered = residual.sub_(mean[..., None])
-        pull = to_overwrite(weight, squared).mul_(scale[..., None])
-        pull = pull.mul_(centered) if pull.shape == centered.shape else pull * centered  # (..., R, B), 0 where not used
-        values = vecdot(pull, centered)
-        slopes = to_overwrite(pull, squared).mul_(2).div_(squared)
-        if published_offsets:  # d 2 log(s + o) / d s^2 = 1 / (s^2 + o s) of the distance s
-            roots = squared.sqrt()
-            slopes = slopes.mul_(roots).div_(roots + PUBLISHED_LOG_OFFSET)
-        return RowTerms(values, counts, slopes)
-
-    return mean_over_rows(embeddings, label_distances, _row_terms, normalize=normalize)
-
-
-def raise_to_floor(labels: Tensor, floor: Constant, zero_factor: Constant) -> Tensor:
-    """Raise label distances to the floor, and those of 0 to a fraction of it; infinite ones become finite.
-
-    Args:
-        labels: (R, B).
-        floor: In the label's unit; (H, 1, 1) for one per head.
-        zero_factor: The fraction; (H, 1, 1) for one per head.
-
-    Returns:
-        (R, B), or (H, R, B) of H heads; above 0.
-    """
-    limits = torch.finfo(labels.dtype)
-    least = limits.tiny * limits.eps  # the logarithm stays finite where the floor is 0 and the pair is not used
-    at_zero = floor * zero_factor
-    if isinstance(floor, Tensor) or isinstance(at_zero, Tensor):
-        raised = labels.maximum(torch.as_tensor(floor, dtype=labels.dtype, device=labels.device))
-        raised = raised.clamp(least, limits.max)
-        return torch.where(labels == 0, torch.as_tensor(at_zero, dtype=labels.dtype).clamp(min=least), raised)
-    raised = labels.clamp(max(floor, least), limits.max)
-    return raised if zero_factor == 1 else raised.masked_fill_(labels == 0, max(at_zero, least))
-
-
-def _published_label_logs(labels: Tensor, label_exponent: Constant) -> Tensor:
-    """2 log(D_y^(p/2) + offset), which is p log D_y but for the offset; infinite label distances become finite."""
-    limits = torch.finfo(labels.dtype)
-    roots = labels.clamp(max=limits.max) ** (label_exponent / 2)
-    return roots.clamp_(max=limits.max).add_(PUBLISHED_LOG_OFFSET).log_().mul_(2)
 
 
 class LogRatioLoss(LabelDistanceLoss):
@@ -267,10 +115,12 @@ class LogRatioLoss(LabelDistanceLoss):
         self.floor_quantile = check_number("floor_quantile", floor_quantile, least=0, below=1)
         self.floor: Auto = "auto" if self.floor_quantile > 0 else 0.0
         self.weights: Weights = weights
-        self.rank_offset = _check_rank_offset(rank_offset)
+        self.rank_offset = check_number("rank_offset", rank_offset, least=1e-3)  # below it one weight drowns the others
         self.normalize = check_flag("normalize", normalize)
         self.eps = check_above_zero("eps", eps)
-        self.zero_factor = _check_zero_factor(zero_factor)
+        self.zero_factor = check_above_zero("zero_factor", zero_factor)
+        if self.zero_factor > 1:
+            raise UserError(f"The 'zero_factor' must be a number above 0 and at most 1. Got {zero_factor!r} instead.")
         self.largest_exponent = check_above_zero("largest_exponent", largest_exponent)
         self.published_offsets = check_flag("published_offsets", published_offsets)
         if self.published_offsets and self.floor_quantile > 0:
@@ -300,74 +150,126 @@ class LogRatioLoss(LabelDistanceLoss):
             published_offsets=True,
         )
 
-    def find_constants(self, label_distances: Tensor) -> dict[str, float]:
-        """Find the floor, and the exponent if it is "auto".
+    def anchor_values(self, squared: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
+        """The formula: twice the weighted, unbiased variance of each anchor's residuals, in plain torch."""
+        weight, counts = self._weights(labels, used)
+        weight = weight / weight.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(weight.dtype).tiny)  # w, sums to 1
+        residual = self._log_distances(squared) - self._log_labels(labels)  # r
+        mean = vecdot(weight, residual)[..., None]
+        variance = vecdot(weight, (residual - mean).square()) / (1 - vecdot(weight, weight)).where(counts, 1)
+        return 2 * variance * counts, counts
 
-        Args:
-            label_distances: (P,) of training pairs.
+    def anchor_slopes(self, squared: Tensor, labels: Tensor, used: Tensor) -> RowTerms:
+        """The same with its slopes in the squared distances, 4 w_i (r_i - mean) / (1 - sum w^2) / (D_i + eps).
 
-        Returns:
-            Both by name; an exponent that is a number as it is.
-
-        Raises:
-            UserError: no label distance is above 0, or the exponent is "auto" and all are equal.
+        The mean in r_i - mean has a slope too, which vanishes, as the weighted residuals around it sum to 0. Weights
+        are not normalised here, which saves a pass: with their sum W, the variance is
+        W sum w (r - mean)^2 / (W^2 - sum w^2). Blocks are overwritten, as a new one costs more than what fills it.
         """
-        return find_log_ratio_constants(
-            label_distances,
-            label_exponent=self.label_exponent,
-            floor_quantile=self.floor_quantile,
-            zero_factor=self.zero_factor,
-            largest_exponent=self.largest_exponent,
-        )
+        weight, counts = self._weights(labels, used)
+        total = weight.sum(dim=-1)  # W, (..., R)
+        pairs = total.square() - vecdot(weight, weight)  # the sum of w_i w_j over i != j
+        scale = 2 * counts * total / pairs.where(counts, 1)
+        residual = self._log_distances(squared).sub_(self._log_labels(labels))
+        mean = vecdot(weight, residual) / total.clamp_min(torch.finfo(total.dtype).tiny)
+        centered = residual.sub_(mean[..., None])
+        pull = weight * scale[..., None]
+        pull = pull.mul_(centered) if pull.shape == centered.shape else pull * centered  # heads may share weights
+        values = vecdot(pull, centered)
+        slopes = pull.mul_(2).div_(squared)
+        if self.published_offsets:  # d 2 log(s + o) / d s^2 = 1 / (s^2 + o s) of the distance s
+            roots = squared.sqrt()
+            slopes = slopes.mul_(roots).div_(roots + PUBLISHED_LOG_OFFSET)
+        return RowTerms(values, counts, slopes)
 
-    def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
-        """``log_ratio_mean`` with the settings of the module, of embeddings (B, D) and label distances (A, B)."""
-        return log_ratio_mean(
-            embeddings,
-            label_distances,
-            label_exponent=self.constant("label_exponent"),
-            floor=self.constant("floor"),
-            weights=self.weights,
-            rank_offset=self.rank_offset,
-            normalize=self.normalize,
-            eps=self.eps,
-            zero_factor=self.zero_factor,
-            published_offsets=self.published_offsets,
-        )
+    def mean(self, embeddings: Tensor, label_distances: Tensor) -> AnchorMean:
+        """The mean over anchors of ``anchor_values``, with the gradient by ``anchor_slopes``."""
+        eps = PUBLISHED_OFFSET / embeddings.shape[-1] if self.published_offsets else self.eps
+
+        def values(squared: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
+            return self.anchor_values(squared + eps, labels, used)
+
+        def slopes(squared: Tensor, labels: Tensor, used: Tensor) -> RowTerms:
+            return self.anchor_slopes(squared.add_(eps), labels, used)
+
+        look = self.may_look(embeddings)
+        return mean_over_rows(embeddings, label_distances, values, slopes, normalize=self.normalize, look=look)
+
+    def _weights(self, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
+        """The weights (R, B), which need not sum to 1 and are 0 where not used; and whether an anchor counts (R,)."""
+        floor = self.constant("floor")
+        if not self.published_offsets and not isinstance(floor, Tensor) and floor == 0:
+            used &= labels > 0  # a label distance of 0 has no logarithm
+        counts = used.sum(dim=-1) >= 2
+        if self.weights == "uniform":
+            return used.to(labels.dtype), counts
+        return (row_ranks(labels, used) + self.rank_offset).reciprocal_(), counts  # a rank is infinite where not used
+
+    def _log_distances(self, squared: Tensor) -> Tensor:
+        """The logarithm of D + eps, a new tensor."""
+        if self.published_offsets:
+            return (squared.sqrt() + PUBLISHED_LOG_OFFSET).log().mul_(2)
+        return squared.log()
+
+    def _log_labels(self, labels: Tensor) -> Tensor:
+        """The logarithm of D_y^p, with D_y raised to the floor; finite also where a pair is not used."""
+        exponent = self.constant("label_exponent")
+        if self.published_offsets:  # 2 log(D_y^(p/2) + offset)
+            largest = torch.finfo(labels.dtype).max
+            roots = labels.clamp(max=largest) ** (exponent / 2)
+            return roots.clamp_(max=largest).add_(PUBLISHED_LOG_OFFSET).log_().mul_(2)
+        return exponent * raise_to_floor(labels, self.constant("floor"), self.zero_factor).log_()
+
+    def find_constants(self, label_distances: Tensor) -> dict[str, float]:
+        """Find the floor, and the exponent if it is "auto"."""
+        sample = finite_sample(label_distances)
+        floor = fit_floor(sample, self.floor_quantile)
+        if self.label_exponent != "auto":
+            return {"label_exponent": self.label_exponent, "floor": floor}
+        exponent = fit_label_exponent(sample, floor, self.zero_factor)
+        return {"label_exponent": min(exponent, self.largest_exponent), "floor": floor}
 
 
-def find_log_ratio_constants(
-    label_distances: Tensor, *, label_exponent: Auto, floor_quantile: float, zero_factor: float, largest_exponent: float
-) -> dict[str, float]:
-    """Find the constants of the log-ratio losses.
+def raise_to_floor(labels: Tensor, floor: float | Tensor, zero_factor: float | Tensor) -> Tensor:
+    """Raise label distances (R, B) to the floor, and those of 0 to a fraction of it; infinite ones become finite.
 
-    Args:
-        label_distances: (P,) of training pairs.
-        label_exponent: The exponent, or "auto".
-        floor_quantile: See ``LogRatioLoss``.
-        zero_factor: See ``LogRatioLoss``.
-        largest_exponent: See ``LogRatioLoss``.
-
-    Returns:
-        label_exponent and floor.
-
-    Raises:
-        UserError: no label distance is above 0, or the exponent is "auto" and all are equal.
+    Floor and fraction are one number, or a tensor (H, 1, 1) with one of each of H heads.
     """
-    sample = finite_sample(label_distances)
-    floor = fit_floor(sample, floor_quantile)
-    if label_exponent == "auto":
-        exponent = fit_label_exponent(sample, floor, zero_factor)
-        return {"label_exponent": min(exponent, largest_exponent), "floor": floor}
-    return {"label_exponent": float(label_exponent), "floor": floor}
+    limits = torch.finfo(labels.dtype)
+    raised = labels.clamp(limits.tiny * limits.eps, limits.max)  # above 0 also where the floor is 0 and no pair is used
+    if not isinstance(floor, Tensor) and floor == 0:
+        return raised
+    at_zero = torch.as_tensor(floor * zero_factor, dtype=labels.dtype, device=labels.device)
+    return torch.where(labels == 0, at_zero, raised.clamp(min=floor))
 
 
-def _check_zero_factor(zero_factor: float) -> float:
-    factor = check_above_zero("zero_factor", zero_factor)
-    if factor > 1:
-        raise UserError(f"The 'zero_factor' must be a number above 0 and at most 1. Got {zero_factor!r} instead.")
-    return factor
+def fit_floor(sample: Float64, quantile: float) -> float:
+    """A quantile of the positive label distances of a sample (P,), below which all pairs count as equally near.
+
+    0 for the quantile 0. A sample without label distances above 0 is refused.
+    """
+    positive = _positive(sample)
+    return float(np.quantile(positive, quantile)) if quantile > 0 else 0.0
 
 
-def _check_rank_offset(rank_offset: float) -> float:
-    return check_number("rank_offset", rank_offset, least=1e-3)  # below it one weight drowns the others
+def fit_label_exponent(sample: Float64, floor: float, zero_factor: float) -> float:
+    """The exponent p that makes p log D_y spread by 1 over a sample (P,), whatever unit and power D_y has.
+
+    Label distances below the floor are raised to it, and those of 0 to ``zero_factor`` of it; with a floor of 0 the
+    latter are left out, as the loss leaves them out. A sample of equal label distances is refused.
+    """
+    kept = np.where(sample > 0, sample.clip(min=floor), zero_factor * floor) if floor > 0 else _positive(sample)
+    spread = float(np.log(kept).std())
+    if not spread > 1e-6:
+        raise UserError(
+            "label_exponent='auto' divides by the spread of the log label distances, and the sample's are all "
+            f"equal (standard deviation {spread:g}): there is nothing to learn from them. Check the label distance."
+        )
+    return 1 / spread
+
+
+def _positive(sample: Float64) -> Float64:
+    positive = sample[sample > 0]
+    if len(positive) == 0:
+        raise UserError("LogRatioLoss needs label distances above 0 to fit. Got a sample of zeros instead.")
+    return positive

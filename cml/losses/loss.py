@@ -3,9 +3,12 @@
 A loss is ``loss(embeddings (B, D), target) -> scalar``. It makes its target from a batch by itself (``target``), and
 once, of the whole training set, what depends on it: constants, proxies, a scale (``prepare``). There are three kinds:
 ``LabelDistanceLoss`` (label distances, ``label_distance_loss.py``), ``ClassLoss`` (class numbers, ``class_loss.py``)
-and ``VectorLoss`` (label vectors, below). Every registered loss has a file of its name: a function with the formula,
-and a thin module that holds its constants. Gradients flow to the embeddings and the loss's own parameters, never to the
-labels.
+and ``VectorLoss`` (label vectors, below). Every registered loss is one class, in a file of its name: its settings, and
+one method with its formula. Gradients flow to the embeddings and the loss's own parameters, never to the labels.
+
+Losses are written in plain torch, so that they can be differentiated any number of times and compiled without a graph
+break. They never wait for a number of a GPU: see ``Loss.may_look``. Five have a gradient in closed form, which is
+faster and smaller for large batches (``closed_form.py``).
 """
 
 import inspect
@@ -90,7 +93,6 @@ class Loss(nn.Module):
             ``{"scale": "0.01..1.0:log"}``, beside learning rate and weight decay.
         constant_names: Names of the constants that ``prepare`` finds, in the order in which a ``state_dict`` holds
             them.
-        skipped_anchors: Anchors seen so far that had no pair or triplet to learn from.
     """
 
     labels: ClassVar[str]
@@ -103,7 +105,8 @@ class Loss(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self._constants: dict[str, float] = {}
-        self.skipped_anchors = 0
+        self._skipped = torch.zeros((), dtype=torch.int64)  # on a device, a tensor: to read it would wait
+        self._has_looked = False
 
     def target(self, batch: LabelSource) -> Tensor:
         """Make the second argument of ``forward`` from a batch's labels, or the target of ``prepare``.
@@ -189,9 +192,35 @@ class Loss(nn.Module):
             raise UserError(f"{type(self).__name__} has {len(self.constant_names)} fitted constants. {got}")
         self._constants = dict(zip(self.constant_names, state.tolist(), strict=False))
 
+    @property
+    def skipped_anchors(self) -> int:
+        """Anchors seen so far that had no pair or triplet to learn from."""
+        return int(self._skipped)
+
     def count_skipped(self, counts: Tensor) -> None:
         """Add the anchors without a term in ``counts`` (A,) to ``skipped_anchors``."""
-        self.skipped_anchors += int((counts == 0).sum())
+        self._skipped = self._skipped.to(counts.device) + (counts == 0).sum()
+
+    def may_look(self, tensor: Tensor) -> bool:
+        """Whether a check may look at the numbers of a tensor.
+
+        On the CPU always. On another device only in the first call, for the processor waits for the device then. Under
+        ``torch.compile`` never, for a graph cannot branch on a number.
+
+        Args:
+            tensor: The embeddings of a batch.
+
+        Returns:
+            Whether to check numbers. Shapes and types are always checked.
+        """
+        return not torch.compiler.is_compiling() and (tensor.device.type == "cpu" or not self._has_looked)
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - as torch has it
+        """``forward``, after which numbers on a device are no longer looked at."""
+        value = super().__call__(*arguments, **options)
+        if not torch.compiler.is_compiling():
+            self._has_looked = True
+        return value
 
     def extra_repr(self) -> str:
         """The settings as they are written: the constructor's arguments, which are attributes of the same name."""

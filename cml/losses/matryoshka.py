@@ -28,8 +28,9 @@ class MatryoshkaLoss(CompositeLoss):
     Example:
         >>> import torch
         >>> loss, points, labels = MatryoshkaLoss("rkd-distance", (2,)), torch.randn(6, 3), torch.rand(6, 6)
-        >>> from cml.losses import rkd_distance_loss
-        >>> apart = (rkd_distance_loss(points, labels) + rkd_distance_loss(points[:, :2], labels)) / 2
+        >>> from cml.losses import RKDDistanceLoss
+        >>> whole = RKDDistanceLoss()
+        >>> apart = (whole(points, labels) + whole(points[:, :2], labels)) / 2
         >>> bool(loss(points, labels).isclose(apart))
         True
 
@@ -46,36 +47,25 @@ class MatryoshkaLoss(CompositeLoss):
     def __init__(self, loss: str = "log-ratio", dimensions: Sequence[int] = (16, 32, 64)) -> None:
         super().__init__()
         self.loss = loss
+        self.set_parts([loss])
         sizes = convert_option(
             "dimensions", [dimensions] if isinstance(dimensions, int) else dimensions, tuple[int, ...]
         )
         if not sizes:
             raise UserError("The 'dimensions' must name at least one size. Got none instead.")
         self.dimensions = tuple(sorted({check_whole("dimensions", size) for size in sizes}))
-        self.set_parts([loss])
         if any(isinstance(part, MatryoshkaLoss) for part in self.terms.modules()):
             raise UserError(f"A Matryoshka loss cannot hold another one; name all sizes in one. Got {loss!r} instead.")
 
     def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
-        """The mean of the loss over the sizes.
-
-        Args:
-            embeddings: (B, D) floating point.
-            label_distances: (A, B).
-
-        Returns:
-            A scalar.
-
-        Raises:
-            UserError: a tensor has another shape or type, or a label distance is NaN or negative.
-        """
+        """The mean of the loss over the sizes."""
         (part,) = self.part_losses()
-        whole = embeddings.shape[1]
+        whole = embeddings.shape[-1]
         sizes = [*(size for size in self.dimensions if size < whole), whole]
-        skipped_before = part.skipped_anchors
+        skipped_before = part._skipped
         total = embeddings.new_zeros(())
         for size in sizes:
-            part.skipped_anchors = skipped_before
-            total = total + part(embeddings[:, :size], label_distances)
-        self.skipped_anchors = part.skipped_anchors
+            part._skipped = skipped_before
+            total = total + part(embeddings[..., :size], label_distances)
+        self._skipped = part._skipped
         return total / len(sizes)

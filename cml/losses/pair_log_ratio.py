@@ -2,109 +2,12 @@
 
 from torch import Tensor
 
-from cml.losses.label_distance_loss import Auto, LabelDistanceLoss, Mask
-from cml.losses.log_ratio import find_log_ratio_constants, raise_to_floor
+from cml.losses.anchor_blocks import AnchorMean
+from cml.losses.closed_form import compare_by_closed_form
+from cml.losses.label_distance_loss import Auto, LabelDistanceLoss, finite_sample
+from cml.losses.log_ratio import fit_floor, fit_label_exponent, raise_to_floor
 from cml.losses.loss import LossInfo
-from cml.losses.pairs import compare, mask_label_distances
-from cml.losses.row_blocks import Constant
-from cml.losses.row_mean import RowMean, warn_without_terms
 from cml.settings import check_above_zero, check_auto, check_flag, check_number
-
-
-def pair_log_ratio_loss(
-    embeddings: Tensor,
-    label_distances: Tensor,
-    *,
-    mask: Mask = None,
-    label_exponent: float,
-    floor: float,
-    normalize: bool = True,
-    eps: float = 1e-6,
-) -> Tensor:
-    """The log-ratio loss over all pairs of a batch, as a function; ``PairLogRatioLoss`` has the formula.
-
-    Args:
-        embeddings: (B, D) floating point, or (H, B, D) of H heads.
-        label_distances: (A, B), >= 0; infinite where a pair cannot be compared.
-        mask: (A, B) bool, True where a pair may be used. ``None``: everywhere.
-        label_exponent: p, above 0.
-        floor: In the label's unit, at least 0. Positive label distances below it are raised to it, and those of 0 to
-            half of it; with 0, pairs of label distance 0 are left out.
-        normalize: Whether to L2-normalise the embeddings first.
-        eps: Added to the squared embedding distances, above 0.
-
-    Returns:
-        A scalar, or (H,) of H heads; 0 with a warning if the batch has fewer than 2 usable pairs.
-
-    Raises:
-        UserError: a tensor has another shape or type, a label distance is NaN or negative, or a constant is out of
-            range.
-    """
-    mean = pair_log_ratio_mean(
-        embeddings,
-        mask_label_distances(embeddings, label_distances, mask),
-        label_exponent=check_above_zero("label_exponent", label_exponent),
-        floor=check_number("floor", floor, least=0),
-        normalize=normalize,
-        eps=check_above_zero("eps", eps),
-    )
-    return warn_without_terms(mean, PairLogRatioLoss.missing)
-
-
-def log_ratio_of_pairs(
-    squared_distances: Tensor, label_distances: Tensor, *, label_exponent: float, floor: float, eps: float = 1e-6
-) -> Tensor:
-    """The loss of ``pair_log_ratio_loss`` over a list of pairs: twice the variance of their log ratios.
-
-    Args:
-        squared_distances: (P,) squared distances of the embeddings of each pair, P of at least 2.
-        label_distances: (P,), >= 0 and finite.
-        label_exponent: p, above 0.
-        floor: As of ``pair_log_ratio_loss``, above 0.
-        eps: Added to the squared distances, above 0.
-
-    Returns:
-        A scalar.
-    """
-    label_logs = raise_to_floor(label_distances, floor, _ZERO_FACTOR).log()
-    residuals = (squared_distances + eps).log() - label_exponent * label_logs
-    return 2 * residuals.var()
-
-
-def pair_log_ratio_mean(
-    embeddings: Tensor,
-    label_distances: Tensor,
-    *,
-    label_exponent: Constant,
-    floor: Constant,
-    normalize: bool,
-    eps: Constant,
-) -> RowMean:
-    """The formula of ``pair_log_ratio_loss``.
-
-    Args:
-        embeddings: (B, D), or (H, B, D) of H heads.
-        label_distances: (A, B).
-        label_exponent: p; (H, 1, 1) for one per head.
-        floor: In the label's unit; (H, 1, 1) for one per head.
-        normalize: Whether to L2-normalise the embeddings first.
-        eps: Added to the squared embedding distances; (H, 1, 1) for one per head.
-
-    Returns:
-        The loss, and the used pairs of each anchor; 0 of all if the batch has fewer than 2 pairs.
-    """
-    distances, labels, used = compare(embeddings, label_distances, normalize=normalize)
-    once = used.triu(1)  # an item that is no anchor lies right of every diagonal
-    if not isinstance(floor, Tensor) and floor == 0:
-        once &= labels > 0
-    label_logs = label_exponent * raise_to_floor(labels, floor, _ZERO_FACTOR).log()
-    residuals = (distances.where(once, 1).square() + eps).log() - label_logs  # (..., A, B)
-    pairs = once.sum()
-    mean = residuals.where(once, 0).sum(dim=(-2, -1), keepdim=True) / pairs.clamp(min=1)
-    squares = (residuals - mean).where(once, 0).square().sum(dim=(-2, -1))
-    learns = pairs >= 2
-    return RowMean(2 * squares * learns / (pairs - 1).clamp(min=1), used.sum(dim=1) * learns)
-
 
 _ZERO_FACTOR = 0.5  # of the floor: half of a detection limit, as in LogRatioLoss
 
@@ -177,32 +80,41 @@ class PairLogRatioLoss(LabelDistanceLoss):
         self.eps = check_above_zero("eps", eps)
 
     def find_constants(self, label_distances: Tensor) -> dict[str, float]:
-        """Find the floor, and the exponent if it is "auto".
+        """Find the floor, and the exponent if it is "auto"."""
+        sample = finite_sample(label_distances)
+        floor = fit_floor(sample, self.floor_quantile)
+        if self.label_exponent != "auto":
+            return {"label_exponent": self.label_exponent, "floor": floor}
+        return {
+            "label_exponent": min(fit_label_exponent(sample, floor, _ZERO_FACTOR), self.largest_exponent),
+            "floor": floor,
+        }
 
-        Args:
-            label_distances: (P,) of training pairs.
-
-        Returns:
-            Both by name; an exponent that is a number as it is.
-
-        Raises:
-            UserError: no label distance is above 0, or the exponent is "auto" and all are equal.
-        """
-        return find_log_ratio_constants(
-            label_distances,
-            label_exponent=self.label_exponent,
-            floor_quantile=self.floor_quantile,
-            zero_factor=_ZERO_FACTOR,
-            largest_exponent=self.largest_exponent,
+    def mean(self, embeddings: Tensor, label_distances: Tensor) -> AnchorMean:
+        """The formula: twice the variance of the residuals of all pairs."""
+        distances, labels, used = compare_by_closed_form(
+            embeddings, label_distances, normalize=self.normalize, look=self.may_look(embeddings)
         )
+        exponent, floor = self.constant("label_exponent"), self.constant("floor")
+        once = used.triu(1)  # an item that is no anchor lies right of every diagonal
+        if not isinstance(floor, Tensor) and floor == 0:
+            once &= labels > 0
+        label_logs = exponent * raise_to_floor(labels, floor, _ZERO_FACTOR).log()
+        residuals = (distances.where(once, 1).square() + self.eps).log() - label_logs  # r, (..., A, B)
+        pairs = once.sum()
+        mean = residuals.where(once, 0).sum(dim=(-2, -1), keepdim=True) / pairs.clamp(min=1)
+        squares = (residuals - mean).where(once, 0).square().sum(dim=(-2, -1))
+        learns = pairs >= 2
+        return AnchorMean(2 * squares * learns / (pairs - 1).clamp(min=1), used.sum(dim=1) * learns)
 
-    def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
-        """``pair_log_ratio_mean`` with the settings of the module, of embeddings (B, D) and label distances (A, B)."""
-        return pair_log_ratio_mean(
-            embeddings,
-            label_distances,
-            label_exponent=self.constant("label_exponent"),
-            floor=self.constant("floor"),
-            normalize=self.normalize,
-            eps=self.eps,
-        )
+
+def log_ratio_of_pairs(
+    squared_distances: Tensor, label_distances: Tensor, *, label_exponent: float, floor: float, eps: float = 1e-6
+) -> Tensor:
+    """The loss over a list of at least 2 pairs: twice the variance of their log ratios.
+
+    ``squared_distances`` (P,) are those of embeddings, ``label_distances`` (P,) finite ones, and the floor is above 0.
+    """
+    label_logs = raise_to_floor(label_distances, floor, _ZERO_FACTOR).log()
+    residuals = (squared_distances + eps).log() - label_exponent * label_logs
+    return 2 * residuals.var()

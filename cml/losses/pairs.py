@@ -1,8 +1,9 @@
-"""The pairs (anchor, item) of a batch: its checks, its mask, and the distances of its embeddings.
+"""The pairs (anchor, item) of a batch, as losses take them: checked, in at least float32, without what is left out.
 
-The first A items of a batch are its anchors. Row a of the label distances (A, B) holds those of anchor a to every item;
-an anchor's own column is left out (``own_column.py``), and so is a pair whose label distance is infinite: it cannot be
-compared.
+The first A items of a batch are its anchors. Row a of the label distances (A, B) holds those of anchor a to every item.
+An anchor's own column is left out, and so is a pair whose label distance is infinite: it cannot be compared. Row a
+belongs to item a, so the own columns are the diagonal; of a block of rows that begins at anchor ``first``, they are the
+diagonal shifted by it.
 """
 
 from typing import Any, NamedTuple
@@ -10,19 +11,19 @@ from typing import Any, NamedTuple
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
 from cml.errors import UserError
-from cml.losses.closed_form import check_no_vmap
-from cml.losses.embedding_checks import check_matrix, embedding_points
-from cml.losses.own_column import comparable_pairs, zero_own_column
-from cml.losses.squared_distances import euclidean_distances
+
+_NORMALIZE_EPS = 1e-12  # torch's own
 
 
 class Pairs(NamedTuple):
     """The pairs of a batch, or of a block of its anchors.
 
     Attributes:
-        distances: (A, B) Euclidean distances of embeddings; (H, A, B) for H heads.
+        distances: (A, B) Euclidean distances of embeddings, or their squares where the loss asks for these; (H, A, B)
+            for H heads.
         labels: (A, B) label distances, 0 where a pair is not used.
         used: (A, B) bool, the pairs that a loss may use.
     """
@@ -32,44 +33,89 @@ class Pairs(NamedTuple):
     used: Tensor
 
 
-def compare(embeddings: Tensor, label_distances: Tensor, *, normalize: bool) -> Pairs:
-    """Check a batch and compute the distances of its embeddings, in at least float32, also under autocast.
+def is_transformed(tensor: Tensor) -> bool:
+    """Whether a transform of ``torch.func`` (grad, jvp, hessian, ...) follows a tensor."""
+    return not torch.compiler.is_compiling() and torch.func.debug_unwrap(tensor, recurse=False) is not tensor
 
-    The gradient of a distance is exact even where two embeddings nearly coincide, and 0 where they do. Autograd holds
-    several (A, B) matrices; ``row_blocks.mean_over_pairs``, for a sum over anchors, holds none.
 
-    Args:
-        embeddings: (B, D), or (H, B, D) of H heads.
-        label_distances: (A, B).
-        normalize: Whether to L2-normalise the embeddings first.
+def check_no_vmap(name: str, tensor: Tensor) -> None:
+    """Refuse a tensor that is one of many under ``torch.func.vmap``."""
+    while is_transformed(tensor):
+        inner = torch.func.debug_unwrap(tensor, recurse=False)
+        if inner.ndim > tensor.ndim:
+            raise UserError(
+                f"A loss does not run under torch.func.vmap, as it checks the numbers of a batch. Got {name!r} of many "
+                "batches at once; call the loss for one batch after the other."
+            )
+        tensor = inner
 
-    Returns:
-        The pairs.
 
-    Raises:
-        UserError: see ``check_batch``.
+def check_matrix(name: str, tensor: Tensor, shape: str = "(B, D)") -> None:
+    """Check that a tensor is a floating-point matrix, whose two sizes are called as in ``shape``."""
+    check_no_vmap(name, tensor)
+    if tensor.ndim != 2 or not tensor.is_floating_point():
+        got = f"Got shape {tuple(tensor.shape)}, {tensor.dtype} instead."
+        raise UserError(f"The {name!r} must be a floating-point tensor {shape}. {got}")
+
+
+def in_full(tensor: Tensor) -> Tensor:
+    """The tensor in at least float32."""
+    return tensor if tensor.dtype == torch.float64 else tensor.float()
+
+
+def rescale_rows(tensor: Tensor) -> Tensor:
+    """Multiply each row (..., D) by a power of two, so that L2-normalisation neither overflows nor loses digits.
+
+    A row of zeros stays one. Its gradient through ``normalize`` is the one that it would have at length 1.
     """
-    label_distances = check_batch(embeddings, label_distances)
-    with torch.autocast(embeddings.device.type, enabled=False):
-        distances = euclidean_distances(embedding_points(embeddings, normalize=normalize), len(label_distances))
-    return Pairs(distances, *usable_labels(label_distances.to(distances.dtype)))
+    full = in_full(tensor)
+    largest = full.detach().abs().amax(dim=-1, keepdim=True)
+    return full * torch.exp2(-largest.log2().floor().clamp(-120, 120)).where(largest > 0, _NORMALIZE_EPS)
 
 
-def check_batch(embeddings: Tensor, label_distances: Tensor) -> Tensor:
-    """Check shapes and types of a batch, and that no used label distance is NaN or negative.
+def unit_rows(tensor: Tensor) -> Tensor:
+    """L2-normalise the rows of (..., D), in at least float32."""
+    return functional.normalize(rescale_rows(tensor), dim=-1, eps=_NORMALIZE_EPS)
 
-    Label distances need not be symmetric: a label distance may be declared asymmetric.
 
-    Args:
-        embeddings: (B, D) floating point, or (H, B, D) of H heads.
-        label_distances: (A, B) numbers; integers are converted to the type of the embeddings.
+def embedding_points(embeddings: Tensor, *, normalize: bool, look: bool = True) -> Tensor:
+    """The points whose distances a loss measures: embeddings (..., B, D) in at least float32, normalised or not.
 
-    Returns:
-        The label distances, with a number in the anchors' own columns.
+    ``look`` checks, of points that are not normalised, that their squares fit the type.
+    """
+    if normalize:
+        return unit_rows(embeddings)
+    full = in_full(embeddings)
+    if not look:
+        return full
+    limits = torch.finfo(full.dtype)
+    least, most = 1e4 * limits.tiny**0.5, limits.max**0.5 / 1e4
+    for largest in full.detach().abs().amax(dim=(-2, -1)).flatten().tolist():
+        if 0 < largest < least or most < largest < float("inf"):
+            raise UserError(
+                f"The largest number of the embeddings must be in {least:.0e}..{most:.0e} or 0, for their squares to "
+                f"fit {str(full.dtype).removeprefix('torch.')}. Got {largest:.3g} instead: the network has "
+                f"{'diverged' if largest > 1 else 'collapsed'}; take a lower learning rate or a loss that normalises "
+                "them."
+            )
+    return full
 
-    Raises:
-        UserError: a tensor has another number of dimensions or type, B differs, A > B, B < 2, or a label distance is
-            NaN or negative, or asks for a gradient.
+
+def as_block(label_distances: Tensor | NDArray[Any], embeddings: Tensor) -> Tensor:
+    """Label distances (A, B) as a tensor on the device of the embeddings; integers in at least float32."""
+    if not isinstance(label_distances, Tensor):
+        label_distances = torch.tensor(label_distances, device=embeddings.device)
+    is_number = label_distances.is_floating_point() or label_distances.is_complex()
+    if is_number or label_distances.dtype == torch.bool:
+        return label_distances
+    return label_distances.to(torch.float64 if embeddings.dtype == torch.float64 else torch.float32)
+
+
+def check_batch(embeddings: Tensor, label_distances: Tensor, *, look: bool = True) -> Tensor:
+    """Check shapes and types of a batch, and with ``look`` that no used label distance is NaN or negative.
+
+    Label distances need not be symmetric: a label distance may be declared asymmetric. Returns them, with a number in
+    the anchors' own columns.
     """
     if embeddings.ndim != 3 or not embeddings.is_floating_point():
         check_matrix("embeddings", embeddings)
@@ -89,11 +135,12 @@ def check_batch(embeddings: Tensor, label_distances: Tensor) -> Tensor:
     if not 1 <= anchors <= items or items < 2:
         got = f"Got A={anchors}, B={items} instead."
         raise UserError(f"The anchors are the first A of B items: 1 <= A <= B and B >= 2. {got}")
-    if bool(label_distances.amin() >= 0):  # the usual batch passes by this one look; NaN does not
+    if look and bool(label_distances.amin() >= 0):  # the usual batch passes by this one look; NaN does not
         return label_distances
-    numbers = zero_own_column(label_distances.clone())  # left out, whatever it holds
+    numbers = label_distances.clone()
+    numbers.diagonal().zero_()  # left out, whatever it holds
     bad = ~(numbers >= 0)
-    if bool(bad.any()):
+    if look and bool(bad.any()):
         row, column = bad.nonzero()[0].tolist()
         raise UserError(
             "The 'label_distances' must be numbers of at least 0, or infinite for no comparison. Got "
@@ -103,76 +150,19 @@ def check_batch(embeddings: Tensor, label_distances: Tensor) -> Tensor:
     return numbers
 
 
-def as_block(label_distances: Tensor | NDArray[Any], embeddings: Tensor) -> Tensor:
-    """Label distances as a loss takes them.
-
-    Args:
-        label_distances: (A, B). An array, as ``pairwise`` gives it, goes to the device of the embeddings.
-        embeddings: (B, D).
-
-    Returns:
-        The tensor; integers in the type of the embeddings, which is at least float32.
-    """
-    if not isinstance(label_distances, Tensor):
-        label_distances = torch.tensor(label_distances, device=embeddings.device)
-    is_number = label_distances.is_floating_point() or label_distances.is_complex()
-    if is_number or label_distances.dtype == torch.bool:
-        return label_distances
-    return label_distances.to(torch.float64 if embeddings.dtype == torch.float64 else torch.float32)
+def comparable_pairs(label_distances: Tensor, first: int = 0) -> Tensor:
+    """The pairs that a loss may use (R, B): no anchor with itself, and no infinite label distance."""
+    used = label_distances < torch.inf  # NaN is not
+    used.diagonal(first).fill_(False)
+    return used
 
 
-def check_mask(name: str, mask: Tensor, shape: torch.Size) -> None:
-    """Check that a mask is a bool tensor of a shape.
-
-    Args:
-        name: The argument's name, for the message.
-        mask: The mask to check.
-        shape: (A, B).
-
-    Raises:
-        UserError: it has another type or shape.
-    """
-    if mask.dtype != torch.bool or mask.shape != shape:
-        got = f"Got shape {tuple(mask.shape)}, {mask.dtype} instead."
-        raise UserError(f"The {name!r} must be a bool tensor (A, B) = {tuple(shape)}. {got}")
+def usable_labels(label_distances: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
+    """Label distances (R, B) with 0 where a pair may not be used, and the mask (R, B) of the pairs that may."""
+    used = comparable_pairs(label_distances, first)
+    return label_distances.where(used, 0), used
 
 
-def mask_label_distances(embeddings: Tensor, label_distances: Tensor, mask: Tensor | None) -> Tensor:
-    """Set label distances to infinity, which leaves a pair out, where a mask is False.
-
-    Args:
-        embeddings: (B, D).
-        label_distances: (A, B).
-        mask: (A, B) bool. ``None``: every pair may be used.
-
-    Returns:
-        (A, B).
-
-    Raises:
-        UserError: the mask or the label distances have another shape or type.
-    """
-    if mask is None:
-        return label_distances
-    label_distances = as_block(label_distances, embeddings)
-    check_matrix("label_distances", label_distances, "(A, B)")
-    check_mask("mask", mask, label_distances.shape)
-    return label_distances.masked_fill(~mask, torch.inf)
-
-
-def usable_labels(label_distances: Tensor, first_anchor: int = 0) -> tuple[Tensor, Tensor]:
-    """Label distances with 0 where a pair may not be used, and the mask of the pairs that may.
-
-    Args:
-        label_distances: (R, B), rows of consecutive anchors.
-        first_anchor: The item that the first row belongs to.
-
-    Returns:
-        The label distances (R, B), and the mask (R, B) bool of ``comparable_pairs``.
-    """
-    labels = zero_own_column(label_distances.nan_to_num(nan=0, posinf=0), first_anchor)
-    return labels, comparable_pairs(label_distances, first_anchor)
-
-
-def as_numbers(used: Tensor, like: Tensor) -> Tensor:
-    """1 for used pairs and 0 for others, of the type of ``like``: to multiply by it is faster than ``torch.where``."""
-    return used.view(torch.uint8).to(like)
+def without_diagonal(square: Tensor) -> Tensor:
+    """The entries of a square of label distances (N, N) between different items, (N (N - 1),)."""
+    return square[~torch.eye(len(square), dtype=torch.bool, device=square.device)]

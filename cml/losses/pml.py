@@ -1,8 +1,8 @@
 """Losses and miners of pytorch-metric-learning, called as they are.
 
-The library is imported where one of its losses is made. Each loss of cml that wraps one has a file of its own
-(``contrastive.py``, ``triplet.py``, ``proxy_anchor.py``, ...). It computes exactly what the library computes; its
-docstring says what that is and where it differs from the paper.
+The library is imported where one of its losses is made. Those that have a name in cml are in ``pml_losses.py``; a rule
+for continuous labels (``binary.py``) takes any of them by the library's own names. The library decides by numbers what
+it computes, so its losses wait for a GPU, and ``torch.compile`` breaks their graph.
 """
 
 import importlib
@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from cml.errors import UserError
 from cml.losses.class_loss import ClassLoss, check_classes
-from cml.losses.closed_form import is_transformed
-from cml.losses.embedding_checks import embedding_points, rescale_rows
+from cml.losses.pairs import embedding_points, is_transformed, rescale_rows
 from cml.losses.proxy_loss import ProxyLoss
 from cml.losses.squared_distances import plain_distances
 from cml.registry import Choice
@@ -44,18 +43,7 @@ class PmlPairLoss(ClassLoss):
         self.normalize = bool(getattr(getattr(inner, "distance", None), "normalize_embeddings", False))
 
     def value(self, embeddings: Tensor, classes: Tensor) -> Tensor:
-        """The library's value.
-
-        Args:
-            embeddings: (B, D) floating point.
-            classes: (B,) int64.
-
-        Returns:
-            A scalar.
-
-        Raises:
-            UserError: a tensor has another shape or type, or the labels are continuous.
-        """
+        """The library's value of a batch (B, D), (B,)."""
         check_classes(embeddings, classes)
         with torch.autocast(embeddings.device.type, enabled=False):
             points = rescale_rows(embeddings) if self.normalize else embedding_points(embeddings, normalize=False)
@@ -116,19 +104,9 @@ def pml(module: str) -> Any:  # noqa: ANN401 - of an untyped library
 
 
 def lp_distance(normalize: bool, power: int = 1, *, exact: bool = True) -> nn.Module:
-    """The library's Euclidean distance, which transforms of ``torch.func`` may follow.
+    """The library's Euclidean distance (``power`` 2: squared), which transforms of ``torch.func`` may follow.
 
-    Args:
-        normalize: Whether the library L2-normalises the embeddings.
-        power: 1 for distances, 2 for squared distances.
-        exact: Whether to compute it from differences. The library's own matrix product is noise where embeddings nearly
-            coincide.
-
-    Returns:
-        A distance of the library.
-
-    Raises:
-        UserError: ``normalize`` is neither True nor False.
+    ``exact`` computes it from differences: the library's own matrix product is noise where embeddings nearly coincide.
     """
     normalize = check_flag("normalize", normalize)
     mode = "donot_use_mm_for_euclid_dist" if exact else "use_mm_for_euclid_dist_if_necessary"
@@ -145,19 +123,9 @@ def lp_distance(normalize: bool, power: int = 1, *, exact: bool = True) -> nn.Mo
 
 
 def build_module(text: str, module: str) -> nn.Module:
-    """Build a loss or a miner of the library from text, as in ``TripletMarginLoss(margin=0.1)``.
+    """Build one of the library's "losses" or "miners" from text, as in ``TripletMarginLoss(margin=0.1)``.
 
     A setting may name a distance, reducer or regularizer in turn: ``TripletMarginLoss(distance=LpDistance(power=2))``.
-
-    Args:
-        text: A class name of the library, with settings in brackets.
-        module: "losses" or "miners".
-
-    Returns:
-        The library's module.
-
-    Raises:
-        UserError: the library has no such class, or it refuses these settings.
     """
     choice = Choice.parse(text)
     kind = _find_class(choice.name, module)

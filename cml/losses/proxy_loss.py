@@ -101,18 +101,8 @@ class ProxyTableLoss(ProxyLoss):
         return self.proxy
 
 
-def check_proxies(embeddings: Tensor, proxies: Tensor, classes: Tensor, per_class: int = 1) -> None:
-    """Check a batch of a loss over proxies.
-
-    Args:
-        embeddings: Must be (B, D) floating point, B at least 2.
-        proxies: Must be (C M, D) floating point, at least 2 rows.
-        classes: Must be (B,) int64 in 0..C-1.
-        per_class: M, proxies of each class in consecutive rows.
-
-    Raises:
-        UserError: a tensor has another shape or type, a class has fewer than M proxies, or a number is not a class.
-    """
+def check_proxies(embeddings: Tensor, proxies: Tensor, classes: Tensor, per_class: int = 1, *, look: bool) -> None:
+    """Check a batch of a loss over proxies (C M, D), the M of each class in consecutive rows, and at least 2 rows."""
     check_classes(embeddings, classes)
     if proxies.ndim != 2 or not proxies.is_floating_point() or len(proxies) < 2:
         got = f"Got shape {tuple(proxies.shape)}, {proxies.dtype} instead."
@@ -123,4 +113,4 @@ def check_proxies(embeddings: Tensor, proxies: Tensor, classes: Tensor, per_clas
     if per_class < 1 or len(proxies) % per_class:
         got = f"Got {len(proxies)} with per_class={per_class} instead."
         raise UserError(f"The proxies must be 'per_class' of every class. {got}")
-    check_classes(embeddings, classes, len(proxies) // per_class)
+    check_classes(embeddings, classes, len(proxies) // per_class, look=look)

@@ -4,34 +4,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cml.losses.embedding_checks import unit_rows
 from cml.losses.loss import LossInfo
+from cml.losses.pairs import unit_rows
 from cml.losses.proxy_loss import ProxyTableLoss, check_proxies
 from cml.settings import check_above_zero
-
-
-def proxy_nca_pp_loss(embeddings: Tensor, proxies: Tensor, classes: Tensor, *, temperature: float = 1 / 9) -> Tensor:
-    """ProxyNCA++ as a function; ``ProxyNCAPlusPlusLoss`` has the formula.
-
-    Args:
-        embeddings: (B, D) floating point.
-        proxies: (C, D) floating point, C at least 2.
-        classes: (B,) int64 in 0..C-1.
-        temperature: T, above 0.
-
-    Returns:
-        A scalar.
-
-    Raises:
-        UserError: a tensor has another shape or type, a number is not a class, or the temperature is not above 0.
-    """
-    check_above_zero("temperature", temperature)
-    check_proxies(embeddings, proxies, classes)
-    with torch.autocast(embeddings.device.type, enabled=False):
-        points = unit_rows(embeddings)
-        cosines = points @ unit_rows(proxies).to(points).T  # (B, C)
-        # D = 2 - 2 cosine, and a constant leaves a softmax as it is
-        return functional.cross_entropy(2 * cosines / temperature, classes)
 
 
 class ProxyNCAPlusPlusLoss(ProxyTableLoss):
@@ -56,8 +32,11 @@ class ProxyNCAPlusPlusLoss(ProxyTableLoss):
 
     Example:
         >>> import torch
-        >>> points = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-        >>> round(proxy_nca_pp_loss(points, points, torch.tensor([0, 1]), temperature=1.0).item(), 4)  # log(1 + e^-2)
+        >>> points, classes = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1])
+        >>> loss = ProxyNCAPlusPlusLoss(temperature=1.0)
+        >>> loss.prepare(classes, dimension=2)
+        >>> loss.proxy.data = points
+        >>> round(loss(points, classes).item(), 4)  # log(1 + e^-2)
         0.1269
 
     Reference:
@@ -75,16 +54,11 @@ class ProxyNCAPlusPlusLoss(ProxyTableLoss):
         self.temperature = check_above_zero("temperature", temperature)
 
     def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
-        """The loss of a batch.
-
-        Args:
-            embeddings: (B, D) floating point. Computed with in at least float32, also under autocast.
-            classes: (B,) int64 in 0..C-1.
-
-        Returns:
-            A scalar.
-
-        Raises:
-            UserError: the proxies are not made yet, a tensor has another shape or type, or a number is not a class.
-        """
-        return proxy_nca_pp_loss(embeddings, self.proxy_table(), classes, temperature=self.temperature)
+        """The loss of a batch."""
+        proxies = self.proxy_table()
+        check_proxies(embeddings, proxies, classes, look=self.may_look(embeddings))
+        with torch.autocast(embeddings.device.type, enabled=False):
+            points = unit_rows(embeddings)
+            cosines = points @ unit_rows(proxies).to(points).T  # (B, C)
+            # D = 2 - 2 cosine, and a constant leaves a softmax as it is
+            return functional.cross_entropy(2 * cosines / self.temperature, classes)

@@ -4,98 +4,14 @@ import torch
 from torch import Tensor
 
 from cml.errors import UserError
-from cml.losses.label_distance_loss import LabelDistanceLoss, Mask
+from cml.losses.label_distance_loss import LabelDistanceLoss
 from cml.losses.loss import LossInfo
-from cml.losses.pairs import Pairs, mask_label_distances
-from cml.losses.row_blocks import Constant, mean_over_pairs
-from cml.losses.row_mean import RowMean, warn_without_terms
-from cml.losses.row_order import ascending_rows, tie_runs
+from cml.losses.row_order import ascending_rows, run_ends
+from cml.losses.squared_distances import plain_distances
 from cml.settings import check_above_zero, check_flag
 
 _WIDE = 600.0  # scores of one row that lie no farther apart than this can be summed as float64 powers
 _WIDEST = 1e11  # and up to this float64 has digits left to tell shares apart
-
-
-def rank_n_contrast_loss(
-    embeddings: Tensor, label_distances: Tensor, *, mask: Mask = None, temperature: float = 2.0, normalize: bool = False
-) -> Tensor:
-    """Rank-N-Contrast as a function; ``RankNContrastLoss`` has the formula.
-
-    Args:
-        embeddings: (B, D) floating point, or (H, B, D) of H heads.
-        label_distances: (A, B), >= 0; infinite where a pair cannot be compared.
-        mask: (A, B) bool, True where a pair may be used. ``None``: everywhere.
-        temperature: Above 0, of Euclidean distances of embeddings.
-        normalize: Whether to L2-normalise the embeddings first.
-
-    Returns:
-        A scalar, or (H,) of H heads; 0 with a warning if no anchor has two usable items.
-
-    Raises:
-        UserError: a tensor has another shape or type, a label distance is NaN or negative, the temperature is not
-            above 0, or embeddings lie too many temperatures apart.
-    """
-    mean = rank_n_contrast_mean(
-        embeddings,
-        mask_label_distances(embeddings, label_distances, mask),
-        temperature=check_above_zero("temperature", temperature),
-        normalize=normalize,
-    )
-    return warn_without_terms(mean, RankNContrastLoss.missing)
-
-
-def rank_n_contrast_mean(
-    embeddings: Tensor, label_distances: Tensor, *, temperature: Constant, normalize: bool
-) -> RowMean:
-    """The formula of ``rank_n_contrast_loss``.
-
-    Sorted by label distance, the sum over all items at least as far away is a cumulative one from the far end, taken at
-    the first place of each run of equal label distances.
-
-    Args:
-        embeddings: (B, D), or (H, B, D) of H heads.
-        label_distances: (A, B).
-        temperature: Divides Euclidean distances; (H, 1, 1) for one per head.
-        normalize: Whether to L2-normalise the embeddings first.
-
-    Returns:
-        The loss, and the used pairs of each anchor that counts.
-    """
-
-    def row_values(pairs: Pairs) -> tuple[Tensor, Tensor]:
-        distances, labels, used = pairs  # (..., R, B), (R, B), (R, B)
-        number = used.sum(dim=1)
-        counts = torch.where(number >= 2, number, 0)
-        in_order, columns = ascending_rows(labels.masked_fill_(~used, torch.inf))
-        scores = (distances / -temperature).gather(
-            -1, columns.expand(distances.shape)
-        )  # s, by ascending label distance
-        counted = in_order < torch.inf
-        terms = _log_sums(scores, counted, tie_runs(in_order)) - scores
-        return terms.where(counted & (counts > 0)[:, None], 0).sum(dim=-1), counts
-
-    return mean_over_pairs(embeddings, label_distances, row_values, normalize=normalize)
-
-
-def _log_sums(scores: Tensor, counted: Tensor, runs: tuple[Tensor, Tensor] | None) -> Tensor:
-    """The log of the sum of exp(score) from the first place of each one's run on, of scores (..., A, B) in order."""
-    scores = scores.masked_fill(~counted, torch.finfo(scores.dtype).min)
-    largest = scores.detach().amax(dim=-1, keepdim=True)
-    apart = float((largest - scores.detach()).where(counted, 0).max())
-    # float64, on the processor where the device has none
-    exact = (scores - largest).to("cpu" if scores.device.type == "mps" else scores.device, torch.float64)
-    if apart < _WIDE:
-        log_sums = exact.exp().flip(-1).cumsum(-1).flip(-1).where(counted.to(exact.device), 1).log()
-    elif apart < _WIDEST:
-        log_sums = exact.flip(-1).logcumsumexp(-1).flip(-1)
-    elif apart < torch.inf:
-        got = f"Got {apart:.3g} instead; take normalize=True, a higher temperature or a lower learning rate."
-        raise UserError(f"Rank-N-Contrast's embeddings must lie less than {_WIDEST:g} temperatures apart. {got}")
-    else:
-        log_sums = torch.full_like(exact, torch.nan)
-    if runs is not None:
-        log_sums = log_sums.gather(-1, runs[0].to(exact.device).expand(log_sums.shape))
-    return log_sums.to(scores) + largest
 
 
 class RankNContrastLoss(LabelDistanceLoss):
@@ -146,6 +62,35 @@ class RankNContrastLoss(LabelDistanceLoss):
         self.temperature = check_above_zero("temperature", temperature)
         self.normalize = check_flag("normalize", normalize)
 
-    def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
-        """``rank_n_contrast_mean`` with the settings of the module, of embeddings (B, D), label distances (A, B)."""
-        return rank_n_contrast_mean(embeddings, label_distances, temperature=self.temperature, normalize=self.normalize)
+    def anchor_values(self, squared: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
+        """The formula: sorted by label distance, the farthest first, the sum over k is a cumulative one.
+
+        It is taken at the last place of each run of equal label distances.
+        """
+        number = used.sum(dim=-1)
+        counts = torch.where(number >= 2, number, 0)  # (R,)
+        in_order, columns = (rows.flip(-1) for rows in ascending_rows(labels.where(used, torch.inf)))
+        counted = in_order < torch.inf  # items that are not used come first
+        scores = plain_distances(squared) / -self.temperature
+        scores = scores.gather(-1, columns.expand_as(scores))  # s, the farthest label first
+        terms = self._log_sums(scores, counted, run_ends(in_order)) - scores
+        return terms.where(counted & (counts > 0)[:, None], 0).sum(dim=-1), counts
+
+    def _log_sums(self, scores: Tensor, counted: Tensor, ends: Tensor) -> Tensor:
+        """The log of the sum of exp(score) of all places up to the end of each one's run (R, B), of (..., R, B)."""
+        scores = scores.masked_fill(~counted, torch.finfo(scores.dtype).min)
+        largest = scores.detach().amax(dim=-1, keepdim=True)
+        # float64, on the processor where the device has none
+        exact = (scores - largest).to("cpu" if scores.device.type == "mps" else scores.device, torch.float64)
+        apart = float(-exact.detach().where(counted, 0).min()) if self.may_look(scores) else 0.0
+        if apart < _WIDE:
+            sums = exact.exp().cumsum(dim=-1)  # 0 where not counted: such items come first
+            log_sums = sums.where(counted, 1).log()
+        elif apart < _WIDEST:
+            log_sums = exact.logcumsumexp(dim=-1)
+        elif apart < torch.inf:
+            got = f"Got {apart:.3g} instead; take normalize=True, a higher temperature or a lower learning rate."
+            raise UserError(f"Rank-N-Contrast's embeddings must lie less than {_WIDEST:g} temperatures apart. {got}")
+        else:
+            log_sums = torch.full_like(exact, torch.nan)
+        return log_sums.gather(-1, ends.expand_as(log_sums)).to(scores) + largest

@@ -8,41 +8,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from cml.errors import UserError
-from cml.losses.closed_form import check_no_vmap
-from cml.losses.embedding_checks import embedding_points
 from cml.losses.loss import LossInfo, VectorLoss
+from cml.losses.pairs import check_no_vmap, embedding_points
 from cml.settings import check_word
 
 Penalty = Literal["squared", "absolute", "huber"]
 _PENALTIES = {"squared": functional.mse_loss, "absolute": functional.l1_loss, "huber": functional.smooth_l1_loss}
-
-
-def regression_loss(predictions: Tensor, targets: Tensor, *, penalty: Penalty = "squared") -> Tensor:
-    """The mean penalty of predicted vectors, as a function; ``RegressionLoss`` has the formula.
-
-    Args:
-        predictions: (B, V) floating point.
-        targets: (B, V) floating point, in the unit of the predictions.
-        penalty: "squared", "absolute" or "huber".
-
-    Returns:
-        A scalar.
-
-    Raises:
-        UserError: the tensors differ in shape, are not floating point, or are many under ``torch.func.vmap``, or the
-            penalty is unknown.
-    """
-    check_no_vmap("predictions", predictions)
-    if predictions.ndim != 2 or predictions.shape != targets.shape:
-        got = f"Got {tuple(predictions.shape)} and {tuple(targets.shape)} instead."
-        raise UserError(f"The 'predictions' and 'targets' must both be (B, V). {got}")
-    if not (predictions.is_floating_point() and targets.is_floating_point()):
-        got = f"Got {predictions.dtype} and {targets.dtype} instead."
-        raise UserError(f"The 'predictions' and 'targets' must be floating-point tensors. {got}")
-    check_word("penalty", penalty, _PENALTIES)
-    with torch.autocast(predictions.device.type, enabled=False):
-        full = embedding_points(predictions, normalize=False)
-        return _PENALTIES[penalty](full, targets.to(full.dtype))
 
 
 class RegressionLoss(VectorLoss):
@@ -73,8 +44,10 @@ class RegressionLoss(VectorLoss):
 
     Example:
         >>> import torch
-        >>> regression_loss(torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 4.0]])).item()
-        2.0
+        >>> loss, ages = RegressionLoss(), torch.tensor([[20.0], [30.0], [40.0]])
+        >>> loss.prepare(ages, dimension=1)
+        >>> round(loss(torch.zeros(3, 1), ages).item(), 4)  # the mean age for each: the variance, which is the unit
+        1.0
 
     Reference:
         The usual baseline, such as the L1 row of Zha and others: Rank-N-Contrast, NeurIPS 2023.
@@ -99,17 +72,7 @@ class RegressionLoss(VectorLoss):
     def prepare(
         self, target: Tensor, *, dimension: int, names: Sequence[str] = (), generator: torch.Generator | None = None
     ) -> None:
-        """Find the mean and the scale of the training labels.
-
-        Args:
-            target: (N, V) label vectors of the training items.
-            dimension: V, the dimension of the embeddings.
-            names: Not used: labels that are vectors have no class names.
-            generator: Not used: there are no parameters.
-
-        Raises:
-            UserError: labels are not (N, V), the embedding has another dimension, or all labels are equal.
-        """
+        """Find the mean and the scale of the training labels."""
         if target.ndim != 2:
             got = f"Got shape {tuple(target.shape)} instead; numbers are vectors of one, labels[:, None]."
             raise UserError(f"prepare takes the label vectors (N, V) of the training items. {got}")
@@ -129,23 +92,20 @@ class RegressionLoss(VectorLoss):
         return embeddings * self.scale + self.center
 
     def forward(self, embeddings: Tensor, vectors: Tensor) -> Tensor:
-        """The loss of a batch.
-
-        Args:
-            embeddings: (B, V) floating point. Computed with in at least float32, also under autocast.
-            vectors: (B, V) label vectors in their own unit.
-
-        Returns:
-            A scalar.
-
-        Raises:
-            UserError: the loss was not prepared, or a tensor has another shape or type.
-        """
+        """The loss of a batch."""
         if len(self.center) == 0:
             raise UserError(
                 "RegressionLoss does not know its labels yet: call prepare(labels, dimension=V) with the label vectors "
                 "(N, V) of the training items, before the optimiser is made."
             )
-        if vectors.shape != embeddings.shape:
-            return regression_loss(embeddings, vectors)  # which names the mistake
-        return regression_loss(embeddings, (vectors - self.center) / self.scale, penalty=self.penalty)
+        check_no_vmap("predictions", embeddings)
+        if embeddings.ndim != 2 or embeddings.shape != vectors.shape:
+            got = f"Got {tuple(embeddings.shape)} and {tuple(vectors.shape)} instead."
+            raise UserError(f"The 'predictions' and 'targets' must both be (B, V). {got}")
+        if not (embeddings.is_floating_point() and vectors.is_floating_point()):
+            got = f"Got {embeddings.dtype} and {vectors.dtype} instead."
+            raise UserError(f"The 'predictions' and 'targets' must be floating-point tensors. {got}")
+        targets = (vectors - self.center) / self.scale
+        with torch.autocast(embeddings.device.type, enabled=False):
+            predictions = embedding_points(embeddings, normalize=False, look=self.may_look(embeddings))
+            return _PENALTIES[self.penalty](predictions, targets.to(predictions.dtype))

@@ -3,89 +3,10 @@
 import torch
 from torch import Tensor
 
-from cml.losses.label_distance_loss import Auto, Mask
-from cml.losses.label_scale import ScaledLabelLoss
+from cml.losses.label_distance_loss import Auto, ScaledLabelLoss
 from cml.losses.loss import LossInfo
-from cml.losses.pairs import Pairs, as_numbers, mask_label_distances
-from cml.losses.row_blocks import Constant, mean_over_pairs, over
-from cml.losses.row_mean import RowMean, warn_without_terms
+from cml.losses.squared_distances import plain_distances
 from cml.settings import check_above_zero, check_flag, check_number
-
-
-def relaxed_contrastive_loss(
-    embeddings: Tensor,
-    label_distances: Tensor,
-    *,
-    mask: Mask = None,
-    label_scale: float,
-    sigma: float = 0.5,
-    delta: float = 1.0,
-    normalize: bool = False,
-) -> Tensor:
-    """The relaxed contrastive loss as a function; ``RelaxedContrastiveLoss`` has the formula.
-
-    Args:
-        embeddings: (B, D) floating point, or (H, B, D) of H heads.
-        label_distances: (A, B), >= 0; infinite where a pair cannot be compared.
-        mask: (A, B) bool, True where a pair may be used. ``None``: everywhere.
-        label_scale: The label distance that counts as 1, above 0.
-        sigma: Width of the weights, above 0, of squared scaled label distances.
-        delta: Relative distance beyond which no pair repels, at least 0.
-        normalize: Whether to L2-normalise the embeddings first.
-
-    Returns:
-        A scalar, or (H,) of H heads; 0 with a warning if no anchor has two usable items.
-
-    Raises:
-        UserError: a tensor has another shape or type, a label distance is NaN or negative, or a setting is out of
-            range.
-    """
-    mean = relaxed_contrastive_mean(
-        embeddings,
-        mask_label_distances(embeddings, label_distances, mask),
-        label_scale=check_above_zero("label_scale", label_scale),
-        sigma=check_above_zero("sigma", sigma),
-        delta=check_number("delta", delta, least=0),
-        normalize=normalize,
-    )
-    return warn_without_terms(mean, RelaxedContrastiveLoss.missing)
-
-
-def relaxed_contrastive_mean(
-    embeddings: Tensor,
-    label_distances: Tensor,
-    *,
-    label_scale: Constant,
-    sigma: Constant,
-    delta: Constant,
-    normalize: bool,
-) -> RowMean:
-    """The formula of ``relaxed_contrastive_loss``.
-
-    Args:
-        embeddings: (B, D), or (H, B, D) of H heads.
-        label_distances: (A, B).
-        label_scale: In the label's unit; (H, 1, 1) for one per head.
-        sigma: Divides squared scaled label distances; (H, 1, 1) for one per head.
-        delta: Margin of relative distances; (H, 1, 1) for one per head.
-        normalize: Whether to L2-normalise the embeddings first.
-
-    Returns:
-        The loss, and 1 for each anchor that counts.
-    """
-
-    def row_values(pairs: Pairs) -> tuple[Tensor, Tensor]:
-        distances, labels, used = pairs  # (R, B) each
-        counted = as_numbers(used, distances)
-        number = counted.sum(dim=1)
-        mean = (distances * counted).sum(dim=-1) / number.clamp(min=1)
-        relative = distances * mean.where(mean > 0, 1).reciprocal()[..., None]  # D
-        weights = over(over(labels, label_scale).square_(), -sigma).exp_()  # w
-        terms = torch.lerp((delta - relative).relu().square(), relative.square(), weights)
-        enough = number >= 2
-        return (terms * counted).sum(dim=-1) * enough, enough
-
-    return mean_over_pairs(embeddings, label_distances, row_values, normalize=normalize)
 
 
 class RelaxedContrastiveLoss(ScaledLabelLoss):
@@ -143,13 +64,12 @@ class RelaxedContrastiveLoss(ScaledLabelLoss):
         self.delta = check_number("delta", delta, least=0)
         self.normalize = check_flag("normalize", normalize)
 
-    def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
-        """``relaxed_contrastive_mean`` with the module's settings, of embeddings (B, D), label distances (A, B)."""
-        return relaxed_contrastive_mean(
-            embeddings,
-            label_distances,
-            label_scale=self.constant("label_scale"),
-            sigma=self.sigma,
-            delta=self.delta,
-            normalize=self.normalize,
-        )
+    def anchor_values(self, squared: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
+        """The formula."""
+        number, distances = used.sum(dim=-1), plain_distances(squared)
+        counts = number >= 2
+        mean = distances.where(used, 0).sum(dim=-1, keepdim=True) / number.clamp(min=1)[:, None]
+        relative = distances / mean.where(mean > 0, 1)  # D
+        weights = ((labels / self.constant("label_scale")).square() / -self.sigma).exp()  # w
+        terms = torch.lerp((self.delta - relative).relu().square(), relative.square(), weights)
+        return terms.where(used & counts[:, None], 0).sum(dim=-1), counts

@@ -4,60 +4,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cml.losses.label_distance_loss import LabelDistanceLoss, Mask
+from cml.losses.anchor_blocks import AnchorMean, compare
+from cml.losses.label_distance_loss import LabelDistanceLoss
 from cml.losses.loss import LossInfo
-from cml.losses.pairs import compare, mask_label_distances
-from cml.losses.row_mean import RowMean, warn_without_terms
 from cml.settings import check_flag
-
-
-def rkd_distance_loss(
-    embeddings: Tensor, label_distances: Tensor, *, mask: Mask = None, normalize: bool = False
-) -> Tensor:
-    """RKD-distance as a function; ``RKDDistanceLoss`` has the formula.
-
-    Args:
-        embeddings: (B, D) floating point, or (H, B, D) of H heads.
-        label_distances: (A, B), >= 0; infinite where a pair cannot be compared.
-        mask: (A, B) bool, True where a pair may be used. ``None``: everywhere.
-        normalize: Whether to L2-normalise the embeddings first.
-
-    Returns:
-        A scalar, or (H,) of H heads; 0 with a warning if fewer than 2 pairs are usable or all label distances are 0.
-
-    Raises:
-        UserError: a tensor has another shape or type, or a label distance is NaN or negative.
-    """
-    mean = rkd_distance_mean(embeddings, mask_label_distances(embeddings, label_distances, mask), normalize=normalize)
-    return warn_without_terms(mean, RKDDistanceLoss.missing)
-
-
-def rkd_distance_mean(embeddings: Tensor, label_distances: Tensor, *, normalize: bool) -> RowMean:
-    """The formula of ``rkd_distance_loss``.
-
-    Args:
-        embeddings: (B, D), or (H, B, D) of H heads.
-        label_distances: (A, B).
-        normalize: Whether to L2-normalise the embeddings first.
-
-    Returns:
-        The loss, and the used pairs of each anchor; 0 of all if the batch has nothing to learn from.
-    """
-    distances, labels, used = compare(embeddings, label_distances, normalize=normalize)
-    pairs = used.sum()
-    learns = (pairs >= 2) & (labels.amax() > 0)
-    number, least = pairs.clamp(min=1), torch.finfo(distances.dtype).tiny
-
-    def relative(some: Tensor) -> Tensor:
-        """Distances in units of their mean over the used pairs."""
-        mean = some.sum(dim=(-2, -1), keepdim=True) / number
-        return some / mean.clamp(min=least)
-
-    embedding_ratios = relative(distances.where(used & learns, 0))
-    label_ratios = relative(labels / labels.amax()).where(learns, 0)  # over the largest: sums of any unit fit
-    terms = functional.smooth_l1_loss(embedding_ratios, label_ratios.expand_as(embedding_ratios), reduction="none")
-    counts = used.sum(dim=1) * learns
-    return RowMean(terms.sum(dim=(-2, -1)) / counts.sum().clamp(min=1), counts)
 
 
 class RKDDistanceLoss(LabelDistanceLoss):
@@ -102,6 +52,21 @@ class RKDDistanceLoss(LabelDistanceLoss):
         super().__init__()
         self.normalize = check_flag("normalize", normalize)
 
-    def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
-        """``rkd_distance_mean`` with the settings of the module, of embeddings (B, D) and label distances (A, B)."""
-        return rkd_distance_mean(embeddings, label_distances, normalize=self.normalize)
+    def mean(self, embeddings: Tensor, label_distances: Tensor) -> AnchorMean:
+        """The formula, over all anchors at once: they share both means."""
+        look = self.may_look(embeddings)
+        distances, labels, used = compare(embeddings, label_distances, normalize=self.normalize, look=look)
+        pairs = used.sum()
+        learns = (pairs >= 2) & (labels.amax() > 0)
+        number, least = pairs.clamp(min=1), torch.finfo(distances.dtype).tiny
+
+        def relative(some: Tensor) -> Tensor:
+            """Distances in units of their mean over the used pairs."""
+            mean = some.sum(dim=(-2, -1), keepdim=True) / number
+            return some / mean.clamp(min=least)
+
+        embedding_ratios = relative(distances.where(used & learns, 0))
+        label_ratios = relative(labels / labels.amax()).where(learns, 0)  # over the largest: sums of any unit fit
+        terms = functional.smooth_l1_loss(embedding_ratios, label_ratios.expand_as(embedding_ratios), reduction="none")
+        counts = used.sum(dim=-1) * learns
+        return AnchorMean(terms.sum(dim=(-2, -1)) / counts.sum().clamp(min=1), counts)

@@ -2,7 +2,7 @@
 
 On the CPU float32 rows are sorted as integers that hold the value's bits above the column's number, which numpy sorts
 several times faster than it finds a permutation; rows are spread over torch's threads. Elsewhere torch sorts, as it
-does inside a transform of ``torch.func``, whose tensors numpy cannot read.
+does inside a transform of ``torch.func``, whose tensors numpy cannot read, and under ``torch.compile``.
 """
 
 from collections.abc import Callable
@@ -11,24 +11,18 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from cml.array_types import Floating, Int64
-from cml.losses.closed_form import is_transformed
+from cml.losses.pairs import is_transformed
 
 _CHUNK = 1 << 17  # entries sorted at a time by one thread: 1 MiB of 64-bit keys
 
 
 def row_ranks(label_distances: Tensor, used: Tensor) -> Tensor:
-    """The rank of each used column of a row, nearest 0; ties share the mean of their ranks.
+    """The rank (R, B) of each used column of a row, nearest 0; infinite where it is not used.
 
-    So the order of the columns changes nothing.
-
-    Args:
-        label_distances: (R, B), >= 0.
-        used: (R, B) bool.
-
-    Returns:
-        (R, B) of the type of ``label_distances``; infinite where a column is not used.
+    Ties share the mean of their ranks, so that the order of the columns changes nothing.
     """
     ranked = torch.where(used, label_distances, torch.inf).abs_()  # abs: -0 is 0
     if _has_keys(ranked):
@@ -37,14 +31,7 @@ def row_ranks(label_distances: Tensor, used: Tensor) -> Tensor:
 
 
 def sort_rows(values: Floating) -> tuple[Floating, Int64]:
-    """Sort each row, ties by column.
-
-    Args:
-        values: (R, B), >= 0 or infinite.
-
-    Returns:
-        The values in ascending order, and the columns that they come from, (R, B) each.
-    """
+    """Sort rows (R, B) of numbers >= 0 or infinite, ties by column: the values, and the columns they come from."""
     if values.dtype != np.float32:
         order = np.argsort(values, axis=1, kind="stable")
         return np.take_along_axis(values, order, axis=1), order
@@ -58,14 +45,7 @@ def sort_rows(values: Floating) -> tuple[Floating, Int64]:
 
 
 def ascending_rows(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Sort each row.
-
-    Args:
-        values: (R, B), >= 0 or infinite.
-
-    Returns:
-        The values in ascending order, and the columns that they come from, (R, B) each.
-    """
+    """Sort rows (R, B) of numbers >= 0 or infinite: the values, and the columns that they come from."""
     if not _has_keys(values):
         ascending, columns = values.sort(dim=1)
         return ascending, columns
@@ -79,33 +59,19 @@ def ascending_rows(values: Tensor) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(in_order), torch.from_numpy(order)
 
 
-def tie_runs(ascending: Tensor) -> tuple[Tensor, Tensor] | None:
-    """The run of equal entries that each entry of sorted rows lies in.
+def run_ends(ascending: Tensor) -> Tensor:
+    """The last position of the run of equal entries that each entry of sorted rows (..., B) lies in."""
+    return _run_starts(ascending.flip(-1)).sub_(ascending.shape[-1] - 1).neg_().flip(-1)
 
-    Args:
-        ascending: (R, B), each row in ascending order.
 
-    Returns:
-        First and last position of the run, (R, B) int64 each; None if all finite entries of a row differ.
-    """
-    step = ascending[:, 1:] != ascending[:, :-1]
-    if bool((step | ascending[:, 1:].isinf()).all()):
-        return None
-    position = torch.arange(ascending.shape[1], device=ascending.device)
-    differs = torch.ones_like(ascending[:, :1], dtype=torch.bool)
-    first = torch.where(torch.cat([differs, step], 1), position, 0).cummax(1).values
-    ends = torch.where(torch.cat([step, differs], 1), position, len(position))
-    return first, ends.flip(1).cummin(1).values.flip(1)
+def _run_starts(ascending: Tensor) -> Tensor:
+    step = ascending[..., 1:] != ascending[..., :-1]
+    position = torch.arange(1, ascending.shape[-1], device=ascending.device)
+    return functional.pad(torch.where(step, position, 0), (1, 0)).cummax(dim=-1).values
 
 
 def over_row_chunks(work: Callable[[slice], None], rows: int, columns: int) -> None:
-    """Do work on parts of the rows, on as many threads as torch uses.
-
-    Args:
-        work: Called with slices of rows, which together cover all of them.
-        rows: R.
-        columns: Entries of a row, for the size of a part.
-    """
+    """Call ``work`` with slices that together cover all rows, on as many threads as torch uses."""
     step = max(1, _CHUNK // max(columns, 1))
     chunks = [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
     threads = min(torch.get_num_threads(), len(chunks))
@@ -118,7 +84,9 @@ def over_row_chunks(work: Callable[[slice], None], rows: int, columns: int) -> N
 
 
 def _has_keys(values: Tensor) -> bool:
-    return values.device.type == "cpu" and values.dtype == torch.float32 and not is_transformed(values)
+    if torch.compiler.is_compiling() or is_transformed(values):
+        return False
+    return values.device.type == "cpu" and values.dtype == torch.float32
 
 
 def _ranks_by_keys(ranked: Tensor) -> Tensor:
@@ -148,8 +116,6 @@ def _ranks_by_keys(ranked: Tensor) -> Tensor:
 
 def _ranks_by_sort(ranked: Tensor) -> Tensor:
     values, order = ranked.sort(dim=1)
-    runs = tie_runs(values)
-    position = torch.arange(ranked.shape[1], device=ranked.device)
-    mean_rank = (position.expand_as(order) if runs is None else (runs[0] + runs[1]) / 2).to(ranked.dtype)
+    mean_rank = ((_run_starts(values) + run_ends(values)) / 2).to(ranked.dtype)
     in_order = mean_rank.masked_fill(values == torch.inf, torch.inf)
     return torch.empty_like(values).scatter_(1, order, in_order)

@@ -1,76 +1,11 @@
 """Soft-target cross-entropy: how an anchor's items share its attention should follow from their label distances."""
 
+import torch
 from torch import Tensor
 
-from cml.losses.label_distance_loss import Auto, Mask
-from cml.losses.label_scale import ScaledLabelLoss
+from cml.losses.label_distance_loss import Auto, ScaledLabelLoss
 from cml.losses.loss import LossInfo
-from cml.losses.pairs import mask_label_distances
-from cml.losses.row_blocks import Constant, RowTerms, mean_over_rows, over
-from cml.losses.row_cross_entropy import row_cross_entropy
-from cml.losses.row_mean import RowMean, warn_without_terms
 from cml.settings import check_above_zero, check_flag
-
-
-def soft_target_loss(
-    embeddings: Tensor,
-    label_distances: Tensor,
-    *,
-    mask: Mask = None,
-    label_temperature: float,
-    temperature: float = 0.2,
-    normalize: bool = True,
-) -> Tensor:
-    """Soft-target cross-entropy as a function; ``SoftTargetLoss`` has the formula.
-
-    Args:
-        embeddings: (B, D) floating point, or (H, B, D) of H heads.
-        label_distances: (A, B), >= 0; infinite where a pair cannot be compared.
-        mask: (A, B) bool, True where a pair may be used. ``None``: everywhere.
-        label_temperature: In the label's unit, above 0.
-        temperature: Above 0, of squared distances of embeddings.
-        normalize: Whether to L2-normalise the embeddings first.
-
-    Returns:
-        A scalar, or (H,) of H heads; 0 with a warning if no anchor has two usable items.
-
-    Raises:
-        UserError: a tensor has another shape or type, a label distance is NaN or negative, or a setting is out of
-            range.
-    """
-    mean = soft_target_mean(
-        embeddings,
-        mask_label_distances(embeddings, label_distances, mask),
-        label_temperature=check_above_zero("label_temperature", label_temperature),
-        temperature=check_above_zero("temperature", temperature),
-        normalize=normalize,
-    )
-    return warn_without_terms(mean, SoftTargetLoss.missing)
-
-
-def soft_target_mean(
-    embeddings: Tensor, label_distances: Tensor, *, label_temperature: Constant, temperature: Constant, normalize: bool
-) -> RowMean:
-    """The formula of ``soft_target_loss``.
-
-    Args:
-        embeddings: (B, D), or (H, B, D) of H heads.
-        label_distances: (A, B).
-        label_temperature: In the label's unit; (H, 1, 1) for one per head.
-        temperature: Divides squared distances; (H, 1, 1) for one per head.
-        normalize: Whether to L2-normalise the embeddings first.
-
-    Returns:
-        The loss, and 1 for each anchor that counts.
-    """
-
-    def log_weights(labels: Tensor, nearest: Tensor) -> Tensor:
-        return over(nearest - labels, label_temperature)
-
-    def _row_terms(squared: Tensor, labels: Tensor, used: Tensor) -> RowTerms:
-        return row_cross_entropy(squared, labels, used, log_weights, temperature)
-
-    return mean_over_rows(embeddings, label_distances, _row_terms, normalize=normalize)
 
 
 class SoftTargetLoss(ScaledLabelLoss):
@@ -131,12 +66,20 @@ class SoftTargetLoss(ScaledLabelLoss):
         self.temperature = check_above_zero("temperature", temperature)
         self.normalize = check_flag("normalize", normalize)
 
-    def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
-        """``soft_target_mean`` with the settings of the module, of embeddings (B, D) and label distances (A, B)."""
-        return soft_target_mean(
-            embeddings,
-            label_distances,
-            label_temperature=self.label_temperature * self.constant("label_scale"),
-            temperature=self.temperature,
-            normalize=self.normalize,
-        )
+    def anchor_values(self, squared: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
+        """The formula: the cross-entropy of p and q."""
+        labels = labels.where(used, torch.inf)
+        nearest = labels.amin(dim=-1, keepdim=True).clamp(max=torch.finfo(labels.dtype).max)
+        # less the nearest's: weights of distant items may overflow to 0, those of the nearest do not
+        wanted = ((nearest - labels) / (self.label_temperature * self.constant("label_scale"))).softmax(dim=-1)  # p
+        return row_cross_entropy(wanted, squared / -self.temperature, used)
+
+
+def row_cross_entropy(wanted: Tensor, scores: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
+    """The cross-entropy of each anchor's weights (..., R, B) and the softmax of its scores (..., R, B).
+
+    Returns the value of each anchor, and whether it counts: it has two items that are used (R, B).
+    """
+    counts = used.sum(dim=-1) >= 2
+    log_shares = scores.masked_fill(~used, torch.finfo(scores.dtype).min).log_softmax(dim=-1)  # log q
+    return -(wanted * log_shares).where(used & counts[:, None], 0).sum(dim=-1), counts

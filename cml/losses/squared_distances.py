@@ -1,22 +1,47 @@
-"""Distances of embeddings by matrix products, exact where two points nearly coincide, and their gradients.
+"""Squared distances of embeddings, exact where two points nearly coincide, and their gradients.
 
-|a|^2 + |b|^2 - 2ab loses the digits that a gradient of 1 / distance needs where a and b are near each other. Such a
-block is computed in float64, and pairs that nearly coincide even there from their differences. Every function takes
-points (B, D), or (H, B, D) of H heads.
+|a|^2 + |b|^2 - 2ab loses the digits that a gradient of 1 / distance needs where a and b are near each other. So plain
+formulas have it in float64 (``plain_squared_distances``). Closed forms have it in float32 where no two points are near;
+else in float64, and pairs that nearly coincide even there from their differences (``squared_distances``). Every
+function takes points (B, D), or (H, B, D) of H heads.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from cml.losses.closed_form import apply_closed_form, plain_gradient
-
 # Where a squared distance is below this part of the two squared norms, float32 products lose digits.
 NEAR = 0.1
 COINCIDENT = 1.5e-8  # and below this part float64 products do
+_NO_DIGITS = 1e-14  # below this part of a squared norm, a float64 product is rounding alone
 _DIFFERENCE_BYTES = 16 << 20  # of a part of the pairs that are computed from their differences
+
+
+def plain_squared_distances(points: Tensor, rows: slice) -> Tensor:
+    """Squared distances (..., R, B) of some points to all, by operations that torch differentiates any number of times.
+
+    In float32 a product in float64 has digits to spare. In float64 itself, and on devices without it, they come from
+    differences, which takes O(R B D) memory.
+    """
+    anchors = points[..., rows, :]
+    if points.dtype == torch.float64 or points.device.type == "mps":
+        return (anchors[..., :, None, :] - points[..., None, :, :]).square().sum(dim=-1)
+    exact = points.double()
+    exact = exact - exact.detach().mean(dim=-2, keepdim=True)  # around 0, norms are smaller: the distances are the same
+    norms = exact.square().sum(dim=-1, keepdim=True)  # (..., B, 1)
+    ones = torch.ones_like(norms)
+    left = torch.cat([-2 * exact, norms, ones], dim=-1)[..., rows, :]
+    squared = left @ torch.cat([exact, ones, norms], dim=-1).mT  # |a|^2 + |b|^2 - 2ab in one product
+    apart = squared.detach() > _NO_DIGITS * norms.detach()[..., rows, :]
+    return squared.to(points.dtype).where(apart, 0)
+
+
+def plain_distances(squared: Tensor) -> Tensor:
+    """The roots of squared distances, differentiable any number of times, with gradients of 0 at distance 0."""
+    apart = squared > 0
+    return squared.where(apart, 1).sqrt().where(apart, 0)
 
 
 class SquaredDistances(NamedTuple):
@@ -34,115 +59,20 @@ class SquaredDistances(NamedTuple):
     near: Tensor
 
 
-def euclidean_distances(points: Tensor, anchors: int) -> Tensor:
-    """Euclidean distances of the first points to all, with a gradient of 0 at distance 0.
-
-    Args:
-        points: (..., B, D).
-        anchors: A.
-
-    Returns:
-        (..., A, B).
-    """
-
-    def plain(points: Tensor) -> Tensor:
-        return plain_distances(plain_squared_distances(points, anchors))
-
-    return apply_closed_form(_EuclideanDistances, plain, points, anchors)
-
-
-class _EuclideanDistances(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,  # noqa: ANN401 - torch has no type
-        full: Tensor,
-        plain: Callable[[Tensor], Tensor],
-        anchors: int,
-    ) -> Tensor:
-        """The distances.
-
-        Args:
-            ctx: The context of torch.
-            full: (..., B, D) the points.
-            plain: The distances of points by plain operations.
-            anchors: A.
-        """
-        squared, shifted, near = squared_distances(full, *center_points(full), slice(0, anchors))
-        distances = squared.sqrt_()
-        ctx.save_for_backward(full, distances, shifted, near)
-        ctx.plain = plain
-        return distances
-
-    @staticmethod
-    def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor, None, None]:  # noqa: ANN401
-        full, distances, shifted, near = ctx.saved_tensors
-        if torch.is_grad_enabled():  # the gradient is to be differentiated again
-            return plain_gradient(ctx.plain, full, slopes), None, None
-        gradient = torch.zeros_like(full, memory_format=torch.contiguous_format)
-        block = slice(0, slopes.shape[-2])
-        with torch.autocast(full.device.type, enabled=False):
-            add_gradient(gradient, full, block, slopes_of_distances(slopes, distances), shifted, near)
-        return gradient, None, None
-
-
-def plain_squared_distances(points: Tensor, anchors: int) -> Tensor:
-    """Squared distances of the first points to all, from their differences, by plain operations.
-
-    Args:
-        points: (..., B, D).
-        anchors: A.
-
-    Returns:
-        (..., A, B), differentiable any number of times.
-    """
-    return (points[..., :anchors, None, :] - points[..., None, :, :]).square().sum(dim=-1)
-
-
-def plain_distances(squared: Tensor) -> Tensor:
-    """The roots of squared distances, differentiable any number of times, with gradients of 0 at distance 0."""
-    apart = squared > 0
-    return squared.where(apart, 1).sqrt().where(apart, 0)
-
-
 def slopes_of_distances(slopes: Tensor, distances: Tensor) -> Tensor:
-    """Turn slopes in Euclidean distances into slopes in squared ones; 0 at distance 0, as torch's norm has it.
-
-    Args:
-        slopes: (..., R, B).
-        distances: (..., R, B) Euclidean.
-
-    Returns:
-        (..., R, B).
-    """
+    """Turn slopes in Euclidean distances (..., R, B) into slopes in squared ones; 0 at distance 0, as torch's norm."""
     halves = torch.div(distances.new_tensor(0.5), distances)  # 1 / (2 D), in one pass
     return halves.nan_to_num_(nan=torch.nan, posinf=0).mul_(slopes)
 
 
 def center_points(points: Tensor) -> tuple[Tensor, Tensor]:
-    """Points around 0, where the product form of distances loses fewer digits.
-
-    Args:
-        points: (..., B, D).
-
-    Returns:
-        The points minus their mean (..., B, D), and their squared norms (..., B).
-    """
+    """The points minus their mean (..., B, D), whose products lose fewer digits, and their squared norms (..., B)."""
     shifted = points - points.mean(dim=-2, keepdim=True)
     return shifted, shifted.square().sum(dim=-1)
 
 
 def squared_distances(full: Tensor, shifted: Tensor, norms: Tensor, block: slice) -> SquaredDistances:
-    """Squared distances of the block's anchors to all points.
-
-    Args:
-        full: (..., B, D) the points.
-        shifted: (..., B, D) the points around 0, by ``center_points``.
-        norms: (..., B) squared norms of ``shifted``.
-        block: The rows to compute, R consecutive anchors.
-
-    Returns:
-        The squared distances and what ``add_gradient`` needs.
-    """
+    """Squared distances of R consecutive anchors, ``block``, of the points ``full`` and their ``center_points``."""
     single = full.dtype != torch.float64
     squared, near = _products(shifted, norms, block, NEAR if single else COINCIDENT)
     if near is None:
@@ -156,6 +86,31 @@ def squared_distances(full: Tensor, shifted: Tensor, norms: Tensor, block: slice
     for part, differences in _differences(full, block, pairs):
         squared[part.unbind(1)] = differences.square().sum(dim=1)
     return SquaredDistances(squared, shifted, pairs)
+
+
+def add_gradient(gradient: Tensor, full: Tensor, block: slice, slopes: Tensor, shifted: Tensor, near: Tensor) -> None:
+    """Add 2 slope (f_a - f_i) of the block's pairs to anchor a of ``gradient`` (..., B, D), and its opposite to item i.
+
+    ``slopes`` (..., R, B) are those in the squared distances; the others are as in ``squared_distances``.
+    """
+    if len(near):
+        rows = gradient.view(-1, gradient.shape[-1])
+        for part, differences in _differences(full, block, near):
+            anchors, items = _flat_ends(part, block, full.shape[-2])
+            pull = differences.mul_(2 * slopes[part.unbind(1)][:, None])
+            rows.index_add_(0, anchors, pull).index_add_(0, items, pull, alpha=-1)
+        slopes = slopes.index_put(near.unbind(1), slopes.new_zeros(()))
+    slopes = slopes.to(shifted)
+    if slopes.shape[-2] == shifted.shape[-2]:  # every item is an anchor of this block: one product does for both parts
+        slopes = slopes + slopes.mT
+        of_all = _add_product(slopes.sum(dim=-1, keepdim=True) * shifted, slopes, shifted, beta=2)
+        gradient += of_all.to(gradient)
+        return
+    anchors = shifted[..., block, :]
+    of_anchors = _add_product(slopes.sum(dim=-1, keepdim=True) * anchors, slopes, shifted, beta=2)
+    gradient[..., block, :] += of_anchors.to(gradient)
+    of_items = _add_product(slopes.sum(dim=-2)[..., None] * shifted, slopes.mT, anchors, beta=2)
+    gradient += of_items.to(gradient)
 
 
 def _differences(full: Tensor, block: slice, pairs: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -188,34 +143,3 @@ def _add_product(addend: Tensor, left: Tensor, right: Tensor, *, beta: float) ->
     """Beta times ``addend`` minus twice the matrix product, of one head or of H."""
     product = torch.addmm if left.ndim == 2 else torch.baddbmm
     return product(addend, left, right, beta=beta, alpha=-2)
-
-
-def add_gradient(gradient: Tensor, full: Tensor, block: slice, slopes: Tensor, shifted: Tensor, near: Tensor) -> None:
-    """Add 2 slope (f_a - f_i) of the block's pairs to anchor a, and its opposite to item i.
-
-    Args:
-        gradient: (..., B, D), changed in place.
-        full: (..., B, D) the points.
-        block: The rows, R consecutive anchors.
-        slopes: (..., R, B) slopes in the squared distances.
-        shifted: As in ``squared_distances``.
-        near: As in ``squared_distances``.
-    """
-    if len(near):
-        rows = gradient.view(-1, gradient.shape[-1])
-        for part, differences in _differences(full, block, near):
-            anchors, items = _flat_ends(part, block, full.shape[-2])
-            pull = differences.mul_(2 * slopes[part.unbind(1)][:, None])
-            rows.index_add_(0, anchors, pull).index_add_(0, items, pull, alpha=-1)
-        slopes = slopes.index_put(near.unbind(1), slopes.new_zeros(()))
-    slopes = slopes.to(shifted)
-    if slopes.shape[-2] == shifted.shape[-2]:  # every item is an anchor of this block: one product does for both parts
-        slopes = slopes + slopes.mT
-        of_all = _add_product(slopes.sum(dim=-1, keepdim=True) * shifted, slopes, shifted, beta=2)
-        gradient += of_all.to(gradient)
-        return
-    anchors = shifted[..., block, :]
-    of_anchors = _add_product(slopes.sum(dim=-1, keepdim=True) * anchors, slopes, shifted, beta=2)
-    gradient[..., block, :] += of_anchors.to(gradient)
-    of_items = _add_product(slopes.sum(dim=-2)[..., None] * shifted, slopes.mT, anchors, beta=2)
-    gradient += of_items.to(gradient)

@@ -3,11 +3,13 @@
 import re
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from cml.errors import UserError
 from cml.losses.composite_loss import CompositeLoss
 from cml.losses.loss import LossInfo
+from cml.option_types import describe_value
 from cml.settings import check_above_zero
 
 _WEIGHTED = re.compile(r"\s*(?:(?P<weight>[\d.]+(?:[eE][-+]?\d+)?)\s*\*)?\s*(?P<loss>.+)", re.DOTALL)
@@ -48,30 +50,20 @@ class SumLoss(CompositeLoss):
 
     def __init__(self, parts: Sequence[str] = ("log-ratio", "0.3*cosent(scale=2.0)")) -> None:
         super().__init__()
-        matches = [] if isinstance(parts, str) else [_WEIGHTED.fullmatch(part) for part in parts]
-        if not matches or None in matches:
-            raise UserError(f"A sum lists its losses, as in sum(log-ratio, 0.3*cosent). Got {parts!r} instead.")
-        weighted = [match for match in matches if match is not None]
+        listed = parts if isinstance(parts, list | tuple) else []
+        weighted = [match for part in listed if isinstance(part, str) and (match := _WEIGHTED.fullmatch(part))]
+        if not weighted or len(weighted) < len(listed):
+            got = describe_value(parts)
+            raise UserError(f"A sum lists its losses, as in sum(log-ratio, 0.3*cosent). Got {got} instead.")
         self.parts = list(parts)
-        self.weights = [check_above_zero("weight", float(match["weight"] or 1)) for match in weighted]
         self.set_parts([match["loss"] for match in weighted])
+        self.weights = [check_above_zero("weight", float(match["weight"] or 1)) for match in weighted]
 
     def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
-        """The weighted sum of the losses of the parts.
-
-        Args:
-            embeddings: (B, D) floating point.
-            label_distances: (A, B).
-
-        Returns:
-            A scalar.
-
-        Raises:
-            UserError: a tensor has another shape or type, or a label distance is NaN or negative.
-        """
+        """The weighted sum of the losses of the parts."""
         losses = self.part_losses()
         total = embeddings.new_zeros(())
         for weight, part in zip(self.weights, losses, strict=True):
             total = total + weight * part(embeddings, label_distances)
-        self.skipped_anchors = min(part.skipped_anchors for part in losses)
+        self._skipped = torch.stack([part._skipped for part in losses]).amin()
         return total

@@ -1,14 +1,22 @@
-"""The losses of many heads on the same features, evaluated together where they differ in numbers only."""
+"""The losses of many heads on the same features, evaluated together where they differ in numbers only.
 
+The heads share a batch, so what depends on its label distances alone is computed once. The formula is the one of a
+single head: each setting that differs becomes a tensor (H, 1, 1), with one number per head. Closed forms are written
+for it (log-ratio, pair-log-ratio, H-AP), and plain formulas broadcast.
+"""
+
+import copy
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from cml.errors import UserError
-from cml.losses.loss import Loss
-from cml.losses.stack_heads import stack_heads, stack_key
+from cml.losses.label_distance_loss import LabelDistanceLoss
+from cml.losses.loss import Loss, setting_names
+from cml.losses.sum import SumLoss
 
 
 class HeadLosses:
@@ -90,3 +98,46 @@ class HeadLosses:
         loss = self.losses[head]
         assert isinstance(loss, Loss)
         return loss
+
+
+def stack_key(loss: Loss) -> Hashable | None:
+    """What fitted losses must have in common to be stacked; None if the loss takes one head at a time.
+
+    It is the same for losses that differ in numbers only. A number that is 0 turns part of a formula off, so it must be
+    0 for all of them; and whole numbers count things, so they must be equal.
+    """
+    if isinstance(loss, SumLoss):
+        keys = tuple(stack_key(part) for part in loss.part_losses())
+        return None if None in keys else (SumLoss, keys)
+    if not isinstance(loss, LabelDistanceLoss) or not loss.takes_heads:
+        return None
+    settings = {name: getattr(loss, name) for name in _stacked_names(loss)}
+    words = tuple((name, value if not _is_number(value) else value == 0) for name, value in settings.items())
+    return type(loss), words
+
+
+def stack_heads(losses: Sequence[Loss]) -> LabelDistanceLoss:
+    """One loss for H fitted losses of one ``stack_key``: of embeddings (H, B, D), it gives the values (H,)."""
+    stacked = copy.deepcopy(losses[0])
+    assert isinstance(stacked, LabelDistanceLoss)
+    heads: Any = losses  # of the type of ``stacked``
+    if isinstance(stacked, SumLoss):
+        parts_of_heads = zip(*(head.part_losses() for head in heads), strict=True)
+        stacked.terms = torch.nn.ModuleList([stack_heads(parts) for parts in parts_of_heads])
+        weights: Any = [torch.tensor(column) for column in zip(*(head.weights for head in heads), strict=True)]
+        stacked.weights = weights  # (H,) each
+        return stacked
+    for name in _stacked_names(stacked):
+        values = [head.constant(name) if name in stacked.constant_names else getattr(head, name) for head in heads]
+        if any(value != values[0] for value in values):
+            setattr(stacked, name, torch.tensor(values, dtype=torch.float32)[:, None, None])
+    return stacked
+
+
+def _stacked_names(loss: LabelDistanceLoss) -> list[str]:
+    """The settings, and the constants that are attributes."""
+    return [*dict.fromkeys([*setting_names(loss), *loss.constant_names])]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, float)

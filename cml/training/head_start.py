@@ -9,8 +9,8 @@ import torch
 
 from cml.data.vectors import Vectors
 from cml.errors import UserError
-from cml.losses.label_distance_sample import finite_sample
-from cml.losses.label_exponent import fit_floor, fit_label_exponent
+from cml.losses.label_distance_loss import finite_sample
+from cml.losses.log_ratio import fit_floor, fit_label_exponent
 from cml.losses.loss import Loss
 from cml.models.embedding import EmbeddingModel
 from cml.processes.ranks import Ranks

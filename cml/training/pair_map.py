@@ -20,9 +20,9 @@ from torch.nn import functional
 
 from cml.array_types import Float32, Float64, Int64
 from cml.distances.sparse_distances import SparseDistances
-from cml.losses.label_exponent import fit_floor
+from cml.losses.log_ratio import fit_floor
 from cml.losses.pair_log_ratio import log_ratio_of_pairs
-from cml.losses.soft_target import soft_target_loss
+from cml.losses.soft_target import SoftTargetLoss
 from cml.models.backbones.mlp import mlp
 from cml.retrieval.feature_forms import normalize_rows
 
@@ -201,7 +201,8 @@ class _Learning:
         rng: np.random.Generator,
         ends: float,
     ) -> None:
-        self._lists, self._checked, self._label_temperature = lists, checked, label_temperature
+        self._lists, self._checked = lists, checked
+        self._soft_target = SoftTargetLoss(1.0, label_temperature, _TEMPERATURE, normalize=False)
         self._rng, self._ends = rng, ends
         self._anchors = lists.known.rows[np.diff(lists.known.starts) >= 2].astype(np.int64)
         self._pairs, self._pair_distances = _list_pairs(lists.known)
@@ -283,13 +284,8 @@ class _Learning:
 
     def _loss(self, scaled: Tensor, label_distances: Tensor) -> Tensor:
         """The loss of a batch of ``KnownLists`` whose vectors are mapped, and multiplied by the scale."""
-        return soft_target_loss(
-            scaled,
-            label_distances,
-            label_temperature=self._label_temperature,
-            temperature=_TEMPERATURE,
-            normalize=False,
-        )
+        loss: Tensor = self._soft_target(scaled, label_distances)
+        return loss
 
     def _check(self, weight: Tensor, perceptron: nn.Sequential | None) -> tuple[float, float]:
         """The loss held out at the scale that suits it best, and that scale: maps are compared by their shape alone."""

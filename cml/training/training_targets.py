@@ -6,7 +6,7 @@ from cml.array_types import Float32
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
-from cml.losses.label_distance_sample import sample_label_distances
+from cml.losses.label_distance_loss import sample_label_distances
 from cml.processes.ranks import Ranks
 from cml.sampling.training_labels import TrainingLabels
 

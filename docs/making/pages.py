@@ -49,10 +49,7 @@ def losses(folder: Path) -> None:
     write(folder / "index.md", f"{ABOUT_LOSSES}\n{markdown_table(rows)}\n\n{toctree(names)}")
     for row in rows:
         entry: Any = cml.losses.registry.entry(row.name)
-        function = f"{row.name.replace('-', '_')}_loss"
         python = f"`cml.losses.{entry.__name__}`"
-        if function in cml.losses.__all__:
-            python += f"; as a function, `cml.losses.{function}`"
         lines = [f"# {row.name}\n", f"{row.when}\n", "| | |", "|---|---|", f"| Labels | {row.labels} |"]
         lines += [f"| Cost of a batch | {row.cost} |", f"| Source | {row.source} |"]
         lines += [f"| Command line | `--loss {row.name}` |", f"| Python | {python} |"]

@@ -25,7 +25,7 @@ import torch
 from figures_file import add_json_option, write_figures  # beside this file
 from torch import Tensor
 
-from cml.losses.log_ratio import Weights, log_ratio_loss
+from cml.losses.log_ratio import LogRatioLoss, Weights
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -154,9 +154,8 @@ def by_index(embeddings: Tensor, label_distances: Tensor, first: Tensor, second:
 
 
 def closed(embeddings: Tensor, label_distances: Tensor, weights: Weights) -> Callable[[], Tensor]:
-    return lambda: log_ratio_loss(
-        embeddings, label_distances, label_exponent=1, floor=0, weights=weights, normalize=False
-    )
+    loss = LogRatioLoss(label_exponent=1, floor_quantile=0, weights=weights, normalize=False)
+    return lambda: loss(embeddings, label_distances)
 
 
 def measure(

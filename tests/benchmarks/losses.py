@@ -10,6 +10,10 @@ Run by hand: ``python tests/benchmarks/losses.py``. Every item is an anchor, d =
 3. H-AP at several temperatures: time and memory over those of log-ratio, and its difference from the plain formula in
    float64. The bars are 100 MB and a difference of 1e-6, of value and gradient.
 
+4. With ``--against CHECKOUT``, nothing of this, but every loss over label distances in this tree and in another one, at
+   B = 150, 1,024 and 4,096: the ratio of their processor times with its 95 % interval, and the memory of this one's
+   peak. A process for each tree takes its turn.
+
 The sides take turns, so that whatever else the machine does falls on all of them; ratios are of medians of processor
 time, with those of the fastest runs beside them.
 """
@@ -17,10 +21,14 @@ time, with those of the fastest runs beside them.
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import torch
 from figures_file import add_json_option, write_figures  # beside this file
@@ -28,7 +36,8 @@ from torch import Tensor
 
 from cml import losses
 from cml.errors import UserError
-from cml.losses.rank_n_contrast import rank_n_contrast_loss
+from cml.losses import HAPLoss, RankNContrastLoss
+from cml.losses.loss import Loss
 
 Times = dict[str, tuple[float, float]]
 
@@ -39,9 +48,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.add_argument("--repeat", type=int, default=9)
     options.add_argument("--items", type=int, default=1024)
     options.add_argument("--only", nargs="+", default=[], help="names of losses; 2. is left out then")
+    options.add_argument("--against", help="another checkout, for 4.")
+    options.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     add_json_option(options)
     chosen = options.parse_args(arguments)
     torch.set_num_threads(chosen.threads)
+    if chosen.serve:
+        serve()
+        return
+    if chosen.against:
+        write_figures(chosen.json, compare_trees(chosen.against, chosen.only, chosen.repeat))
+        return
 
     embeddings_of_all, label_distances_of_all = batch(chosen.items)
     found = sides(embeddings_of_all, label_distances_of_all)
@@ -61,13 +78,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         write_figures(chosen.json, {"items": chosen.items, "losses": figures})
         return
 
-    embeddings, label_distances = batch(256)
-    ours = rank_n_contrast_loss(embeddings, label_distances).item()
+    rank_n_contrast, (embeddings, label_distances) = RankNContrastLoss(), batch(256)
+    ours = rank_n_contrast(embeddings, label_distances).item()
     theirs = loop_over_positives(embeddings, label_distances).item()
     loop = measure(
         {
             "loop over the positives": (lambda: loop_over_positives(embeddings, label_distances), 1),
-            "rank-n-contrast": (lambda: rank_n_contrast_loss(embeddings, label_distances), 10),
+            "rank-n-contrast": (lambda: rank_n_contrast(embeddings, label_distances), 10),
         },
         embeddings,
         chosen.repeat,
@@ -77,10 +94,82 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"\nB=256 values: ours {ours:.8f}, loop {theirs:.8f}, relative difference {difference:.1e}; 1e-6")
     median, fastest = (a / b for a, b in zip(loop["loop over the positives"], loop["rank-n-contrast"], strict=True))
     print(f"B=256 loop over the positives over rank-n-contrast: {median:.1f} (fastest {fastest:.1f}); bar 20")
-    rank_n_contrast = {"items": 256, "median": median, "fastest": fastest, "difference": difference}
+    of_loop = {"items": 256, "median": median, "fastest": fastest, "difference": difference}
     h_ap = measure_h_ap(embeddings_of_all, label_distances_of_all, found["log-ratio"], chosen.repeat)
-    of_parts = {"losses": figures, "rank_n_contrast": rank_n_contrast, "h_ap": h_ap, "h_ap_megabytes": megabytes}
+    of_parts = {"losses": figures, "rank_n_contrast": of_loop, "h_ap": h_ap, "h_ap_megabytes": megabytes}
     write_figures(chosen.json, {"items": chosen.items, **of_parts})
+
+
+TURNS = {150: 10, 1024: 3, 4096: 1}  # of each size, times ``--repeat``
+
+
+def serve() -> None:
+    """Answer lines "loss items" with the processor seconds of a forward and backward pass, and the peak in MB."""
+    made: dict[tuple[str, int], tuple[Loss, Tensor, Tensor]] = {}
+    for line in sys.stdin:
+        name, size = line.rsplit(maxsplit=1)
+        if (name, int(size)) not in made:
+            made.clear()
+            embeddings, label_distances = batch(int(size))
+            loss = losses.registry.make(name)
+            loss.prepare(label_distances[0, 1:], dimension=128)
+            made[name, int(size)] = loss, embeddings, label_distances
+        loss, embeddings, label_distances = made[name, int(size)]
+        embeddings.grad = None
+        started = time.process_time()
+        torch.autograd.backward(loss(embeddings, label_distances))
+        seconds = time.process_time() - started
+        print(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, flush=True)
+
+
+def compare_trees(other: str, only: Sequence[str], repeat: int) -> dict[str, object]:
+    """Print and return, by loss and size, the ratio of the times of this tree and another one with its interval."""
+    here = Path(__file__).resolve()
+    servers = []
+    for tree in (here.parents[2], Path(other).resolve()):
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tree), str(here.parent)])}
+        command = [sys.executable, str(here), "--serve"]
+        servers.append(
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        )
+
+    def ask(server: subprocess.Popen[str], question: str) -> list[float]:
+        assert server.stdin
+        assert server.stdout
+        server.stdin.write(f"{question}\n")
+        server.stdin.flush()
+        return [float(number) for number in server.stdout.readline().split()]
+
+    figures: dict[str, object] = {}
+    over_distances = [name for name in losses.names() if issubclass(entry(name), losses.LabelDistanceLoss)]
+    for name in only or [name for name in over_distances if name != "binary"]:
+        for size, often in TURNS.items():
+            turns = [[ask(server, f"{name} {size}") for server in servers] for _ in range(1 + repeat * often)]
+            ratios = sorted(ours[0] / theirs[0] for ours, theirs in turns[1:])  # the first turn warms up
+            low, median, high = median_interval(ratios)
+            megabytes = turns[-1][0][1]
+            print(f"{name:24} B={size:5} {median:6.2f} ({low:.2f} to {high:.2f})  {megabytes:6.0f} MB", flush=True)
+            figures[f"{name} {size}"] = {"ratio": median, "low": low, "high": high, "megabytes": megabytes}
+    for server in servers:
+        server.communicate()
+    return figures
+
+
+def entry(name: str) -> type[Loss]:
+    found: type[Loss] = losses.registry.entry(name)  # type: ignore[assignment]
+    return found
+
+
+def median_interval(ordered: Sequence[float]) -> tuple[float, float, float]:
+    """The median of ordered numbers, between the ends of its 95 % interval by ranks."""
+    count = len(ordered)
+    reach = int(0.98 * count**0.5) + 1
+    middle = (count - 1) / 2
+    return (
+        ordered[max(0, int(middle) - reach)],
+        statistics.median(ordered),
+        ordered[min(count - 1, int(middle + 0.5) + reach)],
+    )
 
 
 def batch(items: int) -> tuple[Tensor, Tensor]:
@@ -143,7 +232,7 @@ def measure(sides: dict[str, tuple[Callable[[], Tensor], int]], embeddings: Tens
 
 def measure_memory(usual: Callable[[], Tensor], other: Callable[[], Tensor]) -> float:
     """How many MB the peak of a process grows by, forward and backward, once it has run the usual loss."""
-    losses.h_ap_loss(*batch(8)).backward()  # compiles
+    torch.autograd.backward(HAPLoss()(*batch(8)))  # compiles
     torch.autograd.backward(usual())
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     torch.autograd.backward(other())
@@ -159,7 +248,8 @@ def measure_h_ap(
     for temperature in (0.1, 0.05, 0.02, 0.003):
 
         def h_ap(f: Tensor, labels: Tensor, temperature: float = temperature) -> Tensor:
-            return losses.h_ap_loss(f, labels, temperature=temperature)
+            value: Tensor = HAPLoss(temperature)(f, labels)
+            return value
 
         both = {"log-ratio": log_ratio, "h-ap": (lambda h_ap=h_ap: h_ap(embeddings, label_distances), 1)}
         times = measure(both, embeddings, repeat)

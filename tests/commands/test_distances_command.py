@@ -89,7 +89,7 @@ class Table(LabelDistance):
 
 
 def test_summary_sees_the_pairs_that_fix_a_losss_constants(tmp_path: Path) -> None:
-    from cml.losses.label_distance_sample import sample_label_distances
+    from cml.losses.label_distance_loss import sample_label_distances
 
     distance = Euclidean()
     labels = distance.encode(np.random.default_rng(2).normal(size=700).tolist())

@@ -338,7 +338,7 @@ def test_a_missing_file() -> None:
 
 
 def test_a_sample_is_of_known_pairs() -> None:
-    from cml.losses.label_distance_sample import sample_label_distances
+    from cml.losses.label_distance_loss import sample_label_distances
 
     items = 3000
     rng = np.random.default_rng(0)

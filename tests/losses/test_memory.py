@@ -20,7 +20,7 @@ from cml import distances, losses, sampling
 from cml.data.images import Images
 from cml.errors import UserError
 from cml.losses.cross_batch_memory import CrossBatchMemory, mask_duplicates
-from cml.losses.label_distance_sample import sample_label_distances
+from cml.losses.label_distance_loss import sample_label_distances
 from cml.models.embedding import EmbeddingModel
 from cml.option_types import check_options
 from cml.training.batches import BatchSource

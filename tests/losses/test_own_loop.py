@@ -262,21 +262,6 @@ def test_get_takes_a_text_with_settings() -> None:
     assert (loss.label_exponent, loss.weights) == (1, "uniform")
 
 
-WITH_FUNCTION = [name for name in losses.names() if f"{name.replace('-', '_')}_loss" in losses.__all__]
-
-
-@pytest.mark.parametrize("name", WITH_FUNCTION)
-def test_a_function_and_its_class_do_not_disagree_in_defaults(name: str) -> None:
-    kind = losses.registry.entry(name)
-    function = getattr(losses, f"{name.replace('-', '_')}_loss")
-    ours, theirs = inspect.signature(kind).parameters, inspect.signature(function).parameters
-    for setting, parameter in theirs.items():
-        if setting in ours and parameter.default is not parameter.empty:
-            assert parameter.default == ours[setting].default, setting
-        elif parameter.default is not parameter.empty:  # nothing that would be another loss than the class
-            assert setting == "mask"
-
-
 @pytest.mark.parametrize("name", losses.names())
 def test_a_loss_shows_its_settings_and_is_made_again_from_them(name: str, tmp_path: Path) -> None:
     loss = losses.get(name, **OVER_DISTANCES.get(name, {}))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import doctest
 import io
 import math
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -16,15 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-import cml.losses.binary_rules
-import cml.losses.binary_triplet
-import cml.losses.dense_triplet
 from cml import losses
 from cml.errors import UserError
-from cml.losses.binary_rules import nearest, threshold
-from cml.losses.binary_triplet import BinaryTripletLoss, binary_triplet_loss
-from cml.losses.dense_triplet import DenseTripletLoss, dense_triplet_loss
-from cml.losses.ordered_hinge import _by_counting, _pair_by_pair, ordered_hinge_mean
+from cml.losses.binary_rules import BinaryPairs, nearest, threshold
+from cml.losses.binary_triplet import BinaryTripletLoss
+from cml.losses.closed_form import RowTerms, slopes_by_autograd
+from cml.losses.dense_triplet import DenseTripletLoss, hinges_by_counting, ordered_hinges
 
 some_left_out = pytest.mark.filterwarnings("ignore:Some anchors have no positive:RuntimeWarning")
 TYPES = [(torch.float32, 1e-6), (torch.float64, 1e-12)]
@@ -39,6 +34,25 @@ def batch(anchors: int, items: int, seed: int = 0, dtype: torch.dtype = torch.fl
     return embeddings.requires_grad_(), label_distances
 
 
+def dense_triplet_loss(embeddings: Tensor, label_distances: Tensor, **chosen: Any) -> Tensor:  # noqa: ANN401
+    value: Tensor = DenseTripletLoss(**chosen)(embeddings, label_distances)
+    return value
+
+
+def binary_triplet_loss(embeddings: Tensor, *pairs: Tensor, **chosen: Any) -> Tensor:  # noqa: ANN401
+    return BinaryTripletLoss(**chosen).mean_of_pairs(embeddings, BinaryPairs(*pairs)).loss
+
+
+def both_ways(squared: Tensor, order: Tensor, margin: float) -> tuple[RowTerms, RowTerms]:
+    """The terms by counting, and pair by pair, three anchors at a time."""
+
+    def values(squared: Tensor, order: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
+        return ordered_hinges(squared, order, used, margin)
+
+    slow = slopes_by_autograd(values, squared, order, order.isfinite(), number_bytes=20 << 20)
+    return hinges_by_counting(squared, order, order.isfinite(), margin), slow
+
+
 def value_and_gradient(loss: Tensor, embeddings: Tensor) -> tuple[float, Tensor]:
     (gradient,) = torch.autograd.grad(loss, embeddings)
     return loss.item(), gradient.double()
@@ -49,24 +63,6 @@ def assert_same(loss: Tensor, embeddings: Tensor, slow: Tensor, exact: Tensor, b
     true, true_gradient = value_and_gradient(slow, exact)
     assert value == pytest.approx(true, rel=bar)
     assert float((gradient - true_gradient).norm() / true_gradient.norm()) < bar
-
-
-@pytest.mark.parametrize(("dtype", "bar"), TYPES)
-@pytest.mark.parametrize("chosen", [{}, {"margin": 0.5}, {"margin": 2.0, "normalize": False}], ids=str)
-@pytest.mark.parametrize(("anchors", "masked"), [(9, False), (6, True), (1, False)])
-def test_dense_equals_enumerated_triplets(
-    anchors: int, masked: bool, dtype: torch.dtype, bar: float, chosen: dict[str, Any]
-) -> None:
-    embeddings, label_distances = batch(anchors, 9, dtype=dtype)
-    mask = None
-    if masked:
-        mask = torch.rand(anchors, 9, generator=torch.Generator().manual_seed(1)) > 0.2
-        label_distances[0, 4] = torch.inf
-        label_distances[1] = label_distances[1].round()  # ties
-        label_distances[2] = 1  # nothing but ties
-    loss = dense_triplet_loss(embeddings, label_distances, mask=mask, **chosen)
-    exact = embeddings.detach().double().requires_grad_()
-    assert_same(loss, embeddings, slow_losses.dense_triplet(exact, label_distances, mask, **chosen), exact, bar)
 
 
 @some_left_out
@@ -94,7 +90,7 @@ def test_binary_equals_enumerated_triplets(
 def test_counting_equals_pair_by_pair(distance: list[int], order: list[float], margin: int, dtype: torch.dtype) -> None:
     squared = torch.tensor(distance, dtype=dtype).view(2, 10) / 4  # ties, also of distance and distance + margin
     places = torch.tensor(order, dtype=dtype).view(2, 10)
-    fast, slow = _by_counting(squared, places, margin / 4), _pair_by_pair(squared, places, margin / 4)
+    fast, slow = both_ways(squared, places, margin / 4)
     assert torch.equal(fast.values, slow.values)
     assert torch.equal(fast.counts, slow.counts)
     assert torch.equal(fast.slopes, slow.slopes)
@@ -105,39 +101,10 @@ def test_counting_over_several_buckets(columns: int) -> None:
     generator = torch.Generator().manual_seed(columns)
     squared = torch.rand(7, columns, generator=generator, dtype=torch.float64)
     places = (torch.rand(7, columns, generator=generator, dtype=torch.float64) * 50).round()
-    fast, slow = _by_counting(squared, places, 0.1), _pair_by_pair(squared, places, 0.1)
+    fast, slow = both_ways(squared, places, 0.1)
     torch.testing.assert_close(fast.values, slow.values, rtol=1e-12, atol=0)
     assert torch.equal(fast.counts, slow.counts)
     assert torch.equal(fast.slopes, slow.slopes)
-
-
-def test_gradchecks() -> None:
-    embeddings, label_distances = batch(4, 7)
-    assert torch.autograd.gradcheck(lambda f: dense_triplet_loss(f, label_distances, margin=0.3), (embeddings,))
-    positives, negatives = nearest(label_distances, 2)
-    assert torch.autograd.gradcheck(lambda f: binary_triplet_loss(f, positives, negatives), (embeddings,))
-
-
-@pytest.mark.parametrize("block_bytes", [1, 2000])
-def test_the_size_of_blocks_changes_nothing(block_bytes: int) -> None:
-    embeddings, label_distances = batch(30, 40)
-    mean = ordered_hinge_mean(embeddings, label_distances, margin=0.03, normalize=True, block_bytes=block_bytes)
-    loss = mean.loss
-    assert_same(loss, embeddings, dense_triplet_loss(embeddings, label_distances), embeddings, 1e-12)
-
-
-@given(seed=st.integers(0, 1000), scale=st.floats(0.1, 10), power=st.floats(0.3, 3))
-@settings(deadline=None, max_examples=25)
-def test_dense_is_blind_to_scale_rotation_order_and_any_growing_change_of_labels(
-    seed: int, scale: float, power: float
-) -> None:
-    embeddings, label_distances = batch(3, 10, seed)
-    generator = torch.Generator().manual_seed(seed)
-    rotation = torch.linalg.qr(torch.randn(4, 4, generator=generator, dtype=torch.float64)).Q
-    order = torch.cat([torch.arange(3), 3 + torch.randperm(7, generator=generator)])
-    value = dense_triplet_loss(embeddings, label_distances)
-    moved = (scale * embeddings @ rotation)[order]
-    assert dense_triplet_loss(moved, label_distances[:, order] ** power).item() == pytest.approx(value.item(), rel=1e-9)
 
 
 @some_left_out
@@ -236,25 +203,6 @@ def assert_no_gradient(loss: Tensor, embeddings: Tensor) -> None:
     assert torch.equal(gradient, torch.zeros_like(embeddings))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_coincident_embeddings_stay_finite(dtype: torch.dtype) -> None:
-    _, label_distances = batch(8, 8, dtype=torch.float32)
-    embeddings = torch.ones(8, 4, dtype=dtype, requires_grad=True)
-    for margin in (0.0, 0.03):
-        value, gradient = value_and_gradient(dense_triplet_loss(embeddings, label_distances, margin=margin), embeddings)
-        assert value == pytest.approx(margin)
-        assert gradient.isfinite().all()
-
-
-def test_autocast_computes_in_float32() -> None:
-    embeddings, label_distances = batch(8, 8, dtype=torch.float32)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        made = torch.nn.Linear(4, 4)(embeddings)
-        loss = dense_triplet_loss(made, label_distances)
-    assert loss.dtype == torch.float32
-    assert loss.item() == dense_triplet_loss(made.float(), label_distances).item()
-
-
 def test_not_a_number_is_not_hidden() -> None:
     embeddings, label_distances = batch(5, 5)
     broken = embeddings.detach().clone()
@@ -285,27 +233,11 @@ def test_settings_out_of_range(chosen: dict[str, Any], message: str) -> None:
 
 def test_wrong_arguments() -> None:
     embeddings, label_distances = batch(4, 4)
-    near = torch.ones(4, 4, dtype=torch.bool)
     with pytest.raises(UserError, match="'margin'"):
         DenseTripletLoss(margin=-1)
     with pytest.raises(UserError, match="one column per embedding"):
         dense_triplet_loss(embeddings[:3], label_distances)
     with pytest.raises(UserError, match=r"at most the batch's 4. Got 5"):
         BinaryTripletLoss(k=5)(embeddings, label_distances)
-    with pytest.raises(UserError, match="positive and negative for one anchor"):
-        binary_triplet_loss(embeddings, near, near)
-    with pytest.raises(UserError, match=r"'positives' must be a bool tensor .* torch.int32"):
-        binary_triplet_loss(embeddings, near.int(), ~near)
-    with pytest.raises(UserError, match="'negatives' must be a bool tensor"):
-        binary_triplet_loss(embeddings, near, ~near[:3])
-    with pytest.raises(UserError, match="one column per embedding"):
-        binary_triplet_loss(embeddings[:3], near, ~near)
     with pytest.raises(UserError, match="no finite one"):
         BinaryTripletLoss(rule="threshold", quantile=0.1).fit(torch.tensor([torch.inf]))
-
-
-@pytest.mark.parametrize("module", [cml.losses.dense_triplet, cml.losses.binary_triplet, cml.losses.binary_rules])
-def test_examples(module: ModuleType) -> None:
-    failed, tried = doctest.testmod(module)
-    assert tried > 0
-    assert failed == 0

@@ -89,9 +89,6 @@ def test_a_loss_takes_the_block_that_a_label_distance_gave(name: str) -> None:
     loss = losses.get(name, **({"loss": "contrastive"} if name == "binary" else {})).fit(block)
     points = torch.from_numpy(POINTS[:12])
     assert loss(points, block).item() == loss(points, torch.tensor(block)).item()
-    if name == "cosent":
-        keep = torch.ones(12, 12, dtype=torch.bool)
-        assert losses.cosent_loss(points, block, mask=keep).item() == loss(points, block).item()
 
 
 def test_a_square_of_label_distances_is_fitted_to_without_its_diagonal() -> None:

@@ -22,7 +22,7 @@ import cml
 from cml.cli import main
 from cml.distances import Neighbors, SparseDistances, approximate, as_label_distance, pair_function
 from cml.errors import UserError
-from cml.losses.pair_log_ratio import pair_log_ratio_loss
+from cml.losses.pair_log_ratio import PairLogRatioLoss
 from cml.runs.approximation.asked_pairs import (
     ChosenPairs,
     PairKind,
@@ -514,7 +514,7 @@ def test_few_items_keep_vectors_that_are_right_already(fewest: int, seed: int, m
 
 
 def test_the_log_ratio_loss_of_random_pairs_is_that_of_their_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All pairs, none drawn twice, beside ``pair_log_ratio_loss``; one pair is infinitely far apart, one is equal."""
+    """All pairs, none drawn twice, beside ``PairLogRatioLoss``; one pair is infinitely far apart, one is equal."""
     rows, truth = VECTORS[:12], TRUTH[:12, :12].copy()
     truth[0, 1] = truth[1, 0] = np.inf
     truth[2, 3] = truth[3, 2] = 0
@@ -528,9 +528,9 @@ def test_the_log_ratio_loss_of_random_pairs_is_that_of_their_matrix(monkeypatch:
     is_used = np.isfinite(truth[first, second]) & (truth[first, second] > 0)
     floor = float(np.quantile(truth[first, second][is_used].astype(np.float32), 0.02))
     embeddings = work._map(torch.from_numpy(rows), weight, perceptron)
-    wanted = pair_log_ratio_loss(
-        embeddings, torch.from_numpy(truth).float(), label_exponent=2, floor=floor, normalize=False
-    )
+    of_matrix = PairLogRatioLoss(label_exponent=2, normalize=False)
+    of_matrix.floor = floor
+    wanted = of_matrix(embeddings, torch.from_numpy(truth).float())
     assert loss.item() == pytest.approx(wanted.item(), rel=1e-5)
 
 
