@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from cml.data.pair_judgements import PairJudgements
     from cml.data.prepared import open_dataset
     from cml.data.triplet_judgements import TripletJudgements
+    from cml.doors.features import features
+    from cml.doors.fit import fit
+    from cml.doors.index import index
+    from cml.doors.interrupted import Interrupted, last
+    from cml.doors.model import Model, load
+    from cml.doors.prepare import prepare
+    from cml.doors.run import Run, open_run
+    from cml.doors.search import search
+    from cml.doors.train import train
     from cml.errors import UserError
     from cml.export.index import Index
     from cml.plugins import load as load_plugin
     from cml.runs.compare import compare
-    from cml.runs.features import features
-    from cml.runs.fit import fit
-    from cml.runs.index import index
-    from cml.runs.interrupted import Interrupted, last
-    from cml.runs.model import Model, load
-    from cml.runs.prepare import prepare
-    from cml.runs.run import Run, open_run
-    from cml.runs.search import search
-    from cml.runs.train import train
     from cml.training.callbacks import Callback
     from cml.training.config import TrainConfig
 
@@ -44,25 +44,25 @@ _MODULES = ("distances", "distributed", "losses", "models", "retrieval", "sampli
 _PLACES = {  # public name: "module:name in it"
     "Callback": "cml.training.callbacks:Callback",
     "Index": "cml.export.index:Index",
-    "Interrupted": "cml.runs.interrupted:Interrupted",
-    "Model": "cml.runs.model:Model",
+    "Interrupted": "cml.doors.interrupted:Interrupted",
+    "Model": "cml.doors.model:Model",
     "PairJudgements": "cml.data.pair_judgements:PairJudgements",
-    "Run": "cml.runs.run:Run",
+    "Run": "cml.doors.run:Run",
     "TrainConfig": "cml.training.config:TrainConfig",
     "TripletJudgements": "cml.data.triplet_judgements:TripletJudgements",
     "UserError": "cml.errors:UserError",
     "compare": "cml.runs.compare:compare",
-    "features": "cml.runs.features:features",
-    "fit": "cml.runs.fit:fit",
-    "index": "cml.runs.index:index",
-    "last": "cml.runs.interrupted:last",
-    "load": "cml.runs.model:load",
+    "features": "cml.doors.features:features",
+    "fit": "cml.doors.fit:fit",
+    "index": "cml.doors.index:index",
+    "last": "cml.doors.interrupted:last",
+    "load": "cml.doors.model:load",
     "load_plugin": "cml.plugins:load",
     "open_dataset": "cml.data.prepared:open_dataset",
-    "open_run": "cml.runs.run:open_run",
-    "prepare": "cml.runs.prepare:prepare",
-    "search": "cml.runs.search:search",
-    "train": "cml.runs.train:train",
+    "open_run": "cml.doors.run:open_run",
+    "prepare": "cml.doors.prepare:prepare",
+    "search": "cml.doors.search:search",
+    "train": "cml.doors.train:train",
 }
 
 __all__ = [

@@ -13,8 +13,8 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from cml.array_types import Float32, Float64, UInt8
+from cml.doors.fit import fit
 from cml.errors import UserError
-from cml.runs.fit import fit
 from cml.training.config import TrainConfig
 from cml.training.own_augmentation import Augment
 from cml.training.train_options import TrainOptions, list_options

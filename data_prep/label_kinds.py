@@ -52,7 +52,7 @@ def distance_of(kind: KindName, label: Any, where: str) -> str:  # noqa: ANN401 
 def check_distance(kind: KindName, text: str) -> None:
     """Check that labels of a kind can be compared by a label distance of the user's choice.
 
-    Which label distances there are is checked by ``cml.runs.prepare``: sources do not import them.
+    Which label distances there are is checked by ``cml.doors.prepare``: sources do not import them.
     """
     if kind == "boxes" or not KINDS[kind].distances:
         raise UserError(f"Labels of kind {kind!r} have a label distance already: leave label_distance={text!r} out.")

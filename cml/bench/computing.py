@@ -89,7 +89,7 @@ def fit_ridge_of_labels(data: BenchSet, config: TrainConfig) -> Fitted:
 
 def fit_with_tune(data: BenchSet, config: TrainConfig) -> Fitted:
     """Let ``tune`` choose an embedding of the features by splits of the training items, in the order of the files."""
-    from cml.training.tune import tune
+    from cml.tuning.tune import tune
 
     order = np.argsort(data.train.item_ids)  # the suite shuffles items, but neighbours in a film have to stay together
     groups = np.unique(data.train.groups, return_inverse=True)[1][order] if data.train.groups else None
@@ -99,12 +99,14 @@ def fit_with_tune(data: BenchSet, config: TrainConfig) -> Fitted:
 
 
 def _network(data: BenchSet, config: TrainConfig) -> Fitted:
-    from cml.training.loop import train
-    from cml.training.training_data import TrainingData
+    from cml.items import LabelledItems
+    from cml.training.gradient_descent import GradientDescent
+    from cml.training.learner import Place
 
     before, images = time.perf_counter(), _images(tuple(data.train.paths), config)
     try:
-        model = train(TrainingData(images, data.train.labels, data.distance), config, quiet=True).model
+        items = LabelledItems(images, data.train.labels, data.distance)
+        model = GradientDescent(config).learn(items, place=Place(quiet=True)).model
     except (UserError, FloatingPointError) as error:
         return Fitted(functools.partial(compute_features, config), time.perf_counter() - before, str(error))
     return Fitted(lambda part: model.embed(_images(tuple(part.paths), config)), time.perf_counter() - before)

@@ -17,6 +17,7 @@ from cml.bench.sets import BenchSet, open_set
 from cml.bench.suite import SUITES
 from cml.bench.table import BEST, UNCHECKED, Board, read_board, score_of
 from cml.data.prepared import open_dataset
+from cml.doors.retrieved import ORACLE_GAP, RetrievalRows, Retrieved
 from cml.errors import DataError, UserError
 from cml.reporting.html_escaping import write_html
 from cml.reporting.retrieval_report import write_retrieval_page
@@ -24,7 +25,6 @@ from cml.reporting.visible_text import visible_text
 from cml.retrieval import text_table
 from cml.retrieval.oracle_row import ORACLE
 from cml.retrieval.ranking_ties import rank_columns
-from cml.runs.retrieved import ORACLE_GAP, RetrievalRows, Retrieved
 from cml.storage.atomic import atomic_file
 from cml.storage.csv_file import write_csv
 

@@ -29,9 +29,9 @@ class AuditOptions:
 def run(arguments: Sequence[str]) -> None:
     """Write RUN/audit.csv, and print its first items."""
     options = parse(AuditOptions, arguments, prog="cml audit")
+    from cml.checks.audit_list import AUDIT
+    from cml.doors.run import open_run
     from cml.errors import UserError
-    from cml.runs.audit_list import AUDIT
-    from cml.runs.run import open_run
 
     if options.count < 1:
         raise UserError(f"'--count' must be 1 or more. Got {options.count} instead.")

@@ -27,8 +27,8 @@ class Calibrate:
 def run(arguments: Sequence[str]) -> None:
     """Write RUN/calibration.json, and print what embedding distances mean."""
     options = parse(Calibrate, arguments, prog="cml calibrate")
+    from cml.doors.run import open_run
     from cml.retrieval.saved_calibration import CALIBRATION
-    from cml.runs.run import open_run
 
     opened = open_run(options.run, data=options.data, device=options.device, features=options.features)
     calibration = opened.calibrate(level=options.level, seed=options.seed)

@@ -13,10 +13,10 @@ from cml.command_line.pick_name import pick
 from cml.command_line.print_result import print_json
 from cml.command_line.shared_options import AsJson, AsMarkdown
 from cml.commands.train import recipe_for
+from cml.doors.report import REPORT
+from cml.doors.retrieved import RETRIEVAL_REPORT
 from cml.errors import UserError
 from cml.runs.compare import compare
-from cml.runs.report import REPORT
-from cml.runs.retrieved import RETRIEVAL_REPORT
 from cml.runs.rows import quoted_list
 from cml.training.config import TrainConfig
 

@@ -53,9 +53,9 @@ def run(arguments: Sequence[str]) -> None:
     """Embed, and print what was written."""
     import cml
     from cml.data.image_list import ImageList
+    from cml.doors.cluster_model import connect_workers
+    from cml.doors.stored_items import list_from_store
     from cml.errors import UserError
-    from cml.runs.cluster_model import connect_workers
-    from cml.runs.stored_items import list_from_store
     from cml.searching.embed_folder import embed_folder
     from cml.storage.hugging_face import resolve_run
 
@@ -77,9 +77,9 @@ def run(arguments: Sequence[str]) -> None:
         images = list_from_store(images, options.features, model, run)
     connect = None
     if options.scheduler:
-        connect = functools.partial(connect_workers, options.scheduler, model, run, options.device)
+        connect = functools.partial(connect_workers, options.scheduler, model.network, run, options.device)
     embedded = embed_folder(
-        model,
+        model.network,
         images,
         options.out,
         batch_size=options.batch_size,

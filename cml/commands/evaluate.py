@@ -36,8 +36,8 @@ def run(arguments: Sequence[str]) -> None:
     """Evaluate, write evaluation.json, print the table."""
     default = Evaluate(tyro.MISSING, EvaluateOptions())
     command = parse(Evaluate, arguments, prog="cml evaluate", default=default)
+    from cml.doors.run import Run
     from cml.processes.init_processes import init_processes
-    from cml.runs.run import Run
 
     with init_processes(command.device) as ranks:
         run = Run.open(

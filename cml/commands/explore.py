@@ -45,10 +45,9 @@ class Explore:
 
 def run(arguments: Sequence[str]) -> None:
     """Write RUN/explorer.html, or RUN/square.png."""
+    from cml.doors.run import by_title, explore_runs, open_run
     from cml.errors import UserError
-    from cml.runs.explore import EXPLORER, SQUARE, ExploreOptions, by_title, explore_runs
-    from cml.runs.picture_grid import write_run_square
-    from cml.runs.run import open_run
+    from cml.explore.explore_items import EXPLORER, SQUARE, ExploreOptions
 
     options = parse(Explore, arguments, prog="cml explore")
     if not options.runs:
@@ -67,7 +66,7 @@ def run(arguments: Sequence[str]) -> None:
     ]
     if options.grid:
         path, map_name = options.png or options.runs[0] / SQUARE, (*options.maps, "tsne")[0]
-        write_run_square(opened[0], path, options.grid, splits=options.splits, map_name=map_name, side=options.cell)
+        opened[0].square(path, options.grid, splits=options.splits, map_name=map_name, side=options.cell)
         show({"square": str(path)}, f"square: {path}", as_json=options.json)
         return
     if options.png is not None:

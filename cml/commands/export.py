@@ -66,7 +66,7 @@ def _onnx(arguments: Sequence[str]) -> None:
     from cml.export.onnx_graph import export_onnx
 
     options = parse(Onnx, arguments, prog="cml export onnx")
-    exported = export_onnx(cml.load(options.run, device="cpu"), options.out)
+    exported = export_onnx(cml.load(options.run, device="cpu").network, options.out)
     show(
         {"path": str(exported.path), "cosine": exported.cosine, "error": exported.error},
         f"{exported.path}: against torch the smallest cosine is {exported.cosine:.7f}, "

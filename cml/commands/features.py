@@ -55,8 +55,8 @@ def run(arguments: Sequence[str]) -> None:
     sources = [source for source in (options.images, options.data, options.texts) if source is not None]
     if len(sources) != 1:
         raise UserError("Give one of --images FOLDER, --data DATASET and --texts FILE.")
+    from cml.doors.features import features
     from cml.launch import launch
-    from cml.runs.features import features
 
     store = features(
         _read_texts(sources[0]) if options.texts is not None else sources[0],

@@ -51,7 +51,7 @@ class IndexOptions:
 
 def run(arguments: Sequence[str]) -> None:
     """Make or extend the index, and print what it holds and how much an approximate one misses."""
-    from cml.runs.index import index as build
+    from cml.doors.index import index as build
 
     options = parse(IndexOptions, arguments, prog="cml index")
     index = build(

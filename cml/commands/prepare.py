@@ -17,8 +17,8 @@ from cml.command_line.parse_options import parse
 from cml.command_line.pick_name import pick
 from cml.command_line.print_result import print_json
 from cml.command_line.shared_options import AsJson
+from cml.doors.prepare import prepare_source
 from cml.errors import UserError
-from cml.runs.prepare import prepare_source
 
 if TYPE_CHECKING:
     from cml.data.prepared import PreparedDataset
@@ -69,8 +69,8 @@ def next_steps(dataset: PreparedDataset) -> list[str]:
     from cml import tasks
     from cml.distances import LabelError
     from cml.distances import registry as distances
+    from cml.doors.dataset_options import complete_dataset_options
     from cml.models import has_published_weights
-    from cml.runs.dataset_options import complete_dataset_options
     from cml.sampling import registry as samplers
     from cml.sampling.sampler import suggest_batch_size
     from cml.training.complete_options import complete_options

@@ -34,7 +34,7 @@ class ProposeOptions:
 def run(arguments: Sequence[str]) -> None:
     """Choose the items, write the list if asked to, and print its first items."""
     options = parse(ProposeOptions, arguments, prog="cml propose")
-    from cml.runs.run import open_run
+    from cml.doors.run import open_run
 
     opened = open_run(options.run, data=options.data, device=options.device, allow_download=options.allow_download)
     listed = opened.propose(options.pool, options.count)

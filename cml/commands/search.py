@@ -46,10 +46,10 @@ class Search:
 
 def run(arguments: Sequence[str]) -> None:
     """Search, and print what was found."""
+    from cml.doors.query_rows import describe_query_rows
+    from cml.doors.search import open_with_model, search
     from cml.errors import UserError
     from cml.reporting.visible_text import visible_text
-    from cml.runs.query_rows import describe_query_rows
-    from cml.runs.search import open_with_model, search
     from cml.searching.search_page import own_label, write_index_page
 
     options = parse(Search, arguments, prog="cml search")

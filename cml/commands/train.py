@@ -14,8 +14,8 @@ from cml.command_line.shared_options import AllowDownload, AsJson
 from cml.console.messages import say
 from cml.data.dataset_info import read_dataset_info
 from cml.data.input_form import InputForm
+from cml.doors.dataset_options import make_label_distance
 from cml.errors import DataError, UserError
-from cml.runs.dataset_options import make_label_distance
 from cml.storage.downloads import names_of_a_run
 from cml.task import Task
 from cml.training.complete_options import complete_options, suit_options
@@ -23,7 +23,7 @@ from cml.training.config import TrainConfig, add_implied_options, read_options
 from cml.training.metrics_log import METRICS
 
 if TYPE_CHECKING:
-    from cml.training.loop import Trained
+    from cml.training.learner import Learned
     from cml.training.run_config import RunConfig
 
 
@@ -84,10 +84,11 @@ def run(arguments: Sequence[str]) -> None:
             data = Path(saved.dataset)
     default = Train(data, tyro.MISSING, recipe_for(task, recipe, rest, prog))
     options = parse(Train, rest, prog=prog, description=f"Train on {task.summary}.", default=default)
+    from cml.doors.tracking import with_tracker
+    from cml.doors.train import train_task
     from cml.processes.init_processes import init_processes
-    from cml.runs.train import train_task
+    from cml.training.learner import Place
     from cml.training.run_folder import check_unused
-    from cml.training.tracking import with_tracker
 
     if not options.resume:
         check_unused(options.out)  # a dataset may take long to open
@@ -100,22 +101,15 @@ def run(arguments: Sequence[str]) -> None:
             dataset = PreparedDataset.open(options.data)
             if dataset.info.task != name:
                 say(f"{options.data} was prepared for the task {dataset.info.task!r}: its labels may not fit {name!r}.")
-            trained = train_task(
-                task,
-                dataset,
-                options.training,
-                options.out,
-                resume=options.resume,
-                callbacks=with_tracker((), options.tracker),
-                ranks=ranks,
-            )
+            place = Place(options.out, options.resume, with_tracker((), options.tracker), ranks=ranks)
+            learned = train_task(task, dataset, options.training, place)
     except KeyboardInterrupt as stop:
         if not (options.out / "config.json").exists():
             raise KeyboardInterrupt(str(stop) or "nothing was trained yet") from None
         again = "the same command with --resume continues from"
         raise KeyboardInterrupt(f"{stop}; {again} there" if str(stop) else f"{again} the last checkpoint") from None
     if ranks.first:
-        _show(trained, options)
+        _show(learned, options)
 
 
 def _read_run(out: Path) -> "RunConfig":
@@ -127,15 +121,15 @@ def _read_run(out: Path) -> "RunConfig":
     return RunConfig.load(out)
 
 
-def _show(trained: "Trained", options: Train) -> None:
+def _show(learned: "Learned", options: Train) -> None:
     """Print what was made, and the next command."""
     again = f"{shlex.quote(str(options.out))}{plugins.flags()}"
     following = f"next: cml evaluate {again} && cml report {again}"
-    if trained.tuning is not None:
-        result = {"run": str(options.out), "chosen": list(trained.tuning.chosen), "gain": trained.tuning.gain}
-        show(result, f"{options.out}: {' + '.join(trained.tuning.chosen)}", following, as_json=options.json)
+    if learned.selection is not None:
+        result = {"run": str(options.out), "chosen": list(learned.selection.chosen), "gain": learned.selection.gain}
+        show(result, f"{options.out}: {' + '.join(learned.selection.chosen)}", following, as_json=options.json)
         return
-    last = next((record for record in reversed(trained.metrics) if "loss" in record), None)
+    last = next((record for record in reversed(learned.metrics) if "loss" in record), None)
     if last is None:
         raise DataError(f"{options.out} is finished, but its {METRICS} is missing or holds no loss.")
     summary = f"{options.out}: {last['step']} steps, last loss {last['loss']:.4f}, curve in {options.out}/loss.png"

@@ -116,6 +116,24 @@ class Images:
         return InputForm(channels=self.channels)
 
     @property
+    def source(self) -> Any:  # noqa: ANN401 - see the class
+        """The images as they were given, of any size."""
+        return self._source
+
+    def at(self, size: Size, cache_bytes: int | None = None) -> "Images":
+        """Take the same images at another size.
+
+        Args:
+            size: (height, width) in pixels.
+            cache_bytes: The most memory, in bytes, that ``load`` may take; None for that of these images.
+
+        Returns:
+            The images, which are decoded anew.
+        """
+        most = self._cache_bytes if cache_bytes is None else cache_bytes
+        return Images(self._source, size, channels=self.channels, cache_bytes=most)
+
+    @property
     def paths(self) -> Sequence[Path] | None:
         """The N files; None if some images are not files."""
         is_files = not isinstance(self._source, np.ndarray) and all(isinstance(image, Path) for image in self._source)

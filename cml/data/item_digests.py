@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from cml.array_types import Bools, UInt64
+from cml.data.images import Images
 from cml.data.inputs import Inputs
 
 MOST_DIGESTED = 20_000  # items of a large set; a random subset recognises a part of any others
@@ -27,6 +28,8 @@ def digest_items(
     Returns (M,) digests in the order of the items; 0 for an image whose file cannot be read. M is 0 for items from a
     data set of the user's own, each reading of which may differ.
     """
+    if isinstance(inputs, Images):
+        inputs = inputs.source
     count = len(inputs)
     if getattr(inputs, "reads_anew", False) or (isinstance(inputs, Inputs) and inputs.form.kind == "items"):
         return np.empty(0, np.uint64)

@@ -1,8 +1,8 @@
 """Judged pairs as labels: an item's label names the items that it was compared with, and their distances."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -51,21 +51,12 @@ class JudgedPairs(LabelDistance):
 
     unit: str = "judged units"
     name: ClassVar[str] = "judged-pairs"
+    judged: ClassVar[Literal["", "pairs", "triplets"]] = "pairs"
 
     @property
     def is_partial(self) -> bool:
         """True: most pairs were never judged."""
         return True
-
-    def training_options(
-        self,
-        *,
-        head_alone: bool,  # whether only a head is trained
-    ) -> Mapping[str, Any]:
-        """The loss over all pairs of a batch, on lists of pairs for a head, on batches full of them for a network."""
-        if head_alone:
-            return {"loss": "pair-log-ratio", "sampler": "pairs", "head_start": "pca", "steps": 200}
-        return {"loss": "pair-log-ratio", "sampler": "linked"}
 
     def encode(self, labels: Sequence[Any]) -> Labels:
         """Check and pack labels.

@@ -1,8 +1,8 @@
 """Judged triplets as labels: an item's label names pairs of items, of which the first is nearer to it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -39,20 +39,12 @@ class JudgedTriplets(LabelDistance):
         """No distance is known."""
         return "not judged"
 
+    judged: ClassVar[Literal["", "pairs", "triplets"]] = "triplets"
+
     @property
     def is_partial(self) -> bool:
         """True: no distance between two items is known."""
         return True
-
-    def training_options(
-        self,
-        *,
-        head_alone: bool,  # whether only a head is trained; a network sees fewer triplets a batch
-    ) -> Mapping[str, Any]:
-        """The likelihood of the judgements, on batches of triplets."""
-        if head_alone:
-            return {"loss": "logistic-triplet", "sampler": "triplets", "head_start": "pca", "steps": 200}
-        return {"loss": "logistic-triplet", "sampler": "triplets(batch_size=96)"}
 
     def encode(
         self, labels: Sequence[Any]

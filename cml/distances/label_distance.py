@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,10 +37,12 @@ class LabelDistance(ABC):
     Attributes:
         name: The registered name.
         keeps_tensors: True if ``encode`` is given a tensor of labels as it is; otherwise it becomes an array.
+        judged: What people judged where labels are their judgements: "pairs" or "triplets"; "" for other labels.
     """
 
     name: ClassVar[str]
     keeps_tensors: ClassVar[bool] = False
+    judged: ClassVar[Literal["", "pairs", "triplets"]] = ""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -156,17 +158,6 @@ class LabelDistance(ABC):
             The triplets of three of the labels; None if labels are something else.
         """
         return None
-
-    def training_options(self, *, head_alone: bool) -> Mapping[str, Any]:
-        """Options of training that suit the labels, which hold where the user gives none; most distances have none.
-
-        Args:
-            head_alone: Whether only a head is trained, on vectors or on a frozen backbone.
-
-        Returns:
-            Name to value, such as ``{"sampler": "pairs"}``.
-        """
-        return {}
 
     def class_names(self, labels: Labels) -> NDArray[np.str_] | None:
         """Name the class of each label.

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -20,13 +20,36 @@ from cml.export.approximate import METHODS, Auto, Method
 from cml.export.index_changes import append_part, change_alone, remove_rows, rewrite
 from cml.export.index_manifest import AGAIN, LOCK, MANIFEST, IndexManifest, write_index_manifest
 from cml.export.index_state import IndexState, read_stamp
-from cml.models.embedding import EmbeddingModel
-from cml.models.weights_fingerprint import model_fingerprint
+from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.searching.embedding_folder import LONGEST_LINE, EmbeddingFolder, encode_item
 from cml.searching.hit import Hit
 
 _PATIENCE = 30.0  # seconds that a change waits for that of another process
 _LARGEST = 1e15  # of a norm: search squares it in float32
+
+
+@runtime_checkable
+class IndexModel(Protocol):
+    """What an index asks of a model, a ``cml.Model``."""
+
+    @property
+    def config(self) -> ModelConfig:
+        """The shape of its network."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """A digest of its form and weights."""
+        ...
+
+    @property
+    def network(self) -> EmbeddingModel:
+        """The network."""
+        ...
+
+    def embed_unless_embedded(self, inputs: Any) -> Float32:  # noqa: ANN401 - inputs or embeddings
+        """Embed inputs that are not embeddings already."""
+        ...
 
 
 class Index:
@@ -65,7 +88,7 @@ class Index:
         >>> folder.cleanup()
     """
 
-    def __init__(self, folder: Path, model: EmbeddingModel | None, state: IndexState) -> None:
+    def __init__(self, folder: Path, model: IndexModel | None, state: IndexState) -> None:
         self.folder = folder
         self.model = model
         self._state = state
@@ -75,7 +98,7 @@ class Index:
     def create(
         cls,
         folder: Path | str,
-        model: EmbeddingModel | None = None,
+        model: IndexModel | None = None,
         *,
         method: Method | Auto = "auto",
         run: Path | str = "",
@@ -106,7 +129,7 @@ class Index:
             _check_is_model(model)
             if dimension is not None or digest is not None:
                 raise UserError("'dimension' and 'digest' are those of the model: leave them out, or leave it out.")
-            dimension, digest = model.config.dimension, model_fingerprint(model)
+            dimension, digest = model.config.dimension, model.digest
         elif isinstance(dimension, bool) or not isinstance(dimension, int) or dimension < 1:
             raise UserError(f"An index without a model needs 'dimension', 1 or more. Got {dimension!r} instead.")
         elif not isinstance(digest, str) or not digest:
@@ -134,7 +157,7 @@ class Index:
         return cls.open(folder, model)
 
     @classmethod
-    def open(cls, folder: Path | str, model: EmbeddingModel | None = None) -> Self:
+    def open(cls, folder: Path | str, model: IndexModel | None = None) -> Self:
         """Open an index, also one that ``cml index`` wrote.
 
         Args:
@@ -152,7 +175,7 @@ class Index:
         index = cls(folder, model, IndexState.open(folder))
         if model is not None:
             _check_is_model(model)
-            index._check_digest(model_fingerprint(model), "the model")
+            index._check_digest(model.digest, "the model")
         return index
 
     @property
@@ -293,7 +316,7 @@ class Index:
         """
         self._change(rewrite)
 
-    def check_model(self, model: EmbeddingModel, run: Path | str) -> None:
+    def check_model(self, model: IndexModel, run: Path | str) -> None:
         """Check that the index was made with a model.
 
         Args:
@@ -303,7 +326,7 @@ class Index:
         Raises:
             UserError: The index was made with another model.
         """
-        digest, made_with = model_fingerprint(model), self._state.manifest["run"]
+        digest, made_with = model.digest, self._state.manifest["run"]
         if digest != self.digest and made_with:
             if str(run) == made_with:
                 raise UserError(f"{run} was trained again after {self.folder} was made. {AGAIN}")
@@ -363,7 +386,7 @@ class Index:
 
 
 def _check_is_model(model: object) -> None:
-    if not isinstance(model, EmbeddingModel):
+    if not isinstance(model, IndexModel):
         raise UserError(
             f"'model' must be a model of cml.fit or cml.load. Got {type(model).__name__} instead: load it first, as "
             "by cml.load(path)."

@@ -9,16 +9,15 @@ from cml.data.decoding import DEFAULT_THREADS
 from cml.data.image_list import ImageList
 from cml.errors import DataError, UserError
 from cml.export.approximate import Auto, Method, method_for
-from cml.export.index import Index
+from cml.export.index import Index, IndexModel
 from cml.export.index_changes import change_alone, next_part, publish
 from cml.export.index_manifest import MANIFEST, IndexManifest
 from cml.export.index_state import IndexState
-from cml.models.embedding import EmbeddingModel
 from cml.searching.embed_folder import AllBadError, embed_part
 
 
 def build_index(
-    model: EmbeddingModel,
+    model: IndexModel,
     images: ImageList,
     out: Path,
     *,
@@ -58,7 +57,7 @@ def build_index(
                 )
             return index
         part = embed_part(
-            model,
+            model.network,
             images,
             next_part(out, None, resume=True),
             batch_size=batch_size,
@@ -84,7 +83,7 @@ def build_index(
 
 
 def add_to_index(
-    model: EmbeddingModel,
+    model: IndexModel,
     images: ImageList,
     out: Path,
     *,
@@ -127,7 +126,7 @@ def add_to_index(
             return index, known
         try:
             part = embed_part(
-                model,
+                model.network,
                 images.select(fresh),
                 next_part(out, state.manifest, resume=True),
                 batch_size=batch_size,

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 
 class JoinedHead(nn.Module):
-    """Embeddings that lie side by side, and a linear map of them; ``cml.training.tune`` makes it.
+    """Embeddings that lie side by side, and a linear map of them; ``cml.tuning.tune`` makes it.
 
     ``weight``: (D, E) of the last map.
 

@@ -6,7 +6,7 @@ from torch.nn import functional
 
 
 class RotatedHead(nn.Module):
-    """A linear map of K coordinates of centred features; ``cml.training.standardised_start`` makes it."""
+    """A linear map of K coordinates of centred features; ``cml.training.head_start`` makes it."""
 
     center: Tensor  # (F,), what is subtracted from the features
     axes: Tensor  # (F, K), from centred features to their coordinates

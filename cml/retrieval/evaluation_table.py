@@ -111,7 +111,7 @@ def _notes(evaluation: Tabulated, names: Sequence[str]) -> list[str]:
     summary = f"{evaluation.queries} queries, {evaluation.gallery} gallery items; mean [95 % interval over queries]"
     notes = ["; ".join([summary, *filter(None, meanings)]) + "."]
     if evaluation.ranking_sample:
-        whole = [name for name in ("kendall_tau", "spearman_rho", "h_ap") if name in first]
+        whole = [name for name, result in first.items() if result.info.whole_ranking]
         size = f"{evaluation.ranking_sample:,} of the {evaluation.gallery:,} gallery items"
         notes.append(f"Computed on a random sample of {size}: {', '.join(whole)}.")
     if evaluation.known_items is not None:

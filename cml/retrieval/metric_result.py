@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -32,7 +33,7 @@ class MetricResult:
     undefined: int = 0
     own_info: MetricInfo | None = None
 
-    @property
+    @functools.cached_property
     def info(self) -> MetricInfo:
         """Direction, unit and note of the metric."""
         return self.own_info or describe(self.name)

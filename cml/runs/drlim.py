@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 
 from cml.array_types import Bools, Float64, Int64
+from cml.doors.fit import fit
 from cml.errors import UserError
 from cml.option_types import check_options
 from cml.retrieval import text_table
 from cml.retrieval.comparison import Interval, interval_text, over_seeds
 from cml.retrieval.metrics import MetricInfo
-from cml.runs.fit import fit
 from cml.storage.atomic import atomic_file
 from cml.storage.json_file import write_json
 from cml.training.config import TrainConfig

@@ -9,12 +9,12 @@ from typing import Any
 from cml import data_prep, models, tasks
 from cml.console.messages import say
 from cml.data.prepared import PreparedDataset
+from cml.doors.prepare import prepare_source
 from cml.errors import UserError, did_you_mean, install_hint
 from cml.models.backbones import bn_inception
 from cml.processes.device import pick_device
 from cml.registry import Choice
 from cml.retrieval.comparison import Rows
-from cml.runs.prepare import prepare_source
 from cml.runs.reproduction import LEFT_OUT, QUOTED, Figure, Reproduction
 from cml.runs.rows import Row, quoted_list, with_changes
 from cml.runs.train_comparison import CompareOptions, run_comparison

@@ -10,16 +10,17 @@ from cml import losses, sampling
 from cml.console.messages import say
 from cml.console.resume_hint import resume_hint
 from cml.data.prepared import PreparedDataset
+from cml.doors.report import write_report
+from cml.doors.tracking import with_tracker
+from cml.doors.train import train_task
 from cml.errors import UserError
 from cml.option_types import check_options
 from cml.retrieval.comparison import Comparison
 from cml.runs.planned_runs import PlannedRun, is_finished, plan_runs
-from cml.runs.report import write_report
 from cml.runs.rows import Row, with_batch_size_of
 from cml.runs.search_space import SearchDimension, Settings, corners, grid, settings_title, with_settings
 from cml.runs.sweep_pictures import write_sweep_pictures
 from cml.runs.sweep_result import SweepResult
-from cml.runs.train import train_task
 from cml.runs.train_comparison import CompareOptions, check_label_distances, check_labels, run_comparison, write_tables
 from cml.runs.trials import Trial, TrialLog, best_settings, search
 from cml.storage.safe_paths import check_no_link
@@ -27,8 +28,8 @@ from cml.task import Task
 from cml.training import run_folder
 from cml.training.callbacks import Callback, State
 from cml.training.config import TrainConfig
+from cml.training.learner import Place
 from cml.training.metrics_log import METRICS, read_metrics
-from cml.training.tracking import with_tracker
 
 TRIALS = "trials.json"
 _VALIDATIONS = 10  # per run, unless ``evaluate_every`` says otherwise
@@ -184,7 +185,9 @@ class _TrialRuns:
         clock = _StepClock()
         callbacks = with_tracker([clock], self.options.tracker)
         try:
-            trained = train_task(self.task, self.dataset, run.options, run.folder, resume=True, callbacks=callbacks)
+            trained = train_task(
+                self.task, self.dataset, run.options, Place(run.folder, resume=True, callbacks=callbacks)
+            )
         except FloatingPointError as error:
             return self._log.add(replace(trial, failed=str(error)))
         scores = [record["validation"] for record in trained.metrics if "validation" in record]

@@ -4,9 +4,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from cml.doors.report import list_figure_metrics
 from cml.reporting.metric_curves import Panel, write_metric_curves
 from cml.retrieval.comparison import Interval, over_seeds
-from cml.runs.report import list_figure_metrics
 from cml.runs.search_space import SearchDimension, settings_title, value_text
 from cml.runs.sweep_result import HELD_OUT, SweepResult
 from cml.runs.trials import Trial

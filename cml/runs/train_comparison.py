@@ -8,6 +8,11 @@ from cml import distances, losses
 from cml.console.messages import say, say_each_once
 from cml.console.resume_hint import resume_hint
 from cml.data.prepared import PreparedDataset
+from cml.doors.report import sheet_note, sheet_variants, write_pictures, write_report
+from cml.doors.retrieved import RETRIEVAL_REPORT, write_retrieval_report
+from cml.doors.run import Run
+from cml.doors.tracking import with_tracker
+from cml.doors.train import train_task
 from cml.errors import UserError
 from cml.option_types import check_options
 from cml.registry import Choice
@@ -17,19 +22,15 @@ from cml.retrieval.embeddings import EMBEDDING, cut_row
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.results import Evaluation
 from cml.runs.planned_runs import PlannedRun, is_finished, kept_evaluation, plan_runs
-from cml.runs.report import sheet_note, sheet_variants, write_pictures, write_report
-from cml.runs.retrieved import RETRIEVAL_REPORT, write_retrieval_report
 from cml.runs.rows import Row, row_folders
-from cml.runs.run import Run
-from cml.runs.train import train_task
 from cml.storage.atomic import atomic_file
 from cml.storage.json_file import write_json
 from cml.storage.safe_paths import check_no_link
 from cml.task import Task
 from cml.trackers import Tracker
 from cml.training.config import TrainConfig
+from cml.training.learner import Place
 from cml.training.run_config import RunConfig
-from cml.training.tracking import with_tracker
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def run_comparison(
             at_size = f", {run.dimension} dimensions" if len(sizes) > 1 else ""
             say(f"{number}/{len(runs)} {run.row}, seed {run.seed}{at_size}")
             callbacks = with_tracker((), options.tracker)
-            train_task(task, dataset, run.options, run.folder, resume=True, callbacks=callbacks)
+            train_task(task, dataset, run.options, Place(run.folder, resume=True, callbacks=callbacks))
         results.add(run, dataset, is_shown=run.row in shown_rows)
 
     comparison = results.comparison()

@@ -8,7 +8,7 @@ share of a batch's images, and they take turns with the label distances.
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from cml.data.images import Images
 from cml.data.items import Items
 from cml.distances.labels import LabelError, Labels
 from cml.errors import UserError
+from cml.items import LabelledItems
 from cml.losses.loss import LabelSource
 from cml.processes.ranks import Ranks
 from cml.sampling.batch_seed import augmentation_generator
@@ -33,7 +34,7 @@ from cml.training.data_workers import prefetch
 from cml.training.horizontal_flip import draw_flips, mirror_labels
 from cml.training.own_augmentation import Augment, OwnAugmentation, check_label_changes
 from cml.training.seeded_randomness import seeded_randomness
-from cml.training.training_data import TrainingData
+from cml.training.training import Training
 from cml.training.training_targets import TrainingTargets
 from cml.training.views import repeat_items
 
@@ -77,13 +78,26 @@ class BatchSource(Dataset[Step]):
             not label distances.
     """
 
-    data: TrainingData
+    data: LabelledItems
     sampler: Sampler
     sampler_state: NDArray[Any]
     config: TrainConfig
     target: Callable[[LabelSource], Tensor] = label_distances
     ranks: Ranks = field(default_factory=Ranks)
     augment: Augment | None = None
+
+    @classmethod
+    def of(cls, training: Training) -> Self:
+        """The batches of a training."""
+        return cls(
+            training.items,
+            training.sampler,
+            training.sampler.sampler_state(training.targets),
+            training.config,
+            target=training.loss.target,
+            ranks=training.ranks,
+            augment=training.own.augment,
+        )
 
     def __post_init__(self) -> None:
         if self.sampler.batch_size < self.ranks.size:
@@ -95,7 +109,7 @@ class BatchSource(Dataset[Step]):
         if self.data.weights is not None:
             items = np.arange(len(self.data))
             steps = self.sampler.steps_per_epoch(len(items))
-            check_weights(self.data.weights, steps, self.data.given_positions(items))
+            check_weights(self.data.weights, steps, self.data.positions(items))
         self._augmentation = None if self.augment is None else OwnAugmentation(self.augment)
         if self._augmentation is not None and self._augmentation.takes_labels:
             check_label_changes(options)
@@ -128,11 +142,10 @@ class BatchSource(Dataset[Step]):
         else:
             # labels are those of the whole batch, so the process that compares them augments all of it
             part = slice(0, len(plan.items)) if augmentation.takes_labels and own_turn else share
-            given = self.data.given_positions(plan.items[part])
+            given = self.data.positions(plan.items[part])
             labels = None
             if augmentation.takes_labels:
-                assert self.data.plain_labels is not None
-                labels = [self.data.plain_labels[position] for position in given.tolist()]
+                labels = self.data.read_given_labels(plan.items[part])
             batch, changed_labels = augmentation.augment(
                 self._read(plan, part), given, labels, seed=self.config.seed, step=step, first=part.start
             )
@@ -227,7 +240,7 @@ class BatchSource(Dataset[Step]):
         try:
             return distance.encode(labels)
         except LabelError as error:
-            item = self.data.given_positions(items)[error.position]
+            item = self.data.positions(items)[error.position]
             raise UserError(
                 f"'augment' gives item {item} a label that does not fit the label distance {distance.name!r}: it "
                 f"{error.fault}"

@@ -299,6 +299,11 @@ class TrainConfig:
         return "tuned" if self.tune else self.loss
 
     @property
+    def learner(self) -> str:
+        """The registered name of what learns the embedding, see ``cml.training.learner``."""
+        return "tune" if self.tune else "gradient-descent"
+
+    @property
     def has_head_alone(self) -> bool:
         """Whether only a head is trained: on a frozen backbone, or on vectors."""
         return self.freeze_backbone or self.backbone == "none"

@@ -1,23 +1,22 @@
 """The start of a head that is trained alone: random, or at the principal components of its features."""
 
-from dataclasses import replace
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import torch
 
+from cml.data.inputs import Inputs
 from cml.data.vectors import Vectors
 from cml.errors import UserError
 from cml.losses.label_distance_loss import finite_sample
 from cml.losses.log_ratio import fit_floor, fit_label_exponent
 from cml.losses.loss import Loss
 from cml.models.embedding import EmbeddingModel
+from cml.models.rotated_head import RotatedHead
 from cml.processes.ranks import Ranks
 from cml.training.config import TrainConfig
-from cml.training.run_config import RunConfig
+from cml.training.rotation import FITTED, first_weight, fit_rotation
 from cml.training.training_targets import TrainingTargets
-from cml.training.tune_heads import fit_rotation
 
 Start = Literal["random", "pca", "standardised"]
 
@@ -41,22 +40,6 @@ def check_head_start(config: TrainConfig) -> None:
             f"head_start={config.head_start} begins at the principal components of features that stay as they are: add "
             f"freeze_backbone=True (--freeze-backbone). Got the backbone {config.backbone} to train instead."
         )
-
-
-def keep_head_start(config: TrainConfig, out: Path | None, *, resume: bool) -> TrainConfig:
-    """Keep the start that a resumed run of an earlier version began with, where it is left to be chosen today.
-
-    Args:
-        config: The options of the run.
-        out: Run folder; None for none.
-        resume: Whether the run in it is continued.
-
-    Returns:
-        The options.
-    """
-    if not resume or out is None or config.head_start != "auto" or not (out / "config.json").is_file():
-        return config
-    return replace(config, head_start=RunConfig.load(out).started_with.head_start)
 
 
 def choose_head_start(config: TrainConfig, loss: Loss, training: TrainingTargets) -> tuple[Start, str]:
@@ -119,3 +102,42 @@ def start_at_components(model: EmbeddingModel, inputs: Vectors, ranks: Ranks) ->
         for parameter, values in ((model.head.weight, weight), (model.head.bias, bias)):
             parameter.zero_()
             parameter[: len(values)] = values.to(parameter)
+
+
+class StandardisedStart:
+    """A random start on standardised features; the head becomes a linear map of the features again at the end.
+
+    Args:
+        model: The model, on its device.
+        features: The training inputs: (N, F) features of a frozen backbone, or vectors.
+        loss: The loss.
+        config: The options of the run, of which ``head_start`` says whether the head starts so.
+
+    Raises:
+        UserError: The loss has a start of its own.
+    """
+
+    def __init__(self, model: EmbeddingModel, features: Inputs, loss: Loss, config: TrainConfig) -> None:
+        self._model = model
+        if config.head_start != "standardised":
+            return
+        assert isinstance(features, Vectors)  # see check_head_start
+        if loss.starts_at_zero:
+            raise UserError(f"The loss {config.loss!r} starts at 0: leave out head_start={config.head_start}.")
+        generator = np.random.default_rng(config.seed)
+        items = np.arange(len(features))
+        if len(items) > FITTED:
+            items = np.sort(generator.choice(items, FITTED, replace=False))
+        some = features.subset(items)
+        is_vectors = model.config.inputs.kind == "vectors"
+        rows = model.standardize(some) if is_vectors else np.ascontiguousarray(some.read(np.arange(len(items))))
+        rotation = fit_rotation(rows, standardize=True)
+        weight = first_weight(config.head_start, rotation, config.dimension, len(rotation.spread), generator)
+        axes = torch.from_numpy(rotation.axes / rotation.scale[:, None])
+        center = torch.from_numpy(rotation.mean)
+        model.head = RotatedHead(center.float(), axes.float(), weight.T.contiguous()).to(model.mean.device)
+
+    def merge(self) -> None:
+        """Make the head a linear map of the features."""
+        if isinstance(self._model.head, RotatedHead):
+            self._model.head = self._model.head.compose()

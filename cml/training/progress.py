@@ -2,34 +2,32 @@
 
 import math
 import time
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from cml.console.progress_bar import ProgressBar
 from cml.training.config import TrainConfig
-from cml.training.metrics_log import METRICS, MetricsLog
+from cml.training.metrics_log import MetricsLog
 
 LOG_EVERY = 10  # steps whose losses are fetched from the device together
 
 
 class Progress:
-    """The records of a run, in its folder or in memory, and a progress bar.
+    """The losses of the steps, which are recorded together, and a progress bar.
 
     Args:
         config: The options of the run.
         first: The step that the run begins or continues with, from 0.
-        run: The run folder; None keeps the records in memory.
+        log: The records, in the run folder or in memory.
         shown: Whether there is a bar.
 
     Attributes:
-        log: The records.
         bar: The bar.
     """
 
-    def __init__(self, config: TrainConfig, first: int, run: Path | None, *, shown: bool) -> None:
-        self.log = MetricsLog(None if run is None else run / METRICS, first)
+    def __init__(self, config: TrainConfig, first: int, log: MetricsLog, *, shown: bool) -> None:
+        self._log = log
         self.bar = ProgressBar(total=config.steps, initial=first, unit="step", desc=config.loss, disable=not shown)
         self._waiting: list[tuple[int, Tensor]] = []  # for each step (loss, whether the embeddings are finite)
         self._began = time.perf_counter()
@@ -63,7 +61,7 @@ class Progress:
         pairs = torch.stack([pair for _, pair in self._waiting]).tolist()
         _check_finite(self._waiting[0][0], pairs)
         steps = zip(self._waiting, pairs, strict=True)
-        self.log.add([{"step": step, "loss": value} for (step, _), (value, _) in steps])
+        self._log.add([{"step": step, "loss": value} for (step, _), (value, _) in steps])
         self._waiting.clear()
         rate = self._images / (time.perf_counter() - self._began)
         self.bar.set_postfix_str(f"loss {pairs[-1][0]:.4f}, {rate:.0f} items/s", refresh=False)

@@ -1,7 +1,7 @@
 """config.json of a run folder: data, options and model of the run."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -54,6 +54,19 @@ class RunConfig:
     def started_with(self) -> TrainConfig:
         """The options that the run was started with, by which it is resumed."""
         return self.train if self.requested is None else self.requested
+
+    def with_learned(self, train: TrainConfig, model: ModelConfig) -> Self:
+        """Say with which options and of which shape a model was learned, where the learner chose them.
+
+        Args:
+            train: The options.
+            model: The shape.
+
+        Returns:
+            The config; itself if the learner chose nothing.
+        """
+        requested = self.requested if train == self.train else self.started_with
+        return replace(self, train=train, model=model, requested=requested)
 
     def other_data(self, fingerprint: str, made_of: Mapping[str, Any]) -> str:
         """Explain how other data differ from those of the run.

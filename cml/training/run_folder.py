@@ -1,49 +1,47 @@
 """A run folder: config.json, metrics.jsonl, checkpoints/, loss.png, model.safetensors (docs/reference/formats.md).
 
-loss.safetensors holds the trained parameters of a loss (proxies), if it has any. A run with ``tune`` has no steps: it
-keeps its fits in tune/ until it is finished, and says in tuning.json what was chosen. The process that trains holds
-``lock``. ``model.safetensors`` is written last: a run that has it is finished.
+loss.safetensors holds the trained parameters of a loss (proxies), if it has any. A learner keeps in checkpoints/ what
+it needs to continue, and beside it how it chose the model, if it did. The process that trains holds ``lock``.
+``model.safetensors`` is written last: a run that has it is finished.
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+import numpy as np
 
+from cml.array_types import UInt64
 from cml.errors import UserError
-from cml.models.embedding import EmbeddingModel
-from cml.storage.atomic import check_vacant, delete, make_folder
+from cml.storage.atomic import atomic_file, check_vacant, delete, make_folder
 from cml.storage.exclusive_lock import exclusive_lock
 from cml.storage.json_file import read_json, write_json
+from cml.storage.npy import map_array
 from cml.storage.provenance import as_json, difference
 from cml.storage.safe_paths import check_no_link
-from cml.storage.saved_options import record
-from cml.training.checkpoint import CHECKPOINT
 from cml.training.config import TrainConfig
+from cml.training.learner import Learned
 from cml.training.metrics_log import METRICS
 from cml.training.run_config import RunConfig
 from cml.training.saved_model import MODEL, save_model, save_tensors
-from cml.training.tune import Tuning
-from cml.training.tune_fits import has_fits
 
 LOSS = "loss.safetensors"
 CURVE = "loss.png"
 EVALUATION = "evaluation.json"
 LOCK = "lock"
-TUNING = "tuning.json"
 
 
 @contextlib.contextmanager
-def open_run_folder(run: Path, config: RunConfig, *, resume: bool) -> Iterator[None]:
+def open_run_folder(run: Path, config: RunConfig, *, resume: bool, compare_model: bool = True) -> Iterator[None]:
     """Make or continue a run folder, and keep other processes out while the block runs.
 
     Args:
         run: The folder.
         config: What config.json holds, or has to agree with.
         resume: Whether the folder may hold a run already.
+        compare_model: Whether the shape of the model follows from the options, so that another one is refused.
 
     Raises:
         UserError: The folder is taken, another process works in it, or its run has other options; the message names
@@ -55,7 +53,7 @@ def open_run_folder(run: Path, config: RunConfig, *, resume: bool) -> Iterator[N
     with make_folder(run), exclusive_lock(run / LOCK, f"the run {run}"):
         is_new = not (run / "config.json").exists()
         try:
-            _begin_run(run, config, resume=resume)
+            _begin_run(run, config, resume=resume, compare_model=compare_model)
             yield
         except Exception:
             if is_new and not _has_model(run) and not _has_metrics(run):
@@ -75,7 +73,7 @@ def check_unused(run: Path) -> None:
     """
     if (run / MODEL).exists():
         raise UserError(f"{run} holds a finished run. Choose another folder, or delete this one to train it again.")
-    if (run / CHECKPOINT).exists() or has_fits(run):
+    if _has_work(run):
         raise UserError(
             f"{run} already holds a run. Continue it with resume=True (on the command line --resume), or choose "
             "another folder."
@@ -120,54 +118,29 @@ def save_loss_constants(run: Path | None, constants: Mapping[str, float]) -> Non
     write_json(path, {**read_json(path, "the run's config"), "loss_constants": dict(constants)})
 
 
-def save_tuning(run: Path, tuning: Tuning) -> None:
-    """Write what tuning chose and by which scores to tuning.json, and in words.
-
-    Args:
-        run: The run folder.
-        tuning: What was chosen.
-    """
-    write_json(run / TUNING, {**asdict(tuning), "lines": tuning.lines()})
-
-
-def load_tuning(run: Path) -> Tuning:
-    """Read what tuning chose.
-
-    Args:
-        run: The run folder.
-
-    Returns:
-        What was chosen.
-
-    Raises:
-        DataError: tuning.json is missing or damaged.
-    """
-    path, subject = run / TUNING, "what 'tune' chose"
-    content = read_json(path, subject)
-    if isinstance(content, dict):
-        content.pop("lines", None)  # the same in words
-    return record(content, Tuning, str(path), subject, "Tune again, in another folder.")
-
-
-def finish(run: Path | None, model: EmbeddingModel, loss: nn.Module, metrics: Sequence[Mapping[str, Any]]) -> None:
+def finish(run: Path | None, learned: Learned, config: RunConfig | None) -> None:
     """Finish a run: write the curve, the trained parameters of the loss, if it has any, and the model.
 
     Args:
         run: The run folder; None writes nothing.
-        model: The trained model.
-        loss: The loss.
-        metrics: The records of metrics.jsonl.
+        learned: What was learned.
+        config: The content of config.json, which is written again where the learner chose options or the model's shape.
     """
     if run is None:
         return
     from cml.reporting.curves import write_curves
 
-    if metrics:
-        write_curves(run / CURVE, metrics)
+    if config is not None and (final := config.with_learned(learned.config, learned.model.config)) != config:
+        final.save(run)
+    if learned.selection is not None:
+        learned.selection.save(run)
+    if learned.metrics:
+        write_curves(run / CURVE, learned.metrics)
+    loss = learned.loss
     parameters = {**dict(loss.named_parameters()), **dict(loss.named_buffers())}
     if parameters:
         save_tensors(run / LOSS, parameters)
-    save_model(run / MODEL, model)
+    save_model(run / MODEL, learned.model)
 
 
 def _is_run(run: Path) -> bool:
@@ -178,14 +151,19 @@ def _is_run(run: Path) -> bool:
 
 
 def _has_model(run: Path) -> bool:
-    return (run / CHECKPOINT).exists() or (run / MODEL).exists() or has_fits(run)
+    return (run / MODEL).exists() or _has_work(run)
+
+
+def _has_work(run: Path) -> bool:
+    """Whether a learner has kept something to continue with; names of unfinished files begin with a dot."""
+    return any(not path.name.startswith(".") for path in (run / "checkpoints").glob("*"))
 
 
 def _has_metrics(run: Path) -> bool:
     return (run / METRICS).exists() and (run / METRICS).stat().st_size > 0
 
 
-def _begin_run(run: Path, config: RunConfig, *, resume: bool) -> None:
+def _begin_run(run: Path, config: RunConfig, *, resume: bool, compare_model: bool) -> None:
     if not resume:
         check_unused(run)
     if not _has_model(run):
@@ -202,12 +180,44 @@ def _begin_run(run: Path, config: RunConfig, *, resume: bool) -> None:
                 f"{run} was started with {name}={then} of your own, now it is {now}: resume it in Python, by "
                 "cml.fit or cml.train with the same one."
             )
-    reason = difference(as_json(_comparable(saved)), as_json(_comparable(config)))
+    both = [as_json(_comparable(it, compare_model=compare_model)) for it in (saved, config)]
+    reason = difference(*both)
     if reason:
         raise UserError(f"{run} was started with different settings ({reason}); choose another folder.")
 
 
-def _comparable(config: RunConfig) -> dict[str, Any]:
-    # the folder of the dataset is not compared, since it may have moved; the model of a tuned run is what was chosen
-    model = {} if config.train.tune else asdict(config.model)
+def _comparable(config: RunConfig, *, compare_model: bool) -> dict[str, Any]:
+    # the folder of the dataset is not compared, since it may have moved
+    model = asdict(config.model) if compare_model else {}
     return {"task": config.task, "label_distance": config.label_distance, **model}
+
+
+TRAINING_ITEMS = "training_items.npy"
+
+
+def save_training_items(folder: Path, digests: UInt64) -> None:
+    """Write the digests of training items.
+
+    Args:
+        folder: The run folder.
+        digests: (M,) as ``cml.data.item_digests.digest_items`` gives them.
+    """
+    if len(digests):
+        with atomic_file(folder / TRAINING_ITEMS) as temporary:
+            np.save(temporary, np.unique(digests), allow_pickle=False)
+
+
+def load_training_items(folder: Path) -> UInt64:
+    """Read the digests of training items.
+
+    Args:
+        folder: The run folder.
+
+    Returns:
+        (M,) digests; none of a run that does not have them, or whose file is damaged.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        digests = map_array(folder / TRAINING_ITEMS)
+        if digests.dtype == np.uint64 and digests.ndim == 1:
+            return np.array(digests)
+    return np.empty(0, np.uint64)

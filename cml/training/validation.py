@@ -3,20 +3,25 @@
 import contextlib
 import copy
 import functools
-from collections.abc import Callable
-from typing import Any
+import math
+from dataclasses import dataclass
+from typing import Annotated, Any
 
+import numpy as np
+from msgspec import Meta
 from torch import Tensor
 
+from cml.array_types import Int32
+from cml.errors import UserError
+from cml.items import LabelledItems
 from cml.models.embedding import EmbeddingModel
 from cml.processes.ranks import Ranks
+from cml.retrieval.embedding_ranker import embedding_ranker
+from cml.retrieval.own_column import mask_own_column
+from cml.storage.saved_options import record
 from cml.training.config import TrainConfig
-from cml.training.early_stopping import EarlyStopping
-from cml.training.held_out_score import held_out_score, label_order
 from cml.training.seeded_randomness import seeded_randomness
-from cml.training.training_data import TrainingData
 
-Score = Callable[[Any, TrainingData], float]  # of a network, a model or its head on features; lower is better
 _NUMBERS = ("best", "best_step", "worst", "waited")
 
 
@@ -29,7 +34,6 @@ class Validation:
         held_out: The data.
         config: For ``evaluate_every`` and ``patience``.
         ranks: The processes that share the work, all of which call ``record``.
-        score: Score of a network on data, lower is better; None for ``held_out_score``.
 
     Attributes:
         stopping: The course of the scores.
@@ -43,26 +47,19 @@ class Validation:
         self,
         model: EmbeddingModel,
         network: Any,  # noqa: ANN401 - a torch module with a method embed
-        held_out: TrainingData,
+        held_out: LabelledItems,
         config: TrainConfig,
         ranks: Ranks,
-        score: Score | None = None,
     ) -> None:
         self._model = model
         self._network = network
         self._held_out = held_out
         self._config = config
         self._ranks = ranks
-        if score is None and config.evaluate_every:
-            order = ranks.broadcast(lambda: label_order(held_out))
-            score = functools.partial(held_out_score, order=order, ranks=ranks)
-        self._score = score
+        order = ranks.broadcast(lambda: label_order(held_out))
+        self._score = functools.partial(held_out_score, order=order, ranks=ranks)
         self.stopping = EarlyStopping(config.patience)
         self.best_weights: dict[str, Tensor] | None = None
-
-    def is_due(self, step: int) -> bool:
-        """Whether the run is validated after ``step`` steps."""
-        return self._config.evaluate_every > 0 and step % self._config.evaluate_every == 0
 
     def record(self, step: int) -> dict[str, Any]:
         """Validate the network, and keep its weights if they are the best so far.
@@ -73,7 +70,6 @@ class Validation:
         Returns:
             The record for metrics.jsonl.
         """
-        assert self._score is not None  # evaluate_every is set
         with contextlib.ExitStack() as stack:
             if self._held_out.inputs.reads_anew:  # all validations see the same augmentation
                 stack.enter_context(seeded_randomness(self._config.seed, self._ranks.rank))
@@ -116,8 +112,116 @@ class Validation:
         """Restore a ``state_dict``.
 
         Args:
-            state: The state; further entries are ignored.
+            state: The state.
+
+        Raises:
+            DataError: A number is not one of this run.
         """
+        steps = {name: state[name] for name in ("best_step", "waited")}
+        limit = Annotated[int, Meta(ge=0, le=self._config.steps)]
+        record(steps, dict[str, limit], "a number of steps", "one of this run")
+        record({name: state[name] for name in ("best", "worst")}, dict[str, float], "a score", "a number")
         for name in _NUMBERS:
             setattr(self.stopping, name, state[name])
         self.best_weights = state["best_weights"]
+
+
+@dataclass
+class EarlyStopping:
+    """The course of a run's validation scores, of which lower ones are better.
+
+    Attributes:
+        patience: Validations without a better score after which the run ends; 0 for never.
+        best: The best score so far.
+        best_step: The step of that score.
+        worst: The worst score so far.
+        waited: Validations since the best one.
+
+    Example:
+        >>> stopping = EarlyStopping(patience=2)
+        >>> [stopping.update(score, step) for step, score in enumerate([0.5, 0.3, 0.4, 0.6])]
+        [True, True, False, False]
+        >>> stopping.is_due, stopping.best_step
+        (True, 1)
+    """
+
+    patience: int
+    best: float = math.inf
+    best_step: int = 0
+    worst: float = -math.inf
+    waited: int = 0
+
+    def update(self, score: float, step: int) -> bool:
+        """Record a validation.
+
+        Args:
+            score: Its score, lower is better.
+            step: Steps done so far.
+
+        Returns:
+            Whether it is the best one so far.
+        """
+        self.waited += 1
+        self.worst = max(self.worst, score)
+        is_better = score < self.best
+        if is_better:
+            self.best, self.best_step, self.waited = score, step, 0
+        return is_better
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the last ``patience`` validations were no better than one before them."""
+        return 0 < self.patience <= self.waited
+
+
+def label_order(data: LabelledItems) -> Int32:
+    """Rank the held-out items around each of them by label distance.
+
+    Args:
+        data: N held-out items.
+
+    Returns:
+        (N, N) the dense rank of each label distance in its row; -1 for the item itself and for incomparable ones.
+
+    Raises:
+        UserError: No item has others at different distances.
+    """
+    from cml.retrieval.rank_correlation import dense_ranks
+
+    distances = data.distance.pairwise(data.labels, data.labels)
+    mask_own_column(distances, slice(0, len(distances)))
+    order = dense_ranks(distances)
+    if not (order > 0).any():
+        if data.distance.is_partial:
+            raise UserError(
+                "Validation ranks held-out items by their label distances, and too few of these are known: judged "
+                "pairs have few, and judged triplets none. Set evaluate_every to 0."
+            )
+        raise UserError(
+            f"The labels of the {len(order)} items held out for validation cannot be ranked: all are equally far from "
+            "each other, or not comparable. Raise validation_fraction, shuffle the items, or set evaluate_every to 0."
+        )
+    return order
+
+
+def held_out_score(network: Any, data: LabelledItems, *, order: Int32, ranks: Ranks) -> float:  # noqa: ANN401
+    """Score a network by 1 - Spearman's rho, each held-out item a query for all the others.
+
+    Whole rankings also work with few items. A query whose embedding is equally far from all others counts as
+    uncorrelated.
+
+    Args:
+        network: The network, in evaluation mode: a model, or its head on features.
+        data: N held-out items.
+        order: (N, N) from ``label_order``.
+        ranks: The processes that share the work, all of which call this.
+
+    Returns:
+        The mean over queries, in 0..2; lower is better.
+    """
+    from cml.retrieval.rank_correlation import rank_correlations
+
+    embeddings = ranks.compute_rows(len(data), lambda rows: network.embed(data.inputs.subset(rows)))
+    scores = embedding_ranker(embeddings, embeddings)(slice(0, len(embeddings)))  # (N, N)
+    rho = rank_correlations(scores, order)[1][order.max(axis=1) > 0]
+    return float(1 - np.nan_to_num(rho).mean())

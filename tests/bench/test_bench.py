@@ -25,13 +25,13 @@ from cml.bench.scores import Ranks, interval, score_queries
 from cml.cli import main
 from cml.data.prepared import PreparedDataset
 from cml.errors import DataError, UserError
-from cml.training import tune_heads, tune_splits
 from cml.training.config import TrainConfig
+from cml.tuning import heads, splits
 
 SETTING = """
 from dataclasses import replace
 from cml.bench import check_result, computing, rerun, result, sets, suite, table, track
-from cml.training import tune_heads, tune_splits
+from cml.tuning import heads, splits
 heads = replace(suite.SUITES["2026.1"].heads, backbone="small-cnn", weights="none", image_size=(16, 16), steps=3,
                 dimension=4, sampler="random(batch_size=20)", device="cpu")
 tiny = suite.Suite("tiny", 60, 60, 20, 12, 44, 3, 2, heads, replace(heads, freeze_backbone=False), 2,
@@ -39,7 +39,7 @@ tiny = suite.Suite("tiny", 60, 60, 20, 12, 44, 3, 2, heads, replace(heads, freez
 for module in (suite, sets, check_result, rerun, result, table):
     module.SUITES = {"tiny": tiny}
 track.AT_ONCE = {"A": 2, "B": 1}
-tune_heads.STOPS, tune_splits.MOST_SPLITS = (5, 10), 4
+heads.STOPS, splits.MOST_SPLITS = (5, 10), 4
 """
 PUBLISHED = dict(suite.SUITES)
 METHODS = ("rkd-distance", "cosent")
@@ -54,8 +54,8 @@ def _tiny() -> Iterator[None]:
         for module in (suite, sets, checking, rerun, result, table):
             patch.setattr(module, "SUITES", suite.SUITES)
         patch.setattr(track, "AT_ONCE", track.AT_ONCE)
-        patch.setattr(tune_heads, "STOPS", tune_heads.STOPS)
-        patch.setattr(tune_splits, "MOST_SPLITS", tune_splits.MOST_SPLITS)
+        patch.setattr(heads, "STOPS", heads.STOPS)
+        patch.setattr(splits, "MOST_SPLITS", splits.MOST_SPLITS)
         exec(SETTING, {"__name__": __name__})  # what other processes run, too
         yield
     sets.open_set.cache_clear()

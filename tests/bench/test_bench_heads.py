@@ -16,14 +16,15 @@ from cml.bench.heads import train_heads
 from cml.bench.suite import CHANGED, METHODS, SUITES, methods_of
 from cml.distances.precomputed import Precomputed
 from cml.errors import UserError
+from cml.items import LabelledItems
 from cml.losses.log_ratio import LogRatioLoss
 from cml.losses.loss import Loss
 from cml.runs.search_space import with_settings
 from cml.training.config import TrainConfig
 from cml.training.frozen_backbone import Features
+from cml.training.gradient_descent import GradientDescent
 from cml.training.head_losses import stack_heads, stack_key
-from cml.training.loop import train
-from cml.training.training_data import TrainingData
+from cml.training.learner import Place
 
 ITEMS = 40
 CONFIG = TrainConfig(
@@ -89,8 +90,8 @@ def test_a_head_is_that_of_a_training_run_on_the_same_features(name: str, width:
     features, labels = _features(width), _labels()
     config = _configs(name)[1]
     distance = distances.get("euclidean")
-    data = TrainingData(Features(features), distance.encode(labels[1].tolist()), distance)
-    run = train(data, config, quiet=True).model.embed_extracted(features)
+    data = LabelledItems(Features(features), distance.encode(labels[1].tolist()), distance)
+    run = GradientDescent(config).learn(data, place=Place(quiet=True)).model.embed_extracted(features)
     (head,) = train_heads([config], features, *labels)
     _assert_alike(head.embed(features), run, head.normalize)
 

@@ -19,7 +19,7 @@ from cml.bench import rerun, result, sets, suite, table
 from cml.bench.own_sets import add_own_sets
 from cml.cli import main
 from cml.retrieval.embedding_ranker import embedding_ranker
-from cml.training import tune_heads, tune_splits
+from cml.tuning import heads, splits
 
 HEADS = replace(
     suite.SUITES["2026.1"].heads,
@@ -40,8 +40,8 @@ def _tiny() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (suite, sets, checking, rerun, result, table):
             patch.setattr(module, "SUITES", {"2030.1": TINY})
-        patch.setattr(tune_heads, "STOPS", (5, 10))
-        patch.setattr(tune_splits, "MOST_SPLITS", 4)
+        patch.setattr(heads, "STOPS", (5, 10))
+        patch.setattr(splits, "MOST_SPLITS", 4)
         yield
     for name in [name for name in suite.SETS if name.startswith(suite.OWN)]:
         del suite.SETS[name]

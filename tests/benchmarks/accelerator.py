@@ -37,6 +37,7 @@ import torch
 from cml import models
 from cml.data.images import Images
 from cml.distances import registry as distances
+from cml.items import LabelledItems
 from cml.processes.device import pick_device
 from cml.processes.init_processes import init_processes
 from cml.processes.ranks import Ranks
@@ -46,8 +47,8 @@ from cml.sampling import registry as samplers
 from cml.tasks.papers import PAPERS
 from cml.training.callbacks import Callback, State
 from cml.training.config import TrainConfig
-from cml.training.loop import train
-from cml.training.training_data import TrainingData
+from cml.training.gradient_descent import GradientDescent
+from cml.training.learner import Place
 
 RECIPE = "Proxy-Anchor, ResNet-50, 512-d"
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -159,9 +160,9 @@ def run_recipe(device: torch.device, options: argparse.Namespace) -> list[list[s
         done.append((state.step, time.perf_counter()))
         return len(done) > 1 and time.perf_counter() - begun > 60 * options.minutes
 
-    data = TrainingData(Images(images, (stored, stored)), labels, distance, mirrored_labels=labels)
+    data = LabelledItems(Images(images, (stored, stored)), labels, distance, mirrored_labels=labels)
     clear_memory(device)
-    train(data, config, callbacks=[Callback(on_step=note)], quiet=True)
+    GradientDescent(config).learn(data, place=Place(callbacks=[Callback(on_step=note)], quiet=True))
     (first, start), (last, end) = done[0], done[-1]
     rate = batch * (last - first) / (end - start)
     hours = steps * published / rate / 3600
@@ -255,8 +256,8 @@ def whole(
             settle(device)
             times[state.step] = time.perf_counter()
 
-    data = TrainingData(Images(images, (options.size, options.size)), labels, distance)
-    train(data, config, callbacks=[Callback(on_step=note)], quiet=True, ranks=ranks)
+    data = LabelledItems(Images(images, (options.size, options.size)), labels, distance)
+    GradientDescent(config).learn(data, place=Place(callbacks=[Callback(on_step=note)], quiet=True, ranks=ranks))
     if not times:
         return Measured(0.0, 0.0)
     first, last = sorted(times.values())

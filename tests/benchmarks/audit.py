@@ -28,13 +28,13 @@ from tune import DRAWN, Items, take
 
 from cml.bench.sets import compute_features, open_set
 from cml.bench.suite import SUITES
+from cml.checks.audit import audit_labels
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.distances.listed_distances import listed_distances
 from cml.errors import UserError
 from cml.retrieval.search import nearest_others
-from cml.training.audit import audit_labels
-from cml.training.tune_heads import fit_rotation
+from cml.training.rotation import fit_rotation
 
 KNN = "frozen kNN"
 _NEAREST = 10

@@ -34,14 +34,15 @@ from cml.bench.scores import Ranks, score_queries
 from cml.bench.sets import compute_features, open_set
 from cml.bench.suite import LATEST, SETS, SUITES
 from cml.distances.precomputed import Precomputed
+from cml.items import LabelledItems
 from cml.losses import registry
 from cml.losses.label_distance_loss import LabelDistanceLoss
 from cml.retrieval.embedding_ranker import embedding_ranker
 from cml.training.config import TrainConfig
 from cml.training.frozen_backbone import Features
+from cml.training.gradient_descent import GradientDescent
 from cml.training.head_start import Start, choose_head_start
-from cml.training.loop import train
-from cml.training.training_data import TrainingData
+from cml.training.learner import Place
 from cml.training.training_targets import TrainingTargets
 from cml.training.vector_options import vector_options
 
@@ -191,8 +192,8 @@ def score_loss(vectors: Vectors, loss: LabelDistanceLoss, config: TrainConfig) -
     torch.manual_seed(config.seed)  # of losses that draw
     distance = Precomputed(vectors.train_distances, symmetric=True)
     labels = distance.encode(range(len(vectors.train)))
-    data = TrainingData(Features(vectors.train), labels, distance)
-    model = train(data, config, loss=loss.fit(distance, labels), quiet=True).model
+    data = LabelledItems(Features(vectors.train), labels, distance)
+    model = GradientDescent(config, loss=loss.fit(distance, labels)).learn(data, place=Place(quiet=True)).model
     return score(vectors, model.embed_extracted(vectors.queries), model.embed_extracted(vectors.gallery))
 
 

@@ -30,6 +30,8 @@ import cml.sampling
 from cml.data.images import Images
 from cml.data_prep.synthetic.people.people import draw_people
 from cml.distances import registry as distances
+from cml.doors.tracking import TRACK_EVERY, Tracking
+from cml.items import LabelledItems
 from cml.models.embedding import EmbeddingModel
 from cml.runs.demo import make_small_config
 from cml.trackers import GuardedTracker
@@ -38,9 +40,8 @@ from cml.training.batches import BatchSource
 from cml.training.callback_list import CallbackList
 from cml.training.callbacks import Callback
 from cml.training.data_workers import shutdown_workers
-from cml.training.loop import make_model_config, train
-from cml.training.tracking import TRACK_EVERY, Tracking
-from cml.training.training_data import TrainingData
+from cml.training.gradient_descent import GradientDescent, make_model_config
+from cml.training.learner import Place
 from cml.training.training_targets import TrainingTargets
 
 
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     config = replace(make_small_config(steps), sampler="random", workers=0, warmup=0)
     distance = distances.make(config.label_distance)
     labels = distance.encode(people.keypoints.tolist())
-    data = TrainingData(Images(people.images, (64, 64)), labels, distance)
+    data = LabelledItems(Images(people.images, (64, 64)), labels, distance)
     loss = cml.losses.registry.make(config.loss)
     training = TrainingTargets(data.distance, data.labels)
     loss.prepare(loss.target(training), dimension=config.dimension)
@@ -107,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         BatchSource.steps = timed  # type: ignore[assignment,method-assign]
         try:
-            train(data, config, quiet=True)
+            GradientDescent(config).learn(data, place=Place(quiet=True))
         finally:
             BatchSource.steps = original  # type: ignore[method-assign]
         return float(np.median(np.diff(times)))
@@ -134,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for index, image in enumerate(people.images):
             paths.append(Path(folder) / f"{index}.jpg")
             Image.fromarray(image).save(paths[-1], quality=92)
-        stored = TrainingData(Images(paths, (64, 64), cache_bytes=0), labels, distance)
+        stored = LabelledItems(Images(paths, (64, 64), cache_bytes=0), labels, distance)
         reader = BatchSource(stored, sampler, nearest, replace(config, workers=2))
 
         def reading() -> float:

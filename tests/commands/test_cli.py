@@ -19,8 +19,8 @@ from cml import errors
 from cml.cli import COMMANDS, main
 from cml.command_line.parse_options import parse
 from cml.commands.train import Train
+from cml.doors.trained_run import TrainedRun
 from cml.errors import UserError
-from cml.runs.trained_run import TrainedRun
 from cml.training.config import TrainConfig
 
 SMALL = ["--backbone", "small-cnn", "--weights", "none", "--image-size", "32", "32", "--workers", "0"]
@@ -287,12 +287,12 @@ def test_a_head_on_a_frozen_backbone_reads_features_from_the_cache_if_they_are_t
     trained, again = TrainedRun.open(out), TrainedRun.open(out)
     if tampered:
         for one in (trained, again):
-            next(one.model.backbone.parameters()).data *= 1.5
+            next(one.model.network.backbone.parameters()).data *= 1.5
     paths = trained.dataset.split("query").paths
     expected = trained.model.embed(paths)
     assert np.array_equal(trained.embeddings[0], expected)
     if not tampered:  # the second time no image goes through the network
-        monkeypatch.setattr(type(again.model), "features", lambda *_: pytest.fail("the cache was not read"))
+        monkeypatch.setattr(type(again.model.network), "features", lambda *_: pytest.fail("the cache was not read"))
         assert np.array_equal(again.embeddings[0], expected)
 
 

@@ -15,10 +15,10 @@ import cml
 from cml import data_prep
 from cml.distances.jobs.job_options import JobOptions
 from cml.errors import UserError
+from cml.explore.explore_items import ExploreOptions
 from cml.export.captioning import CaptioningFeatures
 from cml.option_types import check_options
 from cml.retrieval.evaluate_options import EvaluateOptions
-from cml.runs.explore import ExploreOptions
 from cml.runs.train_comparison import CompareOptions
 from cml.training.config import TrainConfig
 

@@ -85,7 +85,7 @@ def test_a_run_that_fails_in_its_first_batch_leaves_nothing_and_one_that_was_the
     assert main(command) == 0
     (out / "model.safetensors").unlink()
     with monkeypatch.context() as patch:
-        patch.setattr("cml.training.loop.losses.registry.make", full)
+        patch.setattr("cml.training.gradient_descent.losses.registry.make", full)
         assert main([*command, "--resume"]) == 1
     assert (out / "checkpoints" / "last.pt").exists()
     assert main([*command, "--resume"]) == 0

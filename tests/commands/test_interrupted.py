@@ -52,9 +52,9 @@ CASES: dict[str, tuple[list[str], str, str]] = {
     ),
     "distances": (["distances", "@people", "--matrix"], "cml.runs.distances.DatasetDistances.write", HERE),
     "summary": (["distances", "@people", "--summary"], "cml.runs.distances.DatasetDistances.summary", "stopped"),
-    "embed": (["embed", "@run", "--images", "@photos"], "cml.runs.model.load", "stopped"),
-    "index": (["index", "@run", "@photos"], "cml.runs.index.load", "stopped"),
-    "onnx": (["export", "onnx", "@run"], "cml.runs.model.load", "stopped"),
+    "embed": (["embed", "@run", "--images", "@photos"], "cml.doors.model.load", "stopped"),
+    "index": (["index", "@run", "@photos"], "cml.doors.index.load", "stopped"),
+    "onnx": (["export", "onnx", "@run"], "cml.doors.model.load", "stopped"),
 }
 
 

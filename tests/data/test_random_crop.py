@@ -15,11 +15,11 @@ from cml.data.augmentation import Jitter, center_box, jitter_boxes
 from cml.data.images import Images
 from cml.data.random_crop import AREA, ASPECT, cut_crops, draw_crops
 from cml.errors import UserError
+from cml.items import LabelledItems
 from cml.option_types import check_options
 from cml.processes.ranks import Ranks
 from cml.training.batches import BatchSource
 from cml.training.config import TrainConfig
-from cml.training.training_data import TrainingData
 from cml.training.training_targets import TrainingTargets
 
 LEVELS = np.linspace(0, 255, 24)
@@ -112,7 +112,7 @@ def test_boxes_are_resized_as_pillow_resizes_them() -> None:
 def batches(ranks: Ranks, **options: object) -> BatchSource:
     distance = distances.get("euclidean")
     labels = distance.encode(LEVELS.tolist())
-    data = TrainingData(Images(photographs(24, 20, 20), (20, 20)), labels, distance)
+    data = LabelledItems(Images(photographs(24, 20, 20), (20, 20)), labels, distance)
     sampler = sampling.get(CONFIG.sampler)
     state = sampler.sampler_state(TrainingTargets(distance, labels))
     return BatchSource(data, sampler, state, replace(CONFIG, **options), ranks=ranks)  # type: ignore[arg-type]

@@ -19,8 +19,8 @@ from cml.data_prep.folder import Folder
 from cml.data_prep.hf import HuggingFace
 from cml.data_prep.hf_tar import read_samples
 from cml.data_prep.judgements import Judgements
+from cml.doors.pair_similarity import read_pairs
 from cml.errors import DataError
-from cml.runs.pair_similarity import read_pairs
 from cml.storage.safe_paths import file_inside
 from cml.storage.unicode_forms import look_up, unicode_forms
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from cml.doors.pair_similarity import read_pairs
 from cml.errors import DataError, UserError
 from cml.retrieval.metrics import pair_spearman
 from cml.retrieval.metrics.pair_spearman import compute_pair_spearman
-from cml.runs.pair_similarity import read_pairs
 
 PLACES = {"a": 0, "b": 1, "c": 2, "d": 3}
 

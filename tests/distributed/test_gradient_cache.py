@@ -172,7 +172,8 @@ def test_runs_with_one_micro_batch_are_bit_for_bit_those_without() -> None:
     images, places = bars()
     config = replace(CONFIG, memory=20)
     plain, one, several = (
-        cml.fit(images, places, replace(config, micro_batch=size), quiet=True).state_dict() for size in (None, 16, 6)
+        cml.fit(images, places, replace(config, micro_batch=size), quiet=True).network.state_dict()
+        for size in (None, 16, 6)
     )
     assert same(plain, one)
     assert not same(plain, several)  # batch normalisation sees fewer images at once
@@ -182,7 +183,7 @@ def test_runs_without_batch_statistics_hardly_notice_micro_batches() -> None:
     images, places = bars()
     config = replace(CONFIG, freeze_backbone=True, optimizer="sgd", learning_rate=0.1)
     plain, several, begun = (
-        cml.fit(images, places, replace(config, **changed), quiet=True).head.weight
+        cml.fit(images, places, replace(config, **changed), quiet=True).network.head.weight
         for changed in ({}, {"micro_batch": 5}, {"steps": 1})
     )
     learned = float((plain - begun).detach().abs().max())  # rounding, which differs between processors, grows with it
@@ -218,10 +219,10 @@ def test_the_first_update_with_micro_batches_is_the_whole_batchs_where_batch_nor
             model = cml.fit(images, places, replace(config, micro_batch=micro_batch), quiet=True)
         of_statistics = [str(one.message) for one in said if "batch normalisation" in str(one.message)]
         assert len(of_statistics) == (not exact and micro_batch is not None), "one warning, where it is not exact"
-        return torch.cat([value.flatten().double() for value in model.state_dict().values()])
+        return torch.cat([value.flatten().double() for value in model.network.state_dict().values()])
 
     start = torch.cat(
-        [v.flatten().double() for v in cml.fit(images, places, replace(config, learning_rate=1e-12), quiet=True)
+        [v.flatten().double() for v in cml.fit(images, places, replace(config, learning_rate=1e-12), quiet=True).network
          .state_dict().values()]
     )  # fmt: skip
     whole, parts = update(None) - start, update(5) - start

@@ -12,11 +12,11 @@ from PIL import Image
 
 from cml.distances import as_label_distance
 from cml.errors import UserError
+from cml.explore.explorer import Explorer
+from cml.explore.explorer_widget import SCRIPT
 from cml.explore.label_side import build_label_side
 from cml.explore.page import Items, write_explorer
 from cml.explore.views import build_embedding_view
-from cml.runs.explorer import Explorer
-from cml.runs.explorer_widget import SCRIPT
 
 NAMES = ["<img src=x onerror=alert(1)>", "\u05e9\u05dc\u05d5\u05dd", "\u0645\u0631\u062d\u0628\u0627", *"defgh"]
 
@@ -77,7 +77,7 @@ def test_a_selection_comes_back(explorer: Explorer, browser: Any, tmp_path: Path
 
 def test_without_the_extra_one_line_says_so(explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "anywidget", None)
-    monkeypatch.delitem(sys.modules, "cml.runs.explorer_widget", raising=False)
+    monkeypatch.delitem(sys.modules, "cml.explore.explorer_widget", raising=False)
     with pytest.raises(UserError, match=r"notebook") as caught:
         explorer.widget()
     assert len(str(caught.value).splitlines()) == 1

@@ -45,7 +45,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(run: Path) -> EmbeddingModel:
-    return cml.load(run, device="cpu")
+    return cml.load(run, device="cpu").network
 
 
 @pytest.fixture(scope="module")

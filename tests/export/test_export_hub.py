@@ -60,7 +60,7 @@ def test_the_folder_is_whole_loads_as_a_run_and_says_what_it_is(
     np.testing.assert_array_equal(original.embed(images), shared.embed(images))
     assert model_fingerprint(original) == model_fingerprint(shared)
     weights = load_file(out / "model.safetensors")
-    np.testing.assert_array_equal(weights["head.weight"], original.head.weight.detach().numpy())
+    np.testing.assert_array_equal(weights["head.weight"], original.network.head.weight.detach().numpy())
 
     card = ModelCard.load(out / "README.md")
     assert card.data.license == "mit"

@@ -79,7 +79,7 @@ def test_a_graph_that_differs_from_torch_is_not_kept(
         def run(self, names: object, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
             return [np.ones((len(inputs["images"]), CONFIG.dimension), np.float32)]
 
-    model = cml.load(run, device="cpu")
+    model = cml.load(run, device="cpu").network
     with pytest.raises(UserError, match=r"differs from torch: least cosine .* Nothing was written"):
         _compare(_Graph(model), Wrong(), "images", _image_batches(model))
     monkeypatch.setattr("cml.export.onnx_graph.LARGEST_ERROR", -1.0)

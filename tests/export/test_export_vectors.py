@@ -14,9 +14,9 @@ import cml
 from cml.cli import main
 from cml.data.image_list import ImageList
 from cml.data.prepared_writer import write_dataset
+from cml.doors.run import Run
 from cml.errors import DataError, UserError
 from cml.export.index_images import add_to_index, build_index
-from cml.runs.run import Run
 from cml.searching.embed_folder import embed_folder
 
 Floats = np.ndarray[Any, np.dtype[np.floating]]
@@ -90,7 +90,10 @@ def test_the_onnx_graph_standardises(run: Run, tmp_path: Path, missing: str) -> 
     assert config["input"]["shape"] == ["batch", 10]
     # the slow way: standardised outside by what config.json says
     mean, std = (np.array(config["in_the_graph"][name]) for name in ("mean", "std"))
-    slow = np.nan_to_num((rows - mean) / std) @ model.head.weight.detach().numpy().T + model.head.bias.detach().numpy()
+    slow = (
+        np.nan_to_num((rows - mean) / std) @ model.network.head.weight.detach().numpy().T
+        + model.network.head.bias.detach().numpy()
+    )
     slow /= np.linalg.norm(slow, axis=1, keepdims=True)
     np.testing.assert_allclose(model.embed(rows), slow, atol=1e-5)
 

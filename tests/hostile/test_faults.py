@@ -34,10 +34,10 @@ from tqdm import tqdm
 import cml
 from cml.cli import main
 from cml.data.images import Images
+from cml.doors.trained_run import TrainedRun
 from cml.errors import DataError, MachineError, UserError
 from cml.models.embedding import EmbeddingModel
 from cml.runs.planned_runs import kept_evaluation
-from cml.runs.trained_run import TrainedRun
 from cml.storage.atomic import PARTIAL, atomic_file, atomic_folder
 from cml.storage.exclusive_lock import exclusive_lock
 from cml.training import checkpoint, data_workers, metrics_log, run_folder, signals
@@ -377,7 +377,9 @@ def test_workers_leave_signals_to_the_training_process(monkeypatch: pytest.Monke
     model = cml.fit(IMAGES, LABELS, CONFIG, out=tmp_path / "run", quiet=True)
     assert len(signalled) > 2
     alone = cml.fit(IMAGES, LABELS, replace(CONFIG, workers=0), quiet=True)
-    assert all(torch.equal(value, alone.state_dict()[name]) for name, value in model.state_dict().items())
+    assert all(
+        torch.equal(value, alone.network.state_dict()[name]) for name, value in model.network.state_dict().items()
+    )
 
 
 def test_a_killed_worker_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,6 @@ from cml.registry import NAME
 from cml.storage.atomic import atomic_folder
 from cml.storage.json_file import write_json
 from cml.storage.saved_options import read_record, saved_options
-from cml.training.averaged_weights import AveragedWeights
 from cml.training.config import TrainConfig
 
 pytestmark = pytest.mark.slow
@@ -175,54 +173,38 @@ def test_metrics_are_numbers_by_step(tmp_path: Path, line: str) -> None:
     ("keys", "value"),
     [
         *((("step",), value) for value in (-1, 10**9, 2.5, "1", None, float("inf"))),
-        *((("best_weights",), value) for value in ({"a": 1}, [1], "x", {})),
-        *((("best",), value) for value in ("x", None)),
+        *((("parts", "validation", "best_weights"), value) for value in ({"a": 1}, [1], "x", {})),
+        *((("parts", "validation", "best"), value) for value in ("x", None)),
+        (("parts", "validation", "waited"), 10**9),
         *((("optimizer", "state", 0), value) for value in ({}, [], 1)),
         (("optimizer", "state", 10**6), {}),
         (("optimizer", "state", 0, "exp_avg"), None),
-        (("memory", "items"), [1]),
+        (("parts", "memory", "items"), [1]),
+        (("parts", "average"), {}),
+        (("parts",), {}),
         (("rng",), "x"),
-        (("model",), {}),
+        (("network",), {}),
     ],
 )
 def test_checkpoints_that_do_not_fit_the_run(tmp_path: Path, keys: tuple[Any, ...], value: object) -> None:
     import torch
 
-    from cml import losses
-    from cml.losses.cross_batch_memory import CrossBatchMemory
-    from cml.models.embedding import EmbeddingModel, ModelConfig
-    from cml.training.checkpoint import CHECKPOINT, Checkpoint
-    from cml.training.optimizer import make_optimizer
-    from cml.training.run_randomness import RunRandomness
+    import cml
+    from cml.training.checkpoint import CHECKPOINT
 
-    model = EmbeddingModel(ModelConfig("small-cnn", "none", 2, True, (16, 16)))
-    loss = losses.get("log-ratio")
-    optimizer = make_optimizer(model, loss, TrainConfig())
-    model(torch.zeros(2, 3, 16, 16)).sum().backward()
-    optimizer.step()
-    scores = {"best": 0.5, "worst": 1.0, "best_step": 1, "waited": 0, "best_weights": model.state_dict()}
-    validation: Any = SimpleNamespace(state_dict=lambda: scores, load_state_dict=lambda state: None)
-    checkpoint = Checkpoint(
-        model,
-        loss,
-        optimizer,
-        CrossBatchMemory(0),
-        AveragedWeights(model, 0),
-        validation,
-        RunRandomness(0, torch.device("cpu")),
-        steps=5,
-        items=9,
-    )
-    checkpoint.save(tmp_path, 2)
-    assert checkpoint.load(tmp_path) == 2
-    state = torch.load(tmp_path / CHECKPOINT, weights_only=True)
+    rows = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    options: dict[str, Any] = {"steps": 2, "memory": 9, "ema_decay": 0.5, "evaluate_every": 1, "out": tmp_path / "run"}
+    options |= {"sampler": "random(batch_size=9)", "dimension": 2, "quiet": True}
+    cml.fit(rows, rows[:, 0], **options)
+    path = tmp_path / "run" / CHECKPOINT
+    state = torch.load(path, weights_only=True)
     inner = state
     for key in keys[:-1]:
         inner = inner[key]
     inner[keys[-1]] = value
-    torch.save(state, tmp_path / CHECKPOINT)
+    torch.save(state, path)
     with pytest.raises(DataError, match=r"last\.pt does not fit the run \(.*\); delete it to start over") as caught:
-        checkpoint.load(tmp_path)
+        cml.fit(rows, rows[:, 0], resume=True, **options)
     assert "\n" not in str(caught.value)
 
 

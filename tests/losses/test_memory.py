@@ -19,16 +19,17 @@ import cml.losses.cross_batch_memory
 from cml import distances, losses, sampling
 from cml.data.images import Images
 from cml.errors import UserError
+from cml.items import LabelledItems
 from cml.losses.cross_batch_memory import CrossBatchMemory, mask_duplicates
 from cml.losses.label_distance_loss import sample_label_distances
 from cml.models.embedding import EmbeddingModel
 from cml.option_types import check_options
 from cml.training.batches import BatchSource
 from cml.training.config import TrainConfig
+from cml.training.gradient_descent import GradientDescent, make_model_config
+from cml.training.learner import Place
 from cml.training.learning_rate import learning_rate_factor
-from cml.training.loop import make_model_config, train
 from cml.training.optimizer import make_optimizer
-from cml.training.training_data import TrainingData
 from cml.training.training_targets import TrainingTargets
 
 CONFIG = TrainConfig(
@@ -51,11 +52,11 @@ def bars(count: int = 60) -> tuple[np.ndarray, np.ndarray]:
     return np.tile(images[:, None, :, None], (1, 16, 1, 3)).astype(np.uint8), places
 
 
-def data_of_bars(*, twins: bool = False) -> TrainingData:
+def data_of_bars(*, twins: bool = False) -> LabelledItems:
     images, places = bars()
     distance = distances.get("euclidean")
     mirrored = distance.encode((16 - places).tolist()) if twins else None
-    return TrainingData(Images(images, (16, 16)), distance.encode(places.tolist()), distance, mirrored)
+    return LabelledItems(Images(images, (16, 16)), distance.encode(places.tolist()), distance, mirrored)
 
 
 def source(memory: int, flip: str = "none", sampler: str = "random(batch_size=16)") -> BatchSource:
@@ -210,15 +211,15 @@ def by_hand(config: TrainConfig, memory_size: int) -> dict[str, Tensor]:
 @pytest.mark.parametrize("memory", [0, 40])
 def test_a_run_is_bit_for_bit_the_one_made_by_hand(memory: int) -> None:
     config = replace(CONFIG, memory=memory)
-    trained = train(data_of_bars(), config, quiet=True).model.state_dict()
+    trained = GradientDescent(config).learn(data_of_bars(), place=Place(quiet=True)).model.state_dict()
     assert same(trained, by_hand(config, memory))
 
 
 def test_memory_changes_the_run_and_workers_do_not() -> None:
     images, places = bars()
-    alone = cml.fit(images, places, CONFIG, quiet=True).state_dict()
-    helped = cml.fit(images, places, replace(CONFIG, workers=2), quiet=True).state_dict()
-    without = cml.fit(images, places, replace(CONFIG, memory=0), quiet=True).state_dict()
+    alone = cml.fit(images, places, CONFIG, quiet=True).network.state_dict()
+    helped = cml.fit(images, places, replace(CONFIG, workers=2), quiet=True).network.state_dict()
+    without = cml.fit(images, places, replace(CONFIG, memory=0), quiet=True).network.state_dict()
     assert same(alone, helped)
     assert not same(alone, without)
 
@@ -230,7 +231,7 @@ def test_resumed_is_bit_for_bit_the_uninterrupted_run(
 ) -> None:
     images, places = bars()
     config = replace(CONFIG, micro_batch=micro_batch)
-    whole = cml.fit(images, places, config, quiet=True).state_dict()
+    whole = cml.fit(images, places, config, quiet=True).network.state_dict()
 
     def stop(first: int, pairs: object) -> None:
         if first >= 4:
@@ -242,9 +243,9 @@ def test_resumed_is_bit_for_bit_the_uninterrupted_run(
             cml.fit(images, places, config, out=tmp_path / "run", quiet=True)
     state = torch.load(tmp_path / "run" / "checkpoints" / "last.pt", weights_only=True)
     assert state["step"] == 3
-    assert state["memory"]["embeddings"].shape == (40, 8)
-    assert state["memory"]["items"].tolist() == source_of(config).memory_items(3)[0].tolist()
-    resumed = cml.fit(images, places, config, out=tmp_path / "run", resume=True, quiet=True).state_dict()
+    assert state["parts"]["memory"]["embeddings"].shape == (40, 8)
+    assert state["parts"]["memory"]["items"].tolist() == source_of(config).memory_items(3)[0].tolist()
+    resumed = cml.fit(images, places, config, out=tmp_path / "run", resume=True, quiet=True).network.state_dict()
     assert same(whole, resumed)
 
 

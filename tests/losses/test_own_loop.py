@@ -187,11 +187,12 @@ def test_fit_takes_a_distance_and_labels_as_training_does() -> None:
         sampler="random(batch_size=8)", workers=0,
     )  # fmt: skip
     from cml.data.images import Images
-    from cml.training.loop import train
-    from cml.training.training_data import TrainingData
+    from cml.items import LabelledItems
+    from cml.training.gradient_descent import GradientDescent
+    from cml.training.learner import Place
 
-    data = TrainingData(Images(images, (16, 16)), distance.encode(places.tolist()), distance)
-    trained = train(data, config, quiet=True).loss.constants()
+    data = LabelledItems(Images(images, (16, 16)), distance.encode(places.tolist()), distance)
+    trained = GradientDescent(config).learn(data, place=Place(quiet=True)).loss.constants()
     assert trained == losses.SoftTargetLoss().fit(distance, places, seed=3).constants()
 
 

@@ -16,10 +16,11 @@ import cml
 from cml import models
 from cml.data.images import Images
 from cml.errors import DataError, UserError
+from cml.items import LabelledItems
 from cml.models.embedding import EmbeddingModel, ModelConfig
-from cml.training.loop import train
+from cml.training.gradient_descent import GradientDescent
+from cml.training.learner import Place
 from cml.training.saved_model import load_model, save_model
-from cml.training.training_data import TrainingData
 
 ROOT = Path(__file__).resolve().parents[2]
 CPU = torch.device("cpu")
@@ -279,10 +280,10 @@ def test_a_model_on_ones_own_module_is_trained_saved_and_loaded(tmp_path: Path) 
         sampler="random(batch_size=20)",
     )  # fmt: skip
     distance = cml.distances.get("euclidean")
-    data = TrainingData(Images(images, (32, 32)), distance.encode(labels), distance)
+    data = LabelledItems(Images(images, (32, 32)), distance.encode(labels), distance)
     module = Own()
     before = module.layers[2].weight.detach().clone()
-    trained = train(data, config, quiet=True, backbone=module).model
+    trained = GradientDescent(config, backbone=module).learn(data, place=Place(quiet=True)).model
     assert trained.backbone is module
     assert not torch.equal(before, module.layers[2].weight)
 

@@ -75,9 +75,10 @@ def test_every_way_of_training(name: str, options: dict[str, object], tmp_path: 
     model = cml.fit(IMAGES, LABELS, config, quiet=True)
     assert np.isfinite(model.embed(IMAGES)).all()
     names = [one for one, _ in before.named_parameters()]
-    assert names == [one for one, _ in model.backbone.named_parameters()]
+    assert names == [one for one, _ in model.network.backbone.named_parameters()]
     assert all(
-        parameter.requires_grad != bool(options.get("freeze_backbone")) for parameter in model.backbone.parameters()
+        parameter.requires_grad != bool(options.get("freeze_backbone"))
+        for parameter in model.network.backbone.parameters()
     )
 
 
@@ -92,10 +93,10 @@ def test_micro_batches_give_a_vision_transformer_the_gradient_of_the_whole_batch
 @pytest.mark.slow
 def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
     config = replace(CONFIG, backbone="timm/test_vit", steps=4)
-    whole = cml.fit(IMAGES, LABELS, config, out=tmp_path / "whole", quiet=True).state_dict()
+    whole = cml.fit(IMAGES, LABELS, config, out=tmp_path / "whole", quiet=True).network.state_dict()
     cml.fit(IMAGES, LABELS, replace(config, steps=4), out=tmp_path / "cut", quiet=True)
     (tmp_path / "cut" / "model.safetensors").unlink()
-    again = cml.fit(IMAGES, LABELS, config, out=tmp_path / "cut", resume=True, quiet=True).state_dict()
+    again = cml.fit(IMAGES, LABELS, config, out=tmp_path / "cut", resume=True, quiet=True).network.state_dict()
     assert all(torch.equal(whole[name], again[name]) for name in whole)
 
 
@@ -125,7 +126,7 @@ def test_embed_onnx_hub_and_captioning_features_of_a_run(run: Path, tmp_path: Pa
         out = tmp_path / view
         done("export", "captioning", run, "--images", tmp_path / "photos", "--out", out, "--view", view)
         manifest = json.loads((out / "cocotalk_manifest.json").read_text())
-        channels = int(model.feature_maps(torch.zeros(1, 3, 32, 48)).shape[1])
+        channels = int(model.network.feature_maps(torch.zeros(1, 3, 32, 48)).shape[1])
         assert (manifest["items"], manifest["channels"]) == (3, channels)
         assert np.load(out / "cocotalk_fc" / "1.npy").shape == (channels,)
         assert np.load(out / "cocotalk_att" / "1.npz")["feat"].shape == (7, 7, channels)

@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT / "docs"))
 
 from making.records import numbers  # noqa: E402
 
-from cml.training import tune_heads, tune_splits  # noqa: E402
+from cml.tuning import heads, splits  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -66,8 +66,8 @@ def test_a_benchmark_runs(
 ) -> None:
     if name in REAL:
         monkeypatch.setenv("CML_DATA", str(real_data(REAL[name]).parent))
-    monkeypatch.setattr(tune_heads, "STOPS", (5, 10))  # no option of tune makes it small
-    monkeypatch.setattr(tune_splits, "MOST_SPLITS", 4)
+    monkeypatch.setattr(heads, "STOPS", (5, 10))  # no option of tune makes it small
+    monkeypatch.setattr(splits, "MOST_SPLITS", 4)
     monkeypatch.syspath_prepend(str(FOLDER))  # some take something from another
     arguments = TINY[name].replace("OUT", str(tmp_path / "out")).split()
     figures = tmp_path / "figures.json" if "add_json_option" in BENCHMARKS[name].read_text(encoding="utf-8") else None

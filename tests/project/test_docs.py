@@ -169,7 +169,7 @@ def test_names_of_the_reference_are_those_of_the_code(made: Path) -> None:
     """Sphinx joins the module of a page and the name of an entry; .ci/linked_project links to the joined names."""
     index = (made / "api" / "index.md").read_text(encoding="utf-8")
     assert "`````{py:function} fit(" in index
-    assert ":canonical: cml.runs.model.Model\n" in index
+    assert ":canonical: cml.doors.model.Model\n" in index
     losses_page = (made / "api" / "losses.md").read_text(encoding="utf-8")
     for page in (index, losses_page):
         assert not re.search(r"\{py:\w+\} cml\.\w+\.?\w*\(", page)
@@ -257,8 +257,8 @@ def test_the_architecture_has_every_package() -> None:
     there = {name for _, name in architecture.modules()} - {"__init__", "__main__", "plugins"}
     assert there <= drawn
     uses = architecture.imports()
-    assert uses["commands", "runs"] > 0
-    assert uses["distances", "runs"] == 0
+    assert uses["commands", "doors"] > 0
+    assert uses["distances", "doors"] == 0
 
 
 def test_docstrings_become_markdown() -> None:

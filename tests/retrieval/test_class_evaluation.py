@@ -19,11 +19,11 @@ from cml.array_types import Float64
 from cml.data.check_dataset import check_dataset
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import PreparedWriter
+from cml.doors.retrieved import retrieve
+from cml.doors.trained_run import TrainedRun
 from cml.errors import DataError, UserError
 from cml.retrieval import EvaluateOptions, embedding_ranker, evaluate
 from cml.retrieval.metrics import compute_map_at_r, compute_r_precision, compute_recall
-from cml.runs.retrieved import retrieve
-from cml.runs.trained_run import TrainedRun
 
 KS = (1, 2, 4)
 CLASSES = distances.get("classes")
@@ -198,8 +198,8 @@ def test_train_and_evaluate_classes_from_the_command_line(
 
 
 def test_published_ks_must_be_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from cml.doors.dataset_report import published_recall_ks
     from cml.retrieval.embeddings import usable_recall_ks
-    from cml.runs.published_recall import published_recall_ks
 
     def ks(distance: str, gallery: int, **details: object) -> tuple[int, ...]:
         return usable_recall_ks(distances.get(distance), published_recall_ks(info(**details)), gallery)

@@ -13,14 +13,14 @@ import pytest
 from PIL import Image
 
 import cml
+from cml.checks.advice import advise, render_command
 from cml.cli import main
 from cml.distances import as_label_distance
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.retrieval.shuffled_labels import LabelSignal, LabelSignals, find_label_signal
 from cml.retrieval.verdict import Standing
-from cml.runs.advice import advise, render_command
-from cml.training import tune_heads
 from cml.training.config import TrainConfig
+from cml.tuning import heads
 
 CLEAR, UNCLEAR, BETTER = LabelSignal(0.5, 1 / 300), LabelSignal(-0.1, 0.4), LabelSignal(0.9, 1 / 300)
 WORSE = Standing({"frozen": False, "random": False}, is_overfitted=True)
@@ -135,7 +135,7 @@ def read_advice(run: Path) -> tuple[float, str, str]:
 def test_the_advised_command_helps_or_nothing_can_be_learned(
     count: int, has_signal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tune_heads, "STOPS", (5, 15))
+    monkeypatch.setattr(heads, "STOPS", (5, 15))
     prepare_vectors(tmp_path, count, has_signal=has_signal)
     recipe = ["--steps", "60", "--sampler", "random(batch_size=40)"]
     assert main(["train", "value", "--data", str(tmp_path / "data"), "--out", str(tmp_path / "run"), *recipe]) == 0
@@ -197,7 +197,7 @@ def test_the_recipe_of_the_readme_on_120_photographs(
 @pytest.mark.slow
 @pytest.mark.parametrize("has_signal", [True, False])
 def test_a_model_of_vectors_names_the_call_that_helps(has_signal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tune_heads, "STOPS", (5, 15))
+    monkeypatch.setattr(heads, "STOPS", (5, 15))
     rng = np.random.default_rng(3)
     rows = rng.normal(size=(160, 20))
     labels = rows[:, 0] if has_signal else rng.normal(size=160)

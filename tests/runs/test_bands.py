@@ -84,7 +84,7 @@ def test_relief_and_map_of_the_earth_as_four_bands(tmp_path: Path) -> None:
     folder = embed_folder(model, ImageList.open(tmp_path / "tiles"), tmp_path / "embedded", quiet=True)
     np.testing.assert_allclose(folder.embeddings, model.embed(paths), atol=1e-6)
     with pytest.raises(UserError, match="Feature maps are those of RGB images; this model takes images of 4 bands"):
-        model.feature_maps(torch.zeros(1, 4, *SIZE))
+        model.network.feature_maps(torch.zeros(1, 4, *SIZE))
 
 
 def test_sixteen_bits_are_kept(tmp_path: Path) -> None:
@@ -107,8 +107,8 @@ def test_a_module_of_ones_own_states_its_bands(tmp_path: Path) -> None:
     network = nn.Sequential(nn.Conv2d(1, 4, 3, stride=2), nn.Flatten())
     network.channels = 1  # type: ignore[assignment]
     model = cml.fit(paths, range(24), backbone=network, **FAST)
-    assert torch.equal(model.mean, torch.full((1, 1, 1), 127.5))
-    assert torch.equal(model.std, torch.full((1, 1, 1), 63.75))
+    assert torch.equal(model.network.mean, torch.full((1, 1, 1), 127.5))
+    assert torch.equal(model.network.std, torch.full((1, 1, 1), 63.75))
     again = cml.load(model.save(tmp_path / "model"), backbone=network)
     np.testing.assert_array_equal(again.embed(paths), model.embed(grey))
     five = nn.Sequential(nn.Conv2d(5, 4, 3, stride=2), nn.Flatten())

@@ -22,6 +22,7 @@ from cml import losses, plugins, sampling, tasks
 from cml.cli import main
 from cml.data.prepared import PreparedDataset
 from cml.data_prep.synthetic.people.source import People
+from cml.doors.report import sheet_variants
 from cml.errors import UserError
 from cml.losses.log_ratio import LogRatioLoss
 from cml.reporting import curves
@@ -32,7 +33,6 @@ from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.metric_result import MetricResult
 from cml.retrieval.results import Evaluation
 from cml.runs.planned_runs import kept_evaluation, plan_runs
-from cml.runs.report import sheet_variants
 from cml.runs.rows import Row, row_folders, rows_of, slug
 from cml.runs.train_comparison import CompareOptions, run_comparison
 from cml.storage.atomic import PARTIAL

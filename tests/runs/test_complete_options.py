@@ -97,11 +97,12 @@ def starts(monkeypatch: pytest.MonkeyPatch) -> list[TrainConfig]:
     configs: list[TrainConfig] = []
 
     def start(*arguments: object, **_: object) -> None:
-        configs.append(next(value for value in arguments if isinstance(value, TrainConfig)))
+        options = (getattr(value, "config", value) for value in arguments)  # a learner has them
+        configs.append(next(value for value in options if isinstance(value, TrainConfig)))
         raise Captured("The run was about to start.")
 
-    monkeypatch.setattr("cml.runs.train.train_task", start)
-    monkeypatch.setattr("cml.runs.fit.train_run", start)
+    monkeypatch.setattr("cml.doors.train.train_task", start)
+    monkeypatch.setattr("cml.doors.fit.run_learner", start)
     return configs
 
 

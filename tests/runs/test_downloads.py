@@ -18,9 +18,9 @@ from safetensors.torch import save_file
 
 import cml
 from cml.cli import main
+from cml.doors.model import Model, load_published
 from cml.errors import UserError
 from cml.models.embedding import ModelConfig
-from cml.runs.model import Model, load_published
 from cml.storage.downloads import may_download, names_of_a_run
 
 HOW = r"is not in the cache, and opening a run downloads nothing by itself\. .* --allow-download"
@@ -109,7 +109,7 @@ def test_published_weights_for_comparison_come_from_the_cache_alone(
 def test_evaluating_goes_on_without_the_row(
     tmp_path: Path, asked: list[object], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from cml.runs.trained_run import TrainedRun
+    from cml.doors.trained_run import TrainedRun
 
     run = make_run(tmp_path / "run")
     opened = TrainedRun.open(run, device="cpu")

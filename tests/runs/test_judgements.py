@@ -25,9 +25,8 @@ from cml.errors import DataError
 from cml.retrieval import evaluate_embeddings
 from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import main_metric
-from cml.runs.explore import sample_items
-from cml.training import tune_heads, tune_splits
-from cml.training.tune import check_tuned_labels
+from cml.tuning import heads, splits
+from cml.tuning.tune import check_tuned_labels
 
 RNG = np.random.default_rng(0)
 PLACES = RNG.normal(size=(160, 3))
@@ -224,8 +223,8 @@ def test_wrong_combinations() -> None:
 def test_tune_says_that_it_chooses_for_new_items(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tune_heads, "STOPS", (2, 4))
-    monkeypatch.setattr(tune_splits, "MOST_SPLITS", 4)
+    monkeypatch.setattr(heads, "STOPS", (2, 4))
+    monkeypatch.setattr(splits, "MOST_SPLITS", 4)
     np.save(tmp_path / "vectors.npy", VECTORS[:60])
     rows = [f"{int(first)},{int(other)},{similarity}" for first, other, similarity in pairs_of(60, 0.5)]
     (tmp_path / "pairs.csv").write_text("\n".join(["item,other,similarity", *rows]))
@@ -383,8 +382,7 @@ def test_what_compares_items_knows_that_queries_are_training_items(tmp_path: Pat
         run.calibrate()
     with pytest.raises(UserError, match=r"are training items again, with other judgements\. Name one split, train or"):
         run.explore(splits=["train", "query"])
-    drawings, _ = sample_items(run, ())
-    assert {drawing.split.role for drawing in drawings} == {"query"}
+    assert set(run.items().roles) == {"query"}
     page = Path(str(run.explore(maps=["pca"]))).read_text("utf-8")
     assert "this measures new judgements of known items" in page
     assert '"held_out":false' in page.replace(" ", "")

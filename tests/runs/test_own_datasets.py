@@ -294,8 +294,8 @@ def test_random_augmentation_is_drawn_anew_and_by_the_seed(tmp_path: Path) -> No
     for workers in (0, 2):
         network.load_state_dict(state)
         again = cml.fit(dataset, backbone=network, **{**options, "workers": workers})
-        for name, value in again.state_dict().items():
-            assert torch.equal(value, first.state_dict()[name]), name
+        for name, value in again.network.state_dict().items():
+            assert torch.equal(value, first.network.state_dict()[name]), name
     dataset.transform = None
     plain = first.embed(dataset)
     dataset.transform = augment
@@ -314,13 +314,13 @@ def test_interrupted_runs_with_random_augmentation_continue_to_the_same_bits(tmp
             raise KeyboardInterrupt
 
     whole = cml.fit(dataset, out=tmp_path / "whole", **options)
-    weights = {key: value.clone() for key, value in whole.state_dict().items()}
+    weights = {key: value.clone() for key, value in whole.network.state_dict().items()}
     network.load_state_dict(state)
     with pytest.raises(KeyboardInterrupt):
         cml.fit(dataset, out=tmp_path / "part", callbacks=[Stop()], **options)
     random.seed(9)
     again = cml.fit(dataset, out=tmp_path / "part", resume=True, **options)
-    for name, value in again.state_dict().items():
+    for name, value in again.network.state_dict().items():
         assert torch.equal(value, weights[name]), name
 
 

@@ -25,7 +25,7 @@ from cml.runs.trials import Trial, TrialLog, best_settings, draw_settings, searc
 from cml.task import Task
 from cml.trackers import TrackedRun
 from cml.training.config import TrainConfig
-from cml.training.loop import Trained
+from cml.training.learner import Learned
 
 TINY: dict[str, Any] = {
     "backbone": "small-cnn",
@@ -267,7 +267,7 @@ def test_drawn_trials_go_on_after_a_kill(
     whole = run_sweep(people, tmp_path / "whole", **options)
     train, begun = sweep.train_task, []
 
-    def killed(task: Task, dataset: PreparedDataset, config: TrainConfig, out: Path, **more: Any) -> Trained:  # noqa: ANN401
+    def killed(task: Task, dataset: PreparedDataset, config: TrainConfig, out: Path, **more: Any) -> Learned:  # noqa: ANN401
         begun.append(out)
         if len(begun) == 2:
             raise SystemExit
@@ -293,7 +293,7 @@ def test_a_trial_that_diverges_is_noted_and_not_trained_again_unless_it_left_not
 ) -> None:
     train, begun = sweep.train_task, []
 
-    def diverging(task: Task, dataset: PreparedDataset, config: TrainConfig, out: Path, **more: Any) -> Trained:  # noqa: ANN401
+    def diverging(task: Task, dataset: PreparedDataset, config: TrainConfig, out: Path, **more: Any) -> Learned:  # noqa: ANN401
         begun.append(config.dimension)
         if config.dimension == 4:
             if step > 2:

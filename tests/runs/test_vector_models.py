@@ -17,11 +17,11 @@ from PIL import Image
 from sklearn.datasets import load_diabetes
 
 import cml
+from cml.doors.vector_forms import compute_vector_forms
 from cml.errors import UserError
 from cml.models import embedding
 from cml.retrieval.feature_forms import VECTOR_ROWS
-from cml.runs.vector_forms import compute_vector_forms
-from cml.training.tune_candidates import frozen_maps
+from cml.tuning.candidates import frozen_maps
 
 ROWS, TARGETS = load_diabetes(return_X_y=True)
 IS_TEST = np.arange(len(ROWS)) % 3 == 0
@@ -48,7 +48,9 @@ def test_a_linear_head_is_better_than_the_columns(model: cml.Model) -> None:
 def test_the_model_is_linear_in_standardised_columns(model: cml.Model) -> None:
     train = ROWS[~IS_TEST]
     standardised = (ROWS - train.mean(axis=0)) / train.std(axis=0)
-    weight, bias = (tensor.detach().numpy().astype(np.float64) for tensor in (model.head.weight, model.head.bias))
+    weight, bias = (
+        tensor.detach().numpy().astype(np.float64) for tensor in (model.network.head.weight, model.network.head.bias)
+    )
     embeddings = standardised @ weight.T + bias
     embeddings /= np.linalg.norm(embeddings, axis=1, keepdims=True)
     np.testing.assert_allclose(model.embed(ROWS), embeddings, atol=1e-5)
@@ -129,45 +131,46 @@ def test_constant_columns_are_said(capsys: pytest.CaptureFixture[str]) -> None:
 def test_validation_holds_out_whole_groups() -> None:
     from cml.data.vectors import Vectors
     from cml.distances import as_label_distance
+    from cml.items import LabelledItems
     from cml.training.config import TrainConfig
-    from cml.training.training_data import TrainingData
+    from cml.training.hold_out import HoldOut
 
     distance = as_label_distance("euclidean")
     groups = np.array([0, 1, 2, 3] * 10 + [4] * 3 + [2] * 5)
     positions = np.arange(len(groups), dtype=float)
-    data = TrainingData(Vectors(positions[:, None]), distance.encode(positions.tolist()), distance, groups=groups)
-    train, held_out = data.split_validation(TrainConfig(evaluate_every=5, validation_fraction=0.2))
+    data = LabelledItems(Vectors(positions[:, None]), distance.encode(positions.tolist()), distance, groups=groups)
+    train, held_out = data.split(HoldOut(TrainConfig(evaluate_every=5, validation_fraction=0.2)))
     assert set(held_out.groups) == {2}
     assert set(train.groups) == {0, 1, 3, 4}
     rows = held_out.inputs.read(np.arange(len(held_out))).ravel()
     np.testing.assert_array_equal(rows, np.flatnonzero(groups == 2))
     np.testing.assert_array_equal(distance.pairwise(held_out.labels[:1], held_out.labels)[0], rows - rows[0])
     with pytest.raises(UserError, match="'groups' leaves 3 of 48 items to train on"):
-        TrainingData(
-            data.inputs, data.labels, distance, groups=np.array([0] * 45 + [1] * 3)[::-1].copy()
-        ).split_validation(TrainConfig(evaluate_every=5, validation_fraction=0.2))
+        LabelledItems(data.inputs, data.labels, distance, groups=np.array([0] * 45 + [1] * 3)[::-1].copy()).split(
+            HoldOut(TrainConfig(evaluate_every=5, validation_fraction=0.2))
+        )
     with pytest.raises(UserError, match="must name a group for each input"):
         cml.fit(ROWS, TARGETS, groups=[1, 2, 3], steps=1, **FAST)  # type: ignore[arg-type]
 
 
 def test_networks_on_vectors(tmp_path: Path) -> None:
     named = cml.fit(ROWS, TARGETS, backbone="mlp(32, 16)", steps=3, **FAST)  # type: ignore[arg-type]
-    assert named.head.in_features == 16
+    assert named.network.head.in_features == 16
     np.testing.assert_array_equal(cml.load(named.save(tmp_path / "named")).embed(ROWS), named.embed(ROWS))
     own = torch.nn.Sequential(torch.nn.Linear(10, 7), torch.nn.Tanh())
     model = cml.fit(ROWS, TARGETS, backbone=own, steps=3, **FAST)  # type: ignore[arg-type]
-    assert model.head.in_features == 7
+    assert model.network.head.in_features == 7
     frozen = cml.fit(ROWS, TARGETS, backbone="mlp(8)", freeze_backbone=True, steps=3, **FAST)  # type: ignore[arg-type]
     assert frozen.embed(ROWS).shape == (len(ROWS), 128)
     beside = cml.fit(ROWS, TARGETS, backbone="mlp(8, skip=true, unit=true)", steps=3, **FAST)  # type: ignore[arg-type]
-    assert beside.head.in_features == 10 + 8
+    assert beside.network.head.in_features == 10 + 8
     units = torch.nn.functional.normalize(torch.randn(4, 10), dim=1)
-    features = beside.backbone(7 * units)
+    features = beside.network.backbone(7 * units)
     torch.testing.assert_close(features[:, :10], units)
-    torch.testing.assert_close(features[:, 10:], beside.backbone.layers(units))
+    torch.testing.assert_close(features[:, 10:], beside.network.backbone.layers(units))
     plain = "mlp(8, layer_norm=false, activation=relu)"
     bare = cml.fit(ROWS, TARGETS, backbone=plain, steps=3, **FAST)  # type: ignore[arg-type]
-    assert [type(layer).__name__ for layer in bare.backbone] == ["Linear", "ReLU"]
+    assert [type(layer).__name__ for layer in bare.network.backbone] == ["Linear", "ReLU"]
     np.testing.assert_array_equal(cml.load(bare.save(tmp_path / "bare")).embed(ROWS), bare.embed(ROWS))
     for backbone, message in (
         (
@@ -317,12 +320,12 @@ def test_baselines_of_many_vectors_are_read_in_parts(
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
     model = cml.fit(mapped, TARGETS, steps=3, missing=missing, **FAST)  # type: ignore[arg-type]
     whole = model.evaluate(mapped, TARGETS)
-    assert isinstance(model.standardize_in_parts(mapped), np.ndarray)
+    assert isinstance(model.network.standardize_in_parts(mapped), np.ndarray)
     monkeypatch.setattr(embedding, "_MOST_IN_MEMORY", 100)
     monkeypatch.setattr(sys.modules["cml.retrieval.embedding_ranker"], "_PART", 10 * 128)
-    computed = model.standardize_in_parts(mapped)
+    computed = model.network.standardize_in_parts(mapped)
     assert not isinstance(computed, np.ndarray)
-    np.testing.assert_array_equal(computed[np.arange(5, 300, 7)], model.standardize(mapped)[5:300:7])
+    np.testing.assert_array_equal(computed[np.arange(5, 300, 7)], model.network.standardize(mapped)[5:300:7])
     in_parts = model.evaluate(mapped, TARGETS)
     assert list(in_parts.rows) == ["embedding", *VECTOR_ROWS, "ridge", "random", "oracle"]
     assert in_parts.to_json(per_query=True) == whole.to_json(per_query=True)

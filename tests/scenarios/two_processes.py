@@ -25,6 +25,7 @@ from cml.cli import main
 from cml.data.images import Images
 from cml.distributed import gradient_cache
 from cml.errors import DataError, UserError
+from cml.items import LabelledItems
 from cml.losses.cross_batch_memory import CrossBatchMemory
 from cml.losses.loss import Loss
 from cml.processes.batch_norm import share_batch_norm
@@ -33,7 +34,6 @@ from cml.processes.ranks import Ranks
 from cml.retrieval import EvaluateOptions, embedding_ranker, evaluate
 from cml.training.batches import BatchSource
 from cml.training.checkpoint import CHECKPOINT, Checkpoint
-from cml.training.training_data import TrainingData
 
 ITEMS = 13  # two processes have 7 and 6 of them
 WORDS = ("red", "green", "blue", "grey")
@@ -153,7 +153,7 @@ def batches(ranks: Ranks) -> dict[str, Tensor]:
     images, places = bars()
     distance = Counting()
     labels = distance.encode(places.tolist())
-    data = TrainingData(Images(images, (16, 16)), labels, distance, labels)  # type: ignore[arg-type]
+    data = LabelledItems(Images(images, (16, 16)), labels, distance, labels)  # type: ignore[arg-type]
     config = cml.TrainConfig(
         image_size=(14, 14),
         crop=0.8,

@@ -26,15 +26,16 @@ from cml.distances.captions.distance import Captions
 from cml.distances.jobs import stored_matrix
 from cml.distances.jobs.stored_matrix import MOST_ITEMS, replace_costly_distance
 from cml.distances.precomputed import Precomputed
+from cml.doors.train import train_task
 from cml.errors import DataError, UserError
+from cml.items import LabelledItems
 from cml.registry import Choice
 from cml.reporting.retrieval_report import Picture, ReportRow, write_retrieval_page
 from cml.runs.distances import find_label_faults
-from cml.runs.train import train_task
 from cml.training.batches import BatchSource
 from cml.training.config import TrainConfig
+from cml.training.learner import Place
 from cml.training.run_config import RunConfig
-from cml.training.training_data import TrainingData
 
 TASK = tasks.get("caption")
 QUICK = replace(
@@ -133,7 +134,7 @@ def test_check_tells_all_that_the_label_distance_will_refuse(dataset: PreparedDa
 
 @pytest.mark.slow
 def test_mirrored_captions_train(dataset: PreparedDataset, tmp_path: Path) -> None:
-    trained = train_task(TASK, dataset, replace(QUICK, flip="image"), tmp_path / "run", quiet=True)
+    trained = train_task(TASK, dataset, replace(QUICK, flip="image"), Place(tmp_path / "run", quiet=True))
     assert all(np.isfinite(record["loss"]) for record in trained.metrics)
 
 
@@ -158,7 +159,7 @@ def test_the_gallery_shows_captions_and_runs_nothing_of_them(tmp_path: Path) -> 
 
 
 def run_losses(dataset: PreparedDataset, out: Path, **options: Any) -> list[float]:  # noqa: ANN401 - of TrainConfig
-    trained = train_task(TASK, dataset, replace(QUICK, **options), out, quiet=True)
+    trained = train_task(TASK, dataset, replace(QUICK, **options), Place(out, quiet=True))
     return [record["loss"] for record in trained.metrics if "loss" in record]
 
 
@@ -231,7 +232,7 @@ def test_data_workers_make_the_same_blocks_on_one_thread_each(
     distance, labels = labels_of(dataset)
     images = Images(dataset.split("train").paths, (16, 16))
     source = BatchSource(
-        TrainingData(images, labels, distance),
+        LabelledItems(images, labels, distance),
         sampling.get("random", batch_size=12),
         np.empty((24, 0), np.int32),
         TrainConfig(image_size=(16, 16)),
@@ -275,10 +276,10 @@ def test_wrong_captions_name_the_item(dataset: PreparedDataset, tmp_path: Path) 
     entry = {**json.loads(lines[3]), "captions": ["Zzgl xqst."]}
     path.write_text("\n".join([*lines[:3], json.dumps(entry), *lines[4:]]) + "\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"item '00003': its label has no caption with a known word: \['Zzgl xqst\.'\]"):
-        train_task(TASK, PreparedDataset.open(folder), QUICK, tmp_path / "run", quiet=True)
+        train_task(TASK, PreparedDataset.open(folder), QUICK, Place(tmp_path / "run", quiet=True))
 
 
 def test_unknown_vectors_are_refused(dataset: PreparedDataset, tmp_path: Path) -> None:
     config = replace(QUICK, label_distance="captions(vectors=no-such-words)")
     with pytest.raises(UserError, match=r"The word vectors 'no-such-words' cannot be read"):
-        train_task(TASK, dataset, config, tmp_path / "run", quiet=True)
+        train_task(TASK, dataset, config, Place(tmp_path / "run", quiet=True))

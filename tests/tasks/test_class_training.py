@@ -20,12 +20,13 @@ from cml.array_types import UInt8
 from cml.data.images import Images
 from cml.data.prepared import DatasetInfo
 from cml.errors import UserError
+from cml.items import LabelledItems
 from cml.losses.class_loss import ClassLoss
 from cml.losses.label_distance_loss import LabelDistanceLoss
 from cml.losses.loss import LabelSource, Loss, VectorLoss
 from cml.training.config import TrainConfig
-from cml.training.loop import Trained, train
-from cml.training.training_data import TrainingData
+from cml.training.gradient_descent import GradientDescent
+from cml.training.learner import Learned, Place
 
 CONFIG = TrainConfig(
     label_distance="classes",
@@ -51,14 +52,14 @@ def pictures(count: int = 48) -> tuple[UInt8, list[str]]:
     return images, [NAMES[number] for number in classes]
 
 
-def data(labels: Sequence[object] | None = None, label_distance: str = "classes") -> TrainingData:
+def data(labels: Sequence[object] | None = None, label_distance: str = "classes") -> LabelledItems:
     images, birds = pictures()
     distance = distances.registry.make(label_distance)
-    return TrainingData(Images(images, (16, 16)), distance.encode(birds if labels is None else labels), distance)
+    return LabelledItems(Images(images, (16, 16)), distance.encode(birds if labels is None else labels), distance)
 
 
-def run(config: TrainConfig, out: Path | None = None) -> Trained:
-    return train(data(), config, out=out, quiet=True)
+def run(config: TrainConfig, out: Path | None = None) -> Learned:
+    return GradientDescent(config).learn(data(), place=Place(out=out, quiet=True))
 
 
 class Recorder(Loss):
@@ -257,8 +258,8 @@ def test_embeddings_that_are_no_numbers_stop_the_run_and_name_the_step(monkeypat
 
 def test_mirrored_images_keep_their_class() -> None:
     plain = data()
-    twins = TrainingData(plain.inputs, plain.labels, plain.distance, mirrored_labels=plain.labels)
-    train(twins, replace(CONFIG, flip="image", steps=2), quiet=True)
+    twins = LabelledItems(plain.inputs, plain.labels, plain.distance, mirrored_labels=plain.labels)
+    GradientDescent(replace(CONFIG, flip="image", steps=2)).learn(twins, place=Place(quiet=True))
 
 
 def test_every_variant_of_the_task_is_a_recipe_that_can_be_made() -> None:

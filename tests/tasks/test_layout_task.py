@@ -31,15 +31,15 @@ from cml.data_prep.synthetic.rooms.rooms import draw_rooms
 from cml.data_prep.synthetic.rooms.source import Rooms
 from cml.distances.dataset_labels import encode_labels
 from cml.distances.layout.distance import Layout
+from cml.doors.trained_run import TrainedRun
 from cml.errors import DataError, UserError
+from cml.items import LabelledItems
 from cml.registry import Choice
 from cml.reporting.sheet import add_legend
-from cml.runs.trained_run import TrainedRun
 from cml.sampling.random import RandomSampler
 from cml.tasks.layout import TASK, describe, draw, label_distance, legend, mirror, surfaces
 from cml.training.batches import BatchSource
 from cml.training.config import TrainConfig
-from cml.training.training_data import TrainingData
 
 SMALL = ["--backbone", "small-cnn", "--weights", "none", "--image-size", "32", "32", "--workers", "0"]
 BUDGET = ["--steps", "2", "--dimension", "8", "--sampler", "random(batch_size=12)"]
@@ -200,7 +200,7 @@ def test_a_batch_mirrored_image_by_image_has_the_distances_of_the_mirrored_masks
     split = rooms.split("train")
     both = encode_labels(distance, rooms, "train", lambda label: mirror(label, rooms.info))
     images = Images(split.paths, (32, 32))
-    data = TrainingData(images, both[: len(split)], distance, both[len(split) :])
+    data = LabelledItems(images, both[: len(split)], distance, both[len(split) :])
     nearest = np.empty((len(split), 0), np.int32)
     config = TrainConfig(seed=3, image_size=(32, 32), flip="image")
     source = BatchSource(data, RandomSampler(batch_size=12), nearest, config)

@@ -124,7 +124,7 @@ def test_callbacks_do_not_change_the_training() -> None:
     norms: list[float] = []
     watch = cml.Callback(on_step=lambda state: norms.append(state.gradient_norm))
     watched = cml.fit(IMAGES, LEVELS, steps=12, callbacks=[watch], **TINY)
-    for mine, theirs in zip(plain.parameters(), watched.parameters(), strict=True):
+    for mine, theirs in zip(plain.network.parameters(), watched.network.parameters(), strict=True):
         assert torch.equal(mine, theirs)
     assert len(norms) == 12
     assert min(norms) > 0

@@ -13,11 +13,11 @@ from sklearn.metrics import roc_auc_score
 
 import cml
 from cml.array_types import Bools, Float32, Float64
+from cml.checks.audit import FROZEN, RIDGE, TRAINED, Audit, audit_labels, deal_folds, weigh_parts
+from cml.checks.audit_list import read_scores
 from cml.cli import main
 from cml.distances.listed_distances import listed_distances
 from cml.errors import DataError, UserError
-from cml.runs.audit_list import read_scores
-from cml.training.audit import FROZEN, RIDGE, TRAINED, Audit, audit_labels, deal_folds, weigh_parts
 
 COUNT = 240
 

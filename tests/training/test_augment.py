@@ -19,10 +19,10 @@ from cml import distances, losses, sampling
 from cml.data.images import Images
 from cml.data.prepared import PreparedDataset
 from cml.errors import UserError
+from cml.items import LabelledItems
 from cml.processes.ranks import Ranks
 from cml.training.batches import BatchSource
 from cml.training.config import TrainConfig
-from cml.training.training_data import TrainingData
 from cml.training.training_targets import TrainingTargets
 
 LEVELS = np.linspace(0, 255, 30)
@@ -53,7 +53,7 @@ def invert(image: Tensor, level: float) -> tuple[Tensor, float]:
 def batches(augment: Callable[..., Any], ranks: Ranks | None = None, **options: Any) -> BatchSource:  # noqa: ANN401
     distance = distances.get("euclidean")
     labels = distance.encode(LEVELS.tolist())
-    data = TrainingData(Images(IMAGES, (16, 16)), labels, distance, labels, plain_labels=LEVELS.tolist())
+    data = LabelledItems(Images(IMAGES, (16, 16)), labels, distance, labels, given_labels=LEVELS.tolist())
     sampler = sampling.get(OPTIONS["sampler"])
     state = sampler.sampler_state(TrainingTargets(distance, labels))
     config = TrainConfig(**{**{name: value for name, value in OPTIONS.items() if name != "quiet"}, **options})
@@ -64,8 +64,9 @@ def fit(**options: Any) -> cml.Model:  # noqa: ANN401
     return cml.fit(IMAGES, LEVELS, **{**OPTIONS, **options})
 
 
-def same(one: torch.nn.Module, other: torch.nn.Module) -> bool:
-    return all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
+def same(one: cml.Model, other: cml.Model) -> bool:
+    both = zip(one.network.parameters(), other.network.parameters(), strict=True)
+    return all(torch.equal(a, b) for a, b in both)
 
 
 @pytest.mark.slow

@@ -12,11 +12,12 @@ from test_training import CONFIG, bars, bars_data, same, weights
 
 import cml
 from cml.errors import DataError, UserError
+from cml.items import LabelledItems
 from cml.models.embedding import EmbeddingModel
 from cml.option_types import check_options
 from cml.training.checkpoint import CHECKPOINT, Checkpoint
-from cml.training.loop import train
-from cml.training.training_data import TrainingData
+from cml.training.gradient_descent import GradientDescent
+from cml.training.learner import Place
 
 AVERAGED = replace(CONFIG, ema_decay=0.7, checkpoint_every=1)
 
@@ -42,7 +43,7 @@ def test_a_run_ends_with_the_average_of_its_weights_and_statistics(options: dict
     )
     model = cml.fit(*bars(), AVERAGED, callbacks=[watch], quiet=True, **options)  # type: ignore[arg-type]
     assert len(after) == CONFIG.steps
-    wanted, found = slow_average(after, 0.7), model.state_dict()
+    wanted, found = slow_average(after, 0.7), model.network.state_dict()
     assert found.keys() == wanted.keys()
     assert any("running_var" in name for name in found)
     for name, one in found.items():
@@ -64,16 +65,16 @@ def test_training_itself_does_not_see_the_average() -> None:
     for decay, seen in heads.items():
         watch = cml.Callback(on_step=lambda state, seen=seen: seen.append(state.model.head.weight.detach().clone()))
         config = replace(CONFIG, ema_decay=decay, evaluate_every=4)
-        kept.append(cml.fit(*bars(), config, callbacks=[watch], quiet=True).state_dict())
+        kept.append(cml.fit(*bars(), config, callbacks=[watch], quiet=True).network.state_dict())
     assert all(torch.equal(a, b) for a, b in zip(*heads.values(), strict=True))
     assert not same(*kept)
 
 
-def test_the_average_is_what_is_validated_and_kept() -> None:
+def test_the_average_is_what_is_validated_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     seen, scores = [], iter([3.0, 1.0, 2.0])
     after: list[dict[str, torch.Tensor]] = []
 
-    def validate(model: EmbeddingModel, held_out: TrainingData) -> float:
+    def validate(model: EmbeddingModel, held_out: LabelledItems, **_: object) -> float:
         seen.append({name: one.clone() for name, one in model.state_dict().items()})
         return next(scores)
 
@@ -81,7 +82,8 @@ def test_the_average_is_what_is_validated_and_kept() -> None:
         on_step=lambda state: after.append({name: one.clone() for name, one in state.model.state_dict().items()})
     )
     config = replace(AVERAGED, evaluate_every=4)
-    trained = train(bars_data(), config, score=validate, callbacks=[watch], quiet=True)
+    monkeypatch.setattr("cml.training.validation.held_out_score", validate)
+    trained = GradientDescent(config).learn(bars_data(), place=Place(callbacks=[watch], quiet=True))
     for number, found in enumerate(seen, 1):
         wanted = slow_average(after[: 4 * number], 0.7)["head.weight"]
         np.testing.assert_allclose(found["head.weight"].numpy(), wanted, rtol=1e-4, atol=1e-6)
@@ -109,10 +111,10 @@ def test_a_run_cut_off_and_resumed_has_the_average_of_the_whole_run(
     for _ in range(2):  # the second time nothing is left to do
         model = cml.fit(*bars(), config, out=tmp_path / "cut", resume=True, quiet=True)
         assert same(weights(tmp_path / "cut"), weights(tmp_path / "whole"))
-        assert same(model.state_dict(), weights(tmp_path / "whole"))
+        assert same(model.network.state_dict(), weights(tmp_path / "whole"))
 
     state = torch.load(tmp_path / "cut" / CHECKPOINT, weights_only=True)
-    del state["average"]["head.bias"]
+    del state["parts"]["average"]["head.bias"]
     torch.save(state, tmp_path / "cut" / CHECKPOINT)
     with pytest.raises(DataError, match="the average is of another model"):
         cml.fit(*bars(), config, out=tmp_path / "cut", resume=True, quiet=True)

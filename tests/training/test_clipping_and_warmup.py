@@ -122,4 +122,7 @@ def test_a_resumed_run_goes_on_at_the_rate_and_clips_as_before(stop: int, tmp_pa
     with pytest.raises(InterruptedError):
         fit(tmp_path / "again", stop)
     resumed, whole = fit(tmp_path / "again"), fit(tmp_path / "whole")
-    assert all(torch.equal(one, other) for one, other in zip(resumed.parameters(), whole.parameters(), strict=True))
+    assert all(
+        torch.equal(one, other)
+        for one, other in zip(resumed.network.parameters(), whole.network.parameters(), strict=True)
+    )

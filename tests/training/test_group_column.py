@@ -13,9 +13,9 @@ import cml
 from cml.cli import main
 from cml.data.prepared import PreparedDataset
 from cml.errors import UserError
-from cml.training import training_data, tune_heads
-from cml.training.training_data import TrainingData
-from cml.training.tune_splits import make_splits
+from cml.items import LabelledItems
+from cml.tuning import heads
+from cml.tuning.splits import make_splits
 
 SHORT: dict[str, Any] = {"sampler": "random(batch_size=16)", "dimension": 4, "steps": 2, "quiet": True}
 COUNT = 120
@@ -50,14 +50,14 @@ def test_groups_are_read_in_the_order_of_the_items(dataset: PreparedDataset) -> 
 def test_tune_holds_out_whole_groups(
     dataset: PreparedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(tune_heads, "STOPS", (2,))
+    monkeypatch.setattr(heads, "STOPS", (2,))
     seen: list[Any] = []
 
     def note_splits(features: Any, groups: Any = None, **named: Any) -> Any:  # noqa: ANN401 - passed on
         seen.append(groups)
         return make_splits(features, groups, **named)
 
-    monkeypatch.setattr("cml.training.tune.make_splits", note_splits)
+    monkeypatch.setattr("cml.tuning.tune.make_splits", note_splits)
     data = ["--data", str(dataset.folder), "--out", str(tmp_path / "run")]
     assert main(["train", "value", *data, "--tune", "--group-column", "site"]) == 0
     assert "4 splits held out whole groups" in capsys.readouterr().err
@@ -69,14 +69,14 @@ def test_validation_holds_out_whole_groups(
     dataset: PreparedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held_out: list[Any] = []
-    split = TrainingData.split_validation
+    split = LabelledItems.split
 
-    def note_groups(self: TrainingData, config: Any) -> Any:  # noqa: ANN401 - passed on
-        parts = split(self, config)
+    def note_groups(self: LabelledItems, rule: Any) -> Any:  # noqa: ANN401 - passed on
+        parts = split(self, rule)
         held_out.append([set(part.groups.tolist()) for part in parts if part.groups is not None])
         return parts
 
-    monkeypatch.setattr(training_data.TrainingData, "split_validation", note_groups)
+    monkeypatch.setattr(LabelledItems, "split", note_groups)
     cml.train("value", dataset, tmp_path / "run", group_column="site", evaluate_every=1, **SHORT)
     trained, validated = held_out[-1]
     assert trained | validated == set(range(10))

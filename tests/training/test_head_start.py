@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,6 @@ from cml.array_types import Float32
 from cml.cli import main
 from cml.errors import UserError
 from cml.models.rotated_head import RotatedHead
-from cml.training.config import TrainConfig
-from cml.training.run_config import RunConfig
 
 SHORT: dict[str, Any] = {"sampler": "random(batch_size=20)", "quiet": True, "dimension": 4}
 
@@ -39,10 +36,12 @@ def test_composed_head_equals_the_rotated_one() -> None:
 def test_pca_keeps_the_distances_between_the_first_components() -> None:
     rows, labels = rows_and_labels()
     model = cml.fit(rows, labels, head_start="pca", steps=1, learning_rate=1e-9, **SHORT)
-    assert type(model.head) is torch.nn.Linear
+    assert type(model.network.head) is torch.nn.Linear
     wanted = PCA(4).fit_transform((rows - rows.mean(axis=0)) / rows.std(axis=0))
     with torch.inference_mode():
-        found = model.head(torch.from_numpy(model.standardize(rows))).numpy()  # before they are L2-normalised
+        found = model.network.head(
+            torch.from_numpy(model.network.standardize(rows))
+        ).numpy()  # before they are L2-normalised
     ratio = np.linalg.norm(found[:1] - found[1:], axis=1) / np.linalg.norm(wanted[:1] - wanted[1:], axis=1)
     np.testing.assert_allclose(ratio, ratio[0], rtol=1e-3)
 
@@ -116,30 +115,6 @@ def test_other_heads_start_as_before(options: dict[str, Any]) -> None:
         common["dimension"] = 1
     found = [cml.fit(rows, labels, head_start=start, **common).embed(rows) for start in ("auto", "random")]
     np.testing.assert_array_equal(*found)
-
-
-def test_saved_runs_keep_the_start_that_they_began_with(tmp_path: Path) -> None:
-    rows, _ = rows_and_labels()
-    run = tmp_path / "run"
-    options: dict[str, Any] = {**SHORT, "label_distance": "classes", "steps": 4, "checkpoint_every": 2}
-    whole = cml.fit(rows, classes(10), head_start="random", **options)
-
-    def interrupt(state: Any) -> None:  # noqa: ANN401 - of the trainer
-        if state.step == 3:
-            raise KeyboardInterrupt
-
-    callbacks = [cml.Callback(on_step=interrupt)]
-    with pytest.raises(KeyboardInterrupt):
-        cml.fit(rows, classes(10), out=run, head_start="random", callbacks=callbacks, **options)
-    config = json.loads((run / "config.json").read_text())
-    del config["train"]["head_start"]  # as before there was the option
-    (run / "config.json").write_text(json.dumps(config))
-    assert RunConfig.load(run).train.head_start == "random"
-    assert TrainConfig.load(run / "config.json").head_start == "random"
-    (tmp_path / "options.json").write_text('{"steps": 3}')
-    assert TrainConfig.load(tmp_path / "options.json").head_start == "auto"
-    resumed = cml.fit(rows, classes(10), out=run, resume=True, **options)
-    np.testing.assert_array_equal(resumed.embed(rows), whole.embed(rows))
 
 
 @pytest.mark.parametrize(

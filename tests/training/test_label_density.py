@@ -8,7 +8,7 @@ import slow_label_density as slow
 
 import cml
 from cml.array_types import Float64
-from cml.training.label_density import LabelDensity, weigh_neighbors
+from cml.checks.label_density import LabelDensity, weigh_neighbors
 
 COUNT, NEAR = 40, 12
 

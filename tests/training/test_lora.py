@@ -78,14 +78,14 @@ def test_a_run_with_adapters_goes_on_and_its_model_is_one_like_any_other(tmp_pat
     with pytest.raises(SystemExit):
         fit(tmp_path / "cut", stop=5)
     again = fit(tmp_path / "cut", resume=True)
-    for name, one in whole.state_dict().items():
-        assert torch.equal(one, again.state_dict()[name]), name
+    for name, one in whole.network.state_dict().items():
+        assert torch.equal(one, again.network.state_dict()[name]), name
     loaded = cml.load(tmp_path / "cut")
     np.testing.assert_array_equal(loaded.embed(IMAGES), again.embed(IMAGES))
     assert RunConfig.load(tmp_path / "cut").train.lora == 2
-    assert {name for name in loaded.state_dict() if "lora" in name} == set()
+    assert {name for name in loaded.network.state_dict() if "lora" in name} == set()
     untrained = dict(tiny().backbone.named_parameters())
-    moved = [name for name, one in loaded.backbone.named_parameters() if not torch.equal(one, untrained[name])]
+    moved = [name for name, one in loaded.network.backbone.named_parameters() if not torch.equal(one, untrained[name])]
     assert moved
     assert all(name.endswith(("qkv.weight", "proj.weight", "fc1.weight", "fc2.weight")) for name in moved)
 

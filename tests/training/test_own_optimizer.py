@@ -35,8 +35,9 @@ def fit(**options: Any) -> cml.Model:  # noqa: ANN401
     return cml.fit(IMAGES, LEVELS, **{**OPTIONS, **options})
 
 
-def same(one: torch.nn.Module, other: torch.nn.Module) -> bool:
-    return all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
+def same(one: cml.Model, other: cml.Model) -> bool:
+    both = zip(one.network.parameters(), other.network.parameters(), strict=True)
+    return all(torch.equal(a, b) for a, b in both)
 
 
 def decay(optimizer: torch.optim.Optimizer) -> lr_scheduler.LRScheduler:
@@ -65,7 +66,7 @@ def test_it_trains_as_cmls_own_does() -> None:
             {"optimizer": "sgd", "learning_rate": 0.02, "schedule": "inverse", "decay": 0.1},
         )
     )
-    for one, other in zip(own.parameters(), plain.parameters(), strict=True):
+    for one, other in zip(own.network.parameters(), plain.network.parameters(), strict=True):
         torch.testing.assert_close(one, other)
     assert (own.run_config.train.optimizer, own.run_config.train.schedule) == ("custom", "custom")
     assert own.run_config.own == {"optimizer": "test_it_trains_as_cmls_own_does.<locals>.sgd", "schedule": "decay"}

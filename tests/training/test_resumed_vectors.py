@@ -52,7 +52,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(case: str, tmp_path: Path) -> No
     with pytest.raises(InterruptedError):
         fit(tmp_path / "again", 3, **CASES[case])
     resumed, whole = fit(tmp_path / "again", **CASES[case]), fit(tmp_path / "whole", **CASES[case])
-    one, other = resumed.state_dict(), whole.state_dict()
+    one, other = resumed.network.state_dict(), whole.network.state_dict()
     assert one.keys() == other.keys()
     assert all(torch.equal(one[name], other[name]) for name in one)
     records = [(tmp_path / name / "metrics.jsonl").read_text().count('"step"') for name in ("again", "whole")]

@@ -31,12 +31,12 @@ OPTIONS: dict[str, Any] = {
 def changed_parameters(**options: Any) -> set[str]:  # noqa: ANN401
     """The names of the parameters that two runs of different length have trained differently."""
     short, long = (cml.fit(IMAGES, LEVELS, steps=steps, **OPTIONS, **options) for steps in (1, 3))
-    others = dict(short.named_parameters())
-    return {name for name, value in long.named_parameters() if not torch.equal(value, others[name])}
+    others = dict(short.network.named_parameters())
+    return {name for name, value in long.network.named_parameters() if not torch.equal(value, others[name])}
 
 
 def names() -> set[str]:
-    return {name for name, _ in cml.fit(IMAGES, LEVELS, steps=1, **OPTIONS).named_parameters()}
+    return {name for name, _ in cml.fit(IMAGES, LEVELS, steps=1, **OPTIONS).network.named_parameters()}
 
 
 def test_only_the_named_parameters_are_trained() -> None:
@@ -78,4 +78,5 @@ def test_a_run_with_patterns_resumes(tmp_path: Path) -> None:
     with pytest.raises(InterruptedError):
         fit(tmp_path / "again", stop=5)
     resumed, whole = fit(tmp_path / "again"), fit(tmp_path / "whole")
-    assert all(torch.equal(one, two) for one, two in zip(resumed.parameters(), whole.parameters(), strict=True))
+    both = zip(resumed.network.parameters(), whole.network.parameters(), strict=True)
+    assert all(torch.equal(one, two) for one, two in both)

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from cml.array_types import Float32
 from cml.data.images import Images
 from cml.data.vectors import Vectors
 from cml.errors import DataError, UserError
+from cml.items import LabelledItems
 from cml.models.embedding import EmbeddingModel
 from cml.option_types import check_options
 from cml.processes.device import pick_device
@@ -32,14 +32,14 @@ from cml.training.batch_targets import BatchTargets
 from cml.training.batches import BatchSource
 from cml.training.checkpoint import Checkpoint
 from cml.training.config import TrainConfig
-from cml.training.held_out_score import held_out_score, label_order
+from cml.training.gradient_descent import GradientDescent, reduce_batch_size
+from cml.training.hold_out import HoldOut
+from cml.training.learner import Learned, Place
 from cml.training.learning_rate import learning_rate_factor
-from cml.training.loop import train
 from cml.training.metrics_log import read_metrics
 from cml.training.run_config import RunConfig
-from cml.training.train_run import reduce_batch_size, train_run
-from cml.training.training_data import TrainingData
 from cml.training.training_targets import TrainingTargets
+from cml.training.validation import held_out_score, label_order
 
 CONFIG = TrainConfig(
     backbone="small-cnn",
@@ -84,7 +84,8 @@ def test_embedding_distances_mirror_label_distances() -> None:
 def test_same_seed_same_weights_and_another_seed_others() -> None:
     images, places = bars()
     first, again, other = (
-        cml.fit(images, places, replace(CONFIG, seed=seed, steps=4), quiet=True).state_dict() for seed in (0, 0, 1)
+        cml.fit(images, places, replace(CONFIG, seed=seed, steps=4), quiet=True).network.state_dict()
+        for seed in (0, 0, 1)
     )
     assert same(first, again)
     assert not same(first, other)
@@ -93,8 +94,8 @@ def test_same_seed_same_weights_and_another_seed_others() -> None:
 def test_workers_change_nothing() -> None:
     images, places = bars()
     config = replace(CONFIG, steps=4, scale_jitter=0.1, flip="list", brightness_jitter=0.2)
-    alone = cml.fit(images, places, config, quiet=True).state_dict()
-    helped = cml.fit(images, places, replace(config, workers=2), quiet=True).state_dict()
+    alone = cml.fit(images, places, config, quiet=True).network.state_dict()
+    helped = cml.fit(images, places, replace(config, workers=2), quiet=True).network.state_dict()
     assert same(alone, helped)
 
 
@@ -158,7 +159,7 @@ def test_resume_restores_torchs_random_numbers(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setitem(models.registry._entries, "noisy", noisy)
     images, places = bars()
     config = replace(CONFIG, backbone="noisy")
-    whole = cml.fit(images, places, config, quiet=True).state_dict()
+    whole = cml.fit(images, places, config, quiet=True).network.state_dict()
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
@@ -171,7 +172,7 @@ def test_resume_restores_torchs_random_numbers(tmp_path: Path, monkeypatch: pyte
             cml.fit(images, places, config, out=tmp_path / "cut", quiet=True)
     torch.rand(3)  # somebody else's random numbers in between
     resumed = cml.fit(images, places, config, out=tmp_path / "cut", resume=True, quiet=True)
-    assert same(whole, resumed.state_dict())
+    assert same(whole, resumed.network.state_dict())
 
 
 def test_run_folder_refuses_what_is_not_its_own(tmp_path: Path) -> None:
@@ -197,7 +198,7 @@ def test_finished_run_is_not_trained_again_and_loads(tmp_path: Path) -> None:
     config = replace(CONFIG, steps=3)
     model = cml.fit(images, places, config, out=tmp_path / "run", quiet=True)
     again = cml.fit(images, places, config, out=tmp_path / "run", resume=True, quiet=True)
-    assert same(model.state_dict(), again.state_dict())
+    assert same(model.network.state_dict(), again.network.state_dict())
     np.testing.assert_array_equal(cml.load(tmp_path / "run").embed(images), model.embed(images))
 
 
@@ -237,42 +238,46 @@ def test_checkpoint_is_no_pickle_door(tmp_path: Path) -> None:
     assert not (tmp_path / "owned").exists()
 
 
-def test_best_weights_are_kept_when_validated() -> None:
+def test_best_weights_are_kept_when_validated(monkeypatch: pytest.MonkeyPatch) -> None:
     images, places = bars()
     scores = iter([3.0, 1.0, 2.0])
     seen: list[dict[str, torch.Tensor]] = []
 
-    def validate(model: EmbeddingModel, held_out: TrainingData) -> float:
+    def validate(model: EmbeddingModel, held_out: LabelledItems, **_: object) -> float:
         assert not model.training
         assert len(held_out) == 8
         seen.append({name: value.clone() for name, value in model.state_dict().items()})
         return next(scores)
 
     distance = distances.get("euclidean")
-    data = TrainingData(Images(images, (16, 16)), distance.encode(places.tolist()), distance)
-    trained = train(data, replace(CONFIG, evaluate_every=4), score=validate, quiet=True)
+    data = LabelledItems(Images(images, (16, 16)), distance.encode(places.tolist()), distance)
+    monkeypatch.setattr("cml.training.validation.held_out_score", validate)
+    trained = GradientDescent(replace(CONFIG, evaluate_every=4)).learn(data, place=Place(quiet=True))
     assert same(trained.model.state_dict(), seen[1])
     assert [record["validation"] for record in trained.metrics if "validation" in record] == [3.0, 1.0, 2.0]
 
 
-def scored(*scores: float) -> Callable[[EmbeddingModel, TrainingData], float]:
-    """Scores that do not depend on the model."""
+def train_scored(monkeypatch: pytest.MonkeyPatch, config: TrainConfig, *scores: float, quiet: bool = True) -> Learned:
+    """Train with validation scores that do not depend on the model."""
     left = iter(scores)
-    return lambda model, held_out: next(left)
+    monkeypatch.setattr("cml.training.validation.held_out_score", lambda network, items, **_: next(left))
+    return GradientDescent(config).learn(bars_data(), place=Place(quiet=quiet))
 
 
-def bars_data() -> TrainingData:
+def bars_data() -> LabelledItems:
     images, places = bars()
     distance = distances.get("euclidean")
-    return TrainingData(Images(images, (16, 16)), distance.encode(places.tolist()), distance)
+    return LabelledItems(Images(images, (16, 16)), distance.encode(places.tolist()), distance)
 
 
-def test_a_run_ends_after_as_many_validations_without_improvement_as_it_has_patience() -> None:
+def test_a_run_ends_after_as_many_validations_without_improvement_as_it_has_patience(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     config = replace(CONFIG, steps=12, evaluate_every=2, patience=2)
-    trained = train(bars_data(), config, score=scored(3, 2, 2, 2), quiet=True)
+    trained = train_scored(monkeypatch, config, 3, 2, 2, 2)
     assert [record["step"] for record in trained.metrics if "loss" in record] == list(range(1, 9))
     assert [record["validation"] for record in trained.metrics if "validation" in record] == [3, 2, 2, 2]
-    at_best = train(bars_data(), replace(config, patience=0), score=scored(3, 1, 2, 2, 2, 2), quiet=True)
+    at_best = train_scored(monkeypatch, replace(config, patience=0), 3, 1, 2, 2, 2, 2)
     assert len([record for record in at_best.metrics if "loss" in record]) == 12  # 0 never ends it
     assert same(trained.model.state_dict(), at_best.model.state_dict())  # both have the weights of step 4
     with pytest.raises(UserError, match="'patience' counts validations: set 'evaluate_every'"):
@@ -287,7 +292,7 @@ def test_a_run_cut_off_and_resumed_loses_its_patience_where_the_whole_run_does(
     images, places = bars()
     config = replace(CONFIG, evaluate_every=2, patience=2, checkpoint_every=1)
 
-    def score(network: EmbeddingModel, held_out: TrainingData, **_: object) -> float:
+    def score(network: EmbeddingModel, held_out: LabelledItems, **_: object) -> float:
         # of the weights alone, so that it is the same in every run; the first moves of the head make it worse
         return float(network.head.weight.detach().double().square().mean())
 
@@ -319,8 +324,8 @@ def test_fit_validates_on_held_out_items() -> None:
     images, places = bars()
     for freeze in (False, True):
         config = replace(CONFIG, evaluate_every=4, freeze_backbone=freeze)
-        trained = train(bars_data(), config, quiet=True)
-        kept, held_out = bars_data().split_validation(config)
+        trained = GradientDescent(config).learn(bars_data(), place=Place(quiet=True))
+        kept, held_out = bars_data().split(HoldOut(config))
         assert [record["step"] for record in trained.metrics if "validation" in record] == [4, 8, 12]
         best = min(record["validation"] for record in trained.metrics if "validation" in record)
         # by hand: each held-out item ranks the 7 others
@@ -336,7 +341,7 @@ def test_fit_validates_on_held_out_items() -> None:
 def test_the_validation_score_tells_however_few_items_are_held_out(count: int) -> None:
     places = np.random.default_rng(0).uniform(size=count)
     distance = distances.get("euclidean")
-    data = TrainingData(Vectors(places[:, None].astype(np.float32)), distance.encode(places.tolist()), distance)
+    data = LabelledItems(Vectors(places[:, None].astype(np.float32)), distance.encode(places.tolist()), distance)
 
     class Noisy:
         def __init__(self, noise: float) -> None:
@@ -369,15 +374,21 @@ def test_too_few_items_or_labels_that_are_all_alike_cannot_validate() -> None:
         cml.fit(images, places, config, quiet=True)
 
 
-def test_a_run_says_which_step_it_kept_and_why(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_says_which_step_it_kept_and_why(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = replace(CONFIG, steps=12, evaluate_every=2)
     for patience, scores, said in (
         (0, (3, 1, 2, 2, 2, 2), "kept step 4 of 12: the best validation, 1 on 8 held-out items (the worst had 3)\n"),
         (2, (3, 1, 2, 2), "the worst had 3); ended at step 8 after 2 validations without a better one\n"),
         (0, (1,) * 6, "kept step 12, the last: all validations scored 1\n"),
     ):
-        train(bars_data(), replace(config, patience=patience), score=scored(*scores))
+        train_scored(monkeypatch, replace(config, patience=patience), *scores, quiet=False)
         assert capsys.readouterr().err.endswith(said)
+
+
+def sampler_of(config: TrainConfig) -> sampling.Sampler:
+    return sampling.get(config.sampler)
 
 
 def test_a_batch_larger_than_the_data_becomes_smaller_and_says_so() -> None:
@@ -385,20 +396,27 @@ def test_a_batch_larger_than_the_data_becomes_smaller_and_says_so() -> None:
     config = replace(CONFIG, steps=1, sampler="random")
     with pytest.warns(UserWarning, match="A batch takes 150 items, but there are 30: the sampler is random.batch"):
         cml.fit(images, places, config)
-    assert reduce_batch_size(config, 30, warn=False).sampler == "random(batch_size=15)"
-    assert reduce_batch_size(config, 150) == config
+    assert reduce_batch_size(config, 30, sampler_of(config), warn=False).sampler == "random(batch_size=15)"
+    assert reduce_batch_size(config, 150, sampler_of(config)) == config
     distance = distances.get("euclidean")
+    items = LabelledItems(Images(images, (16, 16)), distance.encode(places.tolist()), distance)
     with pytest.raises(UserError, match="takes 150 different items, but there are 30"):
-        train_run(images, distance.encode(places.tolist()), distance, config, quiet=True)
-    assert reduce_batch_size(replace(config, sampler="grouped"), 30, warn=False).sampler == "random(batch_size=15)"
+        GradientDescent(config).check(items)
+    grouped = replace(config, sampler="grouped")
+    assert reduce_batch_size(grouped, 30, sampler_of(grouped), warn=False).sampler == "random(batch_size=15)"
     classes = replace(config, sampler="per-class(per_class=3)")
-    assert reduce_batch_size(classes, 30, warn=False).sampler == "per-class(per_class=3, batch_size=15)"
+    assert (
+        reduce_batch_size(classes, 30, sampler_of(classes), warn=False).sampler
+        == "per-class(per_class=3, batch_size=15)"
+    )
 
 
 def test_frozen_backbone_trains_the_head_alone() -> None:
     images, places = bars()
     config = replace(CONFIG, freeze_backbone=True)
-    early, late = (cml.fit(images, places, replace(config, steps=steps), quiet=True).state_dict() for steps in (1, 12))
+    early, late = (
+        cml.fit(images, places, replace(config, steps=steps), quiet=True).network.state_dict() for steps in (1, 12)
+    )
     moved = {name for name in late if not torch.equal(early[name], late[name])}
     assert moved == {"head.weight", "head.bias"}
 
@@ -415,8 +433,8 @@ def test_bfloat16_and_sgd_and_clipping_train() -> None:
         learning_rate=0.01,
     )
     distance = distances.get("euclidean")
-    data = TrainingData(Images(images, (16, 16)), distance.encode(places.tolist()), distance)
-    losses = [record["loss"] for record in train(data, config, quiet=True).metrics]
+    data = LabelledItems(Images(images, (16, 16)), distance.encode(places.tolist()), distance)
+    losses = [record["loss"] for record in GradientDescent(config).learn(data, place=Place(quiet=True)).metrics]
     assert all(map(math.isfinite, losses))
     assert losses[-1] < losses[0]
 
@@ -449,11 +467,11 @@ def test_the_backbone_may_wait() -> None:
         for first, steps in ((1, 1), (3, 3), (2, 3))
     )
 
-    def weights_of(model: EmbeddingModel) -> list[torch.Tensor]:
-        return [one.detach() for one in model.backbone.parameters()]
+    def weights_of(model: cml.Model) -> list[torch.Tensor]:
+        return [one.detach() for one in model.network.backbone.parameters()]
 
     assert all(torch.equal(one, two) for one, two in zip(weights_of(begun), weights_of(waited), strict=True))
-    assert not torch.equal(begun.head.weight, waited.head.weight)
+    assert not torch.equal(begun.network.head.weight, waited.network.head.weight)
     assert not all(torch.equal(one, two) for one, two in zip(weights_of(waited), weights_of(learnt), strict=True))
 
 
@@ -461,7 +479,7 @@ def source(flip: str, twins: bool = False) -> BatchSource:
     images, places = bars()
     distance = distances.get("euclidean")
     mirrored = distance.encode((16 - places).tolist()) if twins else None
-    data = TrainingData(Images(images, (16, 16)), distance.encode(places.tolist()), distance, mirrored)
+    data = LabelledItems(Images(images, (16, 16)), distance.encode(places.tolist()), distance, mirrored)
     sampler = sampling.get("random", batch_size=30)
     return BatchSource(data, sampler, np.empty((60, 0), np.int32), replace(CONFIG, flip=flip))
 

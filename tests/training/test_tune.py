@@ -25,26 +25,23 @@ from cml.data.input_form import InputForm
 from cml.distances import Labels, as_label_distance
 from cml.distances.judged_pairs import JudgedPairs
 from cml.distances.known_pairs import KnownPairs
+from cml.doors.evaluate_items import own_rows
 from cml.errors import UserError
 from cml.export.onnx_graph import export_onnx
 from cml.models.embedding import ModelConfig
 from cml.models.joined_head import JoinedHead
 from cml.option_types import check_options
 from cml.retrieval.results import Evaluation
-from cml.runs.chosen_reference import chosen_rows, with_chosen_reference
-from cml.training import run_folder, tune_heads, tune_splits
-from cml.training import tune as tune_module
 from cml.training.complete_options import complete_options
 from cml.training.config import TrainConfig
 from cml.training.linear_map import LinearMap, average_maps
-from cml.training.tune import Tuning, keep_best_steps, tune
-from cml.training.tune_candidates import FROZEN, RIDGE, fit_label_ridge
-from cml.training.tune_gain import Gain, measure_gain
-from cml.training.tune_heads import fit_rotation
-from cml.training.tune_pair_score import KnownPairsScore
-from cml.training.tune_score import FirstItemsScore
-from cml.training.tune_split_score import make_split_score
-from cml.training.tune_splits import count_splits, make_splits, near_in_order, share_of_near_neighbors
+from cml.training.rotation import fit_rotation
+from cml.tuning import heads, splits
+from cml.tuning import tune as tune_module
+from cml.tuning.candidates import FROZEN, RIDGE, fit_label_ridge
+from cml.tuning.scores import FirstItemsScore, KnownPairsScore, make_split_score
+from cml.tuning.splits import Gain, count_splits, make_splits, measure_gain, near_in_order, share_of_near_neighbors
+from cml.tuning.tune import Tuning, keep_best_steps, tune
 
 Rows = Float32
 
@@ -52,8 +49,8 @@ Rows = Float32
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Train heads for few steps on few splits."""
-    monkeypatch.setattr(tune_heads, "STOPS", (10, 30))
-    monkeypatch.setattr(tune_splits, "MOST_SPLITS", 5)
+    monkeypatch.setattr(heads, "STOPS", (10, 30))
+    monkeypatch.setattr(splits, "MOST_SPLITS", 5)
 
 
 def hidden_label(count: int = 120, seed: int = 0) -> tuple[Rows, list[float]]:
@@ -200,8 +197,8 @@ def test_pairs_that_are_near_in_the_order_are_not_scored(monkeypatch: pytest.Mon
 @pytest.mark.slow
 def test_judged_pairs_are_tuned_by_known_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The judged directions are the weakest of the features, and no sphere has their distances."""
-    monkeypatch.setattr(tune_heads, "STOPS", (100,))
-    monkeypatch.setattr(tune_splits, "MOST_SPLITS", 4)
+    monkeypatch.setattr(heads, "STOPS", (100,))
+    monkeypatch.setattr(splits, "MOST_SPLITS", 4)
     rng = np.random.default_rng(4)
     places = rng.normal(size=(150, 3))
     rows = np.concatenate([places * 0.5, 3 * rng.normal(size=(150, 5))], axis=1).astype(np.float32)
@@ -280,7 +277,7 @@ def test_few_items_are_split_more_often() -> None:
 
 @pytest.mark.slow
 def test_splits_beyond_four_are_left_out_where_all_held_out_labels_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tune_heads, "STOPS", (5, 10))
+    monkeypatch.setattr(heads, "STOPS", (5, 10))
     rows = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
     splits, _ = make_splits(rows)
     rare = {int(held[0]) for _, held in splits[:4]}
@@ -347,28 +344,27 @@ def test_shuffled_labels_keep_the_features() -> None:
 def test_an_evaluation_says_which_reference_tune_took() -> None:
     tuning = Tuning((FROZEN[1],), FROZEN[1], (FROZEN[1],), {FROZEN[1]: 0.5}, 0.5, 0.0, 0.1, "random")
     evaluation = Evaluation({}, "px", "reciprocal", 3, 30, verdict="Verdict: better than random.")
-    said = with_chosen_reference(evaluation, tuning).verdict
+    said = evaluation.extend_verdict(tuning.describe_reference()).verdict
     assert said == (
         "Verdict: better than random. The model is the frozen features, L2-normalised: tune kept them, and nothing was "
         "trained."
     )
-    said = with_chosen_reference(evaluation, replace(tuning, chosen=("ridge",))).verdict
+    said = evaluation.extend_verdict(replace(tuning, chosen=("ridge",)).describe_reference()).verdict
     assert said == "Verdict: better than random. The chosen head is the ridge regression: tune took it alone."
-    assert with_chosen_reference(evaluation, replace(tuning, chosen=("ridge", "PCA"))) == evaluation
+    assert replace(tuning, chosen=("ridge", "PCA")).describe_reference() == ""
     advised = replace(evaluation, verdict="Verdict: worse than frozen. Train more. Next: cml train --steps 9")
-    said = with_chosen_reference(advised, replace(tuning, chosen=("ridge",))).verdict
+    said = advised.extend_verdict(replace(tuning, chosen=("ridge",)).describe_reference()).verdict
     assert said.endswith(
         "Train more. The chosen head is the ridge regression: tune took it alone. Next: cml train --steps 9"
     )
-    assert with_chosen_reference(evaluation, None) == evaluation
 
 
 def test_a_model_is_not_compared_with_the_row_that_it_is() -> None:
     tuning = Tuning(("PCA",), FROZEN[1], ("PCA",), {FROZEN[1]: 0.5}, 0.5, 0.0, 0.1, "random")
-    assert chosen_rows(None) == chosen_rows(tuning) == ()
-    assert chosen_rows(replace(tuning, chosen=(FROZEN[1],))) == ("vectors, L2-normalised",)
-    assert chosen_rows(replace(tuning, chosen=(FROZEN[0],), frozen=FROZEN[0])) == ("vectors",)
-    assert chosen_rows(replace(tuning, chosen=("ridge",))) == ("ridge", "ridge on label MDS")
+    assert own_rows(None) == own_rows(tuning) == ()
+    assert own_rows(replace(tuning, chosen=(FROZEN[1],))) == ("vectors, L2-normalised",)
+    assert own_rows(replace(tuning, chosen=(FROZEN[0],), frozen=FROZEN[0])) == ("vectors",)
+    assert own_rows(replace(tuning, chosen=("ridge",))) == ("ridge", "ridge on label MDS")
 
 
 @pytest.mark.slow
@@ -398,7 +394,7 @@ def test_a_chosen_ridge_regression_is_not_compared_with_itself(is_run: bool, tmp
         dataset = cml.prepare("table", tmp_path / "set", **table)
         run = cml.train("value", dataset, tmp_path / "run", tune=True, dimension=8, quiet=True)
         verdict = run.evaluate().verdict
-        assert run_folder.load_tuning(tmp_path / "run").chosen == ("ridge",)
+        assert Tuning.load(tmp_path / "run").chosen == ("ridge",)
     else:
         model = cml.fit(rows[:200], labels[:200], tune=True, dimension=8, quiet=True)
         assert model.tuning is not None
@@ -597,18 +593,18 @@ def test_an_interrupted_run_continues_with_its_finished_fits(tmp_path: Path, mon
         cml.fit(rows, labels, out=run, **options)
     with pytest.raises(UserError, match="was started with seed=0, now seed=1"):
         cml.fit(rows, labels, out=run, resume=True, seed=1, **options)
-    (run / "tune" / "split-1.safetensors").write_bytes(b"damaged")
+    (run / "checkpoints" / "tune" / "split-1.safetensors").write_bytes(b"damaged")
     resumed = cml.fit(rows, labels, out=run, resume=True, **options)
     assert calls == [0, 1, 2, *range(1, 6)]  # split 0 was kept
     np.testing.assert_array_equal(resumed.embed(rows), whole.embed(rows))
-    assert not (run / "tune").exists()
-    (run / "tune").mkdir()  # as if the process had been killed before it deleted the fits
+    assert not (run / "checkpoints" / "tune").exists()
+    (run / "checkpoints" / "tune").mkdir()  # as if the process had been killed before it deleted the fits
     (run / "training_items.npy").unlink()
     again = cml.fit(rows, labels, out=run, resume=True, **options)
     assert calls == [0, 1, 2, *range(1, 6)]  # nothing was fitted anew
     np.testing.assert_array_equal(again.embed(rows), whole.embed(rows))
     assert again.tuning == resumed.tuning
-    assert not (run / "tune").exists()
+    assert not (run / "checkpoints" / "tune").exists()
     assert (run / "training_items.npy").exists()
 
 
@@ -616,8 +612,8 @@ KILLED = """
 import os, signal, sys
 import numpy as np
 import cml
-from cml.training import tune, tune_heads
-tune_heads.STOPS = (5, 10)
+from cml.tuning import heads, tune
+heads.STOPS = (5, 10)
 calls, fit = [], tune.fit_candidates
 def fit_or_die(*arguments, **named):
     calls.append(named["seed"])
@@ -641,7 +637,7 @@ def test_a_killed_run_is_resumed_to_the_same_bytes(tmp_path: Path) -> None:
 
     assert run("whole", "uninterrupted") == 0
     assert run("cut", "killed") == -signal.SIGKILL
-    assert sorted(path.name for path in (tmp_path / "cut" / "tune").iterdir()) == [
+    assert sorted(path.name for path in (tmp_path / "cut" / "checkpoints" / "tune").iterdir()) == [
         "split-0.safetensors",
         "split-1.safetensors",
     ]

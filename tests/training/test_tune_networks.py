@@ -12,10 +12,10 @@ import pytest
 import cml
 from cml.array_types import UInt8
 from cml.errors import UserError
-from cml.training import tune_heads, tune_networks
 from cml.training.config import TrainConfig
 from cml.training.run_config import RunConfig
-from cml.training.tune import Tuning
+from cml.tuning import heads, networks
+from cml.tuning.tune import Tuning
 
 FROZEN: dict[str, Any] = {
     "backbone": "small-cnn",
@@ -31,9 +31,9 @@ FROZEN: dict[str, Any] = {
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Train for few steps."""
-    monkeypatch.setattr(tune_heads, "STOPS", (2,))
-    monkeypatch.setattr(tune_networks, "STEPS", 60)
-    monkeypatch.setattr(tune_networks, "FEWEST_STEPS", 5)
+    monkeypatch.setattr(heads, "STOPS", (2,))
+    monkeypatch.setattr(networks, "STEPS", 60)
+    monkeypatch.setattr(networks, "FEWEST_STEPS", 5)
 
 
 def draw_bars(count: int = 100) -> tuple[UInt8, list[float]]:
@@ -64,7 +64,7 @@ def test_network_that_is_clearly_better_is_the_model(tmp_path: Path) -> None:
     assert (config.train.tune, config.train.freeze_backbone, config.train.steps) == (True, False, 60)
     assert config.started_with.freeze_backbone
     assert config.started_with.tune_minutes == 60
-    assert not (run / "tune").exists()
+    assert not (run / "checkpoints" / "tune").exists()
     resumed = cml.fit(images[:100], labels[:100], tune_minutes=60, out=run, resume=True, **FROZEN)
     assert resumed.tuning == tuning
     np.testing.assert_array_equal(resumed.embed(images), loaded.embed(images))
@@ -88,7 +88,7 @@ def test_budget_is_obeyed_and_what_was_left_out_is_said() -> None:
 def test_scores_of_finished_networks_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     images, labels = draw_bars(60)
     calls: list[float] = []
-    fit = tune_networks.fit_network
+    fit = networks.fit_network
 
     def interrupt_sixth(data: Any, config: TrainConfig, **named: Any) -> Any:  # noqa: ANN401 - passed on
         calls.append(config.learning_rate)
@@ -96,8 +96,8 @@ def test_scores_of_finished_networks_are_kept(tmp_path: Path, monkeypatch: pytes
             raise KeyboardInterrupt
         return fit(data, config, **named)
 
-    monkeypatch.setattr(tune_networks, "fit_network", interrupt_sixth)
-    monkeypatch.setattr(tune_networks, "STEPS", 5)
+    monkeypatch.setattr(networks, "fit_network", interrupt_sixth)
+    monkeypatch.setattr(networks, "STEPS", 5)
     with pytest.raises(KeyboardInterrupt):
         cml.fit(images, labels, tune_minutes=60, out=tmp_path / "run", **FROZEN)
     tuning = cml.fit(images, labels, tune_minutes=60, out=tmp_path / "run", resume=True, **FROZEN).tuning
@@ -114,7 +114,7 @@ def test_vectors_have_no_whole_networks() -> None:
 
 def test_backbone_itself_is_a_candidate_unless_it_is_the_small_network() -> None:
     config = TrainConfig(freeze_backbone=True, tune=True, tune_minutes=5)
-    found = tune_networks.network_candidates(config, 3)
+    found = networks.network_candidates(config, 3)
     assert [*found] == [
         "small-cnn from scratch, rate 0.001",
         "small-cnn from scratch, rate 0.003",

@@ -56,7 +56,9 @@ def test_images_and_data_sets_of_ones_own_validate_too(options: dict[str, Any], 
         for form in forms
     ]
     for model in models[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(model.parameters(), models[0].parameters(), strict=True))
+        assert all(
+            torch.equal(a, b) for a, b in zip(model.network.parameters(), models[0].network.parameters(), strict=True)
+        )
 
 
 def test_a_costly_distance_of_ones_own_knows_them() -> None:

@@ -17,12 +17,12 @@ from cml import distances, losses, sampling
 from cml.data.images import Images
 from cml.data.vectors import Vectors
 from cml.errors import UserError
+from cml.items import LabelledItems
 from cml.option_types import check_options
 from cml.processes.ranks import Ranks
 from cml.training.batches import BatchSource
 from cml.training.config import TrainConfig
 from cml.training.projector import Projector
-from cml.training.training_data import TrainingData
 from cml.training.training_targets import TrainingTargets
 
 LEVELS = np.linspace(0, 255, 30)
@@ -43,7 +43,7 @@ CONFIG = TrainConfig(
 def batches(sampler: str = CONFIG.sampler, loss: str = "", ranks: Ranks | None = None, **options: Any) -> BatchSource:  # noqa: ANN401
     distance = distances.get("euclidean")
     labels = distance.encode(LEVELS.tolist())
-    data = TrainingData(Images(IMAGES, (16, 16)), labels, distance, labels)
+    data = LabelledItems(Images(IMAGES, (16, 16)), labels, distance, labels)
     made = sampling.get(sampler)
     state = made.sampler_state(TrainingTargets(distance, labels))
     config = replace(CONFIG, sampler=sampler, **options)
@@ -134,9 +134,12 @@ def test_a_run_with_views_and_a_projector_resumes_bit_for_bit(options: dict[str,
     with pytest.raises(InterruptedError):
         fit(tmp_path / "again", 3)
     resumed, whole = fit(tmp_path / "again"), fit(tmp_path / "whole")
-    assert all(torch.equal(one, other) for one, other in zip(resumed.parameters(), whole.parameters(), strict=True))
+    assert all(
+        torch.equal(one, other)
+        for one, other in zip(resumed.network.parameters(), whole.network.parameters(), strict=True)
+    )
     assert resumed.embed(IMAGES[:2]).shape == (2, 8)
-    assert not any("projector" in name for name in resumed.state_dict())
+    assert not any("projector" in name for name in resumed.network.state_dict())
     assert (cml.load(tmp_path / "again").embed(IMAGES[:2]) == resumed.embed(IMAGES[:2])).all()
 
 
@@ -146,7 +149,7 @@ def test_a_projector_learns_and_leaves_the_first_weights_as_they_are() -> None:
     one, other = (
         cml.fit(rows, rows[:, 0], steps=1, learning_rate=1e-12, projector=widths, **options) for widths in ((), (8, 8))
     )
-    torch.testing.assert_close(one.head.weight, other.head.weight)
+    torch.testing.assert_close(one.network.head.weight, other.network.head.weight)
     options |= {"learning_rate": 0.01, "loss": "rank-n-contrast", "projector": (32, 8)}
     model = cml.fit(rows, rows[:, 0], steps=200, **options)
     rho = model.evaluate(rows, rows[:, 0]).rows["embedding"]["spearman_rho"].mean

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
@@ -40,6 +40,7 @@ class MetricInfo:
         lowest: No ranking has a lower value. Of a metric in the unit of the label distance it is 0 or minus infinity,
             because a report may use another unit.
         highest: No ranking has a higher value; of a label distance infinity, for the same reason.
+        whole_ranking: Whether it takes whole rankings, those of a large gallery on a sample; ``Metric.needs`` sets it.
     """
 
     higher_is_better: bool = True
@@ -50,6 +51,7 @@ class MetricInfo:
     compared_ks: tuple[int, ...] = ()
     lowest: float = -math.inf
     highest: float = math.inf
+    whole_ranking: bool = False
 
     def clip_interval(self, mean: float, low: float, high: float) -> tuple[float, float]:
         """Cut an interval of a mean to the values that the metric can have, which covers as often.
@@ -110,6 +112,10 @@ class Metric:
     info: ClassVar[MetricInfo] = MetricInfo()
     needs: ClassVar[Needs] = "top_k"
     default_ks: ClassVar[tuple[int, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.info = replace(cls.info, whole_ranking=cls.needs == "whole_ranking")
 
     def __init__(self, options: EvaluateOptions, gallery: int) -> None:
         self.options = options

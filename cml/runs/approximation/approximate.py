@@ -29,6 +29,7 @@ from cml.distances.jobs.job_options import JobOptions
 from cml.distances.nearest import check_k
 from cml.distances.pair_function import PairFunction
 from cml.distances.sparse_distances import LabelRows
+from cml.doors.stated_labels import read_label_frame
 from cml.errors import UserError
 from cml.option_types import check_options
 from cml.registry import Choice
@@ -58,7 +59,6 @@ from cml.runs.approximation.result import (
     Spent,
 )
 from cml.runs.approximation.start_vectors import StartVectors, check_vectors, choose_start
-from cml.runs.stated_labels import read_label_frame
 from cml.storage.atomic import atomic_file
 from cml.storage.cache_folder import cache_folder
 from cml.storage.json_file import write_json

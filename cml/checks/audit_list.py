@@ -1,0 +1,163 @@
+"""The list of an audit: audit.csv of a run folder, the label most likely to be wrong first."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cml.checks.audit import Audit, audit_labels
+from cml.errors import DataError
+from cml.items import LabelledItems
+from cml.items.embedder import Embedder
+from cml.items.presentation import Presentation
+from cml.reporting.visible_text import visible_text
+from cml.retrieval.text_table import align_columns, frame
+from cml.storage.csv_file import write_csv
+from cml.storage.regular_file import open_regular
+
+if TYPE_CHECKING:
+    import pandas
+
+AUDIT = "audit.csv"
+SCORE = "audit score"
+_COLUMNS = ("rank", "item_id", "role", "label", "score", "label_distance_to_neighbors", "neighbors", "neighbor_labels")
+_NEIGHBORS = 3  # that the list names
+_SHOWN = 10  # items in an interpreter
+
+
+@dataclass(frozen=True, eq=False)
+class AuditList:
+    """An audit with the names of its items.
+
+    Attributes:
+        audit: The audit.
+        names: The N names or ids of the items.
+        labels: The N labels in words.
+        roles: The N roles; "" where there are none.
+    """
+
+    audit: Audit
+    names: Sequence[str]
+    labels: Sequence[str]
+    roles: Sequence[str]
+
+    def __repr__(self) -> str:
+        return "\n".join([*self.audit.lines(), self.table(_SHOWN)])
+
+    @property
+    def suspects(self) -> list[str]:
+        """The names of the items, the label most likely to be wrong first: what to look at, or to label again, next."""
+        return [self.names[item] for item in self.audit.order.tolist()]
+
+    def rows(self, count: int | None = None) -> list[list[str]]:
+        """List the first items.
+
+        Args:
+            count: How many; all when not given.
+
+        Returns:
+            For each its rank, name, role, label, score, median label distance to its neighbours, and three of these
+            with their labels.
+        """
+        audit, rows = self.audit, []
+        for rank, item in enumerate(audit.order[:count].tolist(), 1):
+            near = audit.neighbors[item, :_NEIGHBORS].tolist()
+            rows.append(
+                [
+                    str(rank),
+                    self.names[item],
+                    self.roles[item],
+                    self.labels[item],
+                    f"{audit.scores[item]:.4f}",
+                    f"{audit.neighbor_distances[item]:.4g}",
+                    "; ".join(self.names[other] for other in near),
+                    "; ".join(self.labels[other] for other in near),
+                ]
+            )
+        return rows
+
+    def table(self, count: int) -> str:
+        """Write the first items as lines of text.
+
+        Args:
+            count: How many.
+        """
+        head = ["item", "rank", "score", f"distance to neighbours ({self.audit.unit})", "label", "labels of neighbours"]
+        cells = [
+            [visible_text(name, 40), rank, score, apart, visible_text(label, 30), visible_text(near, 60)]
+            for rank, name, _, label, score, apart, _, near in self.rows(count)
+        ]
+        return align_columns([head, *cells])
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Give one line per item with the columns of ``save``, the label most likely to be wrong first.
+
+        Raises:
+            UserError: pandas is not installed.
+        """
+        numbers = {"rank": int, "score": float, "label_distance_to_neighbors": float}
+        rows = [dict(zip(_COLUMNS, row, strict=True)) for row in self.rows()]
+        return frame({name: numbers.get(name, str)(value) for name, value in row.items()} for row in rows)
+
+    def save(self, path: Path | str) -> Path:
+        """Write the list as a CSV file.
+
+        Args:
+            path: The file, which is replaced if it exists.
+
+        Returns:
+            The file.
+        """
+        return write_csv(path, _COLUMNS, self.rows())
+
+
+def read_scores(path: Path) -> dict[tuple[str, str], float]:
+    """Read the scores of a list.
+
+    Args:
+        path: The file that ``AuditList.save`` wrote.
+
+    Returns:
+        The score of each item by its role and name.
+
+    Raises:
+        DataError: The file is no such list.
+    """
+    try:
+        with open_regular(path) as file:
+            header, *rows = csv.reader(io.StringIO(file.read().decode(), newline=""))
+        role, name, score = (header.index(column) for column in ("role", "item_id", "score"))
+        scores = {(row[role], row[name]): float(row[score]) for row in rows}
+    except (OSError, ValueError, IndexError, csv.Error) as error:
+        raise DataError(f"{path} is not a list of 'cml audit' ({error}). Make it again: cml audit RUN") from None
+    if not np.isfinite(list(scores.values())).all():
+        raise DataError(f"{path} holds a score that is no number. Make it again: cml audit RUN")
+    return scores
+
+
+def audit_items(model: Embedder, items: LabelledItems, shown: Presentation, *, seed: int = 0) -> AuditList:
+    """Find the labels that disagree with those of similar items.
+
+    Args:
+        model: Gives the features by which items are similar.
+        items: N items.
+        shown: Their labels in words, their roles and the unit of the report.
+        seed: Random seed.
+
+    Returns:
+        The list, the label most likely to be wrong first.
+
+    Raises:
+        UserError: There are no such features, fewer than 30 items, or labels that do not differ.
+    """
+    features = model.embed_by_reference(items.inputs, bar="features")
+    audit = audit_labels(
+        features, items.labels, items.distance, groups=items.groups, factor=shown.factor, unit=shown.unit, seed=seed
+    )
+    return AuditList(audit, items.ids, shown.words, shown.roles)

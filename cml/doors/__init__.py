@@ -1,0 +1,1 @@
+"""What people call, and what joins the core and its capabilities."""

@@ -1,0 +1,307 @@
+"""``cml.fit``: training on inputs and labels that are given in Python."""
+
+import functools
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from cml import distances
+from cml.checks.dataset_findings import count_words
+from cml.console.messages import say
+from cml.data.accepted_inputs import AcceptedInputs
+from cml.data.augmentation import stored_size
+from cml.data.field_names import FieldNames
+from cml.data.groups import number_groups
+from cml.data.input_form import InputForm, InputKind
+from cml.data.input_sources import recognize_inputs
+from cml.data.inputs import Inputs
+from cml.data.items import Collate
+from cml.data.pair_judgements import PairJudgements
+from cml.data.table_columns import has_columns
+from cml.data.triplet_judgements import TripletJudgements
+from cml.distances import LabelDistance, LabelError, Labels
+from cml.distances.precomputed import Precomputed
+from cml.doors.interrupted import keep_interrupted
+from cml.doors.kept_label_distance import read_kept_label_distance
+from cml.doors.learners import learner_class
+from cml.doors.model import Model
+from cml.doors.stated_labels import holds_classes, read_label_frame
+from cml.doors.tracking import with_tracker
+from cml.doors.validation_items import draw_validation, recognize_validation, refuse_with_validation
+from cml.errors import UserError
+from cml.feature_store.store import FeatureStore
+from cml.items.label_inputs import label_inputs, open_at, read_weights
+from cml.losses.wrapped_loss import as_loss
+from cml.models import CUSTOM, Backbone
+from cml.models.backbone import count_channels
+from cml.option_types import check_options
+from cml.plausibility.finding import ImplausibleData
+from cml.plausibility.label_rules import find_in_labels
+from cml.plausibility.unknown_words import find_unknown_words
+from cml.processes.init_processes import init_processes
+from cml.registry import Choice
+from cml.trackers import Tracker
+from cml.training.callbacks import Callback
+from cml.training.complete_options import complete_options
+from cml.training.config import TrainConfig, with_options
+from cml.training.history import History
+from cml.training.learner import Learned, Place
+from cml.training.own_augmentation import Augment
+from cml.training.own_functions import take_functions
+from cml.training.run_config import RunConfig
+from cml.training.run_learner import run_learner
+from cml.training.seeded_randomness import seeded_randomness
+from cml.training.train_options import FitOptions, list_options
+
+
+@list_options
+def fit(
+    inputs: Any,  # noqa: ANN401 - the kinds listed below
+    labels: Any = None,  # noqa: ANN401
+    config: TrainConfig | None = None,
+    *,
+    label_distance: str | LabelDistance | Callable[[Any, Any], float] | NDArray[Any] | None = None,
+    loss: str | nn.Module | None = None,
+    backbone: str | nn.Module | Backbone | None = None,
+    image: str | None = None,
+    features: str | Sequence[str] | None = None,
+    label: str | None = None,
+    groups: Any = None,  # noqa: ANN401 - a sequence of any names
+    input_kind: InputKind | None = None,
+    collate: Collate | None = None,
+    augment: Augment | None = None,
+    sample_weight: Any = None,  # noqa: ANN401 - a sequence of numbers
+    validation: Any = None,  # noqa: ANN401 - inputs with labels
+    out: Path | str | None = None,
+    resume: bool = False,
+    tracker: str | Tracker | None = None,
+    callbacks: Sequence[Callback] = (),
+    quiet: bool = False,
+    **options: Unpack[FitOptions],
+) -> Model:
+    """Train an embedding of ``inputs`` whose distances mirror the distances of ``labels``.
+
+    A script that calls this may be started by torchrun: its processes then share every batch.
+
+    Args:
+        inputs: N images: paths, Pillow images, uint8 arrays or tensors, with channels first or last. Or N vectors:
+            floats (N, F) as an array, a tensor, a memory map, a ``.npy`` file, a list of rows, columns of a data frame
+            or a store of ``cml.features``. Your own backbone can also take N tensors (N, ...), see
+            ``cml.data.tensors``, or, with ``collate``, N items of any kind. All of these may come together with their
+            labels: as a torch ``Dataset`` of (x, label) or of mappings with named fields, a list of such items, a
+            Hugging Face ``Dataset`` or a data frame. The labels of a data set are read once, its inputs at each use, so
+            that random augmentation in it, which ``seed`` seeds, is drawn anew.
+        labels: N labels of the kind that the label distance takes: numbers or vectors by default, also as a data frame
+            with one column or several. Or judgements of the inputs by people, ``cml.PairJudgements`` or
+            ``cml.TripletJudgements``, which have a label distance of their own.
+        config: All options of training; the defaults if None.
+        label_distance: How far apart two labels are: a string such as ``"circular(period=24)"``, a ``LabelDistance``, a
+            function of two labels, or an (N, N) matrix. By default ``euclidean``, and ``classes`` for a column of
+            Hugging Face's ClassLabel.
+        loss: A string such as ``"cosent(scale=2.0)"``, a loss of ``cml.losses``, or your own torch module that takes
+            embeddings (B, D) and label distances (A, B), whose first A items are the anchors. If its attribute
+            ``normalize`` is true, the trained model L2-normalises its embeddings; otherwise it does not.
+        backbone: The network below the head: a string such as ``"resnet34"``, or your own torch module from normalised
+            pixels (B, 3, h, w) to features (B, F); see ``cml.models.as_backbone`` for its mean and std, and for images
+            with another number of bands, which ``"small-cnn(channels=4)"`` takes too. For vectors: ``"none"`` (a linear
+            head), the default, ``"mlp(512, 512)"``, or your own module from standardised vectors (B, V) to features
+            (B, F).
+        image: Name of the column or field of images, if ``inputs`` is a data frame or a data set of mappings.
+        features: Names of the columns of vectors: a list, a pattern such as ``emb_*``, a prefix, or the name of one
+            column of lists; or the name of the field of inputs.
+        label: Name of the column or field of labels.
+        groups: A name or number for each input, such as its subject: validation holds out whole groups.
+        input_kind: The kind of the inputs, "images", "vectors" or "tensors"; None to recognise it.
+        collate: A function that joins a list of inputs (graphs, sequences, texts) to the backbone's input, with one row
+            for each of them: a tensor, a tuple or dict of tensors, or an object with a method ``to(device)``.
+        augment: A function that augments one input at each use, such as a transform of torchvision. It gets an image as
+            a uint8 tensor (3, h, w), a vector (F,) or a tensor (...) as float32, or one of the inputs that ``collate``
+            joins, and returns one of the same shape and type. If it has two parameters without a default, it gets the
+            label too and returns a pair of both. Its random numbers follow from ``seed`` and the step.
+        sample_weight: A number of at least 0 for each input: how often it is an anchor relative to the others; 0 leaves
+            it out. See docs/howto/recipe.md.
+        validation: Inputs and labels to validate on, (x, y) or a data set; the inputs are of the kind of ``inputs``.
+            The model keeps the weights with the best validation, and no training item is held out. At most 1,000 are
+            used, drawn at random. Without ``evaluate_every`` there are ten validations.
+        out: Run folder for checkpoints and the model; None keeps nothing.
+        resume: Continue the run in ``out``.
+        tracker: An experiment tracker that follows the run: tensorboard, wandb, mlflow, trackio, or your own.
+        callbacks: Called after steps, validations and checkpoints, and at the end; they may end the run.
+        quiet: Whether to show no progress bar and no remarks.
+        **options: Any option of ``TrainConfig`` by its name, such as ``steps=300``; it overrides that of ``config``.
+            ``optimizer`` may also be a function from parameter groups to an optimiser, such as a class of torch.optim,
+            and ``schedule`` a function from the optimiser to a scheduler of torch.optim.lr_scheduler.
+
+    Returns:
+        The trained model: ``model.embed(images)`` gives (N, D) float32.
+
+    Raises:
+        UserError: Inputs, labels or options do not fit each other.
+        Interrupted: Ctrl-C, or the stop button of a notebook, after the first step: a ``KeyboardInterrupt`` whose
+            attribute ``model`` is the model so far, as ``cml.last()`` is. With ``out``, there is a checkpoint of the
+            last step, which the same call with ``resume=True`` continues.
+
+    Example:
+        >>> import numpy as np
+        >>> import cml
+        >>> levels = np.linspace(0, 255, 40)
+        >>> images = np.tile(levels[:, None, None, None], (1, 16, 16, 3)).astype(np.uint8)
+        >>> model = cml.fit(images, levels, backbone="small-cnn", weights="none", image_size=(16, 16), steps=2,
+        ...                 sampler="random(batch_size=20)", workers=0, quiet=True)
+        >>> model.embed(images).shape
+        (40, 128)
+        >>> rows = np.stack([levels, levels**2], axis=1)
+        >>> cml.fit(rows, levels, steps=2, sampler="random(batch_size=20)", quiet=True)
+        Model(none, 2 numbers -> 128 numbers, L2-normalised)
+    """
+    if isinstance(labels, PairJudgements | TripletJudgements):
+        label_distance = labels.label_distance if label_distance is None else label_distance
+        for remark in () if quiet else labels.remarks:
+            say(remark)
+    if label_distance is None and config is None and holds_classes(inputs, label):
+        label_distance = "classes"
+        if not quiet:
+            say(f"{label!r} is a column of classes; for their numbers, label_distance='euclidean'.")
+
+    # options, and the parts that are objects
+    own_backbone = None if isinstance(backbone, str) else backbone
+    own_loss = None if loss is None or isinstance(loss, str) else as_loss(loss)
+    own_functions, chosen = take_functions(options, augment)
+    chosen |= _name_parts(label_distance, loss, backbone)
+    config = with_options(TrainConfig() if config is None else config, chosen)
+    _refuse_dataset_options(config)
+
+    # label distance, labels and inputs
+    if label_distance is None or isinstance(label_distance, str):
+        label_distance = (
+            read_kept_label_distance(config.label_distance, "", out, resume=resume) or config.label_distance
+        )
+    distance = distances.as_label_distance(label_distance)
+    if labels is None and isinstance(distance, Precomputed):  # its labels are the numbers of its rows
+        labels = range(len(inputs))
+    label_columns: tuple[str, ...] = () if label is None else (label,)
+    if has_columns(labels):
+        labels, label_columns = read_label_frame(labels, distance.name, quiet=quiet)
+    accepted = AcceptedInputs(
+        kind=input_kind,
+        missing=config.missing,
+        own_backbone=own_backbone is not None,
+        channels=count_channels(config.backbone if own_backbone is None else own_backbone),
+        collate=collate,
+    )
+    recognize = functools.partial(recognize_inputs, fields=FieldNames(image, features, label), accepted=accepted)
+    with seeded_randomness(config.seed):  # a data set of the user's own may draw where its labels are read
+        labelled = recognize(inputs.select() if isinstance(inputs, FeatureStore) else inputs, labels)
+        held_out = None
+        if validation is not None:
+            refuse_with_validation(config, groups=groups)
+            held_out = recognize_validation(validation, labelled, recognize)
+    plain_labels = labelled.labels
+
+    # options that suit inputs and labels, where none are given
+    form = labelled.inputs.form if isinstance(labelled.inputs, Inputs) else InputForm()
+    names = {*chosen, *config.difference(TrainConfig())}  # an option of ``config`` that is no default is chosen too
+    chosen = {name: getattr(config, name) for name in names}
+    config = check_options(complete_options(config, chosen, form, distance))
+    learner = learner_class(config)(config, own_loss, own_backbone, own_functions)
+    learner.check_options(complete_options(TrainConfig(), {}, form))
+
+    distance, encoded = _encode_labels(distance, plain_labels, () if held_out is None else held_out.labels)
+    _warn_of_implausible_labels(plain_labels, label_columns, distance)
+    count = len(plain_labels)
+    open_inputs = open_at(
+        stored_size(config.image_size, config.crop), channels=accepted.channels, cache_bytes=config.cache_bytes
+    )
+    items = replace(
+        label_inputs(labelled, distance, open_inputs, encoded[:count]),
+        groups=None if groups is None else number_groups(groups, count),
+        weights=None if sample_weight is None else read_weights(sample_weight, count),
+    )
+    validating = None
+    if held_out is not None:
+        validating = draw_validation(label_inputs(held_out, distance, open_inputs, encoded[count:]), config.seed)
+
+    def _make_model(learned: Learned, run: RunConfig) -> Model:
+        learned.model.set_collate(collate)
+        history = History.of(learned.metrics)
+        return Model(learned.model, run, distance, references=items, selection=learned.selection, history=history)
+
+    with keep_interrupted(_make_model, has_folder=out is not None), init_processes(config.device) as ranks:
+        place = Place(None if out is None else Path(out), resume, with_tracker(callbacks, tracker), quiet, ranks)
+        learner = learner.shrink_batch(items, validating, warn=ranks.first)
+        learned, run = run_learner(learner, items, validating, place)
+    return _make_model(learned, run)
+
+
+def _name_parts(
+    label_distance: object, loss: str | nn.Module | None, backbone: str | nn.Module | Backbone | None
+) -> dict[str, str]:
+    """The options that name the parts of a run: a string is the option itself; of an object, the run keeps a name."""
+    names = {}
+    if isinstance(label_distance, str):
+        names["label_distance"] = label_distance
+    if loss is not None:
+        names["loss"] = loss if isinstance(loss, str) else type(loss).__name__
+    if isinstance(backbone, str):
+        names["backbone"] = backbone
+    elif backbone is not None:
+        names |= {"backbone": CUSTOM, "weights": "none"}
+    return names
+
+
+def _refuse_dataset_options(config: TrainConfig) -> None:
+    """Refuse the options that name parts of a prepared dataset, which ``cml.fit`` takes as arguments."""
+    if config.group_column:
+        raise UserError(
+            "'group_column' names a column of a prepared dataset: give cml.fit the groups themselves, "
+            f"groups=[...]. Got group_column={config.group_column} instead."
+        )
+    if config.features and not config.freeze_backbone:
+        raise UserError(
+            "cml.fit takes a store as its inputs: cml.fit(store, labels). Leave 'features' out of 'config'."
+        )
+
+
+def _encode_labels(
+    distance: LabelDistance, labels: Sequence[Any], held_out_labels: Sequence[Any]
+) -> tuple[LabelDistance, Labels]:
+    """Fit the label distance to the training labels, and encode these and, after them, the held-out ones."""
+    try:
+        distance = distance.fit(labels)
+        return distance, distance.encode([*labels, *held_out_labels] if len(held_out_labels) else labels)
+    except LabelError as error:
+        label = labels[error.position] if error.position < len(labels) else None
+        fault = f"The 'labels' do not fit the label distance {distance.name!r}: {error}"
+        raise UserError(f"{fault} {_suggest_mend(label)}") from None
+
+
+def _warn_of_implausible_labels(labels: Sequence[Any], columns: Sequence[str], distance: LabelDistance) -> None:
+    """Warn of labels that are hardly meant so, at the line that calls ``cml.fit``."""
+    findings = find_in_labels(labels, columns=columns, distance=str(Choice(distance.name, distance.settings())))
+    if (words := count_words(distance, labels)) is not None:
+        findings += find_unknown_words(words)
+    for finding in findings:
+        warnings.warn(str(finding), ImplausibleData, stacklevel=3)
+
+
+def _suggest_mend(label: Any) -> str:  # noqa: ANN401 - of any kind
+    """How a label that does not fit its distance could be mended."""
+    if isinstance(label, str) and _is_number(label):
+        return "Convert the labels to numbers, for example by [float(label) for label in labels]."
+    if isinstance(label, float | np.floating) and not np.isfinite(label):
+        return "Leave out the items without a finite label, which np.isfinite(labels) finds."
+    return "Mend the label, or choose another distance by label_distance=..."
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

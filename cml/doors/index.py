@@ -1,0 +1,96 @@
+"""``cml.index``: a search index of images or vectors in a folder or a file, as ``cml index`` builds it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from cml.data.decoding import DEFAULT_THREADS
+from cml.data.image_list import ImageList
+from cml.data.prepared import ROLES
+from cml.doors.model import load
+from cml.doors.stored_items import list_from_store
+from cml.errors import UserError
+from cml.export.approximate import Auto, Method
+from cml.export.index import Index
+from cml.export.index_images import add_to_index, build_index
+from cml.storage.hugging_face import resolve_run
+
+
+def index(
+    run: Path | str,
+    images: Path | str,
+    out: Path | str,
+    *,
+    add: bool = False,
+    method: Method | Auto = "auto",
+    prefix: str = "",
+    ids: Path | str | None = None,
+    features: Path | str | None = None,
+    splits: Sequence[str] = ROLES,
+    batch_size: int | None = None,
+    threads: int = DEFAULT_THREADS,
+    skip_bad: bool = False,
+    device: str = "auto",
+    quiet: bool = False,
+) -> Index:
+    """Embed images and index them, or add images to an index. A call that was killed is resumed by the same call.
+
+    ``cml.Index`` makes an index of images, vectors or embeddings that are in memory.
+
+    Args:
+        run: Folder of the run, or a model as ``cml.load`` takes it.
+        images: Folder of images, a prepared dataset of images or vectors, or a .npy file of vectors, whose ids are
+            their row numbers.
+        out: Folder of the index.
+        add: Add the images to an existing index. Images that it already holds are not embedded again.
+        method: exact compares a query with every item, the others are faiss's, auto goes by the number of items.
+        prefix: Prefix of every item id, to distinguish files of the same name in different folders.
+        ids: A text file with the ids of the rows of a .npy file, one per line, in place of their numbers.
+        features: A feature store of the backbone, from which features are read instead of images.
+        splits: Splits of a prepared dataset: train, query, gallery.
+        batch_size: Images per forward pass; by default 64, or 16 on a CPU.
+        threads: Images decoded at a time.
+        skip_bad: Skip images that cannot be read; by default, the first one is an error.
+        device: "auto", "cpu", "cuda" or another device of torch.
+        quiet: No progress bar.
+
+    Returns:
+        The index, with the model.
+
+    Raises:
+        UserError: ``out`` holds an index of another model, of other images or with another method, or the model takes
+            other inputs.
+        DataError: An image cannot be read, or an id is already taken.
+
+    Example:
+        >>> index = cml.index("runs/mine", "photos", "index/mine", quiet=True)
+        >>> index
+        Index(40 items of 128 numbers, exact)
+        >>> index.search(["photos/7.png"], k=2)[0][0].item_id
+        '7.png'
+    """
+    if add and method != "auto":
+        raise UserError("An index keeps its method: leave 'method' out, or make a new index.")
+    folder = resolve_run(run)
+    model = load(folder, device=device)
+    listed = ImageList.open(images, splits)
+    if ids is not None:
+        listed = listed.with_ids(Path(ids))
+    if features is not None:
+        listed = list_from_store(listed, Path(features), model, folder)
+    listed = listed.add_prefix(prefix) if prefix else listed
+    source = str(folder.absolute())
+    if add:
+        return add_to_index(
+            model, listed, Path(out), run=source, batch_size=batch_size, threads=threads, skip_bad=skip_bad, quiet=quiet
+        )[0]
+    return build_index(
+        model,
+        listed,
+        Path(out),
+        run=source,
+        method=method,
+        batch_size=batch_size,
+        threads=threads,
+        skip_bad=skip_bad,
+        quiet=quiet,
+    )

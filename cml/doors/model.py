@@ -1,0 +1,756 @@
+"""A trained model for use from Python: embed, evaluate, search, save."""
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from torch import nn
+
+from cml import distances, plugins
+from cml.array_types import Float32, Int64, UInt64
+from cml.checks.advice import advise, render_call
+from cml.checks.audit_list import AuditList
+from cml.checks.calibrate_items import KnownItems, calibrate_items
+from cml.data.accepted_inputs import AcceptedInputs
+from cml.data.augmentation import stored_size
+from cml.data.band_picture import describe_shown_bands
+from cml.data.field_names import FieldNames
+from cml.data.groups import number_groups
+from cml.data.input_form import InputForm
+from cml.data.input_sources import recognize_inputs
+from cml.data.item_digests import MOST_DIGESTED, digest_items
+from cml.data.item_labels import ItemLabels
+from cml.data.items import Collate
+from cml.distances import LabelDistance
+from cml.doors.evaluate_items import Report, evaluate_items, own_rows
+from cml.doors.vector_forms import compute_vector_forms
+from cml.errors import UserError
+from cml.explore.drawings import open_pictures
+from cml.explore.explorer import Explorer
+from cml.items import LabelledItems
+from cml.items.label_inputs import label_inputs, open_at
+from cml.items.presentation import Presentation
+from cml.models import Backbone, has_published_weights
+from cml.models.embedding import EmbeddingModel, ModelConfig
+from cml.models.weights_fingerprint import model_fingerprint
+from cml.processes.device import pick_device
+from cml.retrieval.calibration import LEVEL, Calibration
+from cml.retrieval.evaluate_options import EvaluateOptions
+from cml.retrieval.feature_forms import STANDARDISED
+from cml.retrieval.label_regression import fit_label_regression
+from cml.retrieval.neighbor_labels import predict_labels
+from cml.retrieval.results import Evaluation
+from cml.retrieval.saved_calibration import load_calibration, save_calibration
+from cml.retrieval.search import nearest_embeddings
+from cml.retrieval.shuffled_labels import LabelSignals, find_label_signal
+from cml.retrieval.verdict import Standing
+from cml.storage.atomic import atomic_folder
+from cml.storage.downloads import names_of_a_run
+from cml.storage.hugging_face import resolve_run
+from cml.task import label_distance_of
+from cml.training.history import History
+from cml.training.learner import Selection
+from cml.training.run_config import RunConfig
+from cml.training.run_folder import load_training_items, save_training_items
+from cml.training.saved_model import MODEL, load_model, save_model
+
+_OWN_DISTANCE = (
+    "One that was registered in Python has to be registered here too: load the file that does it by --plugin FILE, or "
+    "give it in Python as label_distance=..."
+)
+
+
+class Model:
+    """A trained embedding model, and what it was trained with.
+
+    ``embed`` takes all that ``cml.fit`` takes. ``network`` is the ``torch.nn.Module`` from images (B, 3, h, w), uint8
+    or float in 0..255, to embeddings (B, D), or from vectors (B, V) or tensors (B, ...) if it was trained on those.
+    ``cml.fit`` and ``cml.load`` make it.
+
+    Args:
+        network: The trained ``EmbeddingModel``.
+        run: The ``RunConfig`` that it was trained with.
+        label_distance: The label distance that it was trained with, for one that has no registered name.
+        allow_download: Whether models that the config names may be downloaded, such as that of ``sentences(...)``.
+        references: The training inputs and their labels, among which ``predict`` finds neighbours. They are neither
+            saved nor pickled.
+        selection: How ``cml.fit(..., tune=True)`` chose the embedding; None for a model that was trained in steps or
+            loaded.
+        history: The ``History`` of the training, or the folder to read it from when it is asked for; None for none.
+        folder: The folder that the model was loaded from, which may hold its calibration.
+
+    Attributes:
+        network: As given.
+        run_config: As given.
+        tuning: How ``cml.fit(..., tune=True)`` chose the embedding; None of others.
+        allow_download: As given.
+
+    Example:
+        >>> import numpy as np
+        >>> import cml
+        >>> hues = np.linspace(0, 255, 40).round()
+        >>> images = np.tile(hues[:, None, None, None], (1, 16, 16, 3)).astype(np.uint8)
+        >>> model = cml.fit(images, hues, backbone="small-cnn", weights="none", image_size=(16, 16), steps=2,
+        ...                 sampler="random(batch_size=20)", workers=0, quiet=True)
+        >>> model
+        Model(small-cnn, 16 x 16 pixels -> 128 numbers, L2-normalised)
+        >>> model.embed(images).shape
+        (40, 128)
+        >>> positions, distances = model.search(images[:3], images, k=1)
+        >>> positions.ravel().tolist()
+        [0, 1, 2]
+        >>> list(model.evaluate(images, hues).rows)
+        ['embedding', 'random', 'oracle']
+    """
+
+    def __init__(
+        self,
+        network: EmbeddingModel,
+        run: RunConfig,
+        label_distance: LabelDistance | None = None,
+        *,
+        allow_download: bool = False,
+        references: LabelledItems | None = None,
+        selection: Selection | None = None,
+        history: History | Path | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        if not isinstance(network, EmbeddingModel) or not isinstance(run, RunConfig):
+            raise UserError(
+                "cml.Model takes a trained network of cml and the config of its run: cml.fit and cml.load make it. "
+                "cml.retrieval.evaluate_embeddings measures the embeddings of any network. "
+                f"Got {type(network).__name__} and {type(run).__name__} instead."
+            )
+        self.network = network
+        self.run_config = run
+        self.allow_download = allow_download
+        self._label_distance = label_distance
+        self._references = references
+        self.tuning = selection
+        self._history = History.of([]) if history is None else history
+        self._folder = folder
+        self._calibration: Calibration | None = None
+
+    @property
+    def config(self) -> ModelConfig:
+        """The shape of the network."""
+        return self.network.config
+
+    @property
+    def form(self) -> InputForm:
+        """The form of the inputs."""
+        return self.network.config.inputs
+
+    @property
+    def history(self) -> History:
+        """Losses and validations of the training; of a loaded model, those that its folder holds.
+
+        Raises:
+            DataError: The folder's metrics.jsonl is damaged.
+        """
+        if isinstance(self._history, Path):
+            self._history = History.load(self._history)
+        return self._history
+
+    @property
+    def label_distance(self) -> LabelDistance:
+        """The label distance that the model was trained with.
+
+        Raises:
+            UserError: It is not registered here; it has to be given to ``cml.load``.
+        """
+        if self._label_distance is None:
+            with (
+                explain_missing_plugins(self.run_config, advice=_OWN_DISTANCE),
+                names_of_a_run(allow_download=self.allow_download),
+            ):
+                self._label_distance = label_distance_of(self.run_config.task, self.run_config.label_distance)
+        return self._label_distance
+
+    @property
+    def digest(self) -> str:
+        """A digest of the model's form and weights, by which an index tells its embeddings from those of others."""
+        return model_fingerprint(self.network)
+
+    def embed(self, inputs: Any, *, batch_size: int | None = None, bar: str = "") -> Float32:  # noqa: ANN401
+        """Embed images of any sizes, or vectors or tensors of the model's shape.
+
+        Args:
+            inputs: N inputs, of any kind that ``cml.fit`` takes.
+            batch_size: Inputs per pass; by default 64, or 4096 vectors.
+            bar: Title of a progress bar; "" for none.
+
+        Returns:
+            Embeddings (N, D), in evaluation mode.
+
+        Raises:
+            UserError: The inputs are of another form than the model's, or hold numbers that are not finite.
+        """
+        return self.network.embed(inputs, batch_size=batch_size, bar=bar)
+
+    def embed_unless_embedded(self, inputs: Any) -> Float32:  # noqa: ANN401 - inputs or embeddings
+        """Embed inputs that are not embeddings already.
+
+        Args:
+            inputs: N inputs, of any kind that ``cml.fit`` takes, or embeddings (N, D). An array (N, D) holds inputs
+                only if the model takes vectors of D numbers.
+
+        Returns:
+            Embeddings (N, D).
+
+        Raises:
+            UserError: As ``embed``.
+        """
+        return self.network.embed_unless_embedded(inputs)
+
+    def embed_by_reference(self, inputs: Any, *, bar: str = "") -> Float32:  # noqa: ANN401 - as ``cml.fit`` takes them
+        """Compute features that do not depend on the labels: of the published backbone, or standardised vectors.
+
+        Args:
+            inputs: N inputs, of any kind that ``cml.fit`` takes.
+            bar: Title of a progress bar; "" for none.
+
+        Returns:
+            Features (N, F).
+
+        Raises:
+            UserError: The model takes neither images nor vectors, or the published weights are not here.
+        """
+        if self.form.kind == "vectors":
+            return self.network.standardize(inputs, bar=bar)
+        if self.form.kind == "images":
+            return load_published(self).extract(inputs, bar=bar)
+        raise UserError(
+            f"Items are compared by features that do not depend on the labels, which {self.form} do not have: "
+            "compute vectors of the items by another network, and take a model of these."
+        )
+
+    def embed_stages(self, inputs: Any) -> dict[int, Float32]:  # noqa: ANN401 - as ``cml.fit`` takes them
+        """Embed inputs by the models that were kept during training, of which a model in Python has none."""
+        return {}
+
+    @property
+    def reference_name(self) -> str:
+        """What is compared with has no name of its own here, so that the explorer has no tab of it."""
+        return ""
+
+    def evaluate(
+        self,
+        inputs: Any,  # noqa: ANN401 - as cml.fit takes them
+        labels: Any = None,  # noqa: ANN401
+        gallery: Any = None,  # noqa: ANN401
+        gallery_labels: Any = None,  # noqa: ANN401
+        *,
+        image: str | None = None,
+        label: str | None = None,
+        options: EvaluateOptions | None = None,
+    ) -> Evaluation:
+        """Evaluate how well inputs find others with near labels, beside chance and the best possible ranking.
+
+        Args:
+            inputs: The queries, of any kind that ``cml.fit`` takes.
+            labels: A label for each of them; None where ``inputs`` holds them. ``PairJudgements`` and
+                ``TripletJudgements`` evaluate any model by what people judged of the inputs.
+            gallery: The inputs that are ranked; None lets every query rank all other queries.
+            gallery_labels: A label for each of them.
+            image: Name of the column of images, where images come as a data frame.
+            label: Name of its column of labels.
+            options: What is measured, and how, a ``cml.retrieval.EvaluateOptions``; the defaults when not given.
+
+        Returns:
+            The rows "embedding", "random" and "oracle", each metric with its 95 % interval over queries. Of a model of
+            vectors also the vectors themselves, "vectors" as they are, "vectors, L2-normalised" and "vectors,
+            standardised"; the verdict compares with the best of the three. Until the model is saved and loaded, there
+            is also "ridge" or "ridge on label MDS": the prediction of a ridge regression of the training labels, see
+            ``cml.retrieval.label_regression``. Where the embedding is not better than each of these, the verdict says
+            what would help.
+
+        Raises:
+            UserError: inputs and labels that do not fit each other, the model or the label distance.
+        """
+        queries, ranked = self._label_both(inputs, labels, gallery, gallery_labels, image, label)
+        report = Report(self._baselines(queries, ranked), own_rows=own_rows(self.tuning))
+        if queries.distance is self.label_distance:
+            report = replace(report, advise=self._advise)
+        evaluation = evaluate_items(self, queries, ranked, options, report)
+        return evaluation if self.tuning is None else evaluation.extend_verdict(self.tuning.describe_reference())
+
+    def predict(
+        self,
+        inputs: Any,  # noqa: ANN401 - as cml.fit takes them
+        gallery: Any = None,  # noqa: ANN401
+        gallery_labels: Any = None,  # noqa: ANN401
+        *,
+        k: int = 10,
+    ) -> list[Any]:
+        """Predict labels from those of the nearest neighbours; see ``cml.retrieval.neighbor_labels``.
+
+        Args:
+            inputs: N inputs.
+            gallery: The inputs whose labels are known; None for those that the model was trained on, which a loaded
+                model does not have.
+            gallery_labels: A label for each of them.
+            k: Neighbours of each input.
+
+        Returns:
+            N labels: weighted means of numbers, vectors, angles and places, else the label of the medoid.
+
+        Raises:
+            UserError: There is no gallery, or inputs or labels do not fit.
+
+        Example:
+            >>> import numpy as np
+            >>> rows = np.random.default_rng(0).normal(size=(200, 3))
+            >>> model = cml.fit(rows, rows[:, 0], steps=50, sampler="random(batch_size=50)", quiet=True)
+            >>> len(model.predict(rows[:5], k=5))
+            5
+        """
+        known = self._references
+        if gallery is not None or gallery_labels is not None:
+            known = self._label(gallery, gallery_labels)
+        if known is None:
+            raise UserError("A loaded model does not have its training items: give 'gallery' and 'gallery_labels'.")
+        if k < 1:
+            raise UserError(f"'k' must be 1 or more. Got {k} instead.")
+        embeddings = self.embed(known.inputs, bar="embed")
+        return predict_labels(self.embed(inputs, bar="embed"), embeddings, known.given_labels, self.label_distance, k=k)
+
+    def search(
+        self,
+        queries: Any,  # noqa: ANN401 - as cml.fit takes them
+        gallery: Any,  # noqa: ANN401
+        k: int = 10,
+    ) -> tuple[Int64, Float32]:
+        """Find the k gallery items nearest to each query by embedding distance (L2), exactly.
+
+        Args:
+            queries: Q inputs, or their embeddings (Q, D) float32. Of a model of vectors whose V is D, an array (Q, D)
+                holds vectors; ``cml.retrieval.search.nearest_embeddings`` searches embeddings alone.
+            gallery: G inputs, or their embeddings (G, D) float32, likewise.
+            k: Items found for each query, at most G.
+
+        Returns:
+            Positions (Q, k) in the gallery, nearest first, and their embedding distances (Q, k).
+
+        Raises:
+            UserError: something is no input of the model, or k is out of range.
+        """
+        embed = self.embed_unless_embedded
+        distances, positions = nearest_embeddings(embed(queries), embed(gallery), k)
+        return positions, distances
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """What embedding distances mean as label distances; None before ``calibrate``.
+
+        Raises:
+            DataError: It was saved with the model, and is damaged or belongs to other weights.
+        """
+        if self._calibration is None and self._folder is not None:
+            self._calibration = load_calibration(self._folder, self.network)
+        return self._calibration
+
+    def calibrate(
+        self,
+        inputs: Any,  # noqa: ANN401 - as cml.fit takes them
+        labels: Any = None,  # noqa: ANN401
+        gallery: Any = None,  # noqa: ANN401
+        gallery_labels: Any = None,  # noqa: ANN401
+        *,
+        image: str | None = None,
+        label: str | None = None,
+        level: float = LEVEL,
+        seed: int = 0,
+    ) -> Calibration:
+        """Learn from held-out items what label distance an embedding distance means; ``save`` keeps it.
+
+        Args:
+            inputs: N items that the model was not trained on, 150 or more, of any kind that ``cml.fit`` takes.
+            labels: A label for each of them; None where ``inputs`` holds them.
+            gallery: The items that will be searched, which may have been trained on; None if new items are searched
+                among new items.
+            gallery_labels: A label for each of them.
+            image: Name of the column of images, where images come as a data frame.
+            label: Name of its column of labels.
+            level: The share of label distances that the intervals are to hold.
+            seed: Random seed of the split of the items into two halves.
+
+        Returns:
+            The calibration: ``expect(distances)`` gives the label distance of hits with an interval.
+
+        Raises:
+            UserError: Items that the model was trained on, fewer than 30 items, or labels that do not differ.
+
+        Example:
+            >>> import numpy as np
+            >>> rows = np.random.default_rng(0).normal(size=(400, 3))
+            >>> model = cml.fit(rows[:200], rows[:200, 0], steps=50, sampler="random(batch_size=50)", quiet=True)
+            >>> calibration = model.calibrate(rows[200:], rows[200:, 0])
+            >>> _, distances = model.search(rows[:1], rows[200:], k=5)
+            >>> expected, low, high = calibration.expect(distances)
+            >>> bool((low <= expected).all() and (expected <= high).all())
+            True
+        """
+        items, ranked = self._label_both(inputs, labels, gallery, gallery_labels, image, label)
+        known = KnownItems(self._training_items, self.run_config.made_of.get("labels"))
+        self._calibration = calibrate_items(self, items, ranked, known, level=level, seed=seed)
+        return self._calibration
+
+    def audit(
+        self,
+        inputs: Any,  # noqa: ANN401 - as cml.fit takes them
+        labels: Any = None,  # noqa: ANN401
+        *,
+        names: Sequence[str] | None = None,
+        groups: Any = None,  # noqa: ANN401 - a sequence of any names
+        image: str | None = None,
+        label: str | None = None,
+        seed: int = 0,
+    ) -> AuditList:
+        """Find the labels that disagree with those of similar items: perhaps wrong ones. See ``cml.checks.audit``.
+
+        The model gives the label distance alone. Items are compared by features that do not depend on the labels: those
+        of the published backbone, or vectors as they are standardised.
+
+        Args:
+            inputs: N items, 30 or more, also those of the training, of any kind that ``cml.fit`` takes.
+            labels: A label for each of them; None where ``inputs`` holds them.
+            names: A name for each; their numbers by default.
+            groups: A name or number for each, such as its subject: whole groups are held out.
+            image: Name of the column of images, where images come as a data frame.
+            label: Name of its column of labels.
+            seed: Random seed.
+
+        Returns:
+            The list: ``suspects`` names the items, the label most likely to be wrong first.
+
+        Raises:
+            UserError: Fewer than 30 items, labels that do not differ, or inputs without such features.
+
+        Example:
+            >>> import numpy as np
+            >>> rows = np.random.default_rng(0).normal(size=(200, 3))
+            >>> labels = rows[:, 0].copy()
+            >>> labels[17] += 9
+            >>> model = cml.fit(rows, labels, steps=2, sampler="random(batch_size=50)", quiet=True)
+            >>> model.audit(rows, labels).suspects[0]
+            '17'
+        """
+        from cml.checks.audit_list import audit_items
+
+        items = self._label(inputs, labels, image=image, label=label, ids=names)
+        items = items if groups is None else replace(items, groups=number_groups(groups, len(items)))
+        return audit_items(self, items, Presentation.plain(items, items.distance), seed=seed)
+
+    def propose(
+        self,
+        pool: Any,  # noqa: ANN401 - as cml.fit takes them
+        count: int,
+        *,
+        labelled: Any,  # noqa: ANN401
+    ) -> Int64:
+        """Choose the items of a pool that are worth labelling next.
+
+        Each is the item that is farthest from all labelled and all chosen ones (farthest-first traversal; Sener,
+        Savarese: Active learning for convolutional neural networks, a core-set approach, ICLR 2018). As in ``audit``,
+        items are compared by features that do not depend on the labels: in the trained embedding, the farthest items
+        are often those that it has not learned to place.
+
+        Args:
+            pool: N images or vectors without labels, of any kind that ``cml.fit`` takes.
+            count: How many to choose, 1 to N.
+            labelled: The inputs that have labels, such as those of the training.
+
+        Returns:
+            (count,) positions in the pool, the first item to label first.
+
+        Raises:
+            UserError: ``count`` is out of range, or the model does not take images or vectors, or not such.
+
+        Example:
+            >>> import numpy as np
+            >>> rows = np.random.default_rng(0).normal(size=(60, 3))
+            >>> model = cml.fit(rows, rows[:, 0], steps=2, sampler="random(batch_size=30)", quiet=True)
+            >>> model.propose([[0.0, 0.0, 0.0], [9.0, 0.0, 0.0]], 1, labelled=rows)
+            array([1])
+        """
+        from cml.checks.proposals import propose_items
+
+        return propose_items(self, pool, labelled, count).items
+
+    @property
+    def _training_items(self) -> UInt64:
+        """Digests of training items."""
+        if self._references is not None:
+            return digest_items(self._references.inputs, MOST_DIGESTED)
+        return np.empty(0, np.uint64) if self._folder is None else load_training_items(self._folder)
+
+    def explore(
+        self,
+        inputs: Any,  # noqa: ANN401 - as cml.fit takes them
+        labels: Any = None,  # noqa: ANN401
+        path: Path | str = "explorer.html",
+        *,
+        names: Sequence[str] | None = None,
+        pictures: Sequence[Image.Image | Path | str] | None = None,
+        maps: Sequence[str] = (),
+        image: str | None = None,
+        label: str | None = None,
+    ) -> Explorer:
+        """Write a page to explore the embedding of any inputs; see docs/howto/explore.md.
+
+        Args:
+            inputs: N inputs, at least 4, of any kind that ``cml.fit`` takes.
+            labels: A label for each of them; None where ``inputs`` holds them.
+            path: Where to write the page.
+            names: A name for each; their numbers by default.
+            pictures: A picture of each, or its file. By default images are shown as the model gets them, and vectors as
+                curves of their standardised numbers; other inputs as curves of their embeddings.
+            maps: Maps of the embedding: pca, tsne, umap; pca and, if it is installed, tsne if there are none.
+            image: Name of the column of images, where images come as a data frame.
+            label: Name of its column of labels.
+
+        Returns:
+            The page; as the last line of a notebook's cell it is shown in place.
+
+        Raises:
+            UserError: Inputs and labels do not fit each other, the model or the label distance; there are fewer than 4
+                inputs, or another number of names or pictures; a map is unknown or its package not installed.
+
+        Example:
+            >>> import numpy as np
+            >>> rows = np.random.default_rng(0).normal(size=(60, 3))
+            >>> model = cml.fit(rows, rows[:, 0], steps=5, sampler="random(batch_size=30)", quiet=True)
+            >>> print(model.explore(rows, rows[:, 0], "explorer.html", maps=["pca"]))
+            explorer.html
+        """
+        from cml.explore.explore_items import ExploreOptions, explore_items
+
+        items = self._label(inputs, labels, image=image, label=label, ids=names)
+        shown = replace(Presentation.plain(items, items.distance, "item"), title=Path(path).stem)
+        if pictures is None:
+            shown = replace(shown, note=describe_shown_bands(self.form.channels))
+        else:
+            shown = replace(shown, pictures=open_pictures(pictures, len(items)))
+        if names is None:
+            items = replace(items, given_ids=[f"{number:06d}" for number in range(len(items))])
+        options = ExploreOptions(beside=("oracle",), maps=tuple(maps))
+        return explore_items({"embedding": self}, items, shown, Path(path), options)
+
+    def save(self, folder: Path | str) -> Path:
+        """Write weights (safetensors), options, history and calibration into a new folder that ``cml.load`` reads.
+
+        Args:
+            folder: The folder to create.
+
+        Returns:
+            The folder.
+
+        Raises:
+            UserError: The folder is taken.
+        """
+        with atomic_folder(Path(folder)) as temporary:
+            save_model(temporary / MODEL, self.network)
+            self.history.save(temporary)
+            replace(self.run_config, model=self.config).save(temporary)
+            save_training_items(temporary, self._training_items)
+            if self.calibration is not None:
+                save_calibration(temporary, self.calibration, self.network)
+        return Path(folder)
+
+    def _baselines(self, queries: LabelledItems, gallery: LabelledItems | None) -> dict[str, tuple[Any, Any]]:
+        """Embeddings of queries and gallery that need no training of this model, by the names of their rows."""
+        if self.form.kind != "vectors":
+            return {}
+        rows = compute_vector_forms(self.network, queries.inputs, None if gallery is None else gallery.inputs)
+        vectors, known = rows[STANDARDISED], self._references
+        # a regression needs labels that can all be compared, as judged ones cannot
+        if known is not None and not self.label_distance.is_partial:
+            training = self.network.standardize_in_parts(known.inputs)
+            name, predict = fit_label_regression(training, known.labels, self.label_distance)
+            predicted = predict(vectors[0])
+            rows[name] = predicted, predicted if gallery is None else predict(vectors[1])
+        return rows
+
+    def _advise(self, standing: Standing) -> list[str]:
+        """The sentences of a verdict that say what would help a model of vectors that still has its training items."""
+        if standing.is_good or self._references is None:
+            return []
+        if self.config.inputs.kind != "vectors" or self.label_distance.is_partial:
+            return []
+        labels = self._references.labels
+        training = self.network.standardize_in_parts(self._references.inputs)
+        signals = LabelSignals(find_label_signal(training, labels, self.label_distance), None)
+        config = self.run_config.train
+        advice = advise(config, len(labels), standing, signals, config)
+        return advice.render(lambda options: render_call(config, options))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # a data set of one's own may not pickle; the folder may not be where the pickle is read
+        return {**vars(self), "_references": None, "_history": self.history}
+
+    def _distance_of(self, labels: Any) -> LabelDistance:  # noqa: ANN401 - as cml.fit takes them
+        """The label distance of judgements, which other label distances cannot read; else that of the model."""
+        if isinstance(labels, ItemLabels) and labels.label_distance != self.label_distance.name:
+            return distances.get(labels.label_distance)
+        return self.label_distance
+
+    def _label(
+        self,
+        inputs: Any,  # noqa: ANN401 - as cml.fit takes them
+        labels: Any,  # noqa: ANN401
+        *,
+        image: str | None = None,
+        label: str | None = None,
+        ids: Sequence[str] | None = None,
+        distance: LabelDistance | None = None,
+    ) -> LabelledItems:
+        """Recognise inputs with their labels."""
+        form = self.form
+        fields = FieldNames(image, form.columns or form.fields or None, label)
+        accepted = AcceptedInputs(
+            kind=form.kind,
+            missing=form.missing,
+            own_backbone=True,
+            channels=form.channels,
+            collate=self.network.collate,
+        )
+        known = recognize_inputs(inputs, labels, fields, accepted)
+        size = stored_size(self.config.image_size, self.config.crop)
+        distance = self._distance_of(labels) if distance is None else distance
+        items = label_inputs(known, distance, open_at(size, channels=form.channels))
+        if ids is None:
+            return items
+        if len(ids) != len(items):
+            raise UserError(f"'names' must be as many as the {len(items)} inputs. Got {len(ids)} instead.")
+        return replace(items, given_ids=[str(name) for name in ids])
+
+    def _label_both(
+        self,
+        inputs: Any,  # noqa: ANN401 - as cml.fit takes them
+        labels: Any,  # noqa: ANN401
+        gallery: Any,  # noqa: ANN401
+        gallery_labels: Any,  # noqa: ANN401
+        image: str | None,
+        label: str | None,
+    ) -> tuple[LabelledItems, LabelledItems | None]:
+        """Queries and gallery with their labels; None for the gallery if neither of its parts is given."""
+        queries = self._label(inputs, labels, image=image, label=label)
+        if gallery is None and gallery_labels is None:
+            return queries, None
+        ranked = self._label(gallery, gallery_labels, image=image, label=label, distance=queries.distance)
+        return queries, ranked
+
+    def __repr__(self) -> str:
+        form = self.config.inputs
+        taken = "{} x {} pixels".format(*self.config.image_size) if form.kind == "images" else str(form)
+        ends = ", L2-normalised" if self.config.normalize else ""
+        return f"Model({self.config.backbone}, {taken} -> {self.config.dimension} numbers{ends})"
+
+
+def load_published(model: Model) -> EmbeddingModel:
+    """Load a network with published weights to compare a model with: its own backbone, or else EfficientNet-Lite0.
+
+    Weights that are not in the cache are downloaded only if the model allows that.
+
+    Args:
+        model: The trained model.
+
+    Returns:
+        The network, on the model's device, with the model's image size.
+
+    Raises:
+        UserError: The weights are not in the cache, or do not fit.
+    """
+    own = model.config.published
+    if not has_published_weights(own.backbone):
+        own = replace(own, backbone="efficientnet-lite0", weights="imagenet", inputs=InputForm())  # bands as RGB
+    with names_of_a_run(allow_download=model.allow_download):
+        return EmbeddingModel(replace(own, normalize=False)).to(model.network.mean.device)
+
+
+def load(
+    folder: Path | str,
+    *,
+    device: str = "auto",
+    label_distance: LabelDistance | Callable[[Any, Any], float] | NDArray[Any] | None = None,
+    backbone: nn.Module | Backbone | None = None,
+    collate: Collate | None = None,
+    allow_download: bool = False,
+) -> Model:
+    """Load the trained model of a run folder, or of a folder that ``model.save`` or ``cml export hub`` wrote.
+
+    Args:
+        folder: The folder, or ``hf:user/name@revision``, as ``cml.storage.hugging_face.resolve_run`` takes it.
+        device: "auto", "cpu", "cuda" or another device of torch.
+        label_distance: The label distance of the run, where it was the user's own and has no registered name; only
+            ``evaluate`` needs it.
+        backbone: The module that the run was trained with, where that was the user's own; it gets the trained weights.
+        collate: The function that the run joined items to batches with, if it did.
+        allow_download: Download what the run itself names, such as the model of ``sentences(...)``, if it is not in the
+            cache; otherwise that is an error where it is needed. ``hf:user/name`` is downloaded in both cases.
+
+    Returns:
+        The model.
+
+    Raises:
+        UserError: not a finished run folder, no such device, or the hub has no such model.
+
+    Example:
+        >>> model = cml.load("runs/mine")
+        >>> model.embed(["photos/0.png", "photos/1.png"]).shape
+        (2, 128)
+    """
+    folder = resolve_run(folder)
+    run = RunConfig.load(folder)
+    with explain_missing_plugins(run, folder):
+        with names_of_a_run(allow_download=allow_download):
+            network = load_model(folder, run.model, pick_device(device), backbone)
+        _check_collate(network, collate)
+        network.set_collate(collate)
+        own_distance = None if label_distance is None else distances.as_label_distance(label_distance)
+        return Model(network, run, own_distance, allow_download=allow_download, history=folder, folder=folder)
+
+
+def _check_collate(network: EmbeddingModel, collate: Collate | None) -> None:
+    """Check that a function that joins items is there for a model of items, and for no other."""
+    form = network.config.inputs
+    if form.kind == "items" and collate is None:
+        raise UserError(
+            "The inputs of this model are items that a function of its author's own joins to batches, which was not "
+            "saved. Give it: cml.load(path, backbone=module, collate=function)."
+        )
+    if form.kind != "items" and collate is not None:
+        raise UserError(f"The model takes {form}, which need no 'collate': leave it out.")
+    if collate is not None and not callable(collate):
+        raise UserError(f"'collate' must be a function of a list of inputs. Got {type(collate).__name__} instead.")
+
+
+@contextlib.contextmanager
+def explain_missing_plugins(run: RunConfig, folder: Path | None = None, *, advice: str = "") -> Iterator[None]:
+    """Name the plugins that are not loaded where something is unknown in the block; warn of plugins that have changed.
+
+    Args:
+        run: The config of the run.
+        folder: Its folder, for the messages.
+        advice: What to do instead if no plugin is missing.
+
+    Raises:
+        UserError: As in the block, with the plugins that are missing, or else the advice.
+    """
+    changed = plugins.explain_changes(run.plugins)
+    if changed:
+        warnings.warn(f"{folder or 'The run'}: {changed}", stacklevel=3)
+    try:
+        yield
+    except UserError as error:
+        remedy = plugins.explain_missing(run.plugins) or advice
+        if remedy:
+            raise UserError(f"{folder or 'The run'} cannot be opened: {error} {remedy}") from None
+        raise

@@ -1,0 +1,436 @@
+"""A finished run opened in Python: evaluate it, write its retrieval report or explorer, export it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+from torch import nn
+
+from cml.checks.advice import advise, render_command
+from cml.checks.audit_list import AUDIT, AuditList, audit_items
+from cml.checks.calibrate_items import KnownItems, calibrate_items
+from cml.checks.proposals import ProposalList, propose_items
+from cml.data.image_list import ImageList
+from cml.data.item_digests import MOST_DIGESTED, digest_items
+from cml.data.vectors import Vectors
+from cml.distances import LabelDistance
+from cml.doors.dataset_report import describe_held_out, published_recall_ks, published_recall_within, with_ceiling
+from cml.doors.evaluate_items import Report, evaluate_items, own_rows
+from cml.doors.label_signals import find_label_signals
+from cml.doors.learners import learner_class
+from cml.doors.pair_similarity import PAIRS, with_pairs
+from cml.doors.retrieved import write_retrieval_report
+from cml.doors.tracking import track_evaluation
+from cml.doors.trained_run import TrainedRun
+from cml.errors import DataError, UserError
+from cml.explore.explore_items import BESIDE, EXPLORER, ExploreOptions
+from cml.explore.explorer import Explorer
+from cml.models import Backbone
+from cml.option_types import check_options
+from cml.retrieval.calibration import LEVEL, Calibration
+from cml.retrieval.embeddings import EMBEDDING
+from cml.retrieval.evaluate_options import EvaluateOptions
+from cml.retrieval.results import Evaluation
+from cml.retrieval.saved_calibration import save_calibration
+from cml.retrieval.verdict import Standing, main_metric
+from cml.storage.json_file import write_json
+from cml.trackers import Tracker
+from cml.training.complete_options import complete_options
+from cml.training.metrics_log import METRICS, read_metrics
+from cml.training.run_folder import EVALUATION
+
+if TYPE_CHECKING:
+    from cml.export.captioning import CaptioningFeatures
+    from cml.export.onnx_graph import OnnxExport
+
+
+class Run(TrainedRun):
+    """A finished run: its ``config``, ``model``, ``dataset`` and label ``distance``, and what can be done with it.
+
+    ``cml.open_run`` makes it.
+
+    Example:
+        >>> run = cml.open_run("runs/mine")
+        >>> run.evaluate().rows["oracle"]["spearman_rho"].mean
+        1.0
+        >>> print(run.retrieval_report())
+        runs/mine/retrieval_report.html
+    """
+
+    def evaluate(
+        self,
+        options: EvaluateOptions | None = None,
+        *,
+        pairs: Path | str | None = None,
+        dimensions: Sequence[int] = (),
+        references: bool = True,
+        tracker: str | Tracker | None = None,
+    ) -> Evaluation:
+        """Measure how well the embedding retrieves, and keep the figures in evaluation.json of the run folder.
+
+        Args:
+            options: What is measured, and how; the defaults when not given. ``recall_within`` is in the unit in which
+                label distances are reported; it and ``recall_ks`` come from the details of dataset.json by default.
+            pairs: A CSV or JSONL file of pairs with their similarity as people see it, in the columns item, other and
+                similarity: adds pair_spearman, the correlation with it. By default the dataset's own pairs.csv, if any.
+            dimensions: Also measure the embedding cut to its first so many numbers, a row each.
+            references: Add the rows that do not depend on the training: oracle, random, frozen features; of vectors,
+                "vectors" as they are, "vectors, L2-normalised", "vectors, standardised", and a ridge regression.
+            tracker: An experiment tracker, whose run of this folder gets the embedding's figures.
+
+        Returns:
+            A row a ranking, each metric with its 95 % interval over queries.
+
+        Raises:
+            UserError: the run was trained on images given in Python, or its dataset or label distance is not here.
+        """
+        options = self._in_label_units(check_options(options or EvaluateOptions()))
+        selection = learner_class(self.config.train).read_selection(self.folder)
+        own_pairs = self.dataset.folder / PAIRS
+        judged = Path(pairs or own_pairs) if pairs is not None or own_pairs.is_file() else None
+        log = self.folder / METRICS
+        records = read_metrics(log) if log.exists() else []  # a shared model has none
+        report = Report(
+            self.frozen | self.ridge if references else {},
+            references=references,
+            dimensions=dimensions,
+            unit=self.unit,
+            reported=self.report,
+            own_rows=own_rows(selection),
+            losses=[record["loss"] for record in records if "loss" in record],
+            advise=self._advise if self._is_first else None,
+            judge=None if judged is None else lambda found, rows: with_pairs(found, self, rows, judged, options.seed),
+            ranks=self.ranks,
+        )
+        gallery = None if self.gallery is self.queries else self.gallery
+        evaluation = evaluate_items(self, self.queries, gallery, options, report)
+        evaluation = with_ceiling(evaluation.extend_verdict(describe_held_out(self.dataset.info)), self.dataset.info)
+        evaluation = evaluation.extend_verdict("" if selection is None else selection.describe_reference())
+        if self._is_first:
+            main = main_metric(list(evaluation.rows[EMBEDDING]))
+            write_json(self.folder / EVALUATION, evaluation.to_json(per_query=[main]))  # which comparisons pair
+            if tracker:
+                track_evaluation(tracker, self.folder, self.config.train, evaluation.rows[EMBEDDING])
+        return evaluation
+
+    def _in_label_units(self, options: EvaluateOptions) -> EvaluateOptions:
+        """The options with the dataset's K and radius of Recall@K as defaults, the radius in the unit of the labels."""
+        recall_within = options.recall_within or published_recall_within(self.dataset.info)
+        return replace(
+            options,
+            recall_ks=options.recall_ks or tuple(published_recall_ks(self.dataset.info)),
+            recall_within=recall_within / self.report.factor,
+        )
+
+    def calibrate(self, *, level: float = LEVEL, seed: int = 0) -> Calibration:
+        """Learn from the queries of the dataset what label distance an embedding distance means.
+
+        They are searched in the gallery, or among each other where they are the gallery. ``cml search`` shows what is
+        kept in calibration.json of the run folder.
+
+        Args:
+            level: The share of label distances that the intervals are to hold.
+            seed: Random seed of the split of the queries into two halves.
+
+        Returns:
+            The calibration, in the unit in which label distances are reported.
+
+        Raises:
+            UserError: There are fewer than 30 queries, queries that were trained on, or labels that do not differ.
+        """
+        mend = "Prepare the dataset without them."
+        if self.dataset.info.queries_are_known:
+            mend = "The split is by judgements: prepare the dataset with --split items."
+        trained = digest_items(self.dataset.split("train").inputs, MOST_DIGESTED)
+        known, (factor, unit) = KnownItems(trained, place=str(self.dataset.folder), mend=mend), self.report
+        gallery = None if self.gallery is self.queries else self.gallery
+        calibration = calibrate_items(
+            self, self.queries, gallery, known, level=level, seed=seed, factor=factor, unit=unit
+        )
+        save_calibration(self.folder, calibration, self.model.network)
+        return calibration
+
+    def audit(self, *, splits: Sequence[str] = (), seed: int = 0) -> AuditList:
+        """Find the labels of the dataset that disagree with those of similar items, perhaps wrong ones.
+
+        Items are compared by frozen features, as ``cml evaluate`` has a row of; see ``cml.checks.audit``. The list is
+        kept in audit.csv of the run folder, and the explorer has its scores as a colour.
+
+        Args:
+            splits: Which items: train, query, gallery; all when none are given, or train where the queries are training
+                items again.
+            seed: Random seed.
+
+        Returns:
+            The list: ``suspects`` names the items, the label most likely to be wrong first.
+
+        Raises:
+            UserError: There are no frozen features, fewer than 30 items, or labels that do not differ.
+        """
+        if self.dataset.info.queries_are_known and not splits:
+            splits = ("train",)  # it has most judgements
+        items = self.items(splits)
+        listed = audit_items(self, items.label(self.open_inputs), items.describe(self.task, self.report), seed=seed)
+        listed.save(self.folder / AUDIT)
+        return listed
+
+    def propose(self, pool: Path | str, count: int = 50) -> ProposalList:
+        """Choose the items of a pool that are worth labelling next: each is far from all that have a label.
+
+        All items of the dataset count as labelled. ``cml.Model.propose`` takes items that are in memory, and says how
+        they are chosen.
+
+        Args:
+            pool: Folder of images, a .npy file of vectors, or a prepared dataset, whose labels are not read.
+            count: How many items to choose.
+
+        Returns:
+            The list, the first item to label first.
+
+        Raises:
+            UserError: The pool holds fewer items, or others than the model takes.
+            DataError: An image cannot be read.
+        """
+        listed = ImageList.open(pool)
+        listed.check_kind(self.form)
+        inputs = Vectors(listed.read_vectors(0, len(listed))) if listed.vectors else self.open_inputs(listed.paths)
+        chosen = propose_items(self, inputs, self.items().label(self.open_inputs).inputs, count)
+        return ProposalList([listed.item_ids[item] for item in chosen.items.tolist()], chosen.distances.tolist())
+
+    def _advise(self, standing: Standing) -> list[str]:
+        """The sentences of a verdict that say what would help an embedding that is not better than its references."""
+        if standing.is_good or not self.frozen or self.distance.is_partial:
+            return []
+        try:
+            signals = find_label_signals(self)
+        except DataError:  # the training images are no longer there
+            return []
+        config, recipe = self.config.train, complete_options(self.task.recipe, {}, self.dataset.info.inputs)
+        advice = advise(config, len(self.dataset.split("train")), standing, signals, recipe)
+        return advice.render(
+            lambda options: render_command(
+                config, recipe, options, task=self.config.task, data=self.dataset.folder, run=self.folder
+            )
+        )
+
+    def retrieval_report(
+        self,
+        against: Run | None = None,
+        *,
+        queries: int = 48,
+        k: int = 5,
+        thumbnail: int = 96,
+        table: Sequence[Sequence[str]] = (),
+    ) -> Path:
+        """Write retrieval_report.html into the run folder: what queries retrieve, beside the oracle and a baseline.
+
+        Args:
+            against: A run on the same dataset as the baseline; frozen ImageNet features when not given, or the form of
+                the vectors that retrieves best.
+            queries: Queries shown, evenly spaced from the worst to the best.
+            k: Pictures per method.
+            thumbnail: Size of a picture on the page, in pixels.
+            table: A table to print at the page's top, its first row the header.
+
+        Raises:
+            UserError: the baseline was trained on another dataset.
+        """
+        baselines = self.frozen if against is None else {against.config.train.method: against.embeddings}
+        if against is not None and against.dataset.fingerprint != self.dataset.fingerprint:
+            why = against.config.other_data(self.dataset.fingerprint, self.dataset.made_of)
+            raise UserError(f"{against.folder} was trained on another dataset than {self.folder} ({why}).")
+        return write_retrieval_report(self, baselines, queries=queries, k=k, thumbnail=thumbnail, table=table)
+
+    def explore(
+        self,
+        *others: Run,
+        beside: Sequence[str] = BESIDE,
+        splits: Sequence[str] = (),
+        maps: Sequence[str] = (),
+        count: int = 10_000,
+        path: Path | str | None = None,
+    ) -> Explorer:
+        """Write explorer.html into the run folder: maps, neighbours and pairs by embedding and by label.
+
+        It is one file that needs no network. As the last line of a notebook's cell it is shown in place.
+
+        Args:
+            *others: Further runs on the same dataset, a tab each.
+            beside: Further tabs: ``frozen``, features of a frozen ImageNet network, and ``oracle``, the labels.
+            splits: Which items: train, query, gallery; all when none are given, or query where the queries are training
+                items again.
+            maps: Maps of each embedding: pca, tsne, umap; pca and, if it is installed, tsne when none are given.
+            count: Maximum number of items (random subset). With more than 10,000, the pictures are written to a folder
+                beside the page.
+            path: Where to write the page instead.
+
+        Returns:
+            The page.
+
+        Raises:
+            UserError: an unknown map or tab, a map whose package is not installed, runs on different datasets.
+        """
+        place = self.folder / EXPLORER if path is None else Path(path)
+        return explore_runs(by_title([self, *others]), place, ExploreOptions(beside, splits, maps, count))
+
+    def square(
+        self, path: Path, grid: str, *, splits: Sequence[str] = (), map_name: str = "tsne", side: int = 48
+    ) -> Path:
+        """Write pictures of the dataset on a grid, each near its place on a map; see ``write_items_square``.
+
+        Args:
+            path: Where to write the PNG.
+            grid: Columns and rows, as in "60x40".
+            splits: Which items: train, query, gallery; all if there are none.
+            map_name: The map that gives the places: pca, tsne or umap.
+            side: Size of a picture in pixels.
+
+        Returns:
+            The file.
+
+        Raises:
+            UserError: The grid is too large, or the map is unknown or its package not installed.
+        """
+        from cml.explore.explore_items import write_items_square
+        from cml.explore.picture_grid import grid_size
+
+        columns, rows = grid_size(grid)
+        items = self.items(splits, count=columns * rows)
+        shown = items.present(self.task, self.report, channels=self.form.channels)
+        labelled = items.label(self.open_inputs)
+        return write_items_square(self, labelled, shown, path, (columns, rows), map_name=map_name, side=side)
+
+    def export_onnx(self, out: Path | str) -> OnnxExport:
+        """Write the model as an ONNX graph, checked against torch; see ``cml.export.onnx_graph.export_onnx``."""
+        from cml.export.onnx_graph import export_onnx
+
+        return export_onnx(self.model.network.cpu(), Path(out))
+
+    def export_hub(self, out: Path | str, *, name: str = "", licence: str = "other") -> list[str]:
+        """Write a folder to share: weights, config, model card.
+
+        Args:
+            out: The new folder.
+            name: Name of the model; by default that of the run folder.
+            licence: Licence of the weights, as the Hugging Face hub calls it: mit, apache-2.0, ...
+
+        Returns:
+            What the card lacks, a sentence each.
+
+        Raises:
+            UserError: ``out`` exists.
+        """
+        from cml.export.hub import export_hub
+
+        return export_hub(self.folder, Path(out), name=name, licence=licence, data=self.data)
+
+    def export_captioning(
+        self, images: Path | str, out: Path | str, features: CaptioningFeatures | None = None, *, skip_bad: bool = False
+    ) -> dict[str, Any]:
+        """Write the backbone's features of a folder of images for captioning models.
+
+        Args:
+            images: Folder of images named by their COCO ids, or a prepared dataset.
+            out: Folder to write to; the same call continues it after a kill.
+            features: Which features, in which layout.
+            skip_bad: Leave out images that cannot be read; the manifest, which is returned, lists them.
+        """
+        from cml.data.image_list import ImageList
+        from cml.export.captioning import CaptioningFeatures, export_captioning
+        from cml.export.trunk import open_trunk
+
+        trunk = open_trunk(str(self.folder), device=str(self.model.network.mean.device))
+        image_list, features = ImageList.open(Path(images)).with_coco_ids(None), features or CaptioningFeatures()
+        return export_captioning(trunk.model, image_list, Path(out), features, trunk=trunk.title, skip_bad=skip_bad)
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r}, {self.config.train.method}, {self.model!r})"
+
+
+def open_run(
+    folder: Path | str,
+    *,
+    data: Path | str | None = None,
+    device: str = "auto",
+    label_distance: LabelDistance | Callable[[Any, Any], float] | NDArray[Any] | None = None,
+    backbone: nn.Module | Backbone | None = None,
+    allow_download: bool = False,
+    features: Path | str | None = None,
+) -> Run:
+    """Open a finished run.
+
+    Args:
+        folder: The run folder.
+        data: Dataset path, if it moved since training.
+        device: "auto", "cpu", "cuda" or another device of torch.
+        label_distance: As for ``cml.load``.
+        backbone: As for ``cml.load``.
+        allow_download: Download what the run names, such as published weights for the row of frozen features, if it is
+            not in the cache.
+        features: Folder of a feature store for the images, if it is not that of the run or was moved.
+
+    Returns:
+        The run.
+
+    Raises:
+        UserError: It is not a finished run.
+
+    Example:
+        >>> run = cml.open_run("runs/mine")
+        >>> run.config.train.steps
+        20
+        >>> run.model.embed(["photos/0.png"]).shape
+        (1, 128)
+    """
+    return Run.open(
+        folder,
+        data=data,
+        device=device,
+        label_distance=label_distance,
+        backbone=backbone,
+        allow_download=allow_download,
+        features=features,
+    )
+
+
+def by_title(runs: Sequence[Run]) -> dict[str, Run]:
+    """Runs by the name of their method, or that and the folder's where several have it."""
+    names = [run.config.train.method for run in runs]
+    return {
+        name if names.count(name) == 1 else f"{name} {run.folder.name}": run
+        for name, run in zip(names, runs, strict=True)
+    }
+
+
+def explore_runs(opened: Mapping[str, Run], path: Path, options: ExploreOptions) -> Explorer:
+    """Write the explorer of runs on one dataset.
+
+    Args:
+        opened: Title of a tab to run. The label distance is that of the first.
+        path: Where to write the page.
+        options: Which items, tabs and maps.
+
+    Returns:
+        The page.
+
+    Raises:
+        UserError: A map is unknown or its package not installed, or the runs were trained on different datasets.
+    """
+    from cml.explore.explore_items import explore_items
+    from cml.explore.maps import check_maps
+
+    check_maps(tuple(options.maps))
+    first = next(iter(opened.values()))
+    for other in opened.values():
+        if other.dataset.fingerprint != first.dataset.fingerprint:
+            raise UserError(f"{other.folder} was trained on another dataset than {first.folder}.")
+    items = first.items(options.splits, count=options.count, seed=options.seed)
+    audit = first.folder / AUDIT
+    shown = items.present(
+        first.task, first.report, channels=first.form.channels, audit=audit if audit.exists() else None
+    )
+    return explore_items(opened, items.label(first.open_inputs), shown, path, options)

@@ -1,0 +1,90 @@
+"""The items of an export or a search by the features of a store, for models of images and models of such features."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from cml.array_types import Float32
+from cml.data.dataset_info import INFO
+from cml.data.image_list import ImageList
+from cml.data.prepared import PreparedDataset
+from cml.doors.model import Model
+from cml.errors import UserError
+from cml.feature_store.dataset_inputs import NETWORK, check_network, read_stored_texts
+from cml.feature_store.store import FeatureStore
+from cml.feature_store.stored_features import stored_features
+
+
+def list_from_store(images: ImageList, folder: Path, model: Model, run: Path) -> ImageList:
+    """Take the features of items from a store, so that no image is read.
+
+    Args:
+        images: The items.
+        folder: Folder of the store.
+        model: The model that embeds them.
+        run: Its run folder, for messages.
+
+    Returns:
+        The items with their features.
+
+    Raises:
+        UserError: Another network made the store, or the model takes vectors that are no features of a store.
+        DataError: The store lacks some of the items, or is damaged.
+    """
+    store = FeatureStore.open(folder)
+    if not _takes_features(store, model, run):
+        if images.vectors:
+            raise UserError(f"The model takes images, but {images.source} holds vectors: leave --features out.")
+        return replace(images, features=stored_features(store, model.network, images.paths, f"the features of {run}"))
+    return _with_vectors(images, store)
+
+
+def _with_vectors(images: ImageList, store: FeatureStore) -> ImageList:
+    """Put the features of a store, of images, vectors or the texts of the dataset, in place of the items."""
+    if store.manifest["made_by"]["kind"] == "texts":
+        if not (images.root / INFO).is_file():
+            raise UserError(f"The feature store {store.folder} is of texts, but {images.root} holds images.")
+        dataset = PreparedDataset.open(images.root)
+        texts: dict[str, str] = {}
+        for role in dataset.info.roles:
+            texts |= zip(dataset.split(role).item_ids, read_stored_texts(dataset, role, store), strict=True)
+        positions = store.find([texts[item_id] for item_id in images.item_ids])
+    else:
+        positions = store.find(images.read_vectors(0, len(images)) if images.vectors else images.paths)
+    selected = store.select(positions)
+    return replace(images, vectors=tuple((selected, item) for item in range(len(images))))
+
+
+def embed_from_store(paths: tuple[Path, ...], folder: Path, model: Model, run: Path) -> Float32:
+    """Embed image files by their features in a store.
+
+    Args:
+        paths: N image files.
+        folder: Folder of the store.
+        model: The model.
+        run: Its run folder, for messages.
+
+    Returns:
+        Embeddings (N, D).
+
+    Raises:
+        UserError: As ``list_from_store``.
+        DataError: As ``list_from_store``.
+    """
+    store = FeatureStore.open(folder)
+    if _takes_features(store, model, run):
+        return model.embed(store.select(store.find(paths)))
+    features = stored_features(store, model.network, paths, f"the features of {run}")
+    return model.network.embed_extracted(features.read(np.arange(len(features))))
+
+
+def _takes_features(store: FeatureStore, model: Model, run: Path) -> bool:
+    """Whether a model takes the features of a store themselves, or images whose features they are."""
+    made_of = model.run_config.made_of
+    if NETWORK in made_of:
+        check_network(store, made_of, str(run))
+        return True
+    if model.config.inputs.kind != "images":
+        raise UserError(f"{run} takes {model.config.inputs} that are no features of a store: leave --features out.")
+    return False

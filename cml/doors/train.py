@@ -1,0 +1,205 @@
+"""``cml.train``: training on a prepared dataset, as ``cml train`` does. ``fit.py`` trains on inputs given in Python."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from cml import distances, tasks
+from cml.array_types import Int64
+from cml.console.messages import say
+from cml.data.augmentation import stored_size
+from cml.data.dataset_info import DatasetInfo
+from cml.data.groups import number_groups
+from cml.data.prepared import PreparedDataset
+from cml.data.vectors import Vectors
+from cml.distances.dataset_labels import Mirror
+from cml.doors.dataset_options import complete_dataset_options
+from cml.doors.interrupted import keep_interrupted
+from cml.doors.kept_label_distance import read_kept_label_distance
+from cml.doors.learners import learner_class
+from cml.doors.model import Model
+from cml.doors.tracking import with_tracker
+from cml.errors import UserError
+from cml.feature_store.dataset_inputs import explain_new_items, with_features
+from cml.feature_store.store import FeatureStore
+from cml.items.label_inputs import label_split, open_at, read_weights
+from cml.models.backbone import count_channels
+from cml.processes.init_processes import init_processes
+from cml.task import Task
+from cml.trackers import Tracker
+from cml.training.callbacks import Callback
+from cml.training.complete_options import complete_options
+from cml.training.config import TrainConfig, add_implied_options, with_options
+from cml.training.history import History
+from cml.training.learner import Learned, Place
+from cml.training.own_augmentation import Augment
+from cml.training.own_functions import NO_FUNCTIONS, OwnFunctions, take_functions
+from cml.training.run_config import RunConfig
+from cml.training.run_learner import run_learner
+from cml.training.train_options import TrainOptions, list_options
+
+if TYPE_CHECKING:
+    from cml.doors.run import Run
+
+
+@list_options
+def train(
+    task: str | Task,
+    data: Path | str | PreparedDataset,
+    out: Path | str,
+    *,
+    config: TrainConfig | None = None,
+    augment: Augment | None = None,
+    sample_weight: Any = None,  # noqa: ANN401 - a sequence of numbers
+    resume: bool = False,
+    tracker: str | Tracker | None = None,
+    callbacks: Sequence[Callback] = (),
+    quiet: bool = False,
+    **options: Unpack[TrainOptions],
+) -> "Run":
+    """Train an embedding on a prepared dataset into a run folder, as ``cml train`` does.
+
+    Args:
+        task: The task, or its name: "value", "pose", ...
+        data: The prepared dataset or its folder.
+        out: Run folder.
+        config: All options of training; None for the task's recipe.
+        augment: A function that augments one input at each use, as ``cml.fit`` takes it.
+        sample_weight: A weight for each training item, as ``cml.fit`` takes it.
+        resume: Continue the run in ``out``.
+        tracker: An experiment tracker that follows the run: tensorboard, wandb, mlflow, trackio, or one of your own.
+        callbacks: Called after steps, validations, checkpoints and at the end; they may end the run.
+        quiet: No progress bar.
+        **options: Any option of ``TrainConfig`` by its name; it goes before that of ``config``.
+
+    Returns:
+        The finished run: ``run.evaluate()`` measures it, ``run.model`` is the trained model.
+
+    Raises:
+        UserError: options, dataset or run folder that do not fit.
+        Interrupted: As from ``cml.fit``.
+
+    Example:
+        >>> run = cml.train("value", "data/mine", "runs/mine", freeze_backbone=True, steps=20,
+        ...                 sampler="random(batch_size=16)", quiet=True)
+        >>> run
+        Run('runs/mine', log-ratio, Model(efficientnet-lite0, 224 x 224 pixels -> 128 numbers, L2-normalised))
+        >>> list(run.evaluate().rows)
+        ['embedding', 'frozen efficientnet-lite0', 'random', 'oracle']
+    """
+    from cml.doors.run import open_run
+
+    task = tasks.get(task) if isinstance(task, str) else task
+    dataset = data if isinstance(data, PreparedDataset) else PreparedDataset.open(data)
+    own, named = take_functions(options, augment)
+    chosen = options_for(task, config, named, dataset.info)
+    callbacks = with_tracker(callbacks, tracker)
+
+    def _make_model(learned: Learned, run: RunConfig) -> Model:
+        return Model(learned.model, run, history=History.of(learned.metrics), allow_download=True)
+
+    with keep_interrupted(_make_model, has_folder=True), init_processes(chosen.device) as ranks:
+        place = Place(Path(out), resume, callbacks, quiet, ranks)
+        train_task(task, dataset, chosen, place, own=own, sample_weight=sample_weight)
+    return open_run(out, data=dataset.folder, device=chosen.device, allow_download=True)
+
+
+def options_for(task: Task, config: TrainConfig | None, options: Mapping[str, Any], info: DatasetInfo) -> TrainConfig:
+    """Combine the options of a run on a task.
+
+    Args:
+        task: The task.
+        config: All options; None for those that suit the dataset, see ``complete_dataset_options``.
+        options: Options by name, which go before those of ``config``.
+        info: The dataset's info.
+
+    Returns:
+        The options of the run.
+
+    Raises:
+        UserError: An option does not exist or is out of range.
+    """
+    if config is not None:
+        return with_options(config, options)
+    return complete_dataset_options(task, add_implied_options(options), info)
+
+
+def train_task(
+    task: Task,
+    dataset: PreparedDataset,
+    config: TrainConfig,
+    place: Place,
+    *,
+    own: OwnFunctions = NO_FUNCTIONS,
+    sample_weight: Any = None,  # noqa: ANN401 - a sequence of numbers
+) -> Learned:
+    """Train the embedding of a task into a run folder.
+
+    Args:
+        task: The task.
+        dataset: The prepared dataset.
+        config: All options of training.
+        place: The run folder, and who works there.
+        own: Functions of the user's own.
+        sample_weight: A weight for each training item; None for all alike.
+
+    Returns:
+        The trained model, its loss and the records of the run.
+
+    Raises:
+        UserError: Options, dataset or run folder that do not fit.
+    """
+    store = FeatureStore.open(config.features) if config.features else None
+    if store is not None and not store.is_of_backbone:
+        dataset = with_features(dataset, store)
+    groups = _read_groups(dataset, config)
+    learner = learner_class(config)(config, own=own)
+    learner.check_options(complete_options(task.recipe, {}, dataset.info.inputs))
+    if config.tune and dataset.info.queries_are_known and place.is_shown:
+        say(
+            "tune holds out items and so chooses for new items. The queries of this dataset are known items with new "
+            "judgements, for which another choice may be better."
+        )
+    given = dataset.split("train").labels
+    kept = read_kept_label_distance(config.label_distance, task.name, place.out, resume=place.resume)
+    distance = distances.registry.make(kept or task.label_distance(config, dataset.info)).fit(given)
+    open_inputs = open_at(
+        stored_size(config.image_size, config.crop),
+        channels=count_channels(config.backbone),
+        cache_bytes=config.cache_bytes,
+    )
+    items = label_split(dataset, "train", distance, open_inputs, _label_mirror(task, dataset.info, config))
+    items = replace(
+        items,
+        inputs=items.inputs.with_missing(config.missing) if isinstance(items.inputs, Vectors) else items.inputs,
+        groups=groups,
+        weights=None if sample_weight is None else read_weights(sample_weight, len(items)),
+    )
+    learned, _ = run_learner(learner, items, None, place, task=task.name, dataset=dataset)
+    if store is not None and not store.is_of_backbone and place.is_shown:
+        say(explain_new_items(store))
+    return learned
+
+
+def _read_groups(dataset: PreparedDataset, config: TrainConfig) -> Int64 | None:
+    """The number of each training item's group, for splits that hold out whole groups; None for none."""
+    if not config.group_column:
+        return None
+    if not (config.tune or config.evaluate_every):
+        raise UserError(
+            "'group_column' says which items are held out together: set 'tune' or 'evaluate_every' too. "
+            f"Got group_column={config.group_column} alone."
+        )
+    names = dataset.read_groups("train", config.group_column)
+    return number_groups(names, len(names))
+
+
+def _label_mirror(task: Task, info: DatasetInfo, config: TrainConfig) -> Mirror | None:
+    """The function from a label to that of the mirrored image; None if no image is mirrored on its own."""
+    mirror = task.mirror
+    if config.flip != "image":
+        return None
+    if mirror is None:
+        raise UserError(f"The task {task.name!r} cannot mirror its labels; set 'flip' to list or none.")
+    return lambda label: mirror(label, info)

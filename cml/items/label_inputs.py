@@ -1,0 +1,120 @@
+"""The door of items: from recognised inputs, or the split of a prepared dataset, to labelled items."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from cml.array_types import Float64
+from cml.data.image_sources import ImageSource, as_array, as_list
+from cml.data.images import Images, Size
+from cml.data.input_sources import LabelledInputs
+from cml.data.inputs import Inputs
+from cml.data.prepared import PreparedDataset
+from cml.distances.dataset_labels import Mirror, encode_labels
+from cml.distances.label_distance import LabelDistance
+from cml.distances.labels import Labels
+from cml.errors import UserError
+from cml.items.labelled_items import LabelledItems
+
+Open = Callable[[ImageSource | Inputs], Inputs]
+"""Opens inputs, images at the size at which a model reads them; see ``open_at``."""
+
+
+def open_at(size: Size, *, channels: int = 3, cache_bytes: int = 1 << 30) -> Open:
+    """Make the function that opens inputs for a model.
+
+    Args:
+        size: (height, width) in pixels at which images are read.
+        channels: Bands of an image.
+        cache_bytes: The most memory, in bytes, that decoded images may take.
+
+    Returns:
+        The function; other inputs than images it takes as they are.
+    """
+
+    def open_inputs(source: ImageSource | Inputs) -> Inputs:
+        if isinstance(source, Inputs):
+            return source
+        return Images(source, size, channels=channels, cache_bytes=cache_bytes)
+
+    return open_inputs
+
+
+def label_inputs(
+    known: LabelledInputs, distance: LabelDistance, open_inputs: Open, labels: Labels | None = None
+) -> LabelledItems:
+    """Make items of inputs and labels that are given in Python.
+
+    Args:
+        known: N inputs with their labels.
+        distance: The label distance.
+        open_inputs: Opens them.
+        labels: The N encoded labels; None to encode them.
+
+    Returns:
+        The items.
+    """
+    encoded = distance.encode(known.labels) if labels is None else labels
+    return LabelledItems(open_inputs(known.inputs), encoded, distance, given_labels=known.labels)
+
+
+def label_split(
+    dataset: PreparedDataset, role: str, distance: LabelDistance, open_inputs: Open, mirror: Mirror | None = None
+) -> LabelledItems:
+    """Make items of a split of a prepared dataset.
+
+    Args:
+        dataset: The dataset.
+        role: The split: train, query or gallery.
+        distance: The label distance.
+        open_inputs: Opens the inputs of the split.
+        mirror: Mirrors a label; None if the labels of mirrored images are not needed.
+
+    Returns:
+        The items, with the ids of the dataset.
+
+    Raises:
+        DataError: A label is refused, or a mask does not fit its image.
+    """
+    split, labels = dataset.split(role), encode_labels(distance, dataset, role, mirror)
+    count = len(split)
+    return LabelledItems(
+        open_inputs(split.inputs),
+        labels[:count],
+        distance,
+        mirrored_labels=None if mirror is None else labels[count:],
+        given_labels=split.labels,
+        given_ids=split.item_ids,
+    )
+
+
+def read_weights(weights: Any, count: int) -> Float64:  # noqa: ANN401 - a sequence of numbers
+    """Read the weights of items.
+
+    Args:
+        weights: A number of at least 0 for each item.
+        count: N, the number of items.
+
+    Returns:
+        (N,) the weights.
+
+    Raises:
+        UserError: There is not one for each item, or one is no such number; or all are 0.
+    """
+    array = as_array(weights)
+    try:
+        values = np.asarray(as_list(weights) if array is None else array, np.float64)
+    except (TypeError, ValueError):
+        raise UserError(f"'sample_weight' must hold a number for each item. Got {weights!r:.80} instead.") from None
+    if values.shape != (count,):
+        raise UserError(
+            f"'sample_weight' must hold a number for each of the {count} items. Got the shape {values.shape} instead."
+        )
+    is_bad = ~(np.isfinite(values) & (values >= 0))
+    if is_bad.any():
+        item = int(np.argmax(is_bad))
+        raise UserError(f"'sample_weight' must be finite and at least 0. Got {values[item]:g} for item {item} instead.")
+    if not values.any():
+        raise UserError("'sample_weight' is 0 for all items, so none would be trained on: give some a weight above 0.")
+    return values

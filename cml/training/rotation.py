@@ -1,0 +1,118 @@
+"""Features in the coordinates of their principal components, and the weight that a head on them starts from."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from cml.array_types import Float32, Float64
+from cml.training.linear_map import LinearMap
+
+_COMPONENTS = 256
+FITTED = 5000  # items that a rotation is fitted to
+_FIRST_LENGTH = 0.3  # of an embedding at the identity start, a root mean square per dimension
+
+
+class Rotation(NamedTuple):
+    """The principal components of features, scaled or as they are.
+
+    Attributes:
+        mean: (F,).
+        scale: (F,), what the centred features are divided by.
+        axes: (F, K), orthonormal, the largest component first.
+        spread: (K,) standard deviations along the axes.
+    """
+
+    mean: Float64
+    scale: Float64
+    axes: Float64
+    spread: Float64
+
+    def rotate(self, features: Float32) -> Float32:
+        """Coordinates (N, K) of features (N, F)."""
+        weight = (self.axes / self.scale[:, None]).astype(np.float32)
+        return features @ weight - (self.mean @ (self.axes / self.scale[:, None])).astype(np.float32)
+
+    def compose(self, weight: Float64, bias: Float64, *, normalize: bool) -> LinearMap:
+        """Compose the rotation with a linear map of the coordinates.
+
+        Args:
+            weight: (D, K).
+            bias: (D,).
+            normalize: Whether embeddings are L2-normalised.
+
+        Returns:
+            The linear map of the features.
+        """
+        whole = (weight @ self.axes.T) / self.scale
+        return LinearMap(whole.astype(np.float32), (bias - whole @ self.mean).astype(np.float32), normalize)
+
+
+def fit_rotation(features: Float32, *, standardize: bool, components: int = _COMPONENTS) -> Rotation:
+    """Find the principal components of features.
+
+    Args:
+        features: (N, F).
+        standardize: Whether each feature is divided by its standard deviation first.
+        components: K at most; fewer where features or items are fewer.
+
+    Returns:
+        The rotation. Components without spread are left out, but for one.
+    """
+    from scipy.linalg import eigh
+
+    rows = features
+    if len(rows) > FITTED:
+        rows = rows[np.random.default_rng(0).choice(len(rows), FITTED, replace=False)]
+    mean, std = rows.mean(axis=0, dtype=np.float64), rows.std(axis=0, dtype=np.float64)
+    scale = replace_zero_deviations(std) if standardize else np.ones_like(std)
+    centred = ((rows - mean) / scale).astype(np.float32)
+    tall = len(rows) >= centred.shape[1]
+    gram = (centred.T @ centred if tall else centred @ centred.T).astype(np.float64)
+    kept = min(components, len(gram))
+    values, vectors = eigh(gram, subset_by_index=(len(gram) - kept, len(gram) - 1))
+    values, vectors = values[::-1], vectors[:, ::-1]
+    used = max(1, int((values > 1e-6 * values[0]).sum()))
+    lengths = np.sqrt(np.maximum(values[:used], np.finfo(np.float64).tiny))
+    axes = vectors[:, :used] if tall else centred.T.astype(np.float64) @ vectors[:, :used] / lengths
+    return Rotation(mean, scale, axes, lengths / np.sqrt(len(rows)))
+
+
+def replace_zero_deviations(deviations: Float64) -> Float64:
+    """Replace the standard deviations of constant features, by which nothing can be divided.
+
+    Args:
+        deviations: (F,) standard deviations of features.
+
+    Returns:
+        (F,), where those below a millionth of the largest are the largest, so that noise of rounding stays small.
+    """
+    return np.where(deviations > 1e-6 * deviations.max(), deviations, deviations.max())
+
+
+def first_weight(
+    start: str, rotation: Rotation, dimension: int, width: int, generator: np.random.Generator
+) -> torch.Tensor:
+    """Make the weight that a head starts from.
+
+    Args:
+        start: ``pca`` or ``uncentred``, the first components as they are; ``standardised``, normal random numbers.
+        rotation: The rotation to coordinates of the features.
+        dimension: D.
+        width: K, at least the number of coordinates.
+        generator: Draws random weights.
+
+    Returns:
+        (K, D), 0 for coordinates that the rotation does not have. If there are fewer coordinates than D, the last
+        dimensions of ``pca`` and ``uncentred`` are 0, and stay so.
+    """
+    used = rotation.axes.shape[1]
+    weight = np.zeros((width, dimension))
+    if start != "standardised":  # the first components as they are, in a common unit
+        kept = min(dimension, used)
+        weight[np.arange(kept), np.arange(kept)] = 1
+        spread = np.sqrt(np.square(rotation.spread[:kept]).sum())
+        weight *= _FIRST_LENGTH * np.sqrt(kept) / max(spread, np.finfo(np.float64).tiny)
+    else:
+        weight[:used] = generator.normal(0, np.sqrt(2 / dimension), (used, dimension))
+    return torch.from_numpy(weight.astype(np.float32))

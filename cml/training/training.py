@@ -1,0 +1,95 @@
+"""A training under way: what stages change before the loop, and what parts act on in it."""
+
+import contextlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cml.items import LabelledItems
+from cml.losses.loss import Loss
+from cml.models.embedding import EmbeddingModel
+from cml.processes.ranks import Ranks
+from cml.sampling.sampler import Sampler
+from cml.training.callback_list import CallbackList
+from cml.training.config import TrainConfig
+from cml.training.learner import Learned, Place
+from cml.training.metrics_log import METRICS, MetricsLog
+from cml.training.own_functions import OwnFunctions
+from cml.training.projector import Projector
+from cml.training.run_randomness import RunRandomness
+from cml.training.training_targets import TrainingTargets
+
+
+@dataclass
+class Training:
+    """The state of a training.
+
+    Attributes:
+        config: All options.
+        items: The items that are trained on; with a frozen backbone their features.
+        held_out: The items to validate on, none if the run is not validated; None until some are held out.
+        model: The model.
+        network: What is trained, a torch module with a method ``embed``: the model, or a stage's network around it.
+        loss: The loss.
+        sampler: Draws the batches.
+        own: Functions of the user's own.
+        place: Where the run is written and shown.
+        ranks: The processes that train together.
+        randomness: torch's random numbers of the run.
+        criterion: From embeddings (B, D) and the target of a batch to the loss, which parts may wrap.
+        projector: The network between embeddings and loss, if there is one.
+        targets: The labels that are trained on, as losses and samplers ask for them.
+        optimizer: The optimiser.
+        log: The records of metrics.jsonl.
+        callbacks: All callbacks.
+        endings: What undoes a stage at the end, such as to merge adapters.
+        swapped_in: Makes the context in which the network has the weights that are kept, as averaged ones.
+        is_over: Whether a part has asked for the end.
+        is_interrupted: Whether the training ends early by an interrupt.
+    """
+
+    config: TrainConfig
+    items: LabelledItems
+    held_out: LabelledItems | None
+    model: EmbeddingModel
+    network: Any
+    loss: Loss
+    sampler: Sampler
+    own: OwnFunctions
+    place: Place
+    ranks: Ranks
+    randomness: RunRandomness
+    criterion: Callable[[Tensor, Tensor], Tensor] = field(init=False)
+    projector: Projector | None = None
+    targets: TrainingTargets = field(init=False)
+    optimizer: torch.optim.Optimizer = field(init=False)
+    log: MetricsLog = field(init=False)
+    callbacks: CallbackList = field(init=False)
+    endings: list[Callable[[], None]] = field(default_factory=list)
+    swapped_in: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
+    is_over: bool = False
+    is_interrupted: bool = False
+
+    def __post_init__(self) -> None:
+        self.criterion = self.loss
+
+    @property
+    def width(self) -> int:
+        """The size of the vectors that the loss compares."""
+        return (self.config.dimension, *self.config.projector)[-1]
+
+    def open_log(self, step: int) -> None:
+        """Open the records, without those of later steps than ``step``."""
+        folder = self.place.folder
+        self.log = MetricsLog(None if folder is None else folder / METRICS, step)
+
+    def take_learned(self) -> Learned:
+        """Take the result, after the parts have set the weights that are kept."""
+        for end in self.endings:
+            end()
+        self.model.eval()
+        return Learned(self.model, self.loss, self.log.records, self.config)

@@ -1,0 +1,178 @@
+"""Splits of items into those that heads are trained on and those that choose among them."""
+
+import math
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from cml.array_types import Bools, Float32, Float64, Int64
+from cml.errors import UserError
+
+Split = tuple[Int64, Int64]  # the items to train on, and those held out
+SplitKind = Literal["groups", "blocks", "random"]  # what is held out: whole groups, blocks of the order, or any items
+
+SPLITS, MOST_SPLITS = 4, 12
+TOLD_BY = 200  # held-out items of all splits together, which few items reach by more splits
+HELD_OUT = 0.2  # of the items, in each split
+FEWEST_HELD_OUT, FEWEST_TRAINED = 6, 16
+NEAR = 0.02  # of the file: how far apart neighbours in its order are
+MUCH = 0.5  # share of items with such a nearest neighbour, from which on the order counts; by chance it is 0.04
+_PROBED = 1000  # items whose nearest neighbours are looked at
+
+
+def make_splits(features: Float32, groups: Int64 | None = None, *, seed: int = 0) -> tuple[list[Split], SplitKind]:
+    """Make splits, each of which holds out a fifth of the items: four, or more random ones of few items.
+
+    Whole groups are held out where there are groups. Without, neighbours in the order of the file may be almost the
+    same item, as the frames of a film are; then each split holds out one block of that order. Otherwise the items are
+    drawn at random, see ``count_splits``.
+
+    Args:
+        features: (N, F).
+        groups: (N,) numbers of groups; None for none.
+        seed: Random seed.
+
+    Returns:
+        The splits, and what they hold out.
+
+    Raises:
+        UserError: The groups leave too few items on one side of a split.
+    """
+    count = len(features)
+    if groups is not None:
+        splits = [_split_groups(groups, np.random.default_rng([seed, number])) for number in range(SPLITS)]
+        return splits, "groups"
+    if share_of_near_neighbors(features, seed=seed) >= MUCH:
+        # the blocks of five folds, as evenly spread over the file as four of them can be
+        edges = np.linspace(0, count, round(1 / HELD_OUT) + 1).round().astype(np.int64)
+        blocks = [np.arange(edges[number], edges[number + 1]) for number in range(SPLITS)]
+        return [_without(block, count) for block in blocks], "blocks"
+    drawn = [np.random.default_rng([seed, number]).permutation(count) for number in range(count_splits(count))]
+    return [
+        _without(np.sort(order[: max(FEWEST_HELD_OUT, round(HELD_OUT * count))]), count) for order in drawn
+    ], "random"
+
+
+def count_splits(count: int) -> int:
+    """Say how often items are drawn at random, so that few items tell as much as they can.
+
+    Four splits of 125 items score 100 held-out ones, whose mean gain varies so much with the draw that embeddings that
+    are far better than the features are not taken. More draws of the same items vary less together. What remains is
+    that they share items, which ``measure_gain`` takes into account.
+
+    Args:
+        count: The number of items.
+
+    Returns:
+        Four, or as many splits as hold out 200 items together; 12 at most.
+    """
+    return min(MOST_SPLITS, max(SPLITS, math.ceil(TOLD_BY / (HELD_OUT * count))))
+
+
+def share_of_near_neighbors(features: Float32, *, seed: int = 0) -> float:
+    """Find how many items have their nearest neighbour close by in the order of the file.
+
+    Args:
+        features: (N, F).
+        seed: Random seed of the draw of the items that are looked at, 1,000 at most.
+
+    Returns:
+        The share of items whose nearest neighbour lies within 2 % of the order; about 0.04 by chance.
+    """
+    count = len(features)
+    probed = np.sort(np.random.default_rng(seed).permutation(count)[:_PROBED])
+    centred = features - features.mean(axis=0)
+    lengths = np.einsum("nf,nf->n", centred, centred)
+    distances = lengths - 2 * (centred[probed] @ centred.T)  # squared, less what a row has in common
+    distances[np.arange(len(probed)), probed] = np.inf
+    nearest = distances.argmin(axis=1)
+    return float((np.abs(nearest - probed) <= NEAR * count).mean())
+
+
+def near_in_order(items: Int64, count: int) -> Bools:
+    """Find the pairs that are close by in the order of the file, as the next frames of a film are.
+
+    Any features retrieve such an item, so that it does not tell good ones from bad ones.
+
+    Args:
+        items: (M,) places in the order.
+        count: The number of all items of the file.
+
+    Returns:
+        (M, M), true where two items are within 2 % of the order; each item and itself are.
+    """
+    near: Bools = np.abs(items[:, None] - items) <= NEAR * count
+    return near
+
+
+def _split_groups(groups: Int64, generator: np.random.Generator) -> Split:
+    """Hold out whole groups in random order, each that brings the held-out items nearer to a fifth of all.
+
+    So a group of half of the items stays among those that are trained on, as long as others are there to hold out.
+    """
+    names, numbers = np.unique(groups, return_inverse=True)
+    sizes, wanted = np.bincount(numbers), HELD_OUT * len(groups)
+    held, is_chosen = 0, np.zeros(len(names), bool)
+    for group in generator.permutation(len(names)).tolist():
+        if abs(held + sizes[group] - wanted) < abs(held - wanted):
+            held += sizes[group]
+            is_chosen[group] = True
+    for group in np.argsort(sizes, kind="stable").tolist():  # where all groups are large
+        if held < FEWEST_HELD_OUT and not is_chosen[group]:
+            held += sizes[group]
+            is_chosen[group] = True
+    is_held_out = is_chosen[numbers]
+    trained, held_out = np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
+    if len(trained) < FEWEST_TRAINED or len(held_out) < FEWEST_HELD_OUT:
+        raise UserError(
+            f"'groups' leaves a split with {len(trained)} items to train on and {len(held_out)} to choose by, of "
+            f"{len(groups)}; at least {FEWEST_TRAINED} and {FEWEST_HELD_OUT} are needed. Make the groups smaller, or "
+            "leave 'groups' out."
+        )
+    return trained, held_out
+
+
+def _without(held_out: Int64, count: int) -> Split:
+    return np.setdiff1d(np.arange(count), held_out), held_out
+
+
+LEAST_GAIN = 1.5  # in standard errors
+
+
+class Gain(NamedTuple):
+    """A mean gain over splits of the same items, and its standard error."""
+
+    mean: float
+    error: float
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the gain exceeds 1.5 times its standard error."""
+        return self.mean > LEAST_GAIN * self.error
+
+
+def measure_gain(scores: Sequence[Float64], others: Sequence[Float64], *, counted: int | None = None) -> Gain:
+    """Measure by how much an embedding scores better than another one.
+
+    The variance of a split's mean gain is estimated twice: by the means of all splits, which may be alike by luck, and
+    by the items within splits, which know nothing of how training varies. The mean of both is used, as a moderated
+    t-test does (Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004). Splits share most training
+    items, so that their mean varies more than that of m independent ones: by a factor of 1/m + n_held/n_trained (Nadeau
+    and Bengio, Machine Learning 52, 2003).
+
+    Args:
+        scores: For each of m splits, the scores of its held-out items.
+        others: Those of the other embedding.
+        counted: The error is that of so many splits at most; None counts all.
+
+    Returns:
+        The gain.
+    """
+    gains = [ours - theirs for ours, theirs in zip(scores, others, strict=True)]
+    means = np.array([gain.mean() for gain in gains])
+    of_items = np.mean([gain.var(ddof=1) / len(gain) for gain in gains])
+    variance = (means.var(ddof=1) + of_items) / 2
+    count = len(gains) if counted is None else min(counted, len(gains))
+    error = np.sqrt(variance * (1 / count + HELD_OUT / (1 - HELD_OUT)))
+    return Gain(float(means.mean()), float(error))
