@@ -28,15 +28,10 @@ AnchorValues = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 class AnchorMean(NamedTuple):
-    """A loss, and the number of terms that it is the mean of.
+    """A loss, and the number of terms that it is the mean of."""
 
-    Attributes:
-        loss: Scalar, the sum of the values over the sum of the counts; 0 if there is no term. (H,) for H heads.
-        counts: (A,) terms of each anchor; 0 if the anchor has none.
-    """
-
-    loss: Tensor
-    counts: Tensor
+    loss: Tensor  # Scalar, the sum of the values over the sum of the counts; 0 if there is no term. (H,) for H heads
+    counts: Tensor  # (A,) terms of each anchor; 0 if the anchor has none
 
 
 def mean_of(values: Tensor, counts: Tensor) -> AnchorMean:

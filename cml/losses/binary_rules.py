@@ -22,30 +22,14 @@ RuleName = Literal["threshold", "nearest", "graph"]
 
 
 class BinaryPairs(NamedTuple):
-    """Masks of each anchor's positives and negatives; a pair that is left out is neither.
+    """Masks of each anchor's positives and negatives; a pair that is left out is neither."""
 
-    Attributes:
-        positives: (A, B) bool.
-        negatives: (A, B) bool.
-    """
-
-    positives: Tensor
-    negatives: Tensor
+    positives: Tensor  # (A, B) bool
+    negatives: Tensor  # (A, B) bool
 
 
 def threshold(label_distances: Tensor, distance: float) -> BinaryPairs:
-    """Take the items within ``distance`` of the anchor as positives, all others as negatives.
-
-    Args:
-        label_distances: (A, B), in the label's unit; row a belongs to item a. The anchor's own column and infinite
-            entries are neither.
-        distance: In the label's unit, at least 0; an item at exactly this distance is a positive.
-
-    Returns:
-        The masks.
-
-    Raises:
-        UserError: the distance is negative.
+    """Take the items within ``distance`` of the anchor as positives, all others as negatives; (A, B).
 
     Example:
         >>> import torch
@@ -61,16 +45,6 @@ def nearest(label_distances: Tensor, k: int) -> BinaryPairs:
 
     All items tied with the k-th are positives, so that the order of the columns changes nothing. An anchor with at
     most k usable items has no negative.
-
-    Args:
-        label_distances: As for ``threshold``.
-        k: At least 1, at most B.
-
-    Returns:
-        The masks.
-
-    Raises:
-        UserError: k is out of range.
 
     Example:
         >>> import torch
@@ -91,16 +65,6 @@ def graph(label_distances: Tensor, k: int) -> BinaryPairs:
     An item is a positive if it is among the anchor's k nearest in the batch, or the anchor is among its k nearest. The
     latter is known of anchors alone, so items after the first A join only by the anchor's own row. Ties are as in
     ``nearest``.
-
-    Args:
-        label_distances: As for ``threshold``.
-        k: At least 1, at most B.
-
-    Returns:
-        The masks.
-
-    Raises:
-        UserError: k is out of range.
 
     Example:
         >>> import torch
@@ -124,18 +88,7 @@ def _split(label_distances: Tensor, near: Tensor) -> BinaryPairs:
 
 
 class RuleLoss(LabelDistanceLoss):
-    """Base of the losses that turn label distances into positives and negatives first.
-
-    Args:
-        rule: "nearest", "graph" or "threshold".
-        k: For "nearest" and "graph": the number of neighbours, at least 1. ``None``: 5.
-        distance: For "threshold": the largest label distance of a positive, in the label's unit, at least 0.
-        quantile: For "threshold", in place of a distance: this quantile of the label distances of training pairs, in
-            [0, 1). ``fit`` finds it.
-
-    Raises:
-        UserError: a setting is out of range or belongs to another rule.
-    """
+    """Base of the losses that turn label distances into positives and negatives first."""
 
     constant_names = ("distance",)
     missing = "both a positive and a negative"
@@ -161,14 +114,7 @@ class RuleLoss(LabelDistanceLoss):
     def find_constants(self, label_distances: Tensor) -> dict[str, float]:
         """Find the threshold, if it is a quantile.
 
-        Args:
-            label_distances: (P,) of training pairs.
-
-        Returns:
-            The distance by its name; nothing if the settings leave none open.
-
-        Raises:
-            UserError: a label distance is NaN or negative, or none is finite.
+        Returns the distance by its name; nothing if the settings leave none open.
         """
         if self.quantile is None:
             return {}
@@ -185,12 +131,7 @@ class RuleLoss(LabelDistanceLoss):
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> AnchorMean:
         """The loss of the pairs that the rule makes of a batch.
 
-        Args:
-            embeddings: (B, D) floating point.
-            label_distances: (A, B).
-
-        Returns:
-            The loss and the triplets (A,) of each anchor.
+        Returns the loss and the triplets (A,) of each anchor.
         """
         look = self.may_look(embeddings)
         pairs = self.make_pairs(check_batch(embeddings, label_distances, look=look))

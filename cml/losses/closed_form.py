@@ -31,16 +31,11 @@ _AUTOGRAD_BYTES = 64 << 20
 
 
 class RowTerms(NamedTuple):
-    """What a loss finds in a block of R anchors.
+    """What a loss finds in a block of R anchors."""
 
-    Attributes:
-        values: (..., R) value of each row, a sum over its terms.
-        counts: (R,) how many terms (1 if the row's value is a mean already); 0 leaves the anchor out.
-        slopes: (..., R, B) derivative of each row's value in each of its squared distances; 0 where a pair is not used.
-    """
-
-    values: Tensor
-    counts: Tensor
+    values: Tensor  # (..., R) value of each row, a sum over its terms
+    counts: Tensor  # (R,) how many terms (1 if the row's value is a mean already); 0 leaves the anchor out
+    # (..., R, B) derivative of each row's value in each of its squared distances; 0 where a pair is not used
     slopes: Tensor
 
 

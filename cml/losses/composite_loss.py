@@ -10,13 +10,9 @@ from cml.losses.label_distance_loss import LabelDistanceLoss
 
 
 class CompositeLoss(LabelDistanceLoss):
-    """Base of the losses that are made of losses over label distances, each of which keeps its own constants.
+    """Base of the losses that are made of losses over label distances, each of which keeps its own constants."""
 
-    Attributes:
-        terms: The parts.
-    """
-
-    terms: nn.ModuleList
+    terms: nn.ModuleList  # The parts
 
     def set_parts(self, texts: Sequence[str]) -> None:
         """Make the parts and take over whether they normalise embeddings.
@@ -50,16 +46,7 @@ class CompositeLoss(LabelDistanceLoss):
     def fit(self, distance: Any, labels: Any = None, *, seed: int = 0) -> Self:  # noqa: ANN401
         """Find the constants of every part.
 
-        Args:
-            distance: As for ``LabelDistanceLoss.fit``.
-            labels: As for ``LabelDistanceLoss.fit``.
-            seed: Random seed of the draw.
-
-        Returns:
-            The loss.
-
-        Raises:
-            UserError: a part finds nothing to fit to.
+        Returns the loss.
         """
         for part in self.part_losses():
             part.fit(distance, labels, seed=seed)

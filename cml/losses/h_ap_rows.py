@@ -28,29 +28,17 @@ _LEAST_WIDTH = 1e-3  # of the range of nodes
 
 @compiled(fastmath=FREE)
 def sum_h_ap(
-    squared: Floating,
-    by_distance: Int64,
-    labels: Floating,
-    by_label: Int64,
-    gains: Floating,
-    used: Int64,
-    temperature: float,
-    values: Float64,
-    slopes: Floating,
+    squared: Floating,  # (R, B) squared distances of embeddings; a score is -1/2 of one
+    by_distance: Int64,  # (R, B) the columns by ascending squared distance, those that are not used last
+    labels: Floating,  # (R, B) label distances
+    by_label: Int64,  # (R, B) the columns by ascending label distance, those that are not used last
+    gains: Floating,  # (R, B)
+    used: Int64,  # (R,) the number of used columns
+    temperature: float,  # divides differences of scores
+    values: Float64,  # (R,) filled with 1 - H-AP
+    slopes: Floating,  # (R, B) of zeros, filled with the derivatives of the values in the squared distances
 ) -> None:
-    """Fill ``values`` and ``slopes`` for R rows of B columns.
-
-    Args:
-        squared: (R, B) squared distances of embeddings; a score is -1/2 of one.
-        by_distance: (R, B) the columns by ascending squared distance, those that are not used last.
-        labels: (R, B) label distances.
-        by_label: (R, B) the columns by ascending label distance, those that are not used last.
-        gains: (R, B).
-        used: (R,) the number of used columns.
-        temperature: Divides differences of scores.
-        values: (R,) filled with 1 - H-AP.
-        slopes: (R, B) of zeros, filled with the derivatives of the values in the squared distances.
-    """
+    """Fill ``values`` and ``slopes`` for R rows of B columns."""
     columns = squared.shape[1]
     tolerance = 1e-8 if squared.itemsize == 4 else 1e-13  # the error of a sigmoid by nodes
     most = int((columns + _ITEM_COST) / _NODE_COST)
@@ -113,13 +101,9 @@ def _count_nodes(width: float, tolerance: float) -> int:
 def _sum_above(scores: Float64, in_order: Int64, first: Int64, gain: Float64, near: Float64, total: Float64) -> None:
     """Count and sum what ranks above each item, by two Fenwick trees over places in the order of label distances.
 
-    Args:
-        scores: (n,) by place.
-        in_order: (n,) places by descending score.
-        first: (n,) the first place with the item's label distance: the items before it are farther.
-        gain: (n,) by place.
-        near: (n,) filled with the number of items of higher score that are not farther.
-        total: (n,) filled with h: the item's gain, and of each item of higher score the smaller of both gains.
+    All are (n,), by place but for ``in_order``, the places by descending score. ``first`` is the first place with the
+    item's label distance: the items before it are farther. ``near`` is filled with the number of items of higher score
+    that are not farther, ``total`` with h: the item's gain, and of each item of higher score the smaller of both gains.
     """
     n = len(in_order)
     numbers, gains = np.zeros(n + 1, np.int64), np.zeros(n + 1)
@@ -147,34 +131,18 @@ def _sum_above(scores: Float64, in_order: Int64, first: Int64, gain: Float64, ne
 
 @compiled(fastmath=FREE)
 def _by_nodes(
-    scores: Float64,
-    first: Int64,
-    near: Float64,
-    total: Float64,
-    whole: float,
-    middle: float,
-    width: float,
-    basis: Float64,
-    sigmoids: Float64,
-    slope: Float64,
+    scores: Float64,  # (n,) by place, in the order of label distances, the farthest first
+    first: Int64,  # see ``_sum_above``
+    near: Float64,  # see ``_sum_above``
+    total: Float64,  # see ``_sum_above``
+    whole: float,  # the sum of all gains
+    middle: float,  # the middle of the scores
+    width: float,  # their range
+    basis: Float64,  # (n, M) to be overwritten
+    sigmoids: Float64,  # (n, M) to be overwritten
+    slope: Float64,  # (n,) filled, by place
 ) -> float:
-    """H-AP of a row; fills its slopes in the scores.
-
-    Args:
-        scores: (n,) by place, in the order of label distances, the farthest first.
-        first: See ``_sum_above``.
-        near: See ``_sum_above``.
-        total: See ``_sum_above``.
-        whole: The sum of all gains.
-        middle: The middle of the scores.
-        width: Their range.
-        basis: (n, M) to be overwritten.
-        sigmoids: (n, M) to be overwritten.
-        slope: (n,) filled, by place.
-
-    Returns:
-        The value.
-    """
+    """H-AP of a row; fills its slopes in the scores."""
     n, nodes = basis.shape
     node, weight, power = np.empty(nodes), np.empty(nodes), np.empty(nodes)
     for m in range(nodes):
@@ -227,19 +195,7 @@ def _by_nodes(
 
 @compiled(fastmath=FREE)
 def _by_pairs(scores: Float64, labels: Float64, in_order: Int64, total: Float64, whole: float, slope: Float64) -> float:
-    """H-AP of a row; fills its slopes in the scores.
-
-    Args:
-        scores: (n,) by place.
-        labels: (n,) by place.
-        in_order: (n,) places by descending score.
-        total: See ``_sum_above``.
-        whole: The sum of all gains.
-        slope: (n,) filled, by place.
-
-    Returns:
-        The value.
-    """
+    """H-AP of a row, of (n,) as in ``_sum_above`` and the sum of all gains; fills its slopes in the scores."""
     n = len(in_order)
     score, label = scores[in_order], labels[in_order]
     power, cell_start, cell_end = cut_cells(score)

@@ -17,27 +17,16 @@ MASK = (1 << BITS) - 1
 
 @numba.njit(nogil=True, cache=True)
 def sum_hinges(
-    ascending: Floating,
-    by_distance: Int64,
-    in_order: Floating,
-    ranks: Int64,
-    margin: np.floating[Any],
-    values: Floating,
-    pairs: Int64,
-    slopes: Floating,
+    ascending: Floating,  # (R, B) distances of each row in ascending order; infinite ones, left out, come last
+    by_distance: Int64,  # (R, B) the columns that they belong to
+    in_order: Floating,  # (R, B) order values in ascending order, infinite where left out
+    ranks: Int64,  # (R, B) the places in ``ascending`` that they belong to
+    margin: np.floating[Any],  # Margin between distances, of the type of ``ascending``
+    values: Floating,  # (R,) filled with the sum of the hinges
+    pairs: Int64,  # (R,) filled with the number of pairs i before j, active or not
+    slopes: Floating,  # (R, B) of zeros, filled with the active pairs with the column as i, less those with it as j
 ) -> None:
-    """Fill ``values``, ``pairs`` and ``slopes`` for R rows of B columns.
-
-    Args:
-        ascending: (R, B) distances of each row in ascending order; infinite ones, left out, come last.
-        by_distance: (R, B) the columns that they belong to.
-        in_order: (R, B) order values in ascending order, infinite where left out.
-        ranks: (R, B) the places in ``ascending`` that they belong to.
-        margin: Margin between distances, of the type of ``ascending``.
-        values: (R,) filled with the sum of the hinges.
-        pairs: (R,) filled with the number of pairs i before j, active or not.
-        slopes: (R, B) of zeros, filled with the active pairs with the column as i, less those with it as j.
-    """
+    """Fill ``values``, ``pairs`` and ``slopes`` for R rows of B columns."""
     columns = ascending.shape[1]
     reach = np.empty(columns, np.int64)  # how many distances are below D_k + margin
     below = np.empty(columns, np.int64)  # how many distances D + margin are at most D_k

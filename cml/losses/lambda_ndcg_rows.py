@@ -16,29 +16,17 @@ from cml.losses.score_cells import CELL, CELL_STEP, cut_cells
 
 @compiled(fastmath=FREE)
 def sum_lambda_ndcg(
-    squared: Floating,
-    by_distance: Int64,
-    labels: Floating,
-    by_label: Int64,
-    gains: Floating,
-    used: Int64,
-    temperature: float,
-    values: Float64,
-    slopes: Floating,
+    squared: Floating,  # (R, B) squared distances of embeddings; a score is -1/2 of one
+    by_distance: Int64,  # (R, B) the columns by ascending squared distance, those that are not used last
+    labels: Floating,  # (R, B) label distances, of which the order is enough
+    by_label: Int64,  # (R, B) the columns by ascending label distance, those that are not used last
+    gains: Floating,  # (R, B)
+    used: Int64,  # (R,) the number of used columns
+    temperature: float,  # divides differences of scores
+    values: Float64,  # (R,) filled with the sum over pairs
+    slopes: Floating,  # (R, B) of zeros, filled with the derivatives of the values in the squared distances
 ) -> None:
-    """Fill ``values`` and ``slopes`` for R rows of B columns.
-
-    Args:
-        squared: (R, B) squared distances of embeddings; a score is -1/2 of one.
-        by_distance: (R, B) the columns by ascending squared distance, those that are not used last.
-        labels: (R, B) label distances, of which the order is enough.
-        by_label: (R, B) the columns by ascending label distance, those that are not used last.
-        gains: (R, B).
-        used: (R,) the number of used columns.
-        temperature: Divides differences of scores.
-        values: (R,) filled with the sum over pairs.
-        slopes: (R, B) of zeros, filled with the derivatives of the values in the squared distances.
-    """
+    """Fill ``values`` and ``slopes`` for R rows of B columns."""
     columns = squared.shape[1]
     discounts = np.empty(columns)
     for q in range(columns):
@@ -84,33 +72,20 @@ def sum_lambda_ndcg(
 
 @compiled(fastmath=FREE)
 def _add_pairs(
-    score: Float64,
-    power: Float64,
-    gain: Float64,
-    discounts: Float64,
-    slope: Float64,
-    my_score: float,
-    my_power: float,
-    my_gain: float,
-    my_discount: float,
-    step: float,
+    score: Float64,  # (n,) in units of the temperature
+    power: Float64,  # (n,) see ``score_cells.py``
+    gain: Float64,  # (n,)
+    discounts: Float64,  # (n,)
+    slope: Float64,  # (n,) to add to
+    my_score: float,  # Score of the item above
+    my_power: float,  # Power of the item above
+    my_gain: float,  # Gain of the item above
+    my_discount: float,  # Discount of the item above
+    step: float,  # A factor of the powers below
 ) -> tuple[float, float]:
     """Sum the pairs of an item with a stretch of items below it, and add their slopes.
 
-    Args:
-        score: (n,) in units of the temperature.
-        power: (n,) see ``score_cells.py``.
-        gain: (n,).
-        discounts: (n,).
-        slope: (n,) to add to.
-        my_score: Score of the item above.
-        my_power: Power of the item above.
-        my_gain: Gain of the item above.
-        my_discount: Discount of the item above.
-        step: A factor of the powers below.
-
-    Returns:
-        The sum, and the sum of the slopes.
+    Returns the sum, and the sum of the slopes.
     """
     value, pulls = 0.0, 0.0
     for j in range(len(score)):

@@ -13,21 +13,13 @@ HEAD = ("loss", "labels", "cost of a batch", "source", "when to use it")
 
 @dataclass(frozen=True)
 class LossRow:
-    """A row of the table.
+    """A row of the table."""
 
-    Attributes:
-        name: The registered name.
-        labels: The kind of target: "label distances", "classes", "vectors", "triplets".
-        cost: As in ``LossInfo``.
-        source: As in ``LossInfo``; the plugin or package of a loss that has none.
-        when: As in ``LossInfo``; the first line of the docstring of a loss that has none.
-    """
-
-    name: str
-    labels: str
-    cost: str
-    source: str
-    when: str
+    name: str  # The registered name
+    labels: str  # The kind of target: "label distances", "classes", "vectors", "triplets"
+    cost: str  # As in ``LossInfo``
+    source: str  # As in ``LossInfo``; the plugin or package of a loss that has none
+    when: str  # As in ``LossInfo``; the first line of the docstring of a loss that has none
 
 
 def loss_rows() -> list[LossRow]:
@@ -42,14 +34,7 @@ def loss_rows() -> list[LossRow]:
 def loss_row(name: str) -> LossRow:
     """The row of one loss.
 
-    Args:
-        name: The registered name.
-
-    Returns:
-        The row.
-
-    Raises:
-        UserError: the name is unknown.
+    Returns the row.
     """
     loss = registry.entry(name)
     first_line = (inspect.getdoc(loss) or "").partition("\n")[0]
@@ -60,14 +45,7 @@ def loss_row(name: str) -> LossRow:
 def describe_loss(name: str) -> str:
     """A loss's settings and documentation, its row of the table, and the settings that ``cml bench`` varies.
 
-    Args:
-        name: The registered name.
-
-    Returns:
-        Text of several lines.
-
-    Raises:
-        UserError: the name is unknown.
+    Returns text of several lines.
     """
     loss = registry.entry(name)
     space = getattr(loss, "search_space", {})

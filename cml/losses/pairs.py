@@ -19,18 +19,12 @@ _NORMALIZE_EPS = 1e-12  # torch's own
 
 
 class Pairs(NamedTuple):
-    """The pairs of a batch, or of a block of its anchors.
+    """The pairs of a batch, or of a block of its anchors."""
 
-    Attributes:
-        distances: (A, B) Euclidean distances of embeddings, or their squares where the loss asks for these; (H, A, B)
-            for H heads.
-        labels: (A, B) label distances, 0 where a pair is not used.
-        used: (A, B) bool, the pairs that a loss may use.
-    """
-
+    # (A, B) Euclidean distances of embeddings, or their squares where the loss asks for these; (H, A, B) for H heads
     distances: Tensor
-    labels: Tensor
-    used: Tensor
+    labels: Tensor  # (A, B) label distances, 0 where a pair is not used
+    used: Tensor  # (A, B) bool, the pairs that a loss may use
 
 
 def is_transformed(tensor: Tensor) -> bool:

@@ -24,15 +24,7 @@ _PARTS = ("distances", "reducers", "regularizers")  # the library's modules that
 
 
 class PmlPairLoss(ClassLoss):
-    """A loss over pairs or triplets of pytorch-metric-learning, with one of its miners or without.
-
-    Args:
-        inner: The library's loss.
-        miner: The library's miner. ``None``: the loss gets all pairs or triplets.
-
-    Attributes:
-        needs_classes: True if the library cannot compute the loss from pairs alone.
-    """
+    """A loss over pairs or triplets of pytorch-metric-learning, with one of its miners or without."""
 
     needs_classes = False
 
@@ -53,15 +45,7 @@ class PmlPairLoss(ClassLoss):
 
 
 class PmlProxyLoss(ProxyLoss):
-    """A loss over proxies of pytorch-metric-learning, which ``prepare`` makes.
-
-    Args:
-        library: The name of the library's loss, such as "ProxyAnchorLoss".
-        **settings: Its settings and its distance, by the library's names.
-
-    Attributes:
-        inner: The library's loss with its proxies; None before ``prepare``.
-    """
+    """A loss over proxies of pytorch-metric-learning, which ``prepare`` makes."""
 
     def __init__(self, library: str, **settings: float | nn.Module) -> None:
         super().__init__()
@@ -69,28 +53,12 @@ class PmlProxyLoss(ProxyLoss):
         self._library, self._settings, self._count = library, settings, 0
 
     def make_proxies(self, classes: int, dimension: int) -> None:
-        """Make the library's loss, which makes its proxies.
-
-        Args:
-            classes: C, the number of classes.
-            dimension: D of the embeddings.
-        """
+        """Make the library's loss, which makes its proxies."""
         kind = getattr(pml("losses"), self._library)
         self.inner, self._count = kind(classes, dimension, **self._settings), classes
 
     def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
-        """The loss of a batch.
-
-        Args:
-            embeddings: (B, D) floating point. Computed with in at least float32, also under autocast.
-            classes: (B,) int64, below C.
-
-        Returns:
-            A scalar.
-
-        Raises:
-            UserError: the proxies are not made yet, a tensor has another shape or type, or a number is not a class.
-        """
+        """The loss of a batch."""
         self.check_prepared()
         check_classes(embeddings, classes, self._count)
         with torch.autocast(embeddings.device.type, enabled=False):

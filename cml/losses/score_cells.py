@@ -18,13 +18,9 @@ CELL_STEP = math.exp(CELL)
 
 @compiled(fastmath=ORDERED)
 def cut_cells(scores: Float64) -> tuple[Float64, Int64, Int64]:
-    """Cut scores into cells.
+    """Cut scores (n,), in descending order and in units of the temperature, into cells.
 
-    Args:
-        scores: (n,) in descending order, in units of the temperature.
-
-    Returns:
-        The power of each item (n,), and where its cell begins (n,) and ends (n,).
+    Returns the power of each item (n,), and where its cell begins (n,) and ends (n,).
     """
     n = len(scores)
     power, cell_start, cell_end = np.empty(n), np.empty(n, np.int64), np.empty(n, np.int64)

@@ -45,17 +45,12 @@ def plain_distances(squared: Tensor) -> Tensor:
 
 
 class SquaredDistances(NamedTuple):
-    """Squared distances of a block of anchors to all points, and what their gradient needs.
+    """Squared distances of a block of anchors to all points, and what their gradient needs."""
 
-    Attributes:
-        values: (..., R, B).
-        shifted: (..., B, D) the points around 0, in float64 where float32 loses digits.
-        near: (C, 2) row in block and column of the pairs that are computed from their differences; (C, 3) with the
-            head's number before them.
-    """
-
-    values: Tensor
-    shifted: Tensor
+    values: Tensor  # (..., R, B)
+    shifted: Tensor  # (..., B, D) the points around 0, in float64 where float32 loses digits
+    # (C, 2) row in block and column of the pairs that are computed from their differences; (C, 3) with the head's
+    # number before them
     near: Tensor
 
 

@@ -14,10 +14,6 @@ class WrappedLoss(LabelDistanceLoss):
 
     The module's parameters are trained at the head's learning rate.
 
-    Args:
-        module: The module. If it has a true attribute ``normalize``, it L2-normalises embeddings itself, and so does
-            the trained model.
-
     Example:
         >>> import torch
         >>> class Stress(torch.nn.Module):
@@ -36,18 +32,7 @@ class WrappedLoss(LabelDistanceLoss):
         self.normalize = bool(getattr(module, "normalize", False))
 
     def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
-        """The module's value.
-
-        Args:
-            embeddings: (B, D).
-            label_distances: (A, B).
-
-        Returns:
-            A scalar.
-
-        Raises:
-            UserError: the module fails, or does not return a floating-point scalar.
-        """
+        """The module's value."""
         name = type(self.module).__name__
         shapes = f"embeddings {tuple(embeddings.shape)} and label distances {tuple(label_distances.shape)}"
         try:
@@ -65,15 +50,7 @@ class WrappedLoss(LabelDistanceLoss):
 def as_loss(loss: nn.Module) -> Loss:
     """Wrap a module as a loss over label distances, unless it is a loss of cml or of pytorch-metric-learning.
 
-    Args:
-        loss: A loss of cml, a loss of pytorch-metric-learning, which takes classes, or a torch module that takes
-            embeddings (B, D) and label distances (A, B).
-
-    Returns:
-        The loss.
-
-    Raises:
-        UserError: it is no torch module.
+    Returns the loss.
     """
     if not isinstance(loss, nn.Module):
         raise UserError(
