@@ -78,12 +78,12 @@ class CoSENTLoss(LabelDistanceLoss):
         once = rows * items + columns
         labels = label_distances.where(used, torch.inf).flatten()[once].to(cosines.dtype)  # those not used come last
         in_order, order = (row[0] for row in ascending_rows(labels[None]))  # (P,)
-        counted = in_order < torch.inf
         # float64, on the processor where the device has none
         exact = cosines[..., once[order]].to("cpu" if cosines.device.type == "mps" else cosines.device, torch.float64)
+        counted, ends = (in_order < torch.inf).to(exact.device), run_ends(in_order).to(exact.device)
         exponents = (self.scale[..., 0] if isinstance(self.scale, Tensor) else self.scale) * exact  # (..., P)
         sums_from_far = functional.pad(exponents.exp().where(counted, 0).flip(-1).cumsum(-1), (1, 0)).flip(-1)
-        farther = sums_from_far[..., run_ends(in_order) + 1]  # of the pairs after those of equal label distance
+        farther = sums_from_far[..., ends + 1]  # of the pairs after those of equal label distance
         total = (exponents.neg().exp() * farther).where(counted, 0).sum(dim=-1)
         differ = labels.amin() < labels.where(labels < torch.inf, 0).amax()
         return AnchorMean(total.log1p().to(cosines), used.sum(dim=-1) * differ)

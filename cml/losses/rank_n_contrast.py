@@ -63,34 +63,36 @@ class RankNContrastLoss(LabelDistanceLoss):
         self.normalize = check_flag("normalize", normalize)
 
     def anchor_values(self, squared: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
-        """The formula: sorted by label distance, the farthest first, the sum over k is a cumulative one.
+        """The formula, of items in the order of their label distances, so that its inner sum is a cumulative one.
 
-        It is taken at the last place of each run of equal label distances.
+        Of the farthest label first, the items k with D_y(a,k) >= D_y(a,j) are those up to j, and those tied with j.
         """
         number = used.sum(dim=-1)
-        counts = torch.where(number >= 2, number, 0)  # (R,)
-        in_order, columns = (rows.flip(-1) for rows in ascending_rows(labels.where(used, torch.inf)))
-        counted = in_order < torch.inf  # items that are not used come first
-        scores = plain_distances(squared) / -self.temperature
-        scores = scores.gather(-1, columns.expand_as(scores))  # s, the farthest label first
-        terms = self._log_sums(scores, counted, run_ends(in_order)) - scores
+        counts = torch.where(number >= 2, number, 0)  # terms of each anchor (R,)
+        labels, order = (rows.flip(-1) for rows in ascending_rows(labels.where(used, torch.inf)))  # (R, B) each
+        counted = labels < torch.inf  # items that are not used come first
+        scores = plain_distances(squared) / -self.temperature  # s_aj
+        scores = scores.gather(-1, order.expand_as(scores))
+        last_tied = run_ends(labels).expand_as(scores)
+        terms = self._cumulative_log_sums(scores, counted).gather(-1, last_tied) - scores
         return terms.where(counted & (counts > 0)[:, None], 0).sum(dim=-1), counts
 
-    def _log_sums(self, scores: Tensor, counted: Tensor, ends: Tensor) -> Tensor:
-        """The log of the sum of exp(score) of all places up to the end of each one's run (R, B), of (..., R, B)."""
+    def _cumulative_log_sums(self, scores: Tensor, counted: Tensor) -> Tensor:
+        """The log of the sum of exp(score) over the counted places up to each one, of scores (..., R, B)."""
         scores = scores.masked_fill(~counted, torch.finfo(scores.dtype).min)
         largest = scores.detach().amax(dim=-1, keepdim=True)
-        # float64, on the processor where the device has none
+        # Cumulative sums of powers need float64, on the processor where the device has none.
         exact = (scores - largest).to("cpu" if scores.device.type == "mps" else scores.device, torch.float64)
-        apart = float(-exact.detach().where(counted, 0).min()) if self.may_look(scores) else 0.0
-        if apart < _WIDE:
-            sums = exact.exp().cumsum(dim=-1)  # 0 where not counted: such items come first
-            log_sums = sums.where(counted, 1).log()
-        elif apart < _WIDEST:
-            log_sums = exact.logcumsumexp(dim=-1)
-        elif apart < torch.inf:
-            got = f"Got {apart:.3g} instead; take normalize=True, a higher temperature or a lower learning rate."
+        counted = counted.to(exact.device)
+        # A power below exp(-745) is 0. Where the numbers may not be looked at, its logarithm makes the loss infinite.
+        spread = float(-exact.detach().where(counted, 0).min()) if self.may_look(scores) else 0.0
+        if spread < _WIDE:
+            log_sums = exact.exp().cumsum(dim=-1).where(counted, 1).log()
+        elif spread < _WIDEST:
+            log_sums = exact.logcumsumexp(dim=-1)  # of any spread, several times slower
+        elif spread < torch.inf:
+            got = f"Got {spread:.3g} instead; take normalize=True, a higher temperature or a lower learning rate."
             raise UserError(f"Rank-N-Contrast's embeddings must lie less than {_WIDEST:g} temperatures apart. {got}")
         else:
             log_sums = torch.full_like(exact, torch.nan)
-        return log_sums.gather(-1, ends.expand_as(log_sums)).to(scores) + largest
+        return log_sums.to(scores) + largest
