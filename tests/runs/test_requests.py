@@ -141,6 +141,7 @@ def test_a_module_as_head_is_refused_by_name() -> None:
         cml.fit(IMAGES, PLACES, head=torch.nn.Linear(4, 4), **SMALL)  # type: ignore[call-arg]
 
 
+@pytest.mark.slow
 def test_a_script_that_is_interrupted_from_outside_has_the_model(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(
         "import os, signal, sys, threading\n"

@@ -56,6 +56,7 @@ def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:  # noqa: 
     check(estimator)
 
 
+@pytest.mark.slow
 def test_it_is_a_step_before_a_regressor_and_takes_arrays_paths_and_pillow_images(tmp_path: Path) -> None:
     images, places = bars(60)
     paths = [tmp_path / f"{number}.png" for number in range(60)]
@@ -130,6 +131,7 @@ def test_its_parameters_are_the_options_of_training() -> None:
         cml.sklearn.CMLEmbedder(**{**SMALL, "steps": 0}).fit(*bars(20))
 
 
+@pytest.mark.slow
 def test_rows_are_vectors_and_help_a_regressor_on_diabetes() -> None:
     rows, targets = load_diabetes(return_X_y=True)
     options: dict[str, Any] = {"steps": 300, "sampler": "random(batch_size=64)"}

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import small_data
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.filterwarnings("ignore:A batch takes")
 @pytest.mark.parametrize("count", [28, 12])

@@ -208,6 +208,7 @@ def test_noted_trials_are_read_back(tmp_path: Path) -> None:
 # ---- what a sweep trains, chooses and evaluates
 
 
+@pytest.mark.slow
 def test_of_a_grid_the_test_set_is_evaluated_for_the_chosen_alone(people: PreparedDataset, tmp_path: Path) -> None:
     found = run_sweep(
         people, tmp_path / "out", search_space={"dimension": [4, 8], "sampler.batch_size": [10, 20]}, seeds=2
@@ -238,6 +239,7 @@ def test_of_a_grid_the_test_set_is_evaluated_for_the_chosen_alone(people: Prepar
             assert image.width > 800
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_a_study_evaluates_everything(people: PreparedDataset, tmp_path: Path) -> None:
     found = run_sweep(
@@ -255,6 +257,7 @@ def test_a_study_evaluates_everything(people: PreparedDataset, tmp_path: Path) -
     assert (tmp_path / "search_space.png").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_drawn_trials_go_on_after_a_kill(
     people: PreparedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -286,6 +289,7 @@ def test_drawn_trials_go_on_after_a_kill(
     assert len(begun) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("step", [2, 4])
 def test_a_trial_that_diverges_is_noted_and_not_trained_again_unless_it_left_nothing(
@@ -309,6 +313,7 @@ def test_a_trial_that_diverges_is_noted_and_not_trained_again_unless_it_left_not
     assert begun == ([4, 8] if step > 2 else [4, 8, 4])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_a_sweep_with_other_options_in_the_same_folder_is_refused(people: PreparedDataset, tmp_path: Path) -> None:
     run_sweep(people, tmp_path, search_space=["dimension=4,8"], seeds=1)
@@ -340,6 +345,7 @@ def test_what_does_not_fit_is_refused_before_training(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_the_command_line_takes_search_space_again_and_again(
     people: PreparedDataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -393,6 +399,7 @@ class Noting:
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_a_tracker_follows_every_run_of_a_comparison(people: PreparedDataset, tmp_path: Path) -> None:
     tracker = Noting()
