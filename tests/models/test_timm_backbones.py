@@ -301,6 +301,7 @@ def test_features_of_a_frozen_network_are_kept_by_its_weights(tmp_path: Path, mo
     assert kept() == 2
 
 
+@pytest.mark.slow
 def test_a_head_on_frozen_weights_of_a_file_by_the_command_line(tmp_path: Path) -> None:
     photos = draw_images(tmp_path / "photos", 40)
     rows = [f"{path.name},{n},{('train', 'train', 'query', 'gallery')[n % 4]}" for n, path in enumerate(photos)]

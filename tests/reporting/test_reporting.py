@@ -588,6 +588,7 @@ def flat_curve(value: float, *, width: float = 0.0) -> dict[int, tuple[float, fl
     return dict.fromkeys((1, 2, 5, 10), (value, value - width, value + width))
 
 
+@pytest.mark.slow
 def test_metric_curves_take_any_name_and_any_gap(tmp_path: Path) -> None:
     curves = {name: flat_curve(base, width=1.0) for base, name in enumerate(["cml", *HOSTILE, "_hidden", "$\\frac{"])}
     curves["gap"] = {1: (1.0, math.nan, math.nan), 2: (math.nan, math.nan, math.nan), 5: (3.0, 2.0, 4.0)}
