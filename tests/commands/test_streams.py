@@ -46,6 +46,7 @@ def test_results_that_stdout_does_not_take_are_one_error(line: str) -> None:
     assert len(told.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     assert shell("losses", "| head -1; exit ${PIPESTATUS[0]}").returncode == 0
 

@@ -29,10 +29,10 @@ class Ranks(NamedTuple):
     facts: list[dict[str, Any]]
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("lightning", "accelerate")]
+LOOPS = [pytest.param(name, marks=pytest.mark.slow) for name in ("plain", "lightning", "accelerate")]  # two processes
 
 
-@pytest.fixture(scope="module", params=["plain", *SLOW])
+@pytest.fixture(scope="module", params=LOOPS)
 def two(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Ranks]:
     folder = tmp_path_factory.mktemp(request.param)
     run_two(Path(own_loops.__file__), request.param, str(folder))
@@ -88,7 +88,7 @@ def test_what_would_split_batches_again_is_refused_in_one_line(two: tuple[str, R
             assert said == "Each process gets its part of these batches already: leave split_batches=True out."
 
 
-@pytest.mark.parametrize("two", ["plain"], indirect=True)
+@pytest.mark.parametrize("two", LOOPS[:1], indirect=True)
 def test_rows_of_any_kind_are_gathered(two: tuple[str, Ranks]) -> None:
     rows = [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0], [6.0, 7.0]]
     for rank, facts in enumerate(two[1].facts):
@@ -108,7 +108,7 @@ def test_rows_of_any_kind_are_gathered(two: tuple[str, Ranks]) -> None:
         assert facts["quiet"] is False
 
 
-@pytest.mark.parametrize("two", ["plain"], indirect=True)
+@pytest.mark.parametrize("two", LOOPS[:1], indirect=True)
 def test_rows_that_do_not_fit_are_one_line_on_every_rank(two: tuple[str, Ranks]) -> None:
     begin = "All processes must gather rows of one type and shape. Rank 0 has"
     row, wide_row = "a tensor torch.float32 (2,)", "a tensor torch.float32 (3,)"
@@ -119,7 +119,7 @@ def test_rows_that_do_not_fit_are_one_line_on_every_rank(two: tuple[str, Ranks])
         assert facts["other type"] == f"{begin} an array <f8 (), but rank 1 has a list."
 
 
-@pytest.mark.parametrize("two", ["plain"], indirect=True)
+@pytest.mark.parametrize("two", LOOPS[:1], indirect=True)
 def test_batches_in_a_process(two: tuple[str, Ranks]) -> None:
     for facts in two[1].facts:
         assert facts["batches"]["sizes"] == [6, 4]

@@ -67,6 +67,7 @@ def finished(people: PreparedDataset, tmp_path_factory: pytest.TempPathFactory) 
 # ---- what it leaves
 
 
+@pytest.mark.slow
 def test_table_figures_and_pictures(finished: Path) -> None:
     table = (finished / "table.md").read_text()
     for row in ("log-ratio", "dense triplet", "frozen efficientnet-lite0 at 32 x 32 pixels", "oracle", "random"):
@@ -114,6 +115,7 @@ def test_every_run_has_the_same_budget_and_its_own_loss_and_seed(finished: Path)
     assert seen == expected
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_finished_runs_are_kept_and_only_missing_ones_trained(
     people: PreparedDataset, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -182,6 +182,7 @@ def test_spectrograms_of_files(tmp_path: Path) -> None:
         cml.load(tmp_path / "model", backbone=convolution(), collate=torch.stack)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["torch", "list", "hugging face", "numpy format", "transform"])
 def test_mappings_with_named_fields(kind: str, tmp_path: Path) -> None:
     dataset: Any = Fields(spectrograms(tmp_path / "audio"))

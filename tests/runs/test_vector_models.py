@@ -88,6 +88,7 @@ def test_columns_of_a_frame_are_found_again_by_name(tmp_path: Path) -> None:
         loaded.embed(missing)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", ["polars", "arrow", "arrow file"])
 def test_frames_of_other_libraries_through_everything(library: str, tmp_path: Path) -> None:
     table = load_diabetes(as_frame=True).frame.to_dict("list")

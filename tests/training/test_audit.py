@@ -167,6 +167,7 @@ def test_a_model_audits_labels_given_in_python(rows: Float32) -> None:
         model.audit(rows, planted, names=["one"])
 
 
+@pytest.mark.slow
 def test_a_list_is_shown_as_its_table(rows: Float32) -> None:
     labels = rows[:, 0].astype(np.float64)
     model = cml.fit(rows, labels, steps=2, sampler="random(batch_size=50)", quiet=True)

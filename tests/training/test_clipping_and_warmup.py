@@ -104,6 +104,7 @@ def test_the_rate_of_each_step_is_that_of_a_slow_formula(
         assert learning_rate_factor(config, step) == pytest.approx(factor)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [2, 5])  # within the warm-up and after it
 def test_a_resumed_run_goes_on_at_the_rate_and_clips_as_before(stop: int, tmp_path: Path) -> None:
     config = replace(
