@@ -104,6 +104,7 @@ def test_table_figures_and_pictures(finished: Path) -> None:
         assert found["rows"][method]["ndcg@10"][0] == pytest.approx(statistics.fmean(values))
 
 
+@pytest.mark.slow
 def test_every_run_has_the_same_budget_and_its_own_loss_and_seed(finished: Path) -> None:
     seen = set()
     for path in finished.rglob("config.json"):
@@ -174,6 +175,7 @@ def test_links_in_the_folder_of_a_comparison_are_not_followed(
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_run_with_other_options_is_refused(
     people: PreparedDataset, finished: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
