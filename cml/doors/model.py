@@ -22,6 +22,7 @@ from cml.data.augmentation import stored_size
 from cml.data.band_picture import describe_shown_bands
 from cml.data.field_names import FieldNames
 from cml.data.groups import number_groups
+from cml.data.images import Images
 from cml.data.input_form import InputForm
 from cml.data.input_sources import recognize_inputs
 from cml.data.item_digests import MOST_DIGESTED, digest_items
@@ -225,7 +226,9 @@ class Model:
         if self.form.kind == "vectors":
             return self.network.standardize(inputs, bar=bar)
         if self.form.kind == "images":
-            return load_published(self).extract(inputs, bar=bar)
+            # its own reading of them, for a published network takes RGB where this one may take other bands
+            source = inputs.source if isinstance(inputs, Images) else inputs
+            return load_published(self).extract(source, bar=bar)
         raise UserError(
             f"Items are compared by features that do not depend on the labels, which {self.form} do not have: "
             "compute vectors of the items by another network, and take a model of these."
