@@ -5,7 +5,6 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator
 
-from cml.renamed_options import current_name
 from cml.version import DISTRIBUTION
 
 # what moves the cursor, ends a line, or reorders the text after it, as a file name of a stranger may
@@ -72,11 +71,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
         known: The names that exist.
 
     Returns:
-        A question to append to an error, with the name's successor or the closest known name; "" if there is neither.
+        A question to append to an error, with the closest known name; "" if there is none.
     """
-    known = list(known)
-    successor = current_name(name, known)
-    close = [successor] if successor else difflib.get_close_matches(name, known, n=1)
+    close = difflib.get_close_matches(name, list(known), n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
 
 

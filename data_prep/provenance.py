@@ -12,11 +12,6 @@ from cml.storage.regular_file import open_regular
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-# Settings that dataset.json holds under the names of the first datasets: others would change every fingerprint.
-_RECORDED_NAMES = {"test_fraction": "test_share", "query_fraction": "query_share"}
-# Settings that came later. Their defaults are not recorded, so that datasets of before stay the same.
-_DEFAULTS_OF_LATER = {"decimal": ".", "thousands": "", "min_confidence": None, "bits": None}
-
 
 def record_provenance(
     source: "DataclassInstance",
@@ -42,12 +37,8 @@ def record_provenance(
             raise DataError(f"The input {folder} should be a folder of images.")
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             digest.update(f"{path.relative_to(folder).as_posix()}:{path.stat().st_size};".encode(errors="replace"))
-    settings: dict[str, Any] = {}
-    for field in dataclasses.fields(source):
-        value = getattr(source, field.name)
-        is_later = field.name in _DEFAULTS_OF_LATER and value == _DEFAULTS_OF_LATER[field.name]
-        if not isinstance(value, Path) and field.name not in ignored and not is_later:
-            settings[_RECORDED_NAMES.get(field.name, field.name)] = value
+    values = {field.name: getattr(source, field.name) for field in dataclasses.fields(source)}
+    settings = {name: value for name, value in values.items() if not isinstance(value, Path) and name not in ignored}
     return {
         "source": type(source).__name__.lower(),
         "revision": revision,

@@ -38,7 +38,6 @@ from cml.bench.suite import (
 )
 from cml.errors import DataError, UserError, did_you_mean
 from cml.registry import Choice
-from cml.renamed_options import with_current_names
 from cml.runs.search_space import with_settings
 from cml.storage.provenance import as_json
 from cml.training.config import TrainConfig
@@ -234,7 +233,7 @@ def _check_config(result: Result) -> Iterator[str]:
             yield f"its config must be empty, because {result.method} has no options"
         return
     known = [option.name for option in fields(TrainConfig)]
-    saved = with_current_names(result.config, known)
+    saved = result.config
     unknown = next((name for name in saved if name not in known), None)
     if unknown is not None:
         yield f"its config has the option {unknown!r}, which cml does not know.{did_you_mean(unknown, known)}"
@@ -395,7 +394,7 @@ def _check_options(result: Result, how: Method | None, rules: Suite, data: Bench
         earlier_loss = trained_options(result, named_earlier, rules, data, chosen).loss
     expected = as_json(asdict(config))
     earlier = {"loss": earlier_loss, "label_distance": data.earlier_label_distance}
-    saved = with_current_names(result.config, expected)
+    saved = result.config
     for name, value in expected.items():
         written = saved.get(name, value)  # an option that came later is not in it
         if written not in (value, earlier.get(name, value)):

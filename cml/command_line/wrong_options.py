@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 
 from cml.errors import UserError
 from cml.option_types import suggest_choice
-from cml.renamed_options import current_name
 
 _BOX = re.compile(r"^[\s│|╭╰╮╯]*|[\s│|╭╰╮╯]*$")
 _RULE = re.compile(r"[─━-]{3,}")
@@ -75,19 +74,11 @@ def _explain_unknown(kind: type, arguments: Sequence[str], prog: str) -> str:
     flag = next((flag for flag in flags if flag.replace("_", "-") not in known), "")
     if not flag:
         return ""
-    close = _successor(flag, known) or difflib.get_close_matches(flag.replace("_", "-"), known, n=1)
+    close = difflib.get_close_matches(flag.replace("_", "-"), known, n=1)
     hint = f" Did you mean {close[0]}?" if close else ""
     if flag == "--batch-size" and "--sampler" in known:
         hint = " The size of batches is the sampler's, as in --sampler 'random(batch_size=60)'."
     return f"{prog} has no option {flag}.{hint}"
-
-
-def _successor(flag: str, known: Sequence[str]) -> list[str]:
-    """The flag of the option that a flag of an earlier version is called today, if it is among ``known``."""
-    dashes, name = ("--no-", flag[5:]) if flag.startswith("--no-") else ("--", flag[2:])
-    options = [other.removeprefix(dashes).replace("-", "_") for other in known if other.startswith(dashes)]
-    successor = current_name(name.replace("-", "_"), options)
-    return [dashes + successor.replace("_", "-")] if successor else []
 
 
 def _flags(kind: type) -> Iterator[str]:

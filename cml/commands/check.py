@@ -44,9 +44,9 @@ def more_queries(info: DatasetInfo) -> str:  # a sentence; "" where no option of
     settings = info.made_with.get("settings", {})
     if info.made_with.get("source") == "folder" and not info.queries_are_gallery and not settings["group_column"]:
         return "Prepare it with --query-fraction 1: each test image is then a query that is searched among all others."
-    recorded = {"query_share": "--query-fraction", "test_share": "--test-fraction", "count": "--count"}
+    recorded = {"query_fraction": "--query-fraction", "test_fraction": "--test-fraction", "count": "--count"}
     options = [option for name, option in recorded.items() if name in settings]
-    has_most_queries = info.queries_are_gallery or settings.get("query_share", 0.0) >= _LARGEST_QUERY_FRACTION
+    has_most_queries = info.queries_are_gallery or settings.get("query_fraction", 0.0) >= _LARGEST_QUERY_FRACTION
     if has_most_queries and "--query-fraction" in options:
         options.remove("--query-fraction")
     if options[:1] == ["--test-fraction"] and sum(info.counts.values()) < 2 * FEW_QUERIES:

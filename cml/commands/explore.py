@@ -89,7 +89,7 @@ def _runs_of(folder: Path) -> dict[str, Path]:
     if not path.is_file():
         return {"": folder}
     comparison = read_json(path, "a comparison")
-    folders = comparison.get("folders", {})  # missing in comparisons of earlier versions
+    folders = comparison.get("folders", {})
     runs = {}
     for row in comparison.get("rows", {}):
         model = min((folder / folders.get(row, slug(row))).rglob(MODEL), default=None)

@@ -9,6 +9,7 @@ from typing import Any
 from cml.data.input_form import InputForm
 from cml.errors import UserError
 from cml.registry import NAME
+from cml.storage.json_file import format_fault
 from cml.storage.regular_file import open_regular
 from cml.storage.strict_json import parse_json
 
@@ -82,6 +83,8 @@ def parse_object(raw: bytes) -> dict[str, Any]:
 
 def parse_dataset_info(value: dict[str, Any]) -> DatasetInfo:
     """Convert the object in a dataset.json."""
+    if fault := format_fault(value):
+        raise ValueError(f"{fault}; prepare it again with 'cml prepare'")
     for name in _TEXTS:
         text = value.get(name)
         if not isinstance(text, str) or (name in _NEVER_EMPTY and not text):

@@ -26,9 +26,8 @@ from cml.data.label_form import LabelForm, plain
 from cml.data.prepared import PreparedDataset
 from cml.data.vector_files import VectorFile, number_fault
 from cml.errors import DataError, UserError
-from cml.renamed_options import RENAMED, with_current_names
 from cml.storage.atomic import check_vacant
-from cml.storage.json_file import read_json, write_json
+from cml.storage.json_file import FORMAT, read_json, write_json
 from cml.storage.partial_dataset import PartialDataset, partial_folder
 from cml.storage.provenance import as_json, difference
 
@@ -151,7 +150,9 @@ class PreparedWriter:
         if self.skipped:
             details["skipped"] = {"count": self.skipped_count, "first": self.skipped}
         counts = {role: self._counts[role] for role in ROLES}
-        write_json(self._partial.data / INFO, {**vars(self.info), "details": details, "counts": counts})
+        write_json(
+            self._partial.data / INFO, {"format": FORMAT, **vars(self.info), "details": details, "counts": counts}
+        )
         written = {f"{name}/{METADATA}" for name in self._names} | {f"{name}/{VECTORS}" for name in self._vectors}
         self._partial.publish({INFO, *written})
 
@@ -335,7 +336,7 @@ def find_prepared(
     there = info.get("made_with") if isinstance(info, dict) else None
     if there != wanted:
         raise UserError(
-            f"{folder} already holds a dataset of different settings ({_settings_difference(there, wanted)}). "
+            f"{folder} already holds a dataset of different settings ({difference(there, wanted)}). "
             "Choose another folder or delete this one."
         )
     dataset = PreparedDataset.open(folder)
@@ -344,17 +345,6 @@ def find_prepared(
     also = f" ({skipped['count']} bad items were skipped then)" if isinstance(skipped, dict) else ""
     say(f"{folder} is already prepared{also}; nothing to do.")
     return dataset
-
-
-def _settings_difference(there: object, wanted: Mapping[str, Any]) -> str:
-    """The first difference between recorded settings, by the names that options have today."""
-    return difference(_with_current_settings(there), _with_current_settings(wanted))
-
-
-def _with_current_settings(made_with: Any) -> Any:  # noqa: ANN401 - of a file, anything
-    if not isinstance(made_with, dict) or not isinstance(made_with.get("settings"), dict):
-        return made_with
-    return {**made_with, "settings": with_current_names(made_with["settings"], set(RENAMED.values()))}
 
 
 def _encode_in_order(

@@ -28,7 +28,6 @@ from cml.data.triplet_judgements import TripletJudgements
 from cml.distances import LabelDistance, LabelError, Labels
 from cml.distances.precomputed import Precomputed
 from cml.doors.interrupted import keep_interrupted
-from cml.doors.kept_label_distance import read_kept_label_distance
 from cml.doors.learners import learner_class
 from cml.doors.model import Model
 from cml.doors.stated_labels import holds_classes, read_label_frame
@@ -179,9 +178,7 @@ def fit(
 
     # label distance, labels and inputs
     if label_distance is None or isinstance(label_distance, str):
-        label_distance = (
-            read_kept_label_distance(config.label_distance, "", out, resume=resume) or config.label_distance
-        )
+        label_distance = config.label_distance
     distance = distances.as_label_distance(label_distance)
     if labels is None and isinstance(distance, Precomputed):  # its labels are the numbers of its rows
         labels = range(len(inputs))

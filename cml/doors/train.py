@@ -16,7 +16,6 @@ from cml.data.vectors import Vectors
 from cml.distances.dataset_labels import Mirror
 from cml.doors.dataset_options import complete_dataset_options
 from cml.doors.interrupted import keep_interrupted
-from cml.doors.kept_label_distance import read_kept_label_distance
 from cml.doors.learners import learner_class
 from cml.doors.model import Model
 from cml.doors.tracking import with_tracker
@@ -162,8 +161,7 @@ def train_task(
             "judgements, for which another choice may be better."
         )
     given = dataset.split("train").labels
-    kept = read_kept_label_distance(config.label_distance, task.name, place.out, resume=place.resume)
-    distance = distances.registry.make(kept or task.label_distance(config, dataset.info)).fit(given)
+    distance = distances.registry.make(task.label_distance(config, dataset.info)).fit(given)
     open_inputs = open_at(
         stored_size(config.image_size, config.crop),
         channels=count_channels(config.backbone),

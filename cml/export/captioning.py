@@ -34,7 +34,6 @@ from cml.option_types import check_options
 from cml.processes.device import check_batch_size
 from cml.storage.resumable_output import ResumableOutput, resumable_output
 from cml.storage.saved_options import Count, record
-from cml.version import __version__
 
 CHUNK = 64  # images decoded, computed and recorded together
 
@@ -152,7 +151,7 @@ def export_captioning(
             raise DataError(f"None of the {len(images)} images in {images.root} can be read.")
         if skipped:
             files.drop([entry["id"] for entry in skipped])
-        head = {"cml": __version__, "kind": "captioning features", "trunk": trunk or model.config.backbone, **about}
+        head = {"kind": "captioning features", "trunk": trunk or model.config.backbone, **about}
         figures = {"items": len(images) - len(skipped), "channels": shape.channels, "scaled": scaled}
         return output.finish({**head, **figures, "skipped": skipped})
 

@@ -14,9 +14,10 @@ from cml.feature_store.manifest import ITEMS, MANIFEST, Manifest, StoredItem, di
 from cml.feature_store.shards import ShardedRows
 from cml.feature_store.stored_items import FileItems, StoredItems, ValueItems, decode_item
 from cml.models.backbone import CUSTOM
+from cml.storage.json_file import check_format, read_json
 from cml.storage.npy import map_array
 from cml.storage.regular_file import digest_file, open_regular
-from cml.storage.saved_options import read_record
+from cml.storage.saved_options import record
 
 _LONGEST_LINE = 1 << 20  # bytes of an item
 _NAMED = 3  # missing items that a message names
@@ -53,7 +54,11 @@ class FeatureStore:
         folder = Path(folder)
         if not (folder / MANIFEST).is_file():
             raise DataError(f"{folder} is no finished feature store: it has no {MANIFEST}. Run 'cml features' (again).")
-        manifest = read_record(folder / MANIFEST, Manifest, "what 'cml features' wrote", "Compute the features again.")
+        path, subject = folder / MANIFEST, "what 'cml features' wrote"
+        content = read_json(path, subject)
+        if isinstance(content, dict) and "cml" in content:
+            check_format(content, path, _again(folder))
+        manifest = record(content, Manifest, str(path), subject, "Compute the features again.")
         width, dtype = manifest["features"], np.dtype(manifest["dtype"])
         shards = []
         for shard in manifest["shards"]:

@@ -33,7 +33,6 @@ from cml.storage.growing_file import GrowingFile
 from cml.storage.regular_file import digest_file
 from cml.storage.resumable_output import ResumableOutput, resumable_output, work_path
 from cml.storage.saved_options import Count, record
-from cml.version import __version__
 
 _RECORD = ("rows", "features", ITEMS)  # rows so far, their width, and bytes of the list
 
@@ -143,7 +142,6 @@ class _StoreWriter:
             ]
             output.finish(
                 {
-                    "cml": __version__,
                     "kind": "features",
                     "root": items.root,
                     "items": len(items),

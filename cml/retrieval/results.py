@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 import numpy as np
 
 from cml.errors import DataError
-from cml.renamed_options import with_current_names
 from cml.retrieval import text_table
 from cml.retrieval.evaluation_table import format_html, format_table
 from cml.retrieval.metric_result import MetricResult, nan_if_none
@@ -156,8 +155,6 @@ class Evaluation:
         Raises:
             DataError: the value has another form.
         """
-        if isinstance(value, dict):
-            value = with_current_names(value, _Saved.__annotations__)
         saved = record(value, _Saved, "The evaluation", "an evaluation that cml wrote", _MEND)
         infos = {kind: replace(describe(kind), **info) for kind, info in saved.get("metrics", {}).items()}
         rows = {

@@ -2,25 +2,23 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
 
 from cml.errors import DataError, UserError
 from cml.models.embedding import EmbeddingModel
 from cml.models.weights_fingerprint import model_fingerprint
 from cml.retrieval.calibration import Calibration
-from cml.storage.json_file import write_json
-from cml.storage.saved_options import read_record
-from cml.version import __version__
+from cml.storage.json_file import check_format, read_json, with_format, write_json
+from cml.storage.saved_options import record
 
 CALIBRATION = "calibration.json"
+_SUBJECT = "the calibration of a model"
 _AGAIN = "Calibrate the model again: cml calibrate RUN, or model.calibrate(...)."
 
 
 @dataclass(frozen=True)
 class _Record:
-    """The content of calibration.json; ``version`` is that of this format."""
+    """The content of calibration.json."""
 
-    version: Literal[1]
     model: str
     calibration: Calibration
 
@@ -36,8 +34,8 @@ def save_calibration(folder: Path, calibration: Calibration, model: EmbeddingMod
     Returns:
         The file.
     """
-    record = _Record(1, model_fingerprint(model), calibration)
-    write_json(folder / CALIBRATION, {"cml": __version__, "kind": "calibration", **asdict(record)})
+    saved = _Record(model_fingerprint(model), calibration)
+    write_json(folder / CALIBRATION, with_format({"kind": "calibration", **asdict(saved)}))
     return folder / CALIBRATION
 
 
@@ -52,13 +50,16 @@ def load_calibration(folder: Path, model: EmbeddingModel) -> Calibration | None:
         The calibration; None if there is none.
 
     Raises:
-        DataError: It is damaged, of another version of cml, or of other weights.
+        DataError: It is damaged, of another format, or of other weights.
     """
     path = folder / CALIBRATION
     if not path.exists():
         return None
     try:
-        saved = read_record(path, _Record, "the calibration of a model", _AGAIN)
+        content = read_json(path, _SUBJECT)
+        if isinstance(content, dict) and "cml" in content:
+            check_format(content, path, _AGAIN)
+        saved = record(content, _Record, str(path), _SUBJECT, _AGAIN)
     except UserError as error:
         raise error if isinstance(error, DataError) else DataError(f"{path}: {error} {_AGAIN}") from None
     if saved.model != model_fingerprint(model):

@@ -21,7 +21,7 @@ from cml.runs.rows import Row, with_batch_size_of
 from cml.runs.search_space import SearchDimension, Settings, corners, grid, settings_title, with_settings
 from cml.runs.sweep_pictures import write_sweep_pictures
 from cml.runs.sweep_result import SweepResult
-from cml.runs.train_comparison import CompareOptions, check_label_distances, check_labels, run_comparison, write_tables
+from cml.runs.train_comparison import CompareOptions, check_labels, run_comparison, write_tables
 from cml.runs.trials import Trial, TrialLog, best_settings, search
 from cml.storage.safe_paths import check_no_link
 from cml.task import Task
@@ -150,8 +150,6 @@ class _TrialRuns:
     def __post_init__(self) -> None:
         self._log = TrialLog(self.out / TRIALS)
         self._runs: list[PlannedRun] = []  # beside ``done``
-        self._unchecked: list[PlannedRun] = []  # whose label distances may be of an earlier version
-        self._trains = False  # whether a trial was trained now, with today's label distance
 
     def run(self, row: Row, settings: Settings, seed: int = 0) -> Trial:
         """Train a trial, unless it is finished.
@@ -178,7 +176,6 @@ class _TrialRuns:
         known = self._log.find(trial.method, trial.settings, trial.seed)
         check_no_link(self.out, *run.folder.relative_to(self.out).parts)
         is_done = known is not None and self._is_done(run, known)
-        self._check_label_distances(run, trains=not is_done)
         if known is not None and is_done:
             return known
         say(f"{len(self.done) + 1}/{self.total} {trial.title}, seed {trial.seed}")
@@ -204,14 +201,6 @@ class _TrialRuns:
             return False
         run_folder.check_same(run.folder, run.options, self.dataset.fingerprint, self.dataset.made_of)
         return True
-
-    def _check_label_distances(self, run: PlannedRun, *, trains: bool) -> None:
-        """Refuse trials of an earlier version, whose label distance had other defaults, beside one that trains now."""
-        self._unchecked.append(run)
-        self._trains = self._trains or trains
-        if self._trains:
-            check_label_distances(self.task, self.dataset, self._unchecked, self.out)
-            self._unchecked = []
 
     def _plan(self, row: Row, seed: int) -> PlannedRun:
         return plan_runs([row], self.out, self.options.seeds, [self.dimension], reserved=self.task.variants)[seed]

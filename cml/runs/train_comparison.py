@@ -15,7 +15,6 @@ from cml.doors.tracking import with_tracker
 from cml.doors.train import train_task
 from cml.errors import UserError
 from cml.option_types import check_options
-from cml.registry import Choice
 from cml.reporting.visible_text import visible_text
 from cml.retrieval.comparison import CUT, Comparison
 from cml.retrieval.embeddings import EMBEDDING, cut_row
@@ -30,7 +29,6 @@ from cml.task import Task
 from cml.trackers import Tracker
 from cml.training.config import TrainConfig
 from cml.training.learner import Place
-from cml.training.run_config import RunConfig
 
 
 @dataclass(frozen=True)
@@ -103,8 +101,6 @@ def run_comparison(
     runs = plan_runs(rows, out, options.seeds, sizes, reserved=task.variants)
     unfinished = [run for run in runs if not is_finished(run, dataset)]
     check_labels(task, dataset, [run.options for run in unfinished])
-    if unfinished:
-        check_label_distances(task, dataset, runs, out)
 
     shown_rows = sheet_variants([row.name for row in rows])
     results = _Results(sizes, options, {size: {row.name: [] for row in rows} for size in sizes})
@@ -151,34 +147,6 @@ def check_labels(task: Task, dataset: PreparedDataset, runs: Iterable[TrainConfi
             raise UserError(
                 f"The loss {options.loss!r} is over {kind}, which the label distance {distance.name!r} does not give. "
                 "Leave it out, or take it through a rule, as in binary(loss=triplet, rule=nearest, k=5)."
-            )
-
-
-def check_label_distances(task: Task, dataset: PreparedDataset, runs: Sequence[PlannedRun], out: Path) -> None:
-    """Check that runs of an earlier version, whose label distance had other defaults, are not compared with new ones.
-
-    Args:
-        task: The task of the dataset.
-        dataset: The dataset to train on.
-        runs: All runs of the comparison.
-        out: Folder of the comparison.
-
-    Raises:
-        UserError: The folder holds a run with another label distance than a new run with its options gets.
-    """
-    known: dict[str, str] = {}
-    for run in runs:
-        if not (run.folder / "config.json").exists():
-            continue
-        text = task.label_distance(run.options, dataset.info)
-        if text not in known:
-            distance = distances.get(text).fit(dataset.split("train").labels)
-            known[text] = str(Choice(distance.name, distance.settings()))
-        then, now = RunConfig.load(run.folder).label_distance, known[text]
-        if then != now:
-            raise UserError(
-                f"{run.folder} was trained with the label distance {then}, but new runs get {now}: they cannot be "
-                f"compared. Choose another folder than {out}."
             )
 
 

@@ -52,7 +52,7 @@ def difference(
     key = next((key for key in {**now, **then} if then.get(key) != now.get(key)), None)
     if key is None:
         return ""
-    if key == "format":
+    if key == "revision":
         return "another version of cml made it"
     if not all(isinstance(values.get(key), str) and _DIGEST.fullmatch(values[key]) for values in (then, now)):
         return _both(key, then.get(key), now.get(key))

@@ -9,7 +9,7 @@ from typing import Any
 from cml.console.messages import say
 from cml.errors import UserError
 from cml.storage.atomic import PARTIAL, delete
-from cml.storage.json_file import read_json, write_json
+from cml.storage.json_file import check_format, read_json, with_format, write_json
 from cml.storage.provenance import as_json, difference
 from cml.storage.work_folder import WorkFolder, work_folder
 
@@ -89,7 +89,7 @@ class ResumableOutput:
     def _publish(self) -> dict[str, Any]:
         manifest, provenance = self.records[-1][_FINISHED], self._folder.provenance
         has_provenance = provenance.items() <= manifest.items()
-        self.manifest = manifest if has_provenance else {**manifest, "made_with": provenance}
+        self.manifest = with_format(manifest if has_provenance else {**manifest, "made_with": provenance})
         for part in self._parts:
             if (self.work / part).exists():
                 os.replace(self.work / part, self.out / part)
@@ -158,7 +158,7 @@ def resumable_output(
             yield output
             return
         if output.manifest is not None:
-            say(f"{out} is damaged, or another version of cml made it; starting over.")
+            say(f"{out} is damaged; starting over.")
             for name in (manifest, *parts):
                 delete(out / name)
             output.manifest = None
@@ -188,12 +188,13 @@ def read_complete(
 
     Raises:
         DifferentSettingsError: the results have other settings.
-        DataError: the manifest cannot be read.
+        DataError: the manifest cannot be read, or has another format.
     """
     if not manifest.exists():
         return None
     wanted, value = as_json(provenance), read_json(manifest, "what was made here")
     content: dict[str, Any] = value if isinstance(value, dict) else {}
+    check_format(content, manifest, f"Choose another folder or delete {manifest.parent}, and run the command again.")
     there = content.get("made_with") or {key: content[key] for key in wanted if key in content}
     if there != wanted:
         raise DifferentSettingsError(

@@ -13,7 +13,6 @@ from msgspec import Meta, ValidationError, convert
 
 from cml.errors import DataError, UserError, did_you_mean
 from cml.option_types import check_options, suggest_value
-from cml.renamed_options import with_current_names
 from cml.storage.json_file import read_json
 
 T = TypeVar("T")
@@ -86,7 +85,7 @@ def record(value: object, kind: type[T], where: str, subject: str, mend: str = "
 
 
 def saved_options(kind: type[T], value: object, where: str, subject: str) -> T:
-    """Convert JSON that has been read to options; names of earlier versions are understood.
+    """Convert JSON that has been read to options.
 
     Args:
         kind: The dataclass of the options, whose ``check`` knows ranges.
@@ -100,7 +99,6 @@ def saved_options(kind: type[T], value: object, where: str, subject: str) -> T:
     Raises:
         DataError: an option is unknown or has a wrong value.
     """
-    value = _with_current_names(kind, value)
     if (name := _unknown(kind, value)) is not None:
         raise DataError(f"{where} has the option {name}")
     try:
@@ -133,16 +131,6 @@ def _describe(
         shown = f" {reprlib.repr(value)}"
         hint = suggest_value(value, kind)
     return f"{where}: the {noun} {name!r} cannot be{shown or ' so'}: {reason}.{hint}"
-
-
-def _with_current_names(kind: Any, value: object) -> object:  # noqa: ANN401 - a type
-    """A JSON value of the dataclass ``kind`` in which options that were renamed, inner ones too, have today's names."""
-    if not dataclasses.is_dataclass(kind) or not isinstance(value, dict):
-        return value
-    kinds = typing.get_type_hints(kind)
-    return {
-        name: _with_current_names(kinds.get(name), inner) for name, inner in with_current_names(value, kinds).items()
-    }
 
 
 def _unknown(kind: Any, value: object) -> str | None:  # noqa: ANN401 - a type

@@ -3,15 +3,14 @@
 import contextlib
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from cml.errors import UserError, did_you_mean
 from cml.option_types import check_options, convert_values
-from cml.renamed_options import with_current_names
-from cml.storage.json_file import read_json, read_parsed
+from cml.storage.json_file import check_format, read_json, read_parsed
 from cml.storage.saved_options import TINY, check_bounds, saved_options
 from cml.storage.strict_yaml import parse_yaml
 
@@ -19,8 +18,7 @@ Precision = Literal["float32", "bfloat16"]
 # options that do not change the result, and may differ when a run is resumed
 _NO_EFFECT = ("checkpoint_every", "keep_models", "workers", "worker_timeout", "cache_bytes", "device")
 _OPTIONS = "options of training"
-# what runs did that were saved before there was the option, where that is not its default today
-_BEFORE: Mapping[str, Any] = {"head_start": "random"}
+RUN_AGAIN = "Train it again with 'cml train'."
 _LARGE = 10**9
 _BOUNDS = {  # an untrusted config may hold any number
     (1, 65_536): ("dimension", "image_size", "projector"),
@@ -346,26 +344,14 @@ def read_options(path: Path | str, base: TrainConfig) -> dict[str, Any]:
     is_yaml = path.suffix.lower() in (".yaml", ".yml")
     value = read_parsed(path, _OPTIONS, "YAML", parse_yaml) if is_yaml else read_json(path, _OPTIONS)
     if isinstance(value, dict) and {"cml", "train"} <= value.keys():  # the config.json of a run
-        value = fill_missing_options(value["train"])
-    named = {}
+        check_format(value, path, RUN_AGAIN)
+        value = value["train"]
+    named: Collection[str] = ()
     if isinstance(value, dict):
-        defaults = asdict(base)
-        named = with_current_names(value, defaults)
-        value = {**defaults, **named}
+        named = value.keys()
+        value = {**asdict(base), **value}
     config = saved_options(TrainConfig, value, str(path), _OPTIONS)
     return {name: getattr(config, name) for name in named}
-
-
-def fill_missing_options(options: Any) -> Any:  # noqa: ANN401 - any JSON
-    """Complete the options of a saved run by those that did not exist then, and whose default is another one today.
-
-    Args:
-        options: Value by name, as in config.json.
-
-    Returns:
-        The options; what is no mapping as it is, for the caller to refuse.
-    """
-    return {**_BEFORE, **options} if isinstance(options, dict) else options
 
 
 def _takes_vectors(backbone: str) -> bool:

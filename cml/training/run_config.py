@@ -7,11 +7,10 @@ from typing import Any, Self
 
 from cml.errors import DataError
 from cml.models.embedding import ModelConfig
-from cml.storage.json_file import read_json, write_json
+from cml.storage.json_file import check_format, read_json, with_format, write_json
 from cml.storage.provenance import as_json, difference
 from cml.storage.saved_options import saved_options
-from cml.training.config import TrainConfig, fill_missing_options
-from cml.version import __version__
+from cml.training.config import RUN_AGAIN, TrainConfig
 
 _OTHERS = {
     "comparison.json": "a comparison, whose runs lie below it",
@@ -84,7 +83,7 @@ class RunConfig:
 
     def save(self, run: Path) -> None:
         """Write config.json into a run folder."""
-        write_json(run / "config.json", {"cml": __version__, **asdict(self)})
+        write_json(run / "config.json", with_format(asdict(self)))
 
     @classmethod
     def load(cls, run: Path) -> Self:
@@ -113,10 +112,11 @@ class RunConfig:
                 f"{run} holds the runs of several seeds, not a run; give one of them, such as {run / below}."
             )
         value = read_json(path, "the run's config")
-        if isinstance(value, dict):  # drop cml's version and the loss's constants, which are only informative
+        if isinstance(value, dict):
+            if {"cml", "train"} <= value.keys():
+                check_format(value, path, RUN_AGAIN)
+            # drop cml's version, the format and the loss's constants
             value = {option.name: value[option.name] for option in fields(cls) if option.name in value}
-            if "train" in value:
-                value["train"] = fill_missing_options(value["train"])
         try:
             return saved_options(cls, value, str(path), "a run's config")
         except DataError:

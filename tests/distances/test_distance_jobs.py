@@ -400,15 +400,14 @@ def test_a_process_killed_among_the_last_renames(moment: str, tmp_path: Path, mo
         assert (tmp_path / "job" / path.name).read_bytes() == path.read_bytes()
 
 
-def test_what_an_earlier_version_began_is_begun_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_that_lost_its_matrix_is_begun_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     distance, labels = sample("euclidean", tmp_path)
     out = write_matrix(distance, labels, tmp_path / "job", options=QUIET).folder
-    (out / "matrix.npy").rename(out / "matrix.npy.partial")  # as it was called then
-    (out / "done.txt").write_text("strip 0\n")
+    (out / "matrix.npy").unlink()
     with pytest.raises(UserError, match="not finished; run it again"):
         verify(distance, labels, out)
     assert write_matrix(distance, labels, out, options=QUIET).pairs == COUNT * (COUNT + 1) // 2
-    assert f"{out} is damaged, or another version of cml made it; starting over." in capsys.readouterr().err
+    assert f"{out} is damaged; starting over." in capsys.readouterr().err
     np.testing.assert_array_equal(np.load(out / "matrix.npy"), distance.pairwise(labels, labels))
 
 
@@ -444,7 +443,7 @@ def test_another_job_in_the_folder_is_one_clear_error(tmp_path: Path, monkeypatc
         verify(distance, labels[:5], out)
     with pytest.raises(UserError, match="not with the same labels"):
         verify(distance, changed, out)
-    monkeypatch.setattr(job_folder, "FORMAT", 2)
+    monkeypatch.setattr(job_folder, "REVISION", 2)
     with pytest.raises(UserError, match="another version of cml made it"):
         write_matrix(distance, labels, out, options=QUIET)
     assert (out / "matrix.npy").read_bytes() == before

@@ -282,7 +282,7 @@ def test_check_says_how_many_labels_are_tied(tmp_path: Path, capsys: pytest.Capt
     [(0.3, "Prepare it with --query-fraction 0.5."), (0.5, "Prepare it with a larger --test-fraction.")],
 )
 def test_half_of_the_test_items_are_queries_at_most_where_groups_keep_them_apart(share: float, said: str) -> None:
-    settings = {"group_column": "person", "query_share": share, "test_share": 0.3}
+    settings = {"group_column": "person", "query_fraction": share, "test_fraction": 0.3}
     made_with = {"source": "folder", "settings": settings}
     info = SimpleNamespace(made_with=made_with, queries_are_gallery=False, counts={"train": 900, "query": 120})
     assert more_queries(cast(DatasetInfo, info)) == said

@@ -94,6 +94,12 @@ def test_published_settings_are_settings_of_cml(paper: str, name: str) -> None:
         assert all(0 < figure < 1 for figure in row.figures.values())
 
 
+def test_the_published_experiment_states_its_list() -> None:
+    experiments = PAPERS["beyond-binary"]
+    assert experiments["coco"].config.label_distance == "captions(stop_words=english)"
+    assert "captions" not in experiments["mpii"].config.label_distance + experiments["lsun"].config.label_distance
+
+
 def test_published_figures_are_whole_and_rise_with_k() -> None:
     counts = {name: len(published_figures(name)) for name in RECALL_KS}
     assert counts == {"cub": 22, "cars": 22, "sop": 16, "in-shop": 11}

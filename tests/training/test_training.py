@@ -591,7 +591,7 @@ def test_run_config_round_trip(tmp_path: Path) -> None:
     assert RunConfig.load(tmp_path / "run") == with_plugins
 
 
-def test_run_config_of_an_older_version_lacks_what_came_later(tmp_path: Path) -> None:
+def test_a_run_config_may_lack_what_has_a_default(tmp_path: Path) -> None:
     images, places = bars()
     cml.fit(images, places, replace(CONFIG, steps=1), out=tmp_path / "run", quiet=True)
     path = tmp_path / "run" / "config.json"

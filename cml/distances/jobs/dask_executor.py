@@ -10,7 +10,7 @@ from typing import Any
 
 from cml import distances
 from cml.distances.blas_threads import one_blas_thread
-from cml.distances.jobs.folder import FORMAT
+from cml.distances.jobs.folder import REVISION
 from cml.distances.jobs.work import Arrays, MatrixWork, NeighborsWork, PairsWork, Strip, Work
 from cml.distances.labels import Labels
 from cml.errors import UserError
@@ -64,7 +64,7 @@ def _recipe(work: Work) -> dict[str, Any]:
     if again.fingerprint() != work.distance.fingerprint():
         raise UserError(f"{by_name}, but they make another one.")
     return {
-        "format": FORMAT,
+        "revision": REVISION,
         "kind": work.kind,
         "option": getattr(work, dataclasses.fields(work)[-1].name),
         "name": name,
@@ -76,7 +76,7 @@ def _recipe(work: Work) -> dict[str, Any]:
 
 def _build_work(recipe: Mapping[str, Any]) -> Work:
     """Build the work in a worker."""
-    if recipe["format"] != FORMAT:
+    if recipe["revision"] != REVISION:
         raise UserError("A worker of the cluster has another version of cml; install the same everywhere.")
     try:
         distance = distances.registry.get(recipe["name"], **recipe["settings"])

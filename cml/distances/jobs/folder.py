@@ -12,12 +12,11 @@ from cml.distances.jobs.work import Arrays, Strip, Work
 from cml.errors import DataError, UserError
 from cml.registry import Choice
 from cml.storage.atomic import check_vacant
-from cml.storage.json_file import read_json, write_json
+from cml.storage.json_file import check_format, read_json, write_json
 from cml.storage.resumable_output import ResumableOutput, read_complete, resumable_output, work_path
 from cml.storage.saved_options import record
-from cml.version import __version__
 
-FORMAT = 1  # raise it when a label distance gives other numbers than before: what is stored then is not used any more
+REVISION = 1  # raise it when a label distance gives other numbers than before: what is stored then is not used any more
 JOB, ITEMS = "job.json", "items.json"
 
 
@@ -87,7 +86,6 @@ class JobFolder:
         if item_ids:
             write_json(self._output.work / ITEMS, list(item_ids))
         manifest = {
-            "cml": __version__,
             **about,
             **_about(self.work),
             "unit": self.work.distance.unit,
@@ -141,6 +139,7 @@ def read_record(folder: Path) -> dict[str, Any]:
     job = read_json(path, "the record of a distance job")
     if not isinstance(job, dict) or not _is_cut(job.get("strips")) or "items" not in job:
         raise DataError(f"{path} is not the record of a distance job; delete {folder} to start over.")
+    check_format(job, path, f"Delete {folder} and compute the distances again with 'cml distances'.")
     return dict(job)
 
 
@@ -154,7 +153,7 @@ def _is_cut(starts: Any) -> bool:  # noqa: ANN401 - any JSON
 def key(work: Work) -> str:
     """Compute the key of labels and label distance, the same for every job on them."""
     terms = _terms(work)
-    parts = (terms["format"], terms["labels_fingerprint"], terms["distance_fingerprint"])
+    parts = (terms["revision"], terms["labels_fingerprint"], terms["distance_fingerprint"])
     return hashlib.sha256(" ".join(map(str, parts)).encode()).hexdigest()
 
 
@@ -163,7 +162,7 @@ def _terms(work: Work) -> dict[str, Any]:
     name, value = work.option
     return {
         "kind": work.kind,
-        "format": FORMAT,
+        "revision": REVISION,
         "labels_fingerprint": work.labels.fingerprint(),
         "distance_fingerprint": work.distance.fingerprint(),
         name: value,

@@ -66,7 +66,7 @@ from cml.storage.npy import map_array
 from cml.storage.resumable_output import ResumableOutput, resumable_output
 from cml.training.pair_map import KnownLists, PairMap, learn_map
 
-FORMAT = 5  # raise it when the same options ask for other pairs than before
+REVISION = 1  # raise it when the same options ask for other pairs than before
 RANDOM_SHARE = 0.005  # of all pairs: the far distances keep their ranks
 _MOST_RANDOM = 0.05  # of the budget: of a small one, the nearest pairs need the larger part
 _SAMPLE_SHARE = 0.05  # of the budget, for the estimate of recall ...
@@ -146,7 +146,7 @@ def approximate(
     rows = check_vectors(vectors, items)
     options = check_options(JobOptions(threads=threads, scheduler=scheduler, bar_after=None if quiet else 1.0))
     terms = {
-        "format": FORMAT,
+        "revision": REVISION,
         "labels_fingerprint": encoded.fingerprint(),
         "distance_fingerprint": chosen.fingerprint(),
         "vectors": hashlib.sha256(rows.tobytes()).hexdigest(),
