@@ -43,7 +43,7 @@ def label_distance(
     Captions without a known word are left out.
     """
     choice = Choice.parse(recipe.label_distance)
-    if choice.name not in ("captions", "captions-rwmd") or "vectors" in choice.settings:
+    if choice.name != "captions" or "vectors" in choice.settings:
         return recipe.label_distance
     vectors = info.details.get("word_vectors", VECTORS)
     if vectors not in _KNOWN:

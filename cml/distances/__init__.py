@@ -16,7 +16,6 @@ from cml.registry import Choice, Registry
 
 if TYPE_CHECKING:
     from cml.distances.boxes import Boxes
-    from cml.distances.captions.captions_rwmd import CaptionsRwmd
     from cml.distances.captions.distance import Captions
     from cml.distances.circular import Circular
     from cml.distances.classes import Classes
@@ -52,7 +51,6 @@ _ENTRIES = {
     "boxes": "cml.distances.boxes:Boxes",
     "layout": "cml.distances.layout.distance:Layout",
     "captions": "cml.distances.captions.distance:Captions",
-    "captions-rwmd": "cml.distances.captions.captions_rwmd:CaptionsRwmd",
     "sentences": "cml.distances.sentences:Sentences",
     "classes": "cml.distances.classes:Classes",
     "cosine": "cml.distances.cosine:Cosine",
@@ -217,7 +215,6 @@ __all__ = [
     "Boxes",
     "Budget",
     "Captions",
-    "CaptionsRwmd",
     "Circular",
     "Classes",
     "Combined",

@@ -15,14 +15,12 @@ from cml.doors.retrieved import RETRIEVAL_REPORT, RetrievalRows, retrieve
 from cml.doors.trained_run import Embeddings, TrainedRun
 from cml.reporting.html_escaping import write_html
 from cml.reporting.metric_curves import Curves, Panel, write_metric_curves
-from cml.reporting.sheet import dark_path, write_sheet
+from cml.reporting.sheet import write_sheet
 from cml.reporting.visible_text import visible_text
-from cml.retrieval import text_table
 from cml.retrieval.comparison import CUT, Comparison
 from cml.retrieval.feature_forms import VECTOR_ROWS, find_best_form
 from cml.retrieval.oracle_row import ORACLE
 from cml.retrieval.verdict import main_metric
-from cml.storage.atomic import atomic_file
 from cml.storage.csv_file import write_csv
 
 REPORT = "report.html"
@@ -49,7 +47,7 @@ def write_pictures(comparison: Comparison, opened: Mapping[str, TrainedRun], out
     """Write the figures of a comparison.
 
     They are retrieval.png, if there are metrics over K, then also dimension.png, if there are several dimensions, and
-    sheet.png beside sheet_dark.png. Of the forms of vectors, they show the best alone.
+    sheet.png. Of the forms of vectors, they show the best alone.
 
     Args:
         comparison: The figures of all methods.
@@ -164,7 +162,7 @@ def _labels(comparison: Comparison) -> dict[str, tuple[str, str]]:
 
 
 def write_report(comparison: Comparison, runs: Mapping[str, Path], out: Path, *, title: str) -> None:
-    """Write report.html into the folder of a comparison, beside its figures, and the table as table.csv and table.tex.
+    """Write report.html into the folder of a comparison, beside its figures and the table as table.csv.
 
     Args:
         comparison: The figures of all methods.
@@ -174,9 +172,6 @@ def write_report(comparison: Comparison, runs: Mapping[str, Path], out: Path, *,
     """
     header, *lines = comparison.table()
     write_csv(out / "table.csv", header, lines)
-    with atomic_file(out / "table.tex") as temporary:
-        cells = [[visible_text(cell) for cell in line] for line in (header, *lines)]
-        temporary.write_text(text_table.latex(cells), encoding="utf-8")
     *notes, verdict = comparison.notes().splitlines()
     notes.append(sheet_note(list(comparison.trained)))
     listed = []
@@ -193,8 +188,7 @@ def write_report(comparison: Comparison, runs: Mapping[str, Path], out: Path, *,
         if name == "retrieval" and not _of_several_k(_curves_over_k(comparison)):
             continue  # one point a method is what the table shows
         file = out / f"{name}.{embedded}"
-        dark = _make_data_uri(dark_path(file)) if dark_path(file).exists() else ""
-        figure = {"source": _make_data_uri(file), "dark": dark, "heading": heading, "text": text}
+        figure = {"source": _make_data_uri(file), "heading": heading, "text": text}
         figures.append(figure | {"kinds": kinds, "name": name})
     write_html(
         out / REPORT,

@@ -23,26 +23,13 @@ _GAP = 6  # pixels between two pictures; three of them between two methods
 _QUERY_LINES, _LINES = 6, 3  # of words below a picture
 _LARGEST_TEXT = 0.06  # of a legend, in shares of the picture's longer side
 _SMALLEST_TEXT = 7.0  # pixels
-
-
-@dataclass(frozen=True)
-class _Colors:
-    """The colours of a sheet: its ground, letters, quiet letters, lines, and the boxes around pictures."""
-
-    ground: str
-    ink: str
-    quiet: str
-    line: str
-    box: str
-
-
-_LIGHT = _Colors("#ffffff", "#1d1c1a", "#6b6760", "#d8d3ca", "#f3f0ea")
-_DARK = _Colors("#161614", "#e9e6e0", "#9b968c", "#2d2c29", "#22211f")  # of pages in dark mode, as in page.css
-
-
-def dark_path(path: Path) -> Path:
-    """The file of a sheet in dark colours, beside the sheet: ``sheet_dark.png`` of ``sheet.png``."""
-    return path.with_stem(f"{path.stem}_dark")
+_GROUND, _INK, _QUIET, _LINE, _BOX = (
+    "#ffffff",
+    "#1d1c1a",
+    "#6b6760",
+    "#d8d3ca",
+    "#f3f0ea",
+)  # page, letters, quiet letters, lines, boxes
 
 
 def write_sheet(
@@ -54,7 +41,7 @@ def write_sheet(
     # word to its colour, drawn in a strip at the lower edge; None draws no strip
     legend: Mapping[str, str] | None = None,
 ) -> None:
-    """Write the sheet as PNG, and in dark colours beside it (:func:`dark_path`)."""
+    """Write the sheet as PNG."""
     methods = list(rows[0].retrieved) if rows else []
     if not methods or any(set(row.retrieved) != set(methods) for row in rows):
         raise UserError("A sheet needs a row, and one or more methods that are the same in all rows.")
@@ -63,9 +50,8 @@ def write_sheet(
     sheet = _Sheet(side, methods, columns)
     for row in rows:
         sheet.add(row, show)
-    for file, colors in ((path, _LIGHT), (dark_path(path), _DARK)):
-        with atomic_file(file) as temporary:
-            add_legend(sheet.paint(visible_text(unit), colors), legend or {}, side / 9).save(temporary, "PNG")
+    with atomic_file(path) as temporary:
+        add_legend(sheet.paint(visible_text(unit)), legend or {}, side / 9).save(temporary, "PNG")
 
 
 @dataclass(frozen=True)
@@ -103,39 +89,39 @@ class _Sheet:
         lines = wrap_text(visible_text(picture.caption), self.side, self.words, most)
         return _Cell(x, self._fit_picture(picture), number, lines)
 
-    def paint(self, unit: str, colors: _Colors) -> Image.Image:
+    def paint(self, unit: str) -> Image.Image:
         """Paint the heading and the rows, with lines between them."""
-        bands = [self._paint_row(cells, colors) for cells in self.rows]
+        bands = [self._paint_row(cells) for cells in self.rows]
         tall, foot = round(2.2 * self.head.size), round(1.8 * self.words.size)
-        sheet = Image.new("RGB", (self.width, tall + foot + sum(band.height + 1 for band in bands)), colors.ground)
+        sheet = Image.new("RGB", (self.width, tall + foot + sum(band.height + 1 for band in bands)), _GROUND)
         draw = ImageDraw.Draw(sheet)
         rooms = [self.side, *[self.columns * (self.side + _GAP) - _GAP] * len(self.methods)]
         heads = ["query", *(visible_text(method, 80) for method in self.methods)]
         for x, text, room in zip([_GAP, *self.starts], heads, rooms, strict=True):
-            draw.text((x, 0.55 * self.head.size), _cut(text, room, self.head), fill=colors.ink, font=self.head)
+            draw.text((x, 0.55 * self.head.size), _cut(text, room, self.head), fill=_INK, font=self.head)
         y = tall
         for band in bands:
-            draw.line((_GAP, y, self.width - _GAP, y), fill=colors.line)
+            draw.line((_GAP, y, self.width - _GAP, y), fill=_LINE)
             sheet.paste(band, (0, y + 1))
             y += band.height + 1
         note = f"numbers: label distance to the query{f' ({unit})' if unit else ''}"
-        draw.text((_GAP, y), _cut(note, self.width - 2 * _GAP, self.words), fill=colors.quiet, font=self.words)
+        draw.text((_GAP, y), _cut(note, self.width - 2 * _GAP, self.words), fill=_QUIET, font=self.words)
         return sheet
 
-    def _paint_row(self, cells: Sequence[_Cell], colors: _Colors) -> Image.Image:
+    def _paint_row(self, cells: Sequence[_Cell]) -> Image.Image:
         high = max(cell.image.height for cell in cells)
         below = max((self.under if cell.number else 0) + self.step * len(cell.lines) for cell in cells)
-        band = Image.new("RGB", (self.width, high + below + 3 * _GAP), colors.ground)
+        band = Image.new("RGB", (self.width, high + below + 3 * _GAP), _GROUND)
         draw = ImageDraw.Draw(band)
         for cell in cells:
             x, image = cell.x, cell.image
-            draw.rectangle((x, _GAP, x + self.side - 1, _GAP + high - 1), fill=colors.box)
+            draw.rectangle((x, _GAP, x + self.side - 1, _GAP + high - 1), fill=_BOX)
             band.paste(image, (x + (self.side - image.width) // 2, _GAP + (high - image.height) // 2))
             y = _GAP + high + _GAP // 2
-            draw.text((x, y), cell.number, fill=colors.ink, font=self.number)
+            draw.text((x, y), cell.number, fill=_INK, font=self.number)
             y += self.under if cell.number else 0
             for place, line in enumerate(cell.lines):
-                draw.text((x, y + self.step * place), line, fill=colors.quiet, font=self.words)
+                draw.text((x, y + self.step * place), line, fill=_QUIET, font=self.words)
         return band
 
     def _fit_picture(self, picture: Picture) -> Image.Image:

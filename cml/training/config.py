@@ -92,8 +92,6 @@ class TrainConfig:
     tune_minutes: float = 0.0
     """Minutes for which tune also tries whole networks: small-cnn from scratch and the backbone, at two rates each.
     What does not fit into them is left out; 0 tries heads alone."""
-    tune_control: bool = False
-    """Let tune also say what it would gain if the labels were shuffled, which takes the same time again."""
     train_only: tuple[str, ...] = ()
     """Patterns of the names of the parameters to train, such as head.* and backbone.layer4.*, as
     model.named_parameters() lists them; all others stay as they are. None trains all."""

@@ -24,7 +24,6 @@ class FitOptions(TypedDict, total=False):
     tune_losses: tuple[str, ...]
     tune_rates: tuple[float, ...]
     tune_minutes: float
-    tune_control: bool
     train_only: tuple[str, ...]
     head_start: Literal["auto", "random", "pca", "standardised"]
     lora: int

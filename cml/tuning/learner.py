@@ -78,7 +78,7 @@ class TuneLearner(Learner):
 
     def demand(self) -> DistanceDemand:
         """The blocks that all heads take together."""
-        sampler, blocks = sampling.registry.make(self.config.sampler), TUNE_BLOCKS * (1 + self.config.tune_control)
+        sampler, blocks = sampling.registry.make(self.config.sampler), TUNE_BLOCKS
         return DistanceDemand(blocks, sampler.batch_size, all_pairs=sampler.neighbors > 0)
 
     def learn(self, items: LabelledItems, validation: LabelledItems | None = None, place: Place = NO_PLACE) -> Learned:
@@ -101,7 +101,6 @@ class TuneLearner(Learner):
             config.dimension,
             losses=config.tune_losses,
             rates=config.tune_rates,
-            control=config.tune_control,
             groups=items.groups,
             seed=config.seed,
             folder=place.out,

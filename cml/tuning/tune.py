@@ -37,21 +37,6 @@ _PROBED = 500  # items among which label distances have to differ
 
 
 @dataclass(frozen=True)
-class ShuffledControl:
-    """What tuning would gain if the labels had nothing to do with the features.
-
-    Attributes:
-        gain: By how much the best of what was tried is better than the frozen features, for shuffled labels.
-        error: The standard error of that gain.
-        keeps_features: Whether the features would be kept.
-    """
-
-    gain: float
-    error: float
-    keeps_features: bool
-
-
-@dataclass(frozen=True)
 class Tuning:
     """What tuning has chosen, and how sure that is.
 
@@ -65,7 +50,6 @@ class Tuning:
         gain: By how much it is better than the frozen features.
         error: The standard error of the gain, which takes into account that splits share items.
         splits: How the splits were made: "groups", "blocks" or "random".
-        control: What the same choice gives for shuffled labels; None if that was not asked for.
         networks: The mean score on four splits of each whole network that was tried.
         left_out: Names of whole networks for which the time was too short.
         split_count: How many splits there were.
@@ -79,7 +63,6 @@ class Tuning:
     gain: float
     error: float
     splits: str
-    control: ShuffledControl | None = None
     networks: Mapping[str, float] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     split_count: int = SPLITS
@@ -155,19 +138,11 @@ class Tuning:
             verdict = f"the gain is {self.gain:+.3f}. It exceeds {enough}, so the model is not the features alone."
             if self.keeps_features:
                 verdict = f"the gain is {self.gain:+.3f}. It does not exceed {enough}, so the features are kept."
-        control = []
-        if self.control is not None:
-            kept = "kept" if self.control.keeps_features else "replaced"
-            control = [
-                f"tune: with shuffled labels the gain is {self.control.gain:+.3f}, with a standard error of "
-                f"{self.control.error:.3f}. The features would be {kept}."
-            ]
         return [
             f"tune: {self.split_count} splits held out {held_out}. A score of 1 is the best that the "
             "labels allow; 0 is chance.",
             *scores,
             f"tune: {verdict}",
-            *control,
             *(f"tune: score {score:.3f}: {network}." for network, score in self.networks.items()),
             *(f"tune: left out for lack of time: {network}." for network in self.left_out),
         ]
@@ -181,7 +156,6 @@ def tune(
     *,
     losses: Sequence[str] = LOSSES,
     rates: Sequence[float] = RATES,
-    control: bool = False,
     groups: Int64 | None = None,
     seed: int = 0,
     folder: Path | None = None,
@@ -196,7 +170,6 @@ def tune(
         dimension: The largest dimension D of the average. Features that are kept have F dimensions.
         losses: The losses that heads are trained with, which take label distances, in command-line syntax.
         rates: The learning rates that heads are trained with.
-        control: Whether to choose for shuffled labels as well.
         groups: (N,) numbers of groups that are held out together; None for none.
         seed: Random seed.
         folder: Run folder that keeps each fit, so that the same call continues after an interrupt; None keeps nothing.
@@ -215,7 +188,7 @@ def tune(
     if len(labels) < FEWEST_ITEMS:
         raise UserError(_explain_few(features, labels, distance))
     splits, kind = make_splits(features, groups, seed=seed)
-    total = len(splits) * (1 + control) + 1
+    total = len(splits) + 1
     with ProgressBar(total=total, desc=bar, unit="fit", delay=BAR_DELAY, leave=False, disable=not bar) as shown:
 
         def fit(name: str, items: Int64, targets: Labels, seed: int) -> dict[str, LinearMap]:
@@ -236,11 +209,6 @@ def tune(
             return _choose(fitted, features, [splits[number] for number in scores], list(scores.values()), dimension)
 
         choice = choose(labels, "split-")
-        shuffled = None
-        if control:
-            order = np.random.default_rng([seed, len(splits)]).permutation(len(labels))
-            gain = choose(labels[order], "shuffled-").gain
-            shuffled = ShuffledControl(gain.mean, gain.error, not gain.is_clear)
         kept = choice.tried if choice.gain.is_clear else (choice.frozen,)
         tuning = Tuning(
             chosen=kept,
@@ -251,7 +219,6 @@ def tune(
             gain=choice.gain.mean,
             error=choice.gain.error,
             splits=kind,
-            control=shuffled,
             split_count=choice.split_count,
         )
         if tuning.keeps_features:

@@ -20,7 +20,6 @@ import cml.distances
 from cml.array_types import Float32
 from cml.distances.captions import blocks as captions_blocks
 from cml.distances.captions import transport
-from cml.distances.captions.captions_rwmd import CaptionsRwmd
 from cml.distances.captions.distance import Captions
 from cml.distances.captions.tokens import tokenize
 from cml.distances.label_distance import LabelDistance
@@ -71,7 +70,7 @@ def texts(documents: Documents) -> list[list[str]]:
     return [[" ".join(caption) for caption in image] for image in documents]
 
 
-def slow(a: Documents, b: Documents, vectors: dict[str, Any], relaxed: bool = False) -> Numbers:
+def slow(a: Documents, b: Documents, vectors: dict[str, Any]) -> Numbers:
     """The distance with plain loops and POT."""
     out = np.empty((len(a), len(b)))
     for i, one in enumerate(a):
@@ -81,8 +80,7 @@ def slow(a: Documents, b: Documents, vectors: dict[str, Any], relaxed: bool = Fa
                 first, second = collections.Counter(one[x]), collections.Counter(two[y])
                 cost = np.array([[np.linalg.norm(np.subtract(vectors[v], vectors[w])) for w in second] for v in first])
                 p, q = (np.array(list(bag.values())) / bag.total() for bag in (first, second))
-                bound = max((p * cost.min(axis=1)).sum(), (q * cost.min(axis=0)).sum())
-                moved[x, y] = bound if relaxed else ot.emd2(p, q, cost)
+                moved[x, y] = ot.emd2(p, q, cost)
             out[i, j] = moved.min(axis=0).sum() + moved.min(axis=1).sum()
     return out
 
@@ -107,15 +105,10 @@ captions = st.lists(st.lists(st.sampled_from(list(GRID)), min_size=1, max_size=7
 def test_equals_the_slow_version(grid: str, a: Documents, b: Documents, shared: int) -> None:
     b = b + a[:shared]
     distance = Captions(**plain(grid))
-    relaxed = CaptionsRwmd(**plain(grid))
     labels, others = distance.encode(texts(a)), distance.encode(texts(b))
     found = distance.pairwise64(labels, others)
     np.testing.assert_allclose(found, slow(a, b, GRID), rtol=0, atol=1e-9)
     np.testing.assert_array_equal(distance.pairwise64(others, labels), found.T)
-    bound = relaxed.pairwise64(labels, others)
-    np.testing.assert_allclose(bound, slow(a, b, GRID, relaxed=True), rtol=0, atol=1e-12)
-    np.testing.assert_array_equal(relaxed.pairwise64(others, labels), bound.T)
-    assert (bound <= found + 1e-12).all()
     itself = distance.pairwise64(labels, labels)
     assert (itself.diagonal() == 0).all()
     np.testing.assert_array_equal(itself, itself.T)
@@ -197,8 +190,6 @@ def test_real_captions(coco: list[list[str]], drawn: str, stop: str, backend: Li
     np.testing.assert_array_equal(found, found.T)
     assert (found.diagonal() == 0).all()
     assert found[-1, -2] == 0
-    relaxed = CaptionsRwmd(drawn, stop_words=stop, backend=backend).pairwise64(labels, labels)
-    np.testing.assert_allclose(relaxed, slow(documents, documents, vectors, relaxed=True), rtol=0, atol=1e-12)
 
 
 def test_pruned_equals_all_pairs_solved(coco: list[list[str]], drawn: str) -> None:
@@ -215,11 +206,10 @@ def test_pruned_equals_all_pairs_solved(coco: list[list[str]], drawn: str) -> No
     np.testing.assert_allclose(distance.pairwise64(labels, labels), expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", [Captions, CaptionsRwmd])
 def test_threads_blocks_and_order_change_no_bit(
-    coco: list[list[str]], drawn: str, kind: type[Captions], monkeypatch: pytest.MonkeyPatch
+    coco: list[list[str]], drawn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    distance = kind(drawn, stop_words="none")
+    distance = Captions(drawn, stop_words="none")
     labels = distance.encode(coco[:30] + coco[3:5])
     whole = distance.pairwise64(labels, labels)
     np.testing.assert_array_equal(whole, whole.T)
@@ -399,8 +389,7 @@ def test_fingerprint_follows_content_and_not_place(tmp_path: Path) -> None:
         {"tokens": "whitespace"},
     ]
     prints = {Captions(**{**same, **variant}).fingerprint() for variant in variants}
-    prints |= {here.fingerprint(), CaptionsRwmd(**same).fingerprint()}
-    assert len(prints) == len(variants) + 2
+    assert len(prints | {here.fingerprint()}) == len(variants) + 1
 
 
 def test_travels_to_another_process(grid: str) -> None:

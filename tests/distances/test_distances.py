@@ -61,10 +61,9 @@ def _cases() -> Iterator[Case]:
     spoken = [[" ".join(rng.choice(list("abcdef"), n)) for n in rng.integers(1, 6, 1 + i % 3)] for i in range(12)]
     spoken.append(spoken[0])
     known = {"vectors": "words.npy", "stop_words": "none"}
-    for kind in ("captions", "captions-rwmd"):
-        yield Case(
-            kind, spoken, "a dog", "Label 3 should be a list of one or more captions", known, {"normalize": False}
-        )
+    yield Case(
+        "captions", spoken, "a dog", "Label 3 should be a list of one or more captions", known, {"normalize": False}
+    )
     yield Case("captions", spoken, ["a", "dog"], "Label 3 caption 1, 'dog', has no word", {**known, "backend": "pot"})
     yield Case(
         "classes", [["wren", "gull", "owl"][n % 3] for n in range(13)], 3.0, r"Label 3 is 3\.0, the first is a text"

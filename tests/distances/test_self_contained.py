@@ -20,7 +20,6 @@ from cml.tasks.value import TASK
 READING = {  # names of cml's distances that read a file or fetch a model, with settings that let them
     "precomputed": ["precomputed", "precomputed(path='/etc/passwd')"],
     "captions": ["captions", "captions(vectors='/etc/passwd')", "captions(vectors='../glove.txt')"],
-    "captions-rwmd": ["captions-rwmd(vectors='/etc/passwd')"],
     "sentences": ["sentences(model='someone/model')", "sentences(model='/tmp/model')"],
     "sets": ["sets(base=precomputed(path='/etc/passwd'))", "sets(base=sets(base=sentences(model='a/b')))", "sets"],
     "combined": [

@@ -75,9 +75,9 @@ def test_word_vectors_are_the_settings_or_the_datasets_or_glove() -> None:
     for own in ("captions(vectors='my words.txt', stop_words=none)", "precomputed(path='d.npy')"):
         recipe = replace(TASK.recipe, label_distance=own)
         assert TASK.label_distance(recipe, info(word_vectors="scene-words")) == own
-    recipe = replace(TASK.recipe, label_distance="captions-rwmd(normalize=False)")
+    recipe = replace(TASK.recipe, label_distance="captions(normalize=False)")
     choice = Choice.parse(TASK.label_distance(recipe, info()))
-    assert choice == Choice("captions-rwmd", {"vectors": "glove-6b-50d", "empty_caption": "drop", "normalize": False})
+    assert choice == Choice("captions", {"vectors": "glove-6b-50d", "empty_caption": "drop", "normalize": False})
 
 
 @pytest.mark.parametrize("vectors", ["/etc/passwd", "../words.txt", 7, None])
@@ -205,8 +205,6 @@ def test_a_matrix_is_made_only_where_it_pays(dataset: PreparedDataset, monkeypat
     distance, labels = labels_of(dataset)
     assert replace_costly_distance(distance, labels, blocks=3, rows=13)[0] is distance  # 507 pairs, the matrix has 576
     assert replace_costly_distance(distance, labels, blocks=4, rows=12)[0] is not distance
-    relaxed = distances.get("captions-rwmd", vectors="scene-words")
-    assert replace_costly_distance(relaxed, labels, blocks=100, rows=24)[0] is relaxed
     cheap = distances.get("euclidean")
     assert replace_costly_distance(cheap, cheap.encode([1, 2, 3]), blocks=100, rows=24)[0] is cheap
     monkeypatch.setattr(stored_matrix, "MOST_ITEMS", 20)

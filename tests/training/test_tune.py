@@ -206,12 +206,10 @@ def test_judged_pairs_are_tuned_by_known_pairs(monkeypatch: pytest.MonkeyPatch) 
     first, second = np.triu_indices(120, 1)
     is_judged = rng.random(len(first)) < 0.2
     table = np.column_stack([first, second, apart[first, second]])[is_judged]
-    model = cml.fit(rows[:120], PairJudgements(table, items=120), tune=True, tune_control=True, dimension=8, quiet=True)
+    model = cml.fit(rows[:120], PairJudgements(table, items=120), tune=True, dimension=8, quiet=True)
     assert model.tuning is not None
     assert all(name.startswith("pair-log-ratio") for name in model.tuning.chosen)
     assert RIDGE not in model.tuning.scores
-    assert model.tuning.control is not None
-    assert model.tuning.control.keeps_features
     new = np.triu_indices(30, 1)
 
     def correlation(embeddings: np.ndarray) -> float:
@@ -556,18 +554,14 @@ def test_options_of_tune_need_it() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("short")
-def test_losses_rates_and_control_are_what_was_asked_for() -> None:
+def test_losses_and_rates_are_what_was_asked_for() -> None:
     rows, labels = hidden_label(120)
-    asked: dict[str, Any] = {"tune_losses": ["cosent(scale=5.0)"], "tune_rates": (1e-3, 3e-3), "tune_control": True}
+    asked: dict[str, Any] = {"tune_losses": ["cosent(scale=5.0)"], "tune_rates": (1e-3, 3e-3)}
     tuning = cml.fit(rows, labels, tune=True, dimension=8, quiet=True, **asked).tuning
     assert isinstance(tuning, Tuning)
     heads = {name.rpartition(", ")[0] for name in tuning.scores if name.endswith(" steps")}
     starts = ("PCA", "standardised", "uncentred")
     assert heads == {f"cosent(scale=5.0) from {s} features{r}" for s in starts for r in ("", ", rate 0.001")}
-    assert tuning.control is not None
-    assert tuning.control.keeps_features
-    assert tuning.control.gain < tuning.gain
-    assert "with shuffled labels the gain is" in tuning.lines()[-1]
 
 
 @pytest.mark.slow

@@ -28,7 +28,6 @@ def caption_distances(
     b: Labels,
     vectors_of: Callable[[Int64], Float64],  # returns the vectors (V, D) float64 of word numbers (V,)
     *,
-    relaxed: bool,
     use_pot: bool,
     threads: int,
 ) -> Float64:  # (A, B) float64
@@ -36,7 +35,7 @@ def caption_distances(
     if len(a) == 0 or len(b) == 0:
         return np.empty((len(a), len(b)))
     if len(a) > len(b):
-        return caption_distances(b, a, vectors_of, relaxed=relaxed, use_pot=use_pot, threads=threads).T
+        return caption_distances(b, a, vectors_of, use_pot=use_pot, threads=threads).T
     words = collect_words(a, b)
     ranks_a, ranks_b = rank_by_content(a, b)
     packed_a, packed_b = unpack_captions(a, words, ranks_a), unpack_captions(b, words, ranks_b)
@@ -49,7 +48,7 @@ def caption_distances(
         for i, j in np.argwhere(wanted):
             # always from the first image by content to the second, so that the order of the two changes no bit
             pair = ((packed_a, i), (packed_b, j)) if ranks_a[i] <= ranks_b[j] else ((packed_b, j), (packed_a, i))
-            out[i, j] = plain_distance(*pair[0], *pair[1], vectors, relaxed)
+            out[i, j] = plain_distance(*pair[0], *pair[1], vectors)
         return out[source]
     from cml.distances.captions.exact_wmd import fill_row
 
@@ -61,7 +60,7 @@ def caption_distances(
 
             def fill(piece: tuple[int, slice], table: tuple[Float64, Int64] = table) -> None:
                 row, columns = piece
-                fill_row(packed_a, row, packed_b, columns.start, columns.stop, *table, sizes, wanted, relaxed, out)
+                fill_row(packed_a, row, packed_b, columns.start, columns.stop, *table, sizes, wanted, out)
 
             # Whole rows, as each begins with its own tables; the last ones in pieces, so that the threads end together.
             whole = max(rows.start, rows.stop - 2 * threads) if threads > 1 else rows.stop

@@ -74,7 +74,6 @@ class Captions(LabelDistance):
     vectors_sha256: str = field(default="", compare=False)
     name: ClassVar[str] = "captions"
     unit: ClassVar[str] = "summed WMD"
-    _relaxed: ClassVar[bool] = False
 
     @classmethod
     def is_self_contained(cls, settings: Mapping[str, Any]) -> bool:
@@ -117,8 +116,8 @@ class Captions(LabelDistance):
 
     @property
     def is_costly(self) -> bool:
-        """True except for the lower bounds: about 20 microseconds a pair."""
-        return not self._relaxed
+        """True: about 20 microseconds a pair."""
+        return True
 
     @functools.cached_property
     def _vectors(self) -> WordVectors:
@@ -239,13 +238,11 @@ class Captions(LabelDistance):
         """
         from cml.distances.captions.blocks import caption_distances
 
-        return caption_distances(
-            a, b, self._vectors_of, relaxed=self._relaxed, use_pot=self.backend == "pot", threads=threads
-        )
+        return caption_distances(a, b, self._vectors_of, use_pot=self.backend == "pot", threads=threads)
 
     def searcher(self, labels: Labels, k: int, *, block_bytes: int = 64 << 20) -> Search:
         """Prepare the search for the exact k nearest labels; most pairs are ruled out by their lower bound."""
-        if self._relaxed or self.backend == "pot":
+        if self.backend == "pot":
             return super().searcher(labels, k, block_bytes=block_bytes)
         from cml.distances.captions.blocks import nearest_search
 

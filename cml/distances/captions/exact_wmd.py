@@ -144,7 +144,6 @@ def fill_row(
     columns: Int64,  # (V,) which of these U words a word of image ``i`` is
     sizes: WorkspaceSizes,
     wanted: Bools,  # (A, B) which distances to write; the rest is left as it is
-    relaxed: bool,
     out: Float64,  # (A, B), written in place
 ) -> None:
     """Write distances of one image to others."""
@@ -152,5 +151,5 @@ def fill_row(
     open_image(workspace, a, i, distances, columns)
     for j in range(start, stop):
         if wanted[i, j]:
-            bound = pair_bounds(workspace, a, i, b, j)
-            out[i, j] = bound if relaxed else pair_distance(workspace, a, i, b, j, sizes.room, FAR)
+            pair_bounds(workspace, a, i, b, j)
+            out[i, j] = pair_distance(workspace, a, i, b, j, sizes.room, FAR)

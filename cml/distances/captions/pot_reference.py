@@ -14,10 +14,9 @@ def plain_distance(
     b: PackedCaptions,  # images that hold the second one
     j: int,  # the second image
     vectors: Float64,  # (V, D) vectors of the vocabulary
-    relaxed: bool,
 ) -> float:
     """Compute the distance of two images by a plain loop over their captions."""
-    costs = [[_caption_pair(*x, *y, vectors, relaxed) for y in _captions(b, j)] for x in _captions(a, i)]
+    costs = [[_caption_pair(*x, *y, vectors) for y in _captions(b, j)] for x in _captions(a, i)]
     return float(np.min(costs, axis=1).sum() + np.min(costs, axis=0).sum())
 
 
@@ -28,16 +27,12 @@ def _captions(packed: PackedCaptions, image: int) -> Iterator[tuple[Int64, Float
         yield packed.words[packed.lists[image] + packed.places[entries]], packed.weights[entries]
 
 
-def _caption_pair(
-    words: Int64, weights: Float64, others: Int64, other_weights: Float64, vectors: Float64, relaxed: bool
-) -> float:
-    """Compute the WMD of two captions, or its lower bound."""
+def _caption_pair(words: Int64, weights: Float64, others: Int64, other_weights: Float64, vectors: Float64) -> float:
+    """Compute the WMD of two captions."""
     if np.array_equal(words, others) and np.array_equal(weights, other_weights):
         return 0.0
     gaps = vectors[words][:, None] - vectors[others][None]
     cost = np.sqrt((gaps * gaps).sum(axis=2))
-    if relaxed:  # each word moves to its nearest word of the other caption
-        return float(max((weights * cost.min(axis=1)).sum(), (other_weights * cost.min(axis=0)).sum()))
     import ot
 
     return max(0.0, float(ot.emd2(weights, other_weights, cost, check_marginals=False, center_dual=False)))
