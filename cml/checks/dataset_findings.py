@@ -18,7 +18,7 @@ from cml.plausibility.finding import Finding
 from cml.plausibility.thumbnails import Thumbnails
 from cml.plausibility.unknown_words import find_unknown_words
 from cml.task import label_distance_of
-from cml.word_vectors.counted_words import CountedWords
+from cml.word_vectors.word_vectors import CountedWords
 
 if TYPE_CHECKING:
     from cml.distances.captions.distance import Captions

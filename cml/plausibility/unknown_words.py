@@ -1,7 +1,7 @@
 """Unknown words: word vectors do not know many words of the captions, as where they are of another language."""
 
 from cml.plausibility.finding import Finding
-from cml.word_vectors.counted_words import CountedWords
+from cml.word_vectors.word_vectors import CountedWords
 
 _SHARE = 0.05  # of all words; of COCO's captions GloVe does not know 0.3 %, of German and French ones 9 to 17 %
 _FEWEST = 3  # unknown words

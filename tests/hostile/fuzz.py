@@ -21,7 +21,7 @@ from pathlib import Path
 
 COMPILED = [  # by numba, which cannot read instrumented functions
     *("cml.retrieval.top_k", "cml.retrieval.rank_correlation", "cml.losses.dense_triplet", "cml.losses.hinge_counts"),
-    *("cml.distances.captions.transport", "cml.distances.captions.simd", "cml.distances.layout.kernel"),
+    *("cml.distances.captions.transport", "cml.distances.layout.kernel"),
     *("cml.distances.captions.workspace", "cml.distances.captions.wmd_lower_bound", "cml.distances.captions.distance"),
     "cml.distances.poses.keypoint_products",
 ]

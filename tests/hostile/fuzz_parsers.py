@@ -88,6 +88,7 @@ def _changed(tree: Any, rng: random.Random) -> Any:  # noqa: ANN401 - any JSON
 # ---- prepared datasets
 
 _INFO = dict.fromkeys(("name", "task", "label_unit", "frame", "source", "licence"), "x") | {
+    "format": 1,
     "label_column": "value",
     "counts": {"train": 2, "query": 1, "gallery": 1},
     "details": {"ids": {"1": "wall"}, "ignore_id": 0, "joints": ["a"]},
@@ -195,7 +196,7 @@ def _vector_seeds() -> list[bytes]:
     np.save(array, np.eye(2, 3, dtype=np.float32))
     binary = b"2 3\n" + b"".join(word + b" " + struct.pack("<3f", 1, 2, 3) + b"\n" for word in (b"the", b"a"))
     return [
-        b"the 1 2.5 -3e-2\na 0 1 2\nein wort 1 2 3\n",
+        b"the 1 2.5 -3e-2\na 0 1 2\nein 1 2 3\n",
         b"2 3\nthe 1 2 3\na 4 5 6\n",
         binary,
         array.getvalue() + CUT + b"the\na\n",

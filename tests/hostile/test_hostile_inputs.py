@@ -545,7 +545,7 @@ def test_numbers_of_thousands_of_digits(made: Path, tmp_path: Path) -> None:
 def test_a_pipe_in_the_place_of_a_text_is_not_waited_for(tmp_path: Path) -> None:
     from cml.data_prep.row_files import read_rows
     from cml.data_prep.text_lines import read_lines
-    from cml.word_vectors.npy_matrix import text_words
+    from cml.word_vectors.word_vectors import text_words
 
     os.mkfifo(tmp_path / "labels.csv")
     with pytest.raises(OSError, match="no regular file"):

@@ -20,7 +20,7 @@ from cml.data_prep.folder import Folder
 from cml.distances.captions.distance import Captions
 from cml.plausibility.finding import ImplausibleData
 from cml.plausibility.unknown_words import find_unknown_words
-from cml.word_vectors.counted_words import CountedWords
+from cml.word_vectors.word_vectors import CountedWords
 
 GERMAN = ["Ein Hund läuft auf der Straße", "Zwei Kinder spielen im Park", "Eine Frau sitzt da und liest ein Buch"]
 VIETNAMESE = ["Một con chó đang chạy trên bãi cỏ", "Hai đứa trẻ chơi bóng", "Một con mèo trắng ngủ trên ghế"]

@@ -19,10 +19,8 @@ from cml.distances.labels import LabelError, Labels, short
 from cml.distances.nearest import Search
 from cml.errors import DataError, UserError
 from cml.storage.unicode_forms import look_up, unicode_forms
-from cml.word_vectors.counted_words import CountedWords
 from cml.word_vectors.open import HOW_TO_GET, SCENES, open_word_vectors
-from cml.word_vectors.packaged_glove import PACKAGED
-from cml.word_vectors.word_vectors import WordVectors
+from cml.word_vectors.word_vectors import PACKAGED, CountedWords, WordVectors
 
 
 @dataclass(frozen=True)

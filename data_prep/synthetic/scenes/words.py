@@ -13,7 +13,7 @@ from cml.errors import DataError
 def glove_text() -> str:
     """GloVe 6B 50d of the vocabulary, a word and 50 numbers a line, which read back as the same float32."""
     from cml.word_vectors.open import open_word_vectors
-    from cml.word_vectors.packaged_glove import PACKAGED
+    from cml.word_vectors.word_vectors import PACKAGED
 
     vectors, words = open_word_vectors(PACKAGED), vocabulary()
     rows = vectors.find(words)
