@@ -46,10 +46,6 @@ class Tracking(Callback):
             self._tracker.log_image("loss curve", state.run / "loss.png")
         self._tracker.end()
 
-    def on_interrupt(self, state: State, /) -> None:
-        """Send what waits, but leave the run open: it may be resumed."""
-        self._tracker.flush()
-
 
 def with_tracker(callbacks: Sequence[Callback], tracker: str | Tracker | None) -> list[Callback]:
     """Add a callback for the tracker, if there is one.

@@ -9,7 +9,9 @@ from cml.trackers.tracker import TrackedRun
 
 
 class MLflow:
-    """A run in an ``experiment`` of MLflow; ``MLFLOW_TRACKING_URI`` names the server or store.
+    """A run in an ``experiment`` of MLflow, whose own thread sends the curves.
+
+    ``MLFLOW_TRACKING_URI`` names the server or store.
 
     Args:
         experiment: Name of the experiment, which is made if there is none.
@@ -45,12 +47,12 @@ class MLflow:
         now = int(time.time() * 1000)
         # names may not hold an @
         metrics = [self._metric(name.replace("@", "_at_"), number, now, step) for name, number in numbers.items()]
-        self._client.log_batch(self._id, metrics=metrics)
+        self._client.log_batch(self._id, metrics=metrics, synchronous=False)
 
     def log_image(self, name: str, path: Path) -> None:
         """Add an image."""
         self._client.log_artifact(self._id, str(path))
 
     def end(self) -> None:
-        """Finish the run."""
+        """Wait until all is sent, and finish the run."""
         self._client.set_terminated(self._id)

@@ -47,9 +47,10 @@ class TrackedRun:
 class Tracker(Protocol):
     """The interface of a tracker.
 
-    The methods of a tracker are called one after another in a thread of their own, while training continues. An error
-    in one, or a call that takes longer than a minute, becomes a warning, and training continues without the tracker. A
-    class may have an attribute ``advice``: the last sentence of that warning, on what to do without the server.
+    The methods of a tracker are called one after another during training, so that they should only hand over what is to
+    be sent; ``end`` waits until it is, for five minutes at most. An error becomes a warning, and training continues
+    without the tracker. A class may have an attribute ``advice``: the last sentence of that warning, on what to do
+    without the server.
     """
 
     def begin(self, run: TrackedRun, /) -> None:
