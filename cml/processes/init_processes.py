@@ -1,28 +1,32 @@
 """Joining the processes that torchrun started for one run, and leaving them together, or when one has failed."""
 
+import contextlib
+import socket
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
 import torch
 
 from cml.errors import UserError
 from cml.launch import Launch, launch
 from cml.processes.device import pick_device
-from cml.processes.peer_watchdog import RankWatch
 from cml.processes.ranks import ConnectionLostError, Ranks
 
 JOINING = timedelta(minutes=5)  # how long the processes wait for each other to start
 LATEST = timedelta(minutes=30)  # how far a process may lag behind the others, as when it reads a large data set
+GRACE = 3.0  # seconds that others wait after one has died: torchrun takes the first to end for the cause
 _sessions = 0  # runs that this process has joined
 
 
-@contextmanager
+@contextlib.contextmanager
 def init_processes(device: str) -> Iterator[Ranks]:
     """Join the other processes of the run, if torchrun started several; leave them together at the end.
 
-    An error or the death of one process stops all within 30 s.
+    torchrun ends all processes if one ends; without it, as under Slurm, a broken connection ends the others. A process
+    that hangs is noticed by torch's own time limit, ``LATEST``.
 
     Args:
         device: The device to compute on, as ``pick_device`` takes it.
@@ -49,29 +53,36 @@ def init_processes(device: str) -> Iterator[Ranks]:
     global _sessions
     _sessions += 1
     store, rank, size = next(rendezvous("env://", timeout=JOINING))
-    watch = RankWatch(PrefixStore(f"cml/watch/{_sessions}", store.clone()), rank, size)
+    store = PrefixStore(f"cml/{_sessions}", store)
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if place.type == "cuda" else "gloo",
-        store=PrefixStore(f"cml/group/{_sessions}", store),
+        store=PrefixStore("group", store),
         rank=rank,
         world_size=size,
         timeout=LATEST,
         device_id=place if place.type == "cuda" else None,
     )
     ranks = Ranks(rank, size, place)
-    ranks.barrier()  # all have made their watch
-    watch.start()
+    ranks.barrier()
     try:
         yield ranks
         ranks.barrier()
     except ConnectionLostError as error:
-        watch.connection_broke()
-        raise ConnectionError(f"The processes of the run have lost each other ({error}). Start them again.") from None
+        time.sleep(GRACE)
+        if cause := _read_failure(store):
+            host, reason = cause
+            if host == socket.gethostname():  # it has printed that itself, on the same screen
+                raise SystemExit(1) from None
+            raise ConnectionError(f"Stopped, because {reason}") from None
+        raise ConnectionError(
+            f"The processes of the run have lost each other ({error}). Start them again: --resume continues from the "
+            "last checkpoint."
+        ) from None
     except SystemExit:
         raise
     except BaseException as error:
         code = 130 if isinstance(error, KeyboardInterrupt) else 2 if isinstance(error, UserError) else 1
-        first_to_tell = watch.report_failure(error)
+        first_to_tell = _report_failure(store, rank, error)
         if not (ranks.first if code == 130 else first_to_tell):  # all are interrupted at once, and rank 0 says it
             raise SystemExit(code) from None
         if isinstance(error, UserError | OSError | FloatingPointError) and not how.prints_errors:
@@ -79,11 +90,29 @@ def init_processes(device: str) -> Iterator[Ranks]:
             raise SystemExit(code) from None
         raise
     finally:
-        watch.finish()
         if place.type == "cpu":  # a thread of gloo that releases a tensor while Python exits aborts the process
             dist.destroy_process_group()
     if place.type == "cuda":  # not after a failure, when nccl may wait for the others
         dist.destroy_process_group()
+
+
+def _report_failure(store: Any, rank: int, error: BaseException) -> bool:  # noqa: ANN401 - torch's
+    """Tell the others why this process stops; False if another one has already failed."""
+    with contextlib.suppress(RuntimeError):  # the process that held the store has ended: only this error can be told
+        if store.add("failures", 1) > 1:
+            return False
+        host = socket.gethostname()
+        store.set("failure", f"{host}\nrank {rank} on {host} has failed. {type(error).__name__}: {error}")
+    return True
+
+
+def _read_failure(store: Any) -> tuple[str, str] | None:  # noqa: ANN401 - torch's
+    """The host of the process that has failed, and why; None if no process has told."""
+    with contextlib.suppress(RuntimeError):  # the process that held the store has ended
+        if store.check(["failure"]):
+            host, _, reason = store.get("failure").decode().partition("\n")
+            return host, reason
+    return None
 
 
 def own_device(device: str, how: Launch) -> torch.device:
