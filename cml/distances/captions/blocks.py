@@ -111,7 +111,7 @@ def _first_pairs(a: Int64, b: Int64) -> tuple[Int32, Int32]:
 
 def _workspace_sizes(a: PackedCaptions, b: PackedCaptions, words: int) -> WorkspaceSizes:
     """Find what the workspaces for these images must hold."""
-    from cml.distances.captions.simd import LANES
+    from cml.distances.captions.transport import LANES
     from cml.distances.captions.workspace import WorkspaceSizes
 
     width, lanes, others = (int(np.diff(part).max()) for part in (a.lists, a.captions, b.captions))

@@ -13,8 +13,7 @@ Reference: Kusner et al. 2015, "From Word Embeddings To Document Distances" (WMD
 
 from cml.array_types import Bools, Float64, Int64
 from cml.distances.captions.packed_captions import PackedCaptions
-from cml.distances.captions.simd import LANES, keys, least, load, minimum, splat, store
-from cml.distances.captions.transport import COST, DEMAND, FAR, SUPPLY, TOP, index_mask, solve
+from cml.distances.captions.transport import COST, DEMAND, FAR, SUPPLY, find_least, solve
 from cml.distances.captions.wmd_lower_bound import both_sums, pair_bounds
 from cml.distances.captions.workspace import Workspace, WorkspaceSizes, make_workspace, open_image, round_up
 from cml.distances.compiled import compiled
@@ -99,19 +98,13 @@ def pair_distance(
     swap = a.ranks[i] > b.ranks[j]
     rows, columns = (others, own) if swap else (own, others)
     pairs = rows * columns
-    keep = index_mask(pairs)
     for x in range(rows + columns):
         best[x] = FAR
-    for at in range(0, pairs, LANES):
-        store(order, at, keys(load(bounds, at), keep, at))
-    for at in range(pairs, round_up(pairs)):
-        order[at] = TOP
+    for at in range(pairs):
+        order[at] = bounds[at]
     for _ in range(pairs):
-        lowest = splat(TOP)
-        for at in range(0, pairs, LANES):
-            lowest = minimum(lowest, load(order, at))
-        at = least(lowest) & ~keep
-        order[at] = TOP
+        at = find_least(order, 0, pairs)
+        order[at] = FAR
         x = at // columns
         y = at - x * columns
         bound = bounds[at]

@@ -12,12 +12,10 @@ References: Ford and Fulkerson 1962, "Flows in Networks", ch. III (primal-dual t
 import numpy as np
 
 from cml.array_types import Float64, Int64
-from cml.distances.captions.simd import LANES, keys, least, load, minimum, splat, store, where
 from cml.distances.compiled import compiled
 
 FAR = 1e30  # stands for infinity, which the kernels are compiled without
-TOP = np.int64(0x7FFFFFFFFFFFFFFF)  # above every key
-TAKEN = np.int64(0x7000000000000000)  # or-ed into a key, it makes it larger than that of any distance
+LANES = 8  # rows of costs are padded to a multiple of it: loops over whole vectors of the machine, without a rest
 
 # Scratch memory is two arrays, because each array that is handed on costs time. They hold sections of `room` numbers,
 # the most rows or columns rounded up to LANES, by these numbers; cost, flow and sources are room times as long.
@@ -26,14 +24,15 @@ SUPPLY, DEMAND = 0, 1  # wholes: mass that a row has still to send, that a colum
 
 
 @compiled(inline=True)
-def index_mask(
-    count: int,  # the indices are 0 .. count - 1
-) -> int:
-    """Find the bits of a distance that stay in a key when an index has to fit into the others."""
-    low = 1
-    while low < count:
-        low *= 2
-    return ~(low - 1)
+def find_least(values: Float64, start: int, count: int) -> int:
+    """Find the first of the smallest of some values, counted from ``start``."""
+    least = values[start]
+    for at in range(1, count):
+        least = min(least, values[start + at])
+    at = 0
+    while values[start + at] != least:
+        at += 1
+    return at
 
 
 @compiled()
@@ -50,13 +49,12 @@ def _enter(reals: Float64, wholes: Int64, room: int, stride: int, i: int, depth:
     depths = 2 * room
     entries = 6 * room
     row = COST * room + i * stride
-    base = splat(depth - reals[room + i])
-    for at in range(0, stride, LANES):
-        path = load(reals, row + at) - load(reals, at) + base
-        path = where(path < splat(depth), splat(depth), path)  # rounding must not lead a path backwards
-        less = path < load(reals, depths + at)
-        store(wholes, entries + at, where(less, splat(i), load(wholes, entries + at)))
-        store(reals, depths + at, minimum(path, load(reals, depths + at)))
+    base = depth - reals[room + i]
+    for at in range(stride):
+        path = max(reals[row + at] - reals[at] + base, depth)  # rounding must not lead a path backwards
+        if path < reals[depths + at]:
+            reals[depths + at] = path
+            wholes[entries + at] = i
 
 
 @compiled()
@@ -77,7 +75,6 @@ def solve(
     One function, because a call costs more than most of its loops.
     """
     stride = (m + LANES - 1) // LANES * LANES
-    keep = index_mask(stride)
     dual = 0  # where the sections of reals start: dual values of the columns,
     row_dual = room  # of the rows,
     depths = 2 * room  # lengths of the shortest paths to the columns so far,
@@ -94,30 +91,27 @@ def solve(
     entries = 6 * room  # the last row of the shortest path to a column
     row_seen = 7 * room  # 1 once the search has been in a row
     rows = 8 * room  # the rows where it has been
-    taken = 9 * room  # TAKEN once the path to a column is final
+    taken = 9 * room  # 1 once the path to a column is final
     columns = 10 * room  # the columns where it is
 
     # Row reduction, then column reduction: dual values, and arcs of no reduced cost.
     value = 0.0  # of the dual
     left = 0  # mass not sent yet
-    for at in range(0, stride, LANES):
-        store(reals, dual + at, splat(FAR))
+    for at in range(stride):
+        reals[dual + at] = FAR
     for i in range(n):
         row = cost + i * stride
-        best = splat(TOP)
-        for at in range(0, stride, LANES):
-            best = minimum(best, keys(load(reals, row + at), keep, at))
-        j = least(best) & ~keep
+        j = find_least(reals, row, stride)
         low = reals[row + j]
         wholes[row_nearest + i] = j
         reals[row_dual + i] = low
         value += wholes[supply + i] * low
         left += wholes[supply + i]
-        for at in range(0, stride, LANES):
-            rest = load(reals, row + at) - splat(low)
-            less = rest < load(reals, dual + at)
-            store(wholes, nearest + at, where(less, splat(i), load(wholes, nearest + at)))
-            store(reals, dual + at, minimum(rest, load(reals, dual + at)))
+        for at in range(stride):
+            rest = reals[row + at] - low
+            if rest < reals[dual + at]:
+                reals[dual + at] = rest
+                wholes[nearest + at] = i
     for j in range(m):
         value += wholes[demand + j] * reals[dual + j]
         wholes[counts + j] = 0
@@ -127,8 +121,8 @@ def solve(
         return -1.0
 
     # Send what fits along those arcs.
-    for at in range(0, n * stride, LANES):
-        store(wholes, flow + at, splat(0))
+    for at in range(n * stride):
+        wholes[flow + at] = 0
     for arc in range(n + m):
         i = arc if arc < n else wholes[nearest + arc - n]
         j = wholes[row_nearest + i] if arc < n else arc - n
@@ -146,9 +140,9 @@ def solve(
     while left > 0:
         row_count = 0
         column_count = 0
-        for at in range(0, stride, LANES):
-            store(reals, depths + at, splat(FAR))
-            store(wholes, taken + at, splat(0))
+        for at in range(stride):
+            reals[depths + at] = FAR
+            wholes[taken + at] = 0
         for i in range(n):
             wholes[row_seen + i] = 0
             if wholes[supply + i] > 0:
@@ -160,10 +154,12 @@ def solve(
                 _enter(reals, wholes, room, stride, i, 0.0)
         depth = 0.0
         while True:
-            best = splat(TOP)
-            for at in range(0, stride, LANES):
-                best = minimum(best, keys(load(reals, depths + at), keep, at) | load(wholes, taken + at))
-            end = least(best) & ~keep
+            end = -1
+            least = FAR
+            for at in range(m):
+                if reals[depths + at] < least and wholes[taken + at] == 0:
+                    least = reals[depths + at]
+                    end = at
             value += left * (reals[depths + end] - depth)
             depth = reals[depths + end]
             if value >= limit:
@@ -202,7 +198,7 @@ def solve(
                     i = wholes[entries + j]
                 if cut:
                     break
-            wholes[taken + end] = TAKEN
+            wholes[taken + end] = 1
             wholes[columns + column_count] = end
             column_count += 1
             for k in range(wholes[counts + end]):

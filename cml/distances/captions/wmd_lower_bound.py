@@ -10,7 +10,6 @@ References: Kusner et al., "From Word Embeddings To Document Distances", ICML 20
 
 from cml.array_types import Float64
 from cml.distances.captions.packed_captions import PackedCaptions
-from cml.distances.captions.simd import LANES, load, minimum, splat, store
 from cml.distances.captions.transport import FAR
 from cml.distances.captions.workspace import Workspace, round_up
 from cml.distances.compiled import compiled
@@ -27,12 +26,12 @@ def forward_bounds(
     near, lower = workspace.near, workspace.lower
     first = b.captions[j]
     for c in range(b.captions[j + 1] - first):
-        for at in range(0, lanes, LANES):
-            total = splat(0.0)
-            for e in range(b.entries[first + c], b.entries[first + c + 1]):
-                start = b.words[b.lists[j] + b.places[e]] * lanes
-                total = total + splat(b.weights[e]) * load(near, start + at)
-            store(lower, c * lanes + at, total)
+        for at in range(lanes):
+            lower[c * lanes + at] = 0.0
+        for e in range(b.entries[first + c], b.entries[first + c + 1]):
+            start = b.words[b.lists[j] + b.places[e]] * lanes
+            for at in range(lanes):
+                lower[c * lanes + at] += b.weights[e] * near[start + at]
 
 
 @compiled(inline=True)
@@ -42,17 +41,17 @@ def _backward_bounds(workspace: Workspace, b: PackedCaptions, j: int, count: int
     first = b.captions[j]
     width = round_up(count)
     for c in range(b.captions[j + 1] - first):
-        for place in range(0, width, LANES):
-            nearest = splat(FAR)
-            for e in range(b.entries[first + c], b.entries[first + c + 1]):
-                start = b.words[b.lists[j] + b.places[e]] * width
-                nearest = minimum(nearest, load(table, start + place))
-            store(lowest, place, nearest)
-        for at in range(0, lanes, LANES):
-            total = splat(0.0)
-            for place in range(count):
-                total = total + splat(lowest[place]) * load(shares, place * lanes + at)
-            store(back, c * lanes + at, total)
+        for place in range(width):
+            lowest[place] = FAR
+        for e in range(b.entries[first + c], b.entries[first + c + 1]):
+            start = b.words[b.lists[j] + b.places[e]] * width
+            for place in range(width):
+                lowest[place] = min(lowest[place], table[start + place])
+        for at in range(lanes):
+            back[c * lanes + at] = 0.0
+        for place in range(count):
+            for at in range(lanes):
+                back[c * lanes + at] += lowest[place] * shares[place * lanes + at]
 
 
 @compiled(inline=True)

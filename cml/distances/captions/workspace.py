@@ -10,8 +10,7 @@ import numpy as np
 
 from cml.array_types import Float64, Int64
 from cml.distances.captions.packed_captions import PackedCaptions
-from cml.distances.captions.simd import LANES
-from cml.distances.captions.transport import FAR, make_scratch
+from cml.distances.captions.transport import FAR, LANES, make_scratch
 from cml.distances.compiled import FREE, compiled
 
 
@@ -36,7 +35,7 @@ class Workspace(NamedTuple):
     lower: Float64  # (C', lanes) bounds of the caption pairs by the other image's words
     back: Float64  # (C', lanes) bounds of the caption pairs by the open image's words
     bounds: Float64  # (pairs,) the larger of the two, in the order of the two images' content
-    order: Int64  # (pairs,) keys of the bounds still to visit
+    order: Float64  # (pairs,) bounds still to visit, ``FAR`` of those that were
     best: Float64  # (C + C',) least distance of each caption so far
     floor: Float64  # (C + C',) least bound of each caption
     left: Int64  # (width,) mass that a word of the open image has left, 0 between pairs
@@ -65,7 +64,7 @@ def make_workspace(sizes: WorkspaceSizes) -> Workspace:
         lower=np.empty(pairs),
         back=np.empty(pairs),
         bounds=np.empty(pairs),
-        order=np.empty(pairs, np.int64),
+        order=np.empty(pairs),
         best=np.empty(sizes.lanes + sizes.others),
         floor=np.empty(sizes.lanes + sizes.others),
         left=np.zeros(sizes.width, np.int64),
