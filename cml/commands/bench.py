@@ -11,8 +11,7 @@ from tyro.conf import Positional, arg
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import print_json
 from cml.command_line.shared_options import AsMarkdown
-from cml.console.messages import say
-from cml.console.resume_hint import resume_hint
+from cml.console.messages import resume_hint, say
 from cml.errors import DataError, UserError, did_you_mean
 
 if TYPE_CHECKING:

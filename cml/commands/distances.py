@@ -9,7 +9,7 @@ from typing import Literal
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import show
 from cml.command_line.shared_options import AsJson, Dataset
-from cml.console.resume_hint import resume_hint
+from cml.console.messages import resume_hint
 from cml.errors import UserError
 
 _NEIGHBORS = 10  # in a list, where a budget is given alone

@@ -48,7 +48,7 @@ class Captioning:
 
 def run(arguments: Sequence[str]) -> None:
     """Export features, and say where they are."""
-    from cml.console.byte_sizes import format_bytes
+    from cml.console.messages import format_bytes
     from cml.data.image_list import ImageList
     from cml.export.captioning import export_captioning
     from cml.export.feature_stores import STORES

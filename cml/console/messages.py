@@ -1,4 +1,4 @@
-"""Messages for people, which go through ``logging`` and are shown on stderr.
+"""Messages for people, which go through ``logging`` and are shown on stderr; and how they state sizes and durations.
 
 Each module has its logger below ``cml``, such as ``cml.training.loop``. An application that configures ``logging`` gets
 every message in its own format, and none is shown twice: the handler installed here is silent where a logger of cml has
@@ -34,13 +34,38 @@ def say(text: str) -> None:
     _log(logging.INFO, text)
 
 
+def format_bytes(size: float) -> str:
+    """Format a number of bytes with three digits and a decimal unit: ``1.3 GB``."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:,.0f} TB" if size >= 1000 else f"{size:.3g} TB"
+
+
+def format_duration(seconds: float) -> str:
+    """Format a duration with the precision that an estimate has: ``under a second``, ``about 4 s``, ``about 3.5 h``."""
+    if seconds < 1:
+        return "under a second"
+    if seconds < 100:
+        return f"about {seconds:.0f} s"
+    return f"about {seconds / 60:.0f} min" if seconds < 6000 else f"about {seconds / 3600:.1f} h"
+
+
+@contextlib.contextmanager
+def resume_hint() -> Iterator[None]:
+    """Add to a ``KeyboardInterrupt`` from the block that rerunning the command resumes the work."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        text = str(stop) or "what is finished is kept"
+        hint = "" if "the same command" in text else "; the same command continues from there"
+        raise KeyboardInterrupt(f"{text}{hint}") from None
+
+
 @contextlib.contextmanager
 def say_each_once() -> Iterator[None]:
-    """Leave out messages about progress that ``say`` logged in this block before, such as a remark of every run.
-
-    Yields:
-        Nothing.
-    """
+    """Leave out messages about progress that ``say`` logged in this block before, such as a remark of every run."""
     token = _SHOWN.set(set())
     try:
         yield
@@ -66,11 +91,7 @@ def _log(level: int, text: str) -> None:
 
 
 def print_around_bars(text: str) -> None:
-    """Print a line on stderr; progress bars of a terminal are cleared before it and drawn again after it.
-
-    Args:
-        text: The line, without its end.
-    """
+    """Print a line on stderr; progress bars of a terminal are cleared before it and drawn again after it."""
     stream = sys.stderr
     if stream is None:
         return
@@ -86,11 +107,7 @@ class ConsoleHandler(logging.Handler):
     """Prints records of the loggers of cml on stderr, unless the application shows them itself."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print a record.
-
-        Args:
-            record: The record of a message.
-        """
+        """Print a record."""
         if self._is_shown_elsewhere(logging.getLogger(record.name)):
             return
         try:

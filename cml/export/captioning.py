@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from cml.array_types import Float32, UInt8
-from cml.console.byte_sizes import format_bytes
-from cml.console.messages import say
+from cml.console.messages import format_bytes, say
 from cml.console.progress_bar import ProgressBar
 from cml.data.decoding import DEFAULT_THREADS, Decoded, decode_chunks
 from cml.data.image_list import ImageList

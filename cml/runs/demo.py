@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cml import data_prep, tasks
-from cml.console.messages import say
-from cml.console.resume_hint import resume_hint
+from cml.console.messages import resume_hint, say
 from cml.data.dataset_info import DatasetInfo
 from cml.runs.rows import rows_of
 from cml.runs.train_comparison import CompareOptions, ComparisonResult, run_comparison

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from cml import losses, sampling
-from cml.console.messages import say
-from cml.console.resume_hint import resume_hint
+from cml.console.messages import resume_hint, say
 from cml.data.prepared import PreparedDataset
 from cml.doors.report import write_report
 from cml.doors.tracking import with_tracker

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cml import distances, losses
-from cml.console.messages import say, say_each_once
-from cml.console.resume_hint import resume_hint
+from cml.console.messages import resume_hint, say, say_each_once
 from cml.data.prepared import PreparedDataset
 from cml.doors.report import sheet_note, sheet_variants, write_pictures, write_report
 from cml.doors.retrieved import RETRIEVAL_REPORT, write_retrieval_report

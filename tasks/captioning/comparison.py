@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import print_json
-from cml.console.messages import say, say_warning
-from cml.console.resume_hint import resume_hint
+from cml.console.messages import resume_hint, say, say_warning
 from cml.data.image_list import ImageList
 from cml.data.prepared import PreparedDataset
 from cml.distances.captions.tokens import WORDS, tokenize

@@ -11,9 +11,15 @@ import numpy as np
 import pytest
 
 import cml
-from cml.console.byte_sizes import format_bytes
-from cml.console.durations import format_duration
-from cml.console.messages import LOGGER, install_console_handler, say, say_each_once, say_warning
+from cml.console.messages import (
+    LOGGER,
+    format_bytes,
+    format_duration,
+    install_console_handler,
+    say,
+    say_each_once,
+    say_warning,
+)
 from cml.console.progress_bar import ProgressBar
 from cml.errors import UserError
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cml.console.byte_sizes import format_bytes
-from cml.console.durations import format_duration
+from cml.console.messages import format_bytes, format_duration
 from cml.distances.blas_threads import one_blas_thread
 from cml.distances.jobs.work import MatrixWork, Strip, Work
 from cml.storage.work_folder import FolderError

@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from cml.array_types import Float32
-from cml.console.durations import format_duration
-from cml.console.messages import say
+from cml.console.messages import format_duration, say
 from cml.distances.jobs.forecast import choose_strip_pairs, measure_rate
 from cml.distances.jobs.job_options import JobOptions
 from cml.distances.jobs.local_executor import run_on_threads
