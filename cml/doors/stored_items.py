@@ -12,8 +12,8 @@ from cml.data.prepared import PreparedDataset
 from cml.doors.model import Model
 from cml.errors import UserError
 from cml.feature_store.dataset_inputs import NETWORK, check_network, read_stored_texts
+from cml.feature_store.frozen_features import stored_features
 from cml.feature_store.store import FeatureStore
-from cml.feature_store.stored_features import stored_features
 
 
 def list_from_store(images: ImageList, folder: Path, model: Model, run: Path) -> ImageList:

@@ -13,6 +13,7 @@ import numpy as np
 
 from cml.array_types import Float32
 from cml.data.images import PIXELS
+from cml.data.vectors import Vectors
 from cml.errors import DataError
 from cml.feature_store.manifest import MANIFEST
 from cml.feature_store.networks import BackboneNetwork
@@ -58,6 +59,17 @@ def frozen_features(model: EmbeddingModel, paths: Sequence[Path], *, bar: str = 
         return _read_all(store)
     except (OSError, FolderError):  # a cache that cannot be written costs only time
         return model.extract(paths, bar=bar)
+
+
+def stored_features(
+    store: FeatureStore,
+    model: EmbeddingModel,
+    paths: Sequence[Path],
+    subject: str = "the features of this model's backbone",
+) -> Vectors:
+    """Select the features (N, F) of image files, which stay in the files of a store that the model's backbone made."""
+    store.check_made_by(BackboneNetwork(model).made_by, subject)
+    return store.select(store.find(paths))
 
 
 def cached_store(model: EmbeddingModel, paths: Sequence[Path]) -> Path | None:

@@ -4,6 +4,9 @@ Layers draw their first weights from torch's global generator, which all threads
 repeat the random numbers of the caller, and a draw of another thread would change the weights. Within ``draw_from``,
 only the calls of the own thread draw from the own generator, with the bits that the global one would give.
 
+Without it ``test_a_named_generator_and_other_threads_draw_as_ever`` in tests/training/test_process_state.py fails:
+``torch.random.fork_rng`` would seed the global generator, of which another thread draws at that moment.
+
 Not for: what torch draws in C++, such as dropout; see ``cml.training.run_randomness``.
 """
 

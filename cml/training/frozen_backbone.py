@@ -11,9 +11,8 @@ from cml.data.input_form import InputForm
 from cml.data.inputs import Inputs
 from cml.data.vectors import Vectors
 from cml.errors import UserError
-from cml.feature_store.frozen_features import frozen_features
+from cml.feature_store.frozen_features import frozen_features, stored_features
 from cml.feature_store.store import FeatureStore
-from cml.feature_store.stored_features import stored_features
 from cml.models.embedding import EmbeddingModel
 from cml.processes.ranks import Ranks
 
