@@ -36,8 +36,7 @@ def init_processes(device: str) -> Iterator[Ranks]:
 
     Raises:
         UserError: the device is not available, or several processes cannot share it.
-        ConnectionError: the processes have lost each other.
-        SystemExit: another process has failed and printed why.
+        SystemExit: another process has failed or is gone; which of both is printed.
     """
     if (how := launch()).size == 1:
         yield Ranks(device=pick_device(device))
@@ -69,15 +68,9 @@ def init_processes(device: str) -> Iterator[Ranks]:
         ranks.barrier()
     except ConnectionLostError as error:
         time.sleep(GRACE)
-        if cause := _read_failure(store):
-            host, reason = cause
-            if host == socket.gethostname():  # it has printed that itself, on the same screen
-                raise SystemExit(1) from None
-            raise ConnectionError(f"Stopped, because {reason}") from None
-        raise ConnectionError(
-            f"The processes of the run have lost each other ({error}). Start them again: --resume continues from the "
-            "last checkpoint."
-        ) from None
+        if text := _explain_loss(store, error):
+            print(f"error: {text}", file=sys.stderr, flush=True)
+        raise SystemExit(1) from None
     except SystemExit:
         raise
     except BaseException as error:
@@ -106,13 +99,16 @@ def _report_failure(store: Any, rank: int, error: BaseException) -> bool:  # noq
     return True
 
 
-def _read_failure(store: Any) -> tuple[str, str] | None:  # noqa: ANN401 - torch's
-    """The host of the process that has failed, and why; None if no process has told."""
+def _explain_loss(store: Any, error: ConnectionLostError) -> str:  # noqa: ANN401 - torch's
+    """Say what became of the other processes; "" where a process of this machine has said it."""
+    text = f"The processes of the run have lost each other ({error}). Continue from the last checkpoint with --resume."
+    own = socket.gethostname()
     with contextlib.suppress(RuntimeError):  # the process that held the store has ended
         if store.check(["failure"]):
             host, _, reason = store.get("failure").decode().partition("\n")
-            return host, reason
-    return None
+            text = "" if host == own else f"Stopped, because {reason}"
+        return text if store.add(f"told/{own}", 1) == 1 else ""
+    return text
 
 
 def own_device(device: str, how: Launch) -> torch.device:

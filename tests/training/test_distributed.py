@@ -216,7 +216,7 @@ def test_without_torchrun_the_others_stop_too_and_say_whose_fault_it_was(how: st
     assert first.returncode == 1
     if how == "killed":
         assert "error: The processes of the run have lost each other" in first_said
-        assert "--resume continues from the last checkpoint" in first_said
+        assert "Continue from the last checkpoint with --resume" in first_said
     else:
         assert second_said.strip() == "error: The image of rank 1 cannot be read."
         assert second.returncode == 2
