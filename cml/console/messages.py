@@ -21,11 +21,7 @@ _PREFIXES = {logging.WARNING: "warning: ", logging.ERROR: "error: "}
 
 
 def say(text: str) -> None:
-    """Log a message about progress to the logger of the calling module; of several processes only the first logs it.
-
-    Args:
-        text: The message. It is shown on stderr, so that stdout holds only results.
-    """
+    """Log a message about progress to the logger of the calling module; of several processes only the first logs it."""
     shown = _SHOWN.get()
     if shown is not None and text in shown:
         return
@@ -74,11 +70,7 @@ def say_each_once() -> Iterator[None]:
 
 
 def say_warning(text: str) -> None:
-    """Log a warning to the logger of the calling module; of several processes only the first logs it.
-
-    Args:
-        text: The message, which is shown on stderr after "warning: ".
-    """
+    """Log a warning to the logger of the calling module; of several processes only the first logs it."""
     _log(logging.WARNING, text)
 
 

@@ -26,15 +26,7 @@ class ProgressBar(tqdm):  # type: ignore[misc]  # tqdm has no types
         super().__init__(*arguments, **settings)
 
     def display(self, msg: str | None = None, pos: int | None = None) -> bool:
-        """Show the progress; tqdm calls it.
-
-        Args:
-            msg: A text in place of the bar, by which tqdm clears it.
-            pos: The line of the terminal.
-
-        Returns:
-            Whether there is something to clear.
-        """
+        """Show the progress; tqdm calls it."""
         if not self._in_lines:
             return bool(super().display(msg, pos))
         now, closing = self._time(), self.disable
@@ -45,10 +37,6 @@ class ProgressBar(tqdm):  # type: ignore[misc]  # tqdm has no types
         return False
 
     def clear(self, nolock: bool = False) -> None:
-        """Clear the bar, unless it is a line of a log.
-
-        Args:
-            nolock: Whether the caller holds tqdm's lock.
-        """
+        """Clear the bar, unless it is a line of a log."""
         if not self._in_lines:
             super().clear(nolock)

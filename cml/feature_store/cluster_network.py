@@ -19,16 +19,7 @@ from cml.processes.device import pick_device
 
 
 class ClusterNetwork(JobWorkers):
-    """Computes features on the workers of a Dask scheduler, each of which builds the network.
-
-    Args:
-        address: Address of the scheduler, ``tcp://host:port``.
-        network: The network.
-        device: The device that each worker computes on.
-
-    Raises:
-        UserError: No scheduler answers, it has no worker, or the network has no name by which a worker can build it.
-    """
+    """Computes features on the workers of a Dask scheduler, each of which builds the network."""
 
     def __init__(self, address: str, network: FeatureNetwork, device: str) -> None:
         name = name_network(network.made_by)
@@ -40,19 +31,7 @@ class ClusterNetwork(JobWorkers):
     def compute_chunks(
         self, items: StoredItems, chunks: Iterator[tuple[int, int]]
     ) -> Iterator[tuple[int, int, Float32]]:
-        """Have the features of chunks computed, in memory that does not grow with their number.
-
-        Args:
-            items: The items.
-            chunks: First position, and that after the last, of each chunk.
-
-        Yields:
-            The positions and the features (n, F) of each chunk, in order.
-
-        Raises:
-            UserError: A worker has other weights or other files, or a chunk takes several of them down.
-            DataError: An item cannot be read.
-        """
+        """Have the features of chunks computed, in memory that does not grow with their number."""
         listed = list(chunks)
         calls = ((_extract, self.token, *_take(items, first, last)) for first, last in listed)
         for (first, last), rows in zip(

@@ -14,47 +14,19 @@ NETWORK, NETWORK_SHA256 = "features_of", "features_sha256"  # what made_of says 
 
 
 def with_features(dataset: PreparedDataset, store: FeatureStore) -> PreparedDataset:
-    """Put the features of a store in place of the items of a dataset, which are found by their content.
-
-    Args:
-        dataset: A dataset of images or vectors, or with a column of texts.
-        store: The store, of any network.
-
-    Returns:
-        The dataset of vectors; images stay as pictures of the items.
-
-    Raises:
-        UserError: The features are those of texts, and nothing says which column of the dataset holds them.
-        DataError: The store lacks some of the items, or is damaged.
-    """
+    """Put the features of a store in place of the items of a dataset, which are found by their content."""
     vectors = {role: store.select(store.find(_read_items(dataset, role, store))) for role in dataset.info.roles}
     return dataset.with_vectors(vectors, describe_network(store))
 
 
 def describe_network(store: FeatureStore) -> dict[str, str]:
-    """Describe the network of a store for the config of a run.
-
-    Args:
-        store: The store.
-
-    Returns:
-        Its name and a digest of it.
-    """
+    """Describe the network of a store for the config of a run."""
     made_by = store.manifest["made_by"]
     return {NETWORK: name_network(made_by), NETWORK_SHA256: digest_network(made_by)}
 
 
 def check_network(store: FeatureStore, made_of: Mapping[str, Any], subject: str) -> None:
-    """Check that the network of a store is the one whose features a model takes.
-
-    Args:
-        store: The store.
-        made_of: What the config of the model's run says of its inputs.
-        subject: The run, for the message.
-
-    Raises:
-        UserError: Another network made the store.
-    """
+    """Check that the network of a store is the one whose features a model takes."""
     there, wanted = describe_network(store), {name: str(made_of.get(name)) for name in (NETWORK, NETWORK_SHA256)}
     if there[NETWORK_SHA256] == wanted[NETWORK_SHA256]:
         return
@@ -66,14 +38,7 @@ def check_network(store: FeatureStore, made_of: Mapping[str, Any], subject: str)
 
 
 def explain_new_items(store: FeatureStore) -> str:
-    """Explain what embedding new items needs where a model takes the features of a store.
-
-    Args:
-        store: The store.
-
-    Returns:
-        One line.
-    """
+    """Explain what embedding new items needs where a model takes the features of a store."""
     made_by = store.manifest["made_by"]
     name, size = name_network(made_by), store.manifest["features"]
     is_text = made_by["kind"] == "texts"
@@ -93,19 +58,7 @@ def _read_items(dataset: PreparedDataset, role: str, store: FeatureStore) -> Any
 
 
 def read_stored_texts(dataset: PreparedDataset, role: str, store: FeatureStore) -> list[str]:
-    """Read the texts of a dataset that a store holds features of.
-
-    Args:
-        dataset: The dataset.
-        role: "train", "query" or "gallery".
-        store: A store of texts.
-
-    Returns:
-        A text of each item.
-
-    Raises:
-        UserError: The store was not made of a dataset, so that the column is not known.
-    """
+    """Read the texts of a dataset that a store holds features of."""
     column = store.manifest.get("text_column")
     if column is None:
         raise UserError(

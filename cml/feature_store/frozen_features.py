@@ -28,17 +28,13 @@ from cml.storage.resumable_output import DifferentSettingsError, work_path
 from cml.storage.work_folder import FolderError
 
 
-def frozen_features(model: EmbeddingModel, paths: Sequence[Path], *, bar: str = "") -> Float32:
-    """Compute the backbone features of image files, or read them from the cache if the weights are published ones.
-
-    Args:
-        model: The model.
-        paths: N image files.
-        bar: Title of a progress bar; "" for none.
-
-    Returns:
-        Features (N, F), those of ``model.extract``.
-    """
+def frozen_features(
+    model: EmbeddingModel,
+    paths: Sequence[Path],
+    *,
+    bar: str = "",  # title of a progress bar; "" for none
+) -> Float32:  # features (N, F), those of ``model.extract``
+    """Compute the backbone features of image files, or read them from the cache if the weights are published ones."""
     folder = cached_store(model, paths)
     if folder is None or not len(paths):
         return model.extract(paths, bar=bar)
@@ -73,15 +69,7 @@ def stored_features(
 
 
 def cached_store(model: EmbeddingModel, paths: Sequence[Path]) -> Path | None:
-    """Name the store of the cache for the features of image files.
-
-    Args:
-        model: The model.
-        paths: The image files.
-
-    Returns:
-        Its folder, which may not exist yet; None if the features are not cached.
-    """
+    """Name the store of the cache for the features of image files."""
     config = model.config
     if config.weights == "none":
         return None

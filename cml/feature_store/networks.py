@@ -32,17 +32,11 @@ _IMAGES_A_PASS = 64
 
 
 class FeatureNetwork(Protocol):
-    """What computes features.
+    """What computes features."""
 
-    Attributes:
-        made_by: Its description, by which a store tells whether another one made it.
-        recipe: What ``build_network`` makes it of elsewhere; None if it has no name there.
-        chunk: Items after which the work so far is recorded, a multiple of the items of a pass.
-    """
-
-    made_by: MadeBy
-    recipe: Mapping[str, Any] | None
-    chunk: int
+    made_by: MadeBy  # its description, by which a store tells whether another one made it
+    recipe: Mapping[str, Any] | None  # what ``build_network`` makes it of elsewhere; None if it has no name there
+    chunk: int  # items after which the work so far is recorded, a multiple of the items of a pass
 
     def extract(self, items: Any) -> Float32:  # noqa: ANN401 - what the network takes
         """Compute the features (n, F) of some items."""
@@ -50,12 +44,7 @@ class FeatureNetwork(Protocol):
 
 
 class BackboneNetwork:
-    """The backbone of a model, on images, vectors, tensors or items of any kind.
-
-    Args:
-        model: The model, whose head is not used. The function that joins its items, if it has one, is a part of the
-            fingerprint by its source.
-    """
+    """The backbone of a model, on images, vectors, tensors or items of any kind."""
 
     def __init__(self, model: EmbeddingModel) -> None:
         config = model.config
@@ -86,11 +75,7 @@ class BackboneNetwork:
 
 
 class SentenceNetwork:
-    """A sentence-transformers model, on texts.
-
-    Args:
-        model: ``all-minilm-l6-v2``, the folder of a model, or its name on the Hugging Face hub.
-    """
+    """A sentence-transformers model, on texts."""
 
     chunk = 2048
 
@@ -116,15 +101,7 @@ class SentenceNetwork:
 
 
 class SentenceImageNetwork:
-    """A sentence-transformers model that takes images, such as CLIP, on images.
-
-    Args:
-        model: The folder of a model, or its name on the Hugging Face hub.
-        device: The device that computes.
-
-    Raises:
-        UserError: The model takes texts alone.
-    """
+    """A sentence-transformers model that takes images, such as CLIP, on images."""
 
     chunk = 1024
 
@@ -182,16 +159,17 @@ class FunctionNetwork:
     """A function of the user's own.
 
     Its fingerprint is that of its name and source; what it reads elsewhere, such as weights, is not part of it.
-
-    Args:
-        function: From a slice of the items to their features, (n, F) floats.
-        collate: Joins a list of items to what the function takes; None for slices of the items.
     """
 
     chunk = 4096
     recipe: Mapping[str, Any] | None = None
 
-    def __init__(self, function: Callable[[Any], Any], collate: Collate | None = None) -> None:
+    def __init__(
+        self,
+        function: Callable[[Any], Any],
+        # joins a list of items to what the function takes; None for slices of the items
+        collate: Collate | None = None,
+    ) -> None:
         code = _describe_code(function)
         if collate is not None:
             code = f"{code}\n{_describe_code(collate)}"
@@ -234,34 +212,13 @@ def build_model(
     backbone: nn.Module | Backbone | None = None,
     example: Any = None,  # noqa: ANN401 - a batch of any kind
 ) -> EmbeddingModel:
-    """Build a model for its backbone; random weights are the same ones each time.
-
-    Args:
-        config: The shape of the model.
-        device: Its device.
-        backbone: The user's own module, for which ``config.backbone`` is ``custom``.
-        example: As of ``EmbeddingModel``.
-
-    Returns:
-        The model, in evaluation mode.
-    """
+    """Build a model for its backbone; random weights are the same ones each time."""
     with draw_from(torch.Generator().manual_seed(0)):
         return EmbeddingModel(config, backbone=backbone, example=example).to(device).eval()
 
 
 def build_network(recipe: Mapping[str, Any], device: str) -> FeatureNetwork:
-    """Build a network from its ``recipe``.
-
-    Args:
-        recipe: The recipe.
-        device: The device that computes.
-
-    Returns:
-        The network.
-
-    Raises:
-        UserError: It cannot be built here.
-    """
+    """Build a network from its ``recipe``."""
     if recipe["kind"] == "backbone":
         return BackboneNetwork(build_model(recipe["config"], device))
     if recipe["kind"] == "sentences":

@@ -10,11 +10,7 @@ from cml.array_types import Floating, Int64
 
 
 class ShardedRows:
-    """The rows (N, F) of several arrays, of which only those that are asked for are read.
-
-    Args:
-        shards: Arrays of one type, (n, F) each.
-    """
+    """The rows (N, F) of several arrays, of which only those that are asked for are read."""
 
     ndim = 2
 
@@ -48,13 +44,9 @@ class ShardedRows:
         rows = np.concatenate(self.shards)
         return rows if dtype is None else rows.astype(dtype, copy=False)
 
-    def shard_of(self, positions: Int64) -> Int64:
-        """Tell in which shard rows lie.
-
-        Args:
-            positions: Their positions, (B,).
-
-        Returns:
-            The numbers of the shards, (B,).
-        """
+    def shard_of(
+        self,
+        positions: Int64,  # their positions, (B,)
+    ) -> Int64:  # the numbers of the shards, (B,)
+        """Tell in which shard rows lie."""
         return np.searchsorted(self.starts, positions, side="right") - 1

@@ -27,54 +27,26 @@ from cml.storage.strict_json import parse_json
 
 
 class StoredItems(Protocol):
-    """N items in a fixed order.
+    """N items in a fixed order."""
 
-    Attributes:
-        root: The folder of their files; "" if there is none.
-        parts: How many items follow each other in each part. Batches do not cross the border of two parts, so that the
-            features of a part have the same bits as if it were alone.
-        column: The column of a dataset whose texts the items are; "" for other items.
-    """
-
-    root: str
+    root: str  # the folder of their files; "" if there is none
+    # how many items follow each other in each part. Batches do not cross the border of two parts, so that the
+    # features of a part have the same bits as if it were alone
     parts: Sequence[int]
-    column: str
+    column: str  # the column of a dataset whose texts the items are; "" for other items
 
     def __len__(self) -> int: ...
 
     def take(self, start: int, stop: int) -> Any:  # noqa: ANN401 - what the network takes
-        """Take some items for the network.
-
-        Args:
-            start: Position of the first.
-            stop: Position after the last.
-
-        Returns:
-            The items.
-        """
+        """Take some items for the network."""
         ...
 
     def item(self, position: int) -> StoredItem:
-        """Describe an item, whose content is read.
-
-        Args:
-            position: Its position.
-
-        Returns:
-            Its line in items.jsonl.
-        """
+        """Describe an item, whose content is read."""
         ...
 
     def has_changed(self, position: int, stored: StoredItem) -> bool:
-        """Tell whether an item is another one than a stored one; a file is read only if its size or time differ.
-
-        Args:
-            position: Its position.
-            stored: The stored item.
-
-        Returns:
-            Whether it is.
-        """
+        """Tell whether an item is another one than a stored one; a file is read only if its size or time differ."""
         ...
 
     def fingerprint(self) -> str:
@@ -83,21 +55,14 @@ class StoredItems(Protocol):
 
 
 class FileItems:
-    """Files as items.
-
-    Args:
-        paths: N files.
-        ids: Their ids; None for their names.
-        root: The folder that all lie in; None if there is none.
-        parts: As of ``StoredItems``; None for one part.
-    """
+    """Files as items."""
 
     def __init__(
         self,
         paths: Sequence[Path],
-        ids: Sequence[str] | None = None,
-        root: Path | None = None,
-        parts: Sequence[int] | None = None,
+        ids: Sequence[str] | None = None,  # their ids; None for their names
+        root: Path | None = None,  # the folder that all lie in; None if there is none
+        parts: Sequence[int] | None = None,  # as of ``StoredItems``; None for one part
     ) -> None:
         self.paths = paths
         self.root = "" if root is None else str(root)
@@ -147,14 +112,7 @@ class FileItems:
 
 
 class ValueItems:
-    """Values as items: rows of an array, texts, or objects.
-
-    Args:
-        values: N values, or ``Inputs``.
-        ids: Their ids; None for their positions.
-        parts: As of ``StoredItems``; None for one part.
-        column: The column of a dataset that holds them, if they are texts of one.
-    """
+    """Values as items: rows of an array, texts, or objects."""
 
     def __init__(
         self,
@@ -206,11 +164,7 @@ class ValueItems:
 
 
 class JoinedVectors:
-    """The vectors of several splits of a dataset, of which only those that are asked for are read.
-
-    Args:
-        splits: The vectors of each split.
-    """
+    """The vectors of several splits of a dataset, of which only those that are asked for are read."""
 
     def __init__(self, splits: Sequence[Vectors]) -> None:
         self._splits = splits
@@ -232,17 +186,7 @@ class JoinedVectors:
 
 
 def file_key(path: Path) -> str:
-    """Compute the key of a file.
-
-    Args:
-        path: The file.
-
-    Returns:
-        SHA-256 of its content, in hexadecimal.
-
-    Raises:
-        DataError: It cannot be read.
-    """
+    """Compute the key of a file."""
     try:
         return digest_file(path)
     except OSError as error:
@@ -250,18 +194,7 @@ def file_key(path: Path) -> str:
 
 
 def value_key(value: Any) -> str:  # noqa: ANN401 - any value
-    """Compute the key of a value.
-
-    Args:
-        value: A text, a file's path, an array, a tensor or a Pillow image; or a list, tuple or dict of these and of
-            numbers, or a dataclass or an object with ``to_dict``, such as a graph, that holds such values.
-
-    Returns:
-        SHA-256 of its content, in hexadecimal.
-
-    Raises:
-        UserError: It is of another type, whose content is unknown.
-    """
+    """Compute the key of a value."""
     if isinstance(value, str):
         return hashlib.sha256(value.encode(errors="surrogatepass")).hexdigest()
     if isinstance(value, Path):
@@ -288,17 +221,7 @@ def value_key(value: Any) -> str:  # noqa: ANN401 - any value
 
 
 def decode_item(line: bytes) -> StoredItem:
-    """Decode a line of items.jsonl.
-
-    Args:
-        line: The line.
-
-    Returns:
-        The item.
-
-    Raises:
-        ValueError: It is none.
-    """
+    """Decode a line of items.jsonl."""
     try:
         return _DECODER.decode(line)
     except ValueError:  # msgspec refuses a file name that is not Unicode

@@ -38,15 +38,10 @@ _RECORD = ("rows", "features", ITEMS)  # rows so far, their width, and bytes of 
 
 
 class Cluster(NamedTuple):
-    """Workers of a Dask cluster.
+    """Workers of a Dask cluster."""
 
-    Attributes:
-        scheduler: The address of their scheduler, ``tcp://host:port``.
-        device: The device that each computes on.
-    """
-
-    scheduler: str
-    device: str
+    scheduler: str  # the address of their scheduler, ``tcp://host:port``
+    device: str  # the device that each computes on
 
 
 def write_features(
@@ -56,32 +51,15 @@ def write_features(
     *,
     dtype: FeatureType = "float32",
     rows_per_shard: int = ROWS_PER_SHARD,
+    # the processes that share the work and a disk, all of which call this; None for this one alone
     ranks: Ranks | None = None,
-    cluster: Cluster | None = None,
-    bar: str = "features",
+    cluster: Cluster | None = None,  # workers of a Dask cluster that compute in place of this process; None for none
+    bar: str = "features",  # title of a progress bar; "" for none
     wait: bool = False,
 ) -> FeatureStore:
     """Compute the features of items into a store, in memory that does not grow with their number.
 
     A call that was killed is continued by the same call; a finished store is returned as it is.
-
-    Args:
-        items: N items.
-        network: What computes their features.
-        out: Folder of the store.
-        dtype: Type of the stored numbers.
-        rows_per_shard: Rows of a file.
-        ranks: The processes that share the work and a disk, all of which call this; None for this one alone.
-        cluster: Workers of a Dask cluster that compute in place of this process; None for none.
-        bar: Title of a progress bar; "" for none.
-        wait: Whether to wait for another process that writes the same store.
-
-    Returns:
-        The store.
-
-    Raises:
-        UserError: The folder holds features of other items or another network, or there are no items.
-        DataError: An item cannot be read, or its features are not finite numbers of the type.
     """
     if not len(items):
         raise UserError("There are no items to compute features of.")
@@ -257,15 +235,7 @@ def _state(entry: dict[str, Any], items: int) -> tuple[int, int, int]:
 
 
 class _Shards:
-    """The files of the rows, written one after another.
-
-    Args:
-        folder: Their folder.
-        items: N.
-        done: Rows that are there already.
-        dtype: Type of their numbers.
-        rows_per_shard: Rows of a file.
-    """
+    """The files of the rows, written one after another."""
 
     def __init__(self, folder: Path, items: int, done: int, dtype: np.dtype[Any], rows_per_shard: int) -> None:
         self._folder, self._items, self._dtype, self._each = folder, items, dtype, rows_per_shard

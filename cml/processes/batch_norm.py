@@ -11,12 +11,7 @@ from cml.processes.ranks import Ranks, SumOverRanks
 
 
 def share_batch_norm(network: nn.Module, ranks: Ranks) -> None:
-    """Let every batch normalisation use all processes' images in training mode.
-
-    Args:
-        network: The network, changed in place; its ``state_dict`` stays the same.
-        ranks: The processes.
-    """
+    """Let every batch normalisation use all processes' images in training mode."""
     for parent in list(network.modules()) if ranks.size > 1 else ():
         for name, child in list(parent.named_children()):
             if isinstance(child, _BatchNorm) and not isinstance(child, nn.SyncBatchNorm):

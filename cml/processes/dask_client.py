@@ -23,19 +23,7 @@ Call = tuple[Any, ...]  # a function of a module, and its arguments
 
 
 class Workers:
-    """The workers of a Dask scheduler; leaving the context cancels what they are doing.
-
-    Args:
-        address: The address of the scheduler, such as tcp://127.0.0.1:8786.
-
-    Attributes:
-        client: The client of the library distributed.
-        count: The number of workers.
-        threads: The number of their threads.
-
-    Raises:
-        UserError: no scheduler answers, it has no worker, or cml is not installed there.
-    """
+    """The workers of a Dask scheduler; leaving the context cancels what they are doing."""
 
     def __init__(self, address: str) -> None:
         self._address, self._over = address, threading.Event()
@@ -72,18 +60,7 @@ class Workers:
         self.client.close()
 
     def each(self, calls: Iterable[Call], named: Callable[[int], str]) -> Iterator[tuple[int, Any]]:
-        """Have all calls computed.
-
-        Args:
-            calls: The calls, each a function of a module and its arguments.
-            named: Names a call by its number, for messages.
-
-        Yields:
-            The number and the result of each call, as they come.
-
-        Raises:
-            UserError: a call ended several workers.
-        """
+        """Have all calls computed."""
         left, under_way = iter(enumerate(calls)), {}
         token = f"cml-{uuid.uuid4().hex}"
 
@@ -109,18 +86,7 @@ class Workers:
             coming.update(submit(1))
 
     def each_in_order(self, calls: Iterable[Call], named: Callable[[int], str]) -> Iterator[Any]:
-        """Have all calls computed, in memory that does not grow with their number.
-
-        Args:
-            calls: As of ``each``.
-            named: As of ``each``.
-
-        Yields:
-            The results, in the order of the calls.
-
-        Raises:
-            UserError: As of ``each``.
-        """
+        """Have all calls computed, in memory that does not grow with their number."""
         left = iter(calls)
         window, before = 2 * AHEAD * self.threads, 0
         while part := list(itertools.islice(left, window)):
@@ -149,22 +115,10 @@ def _name_later(named: Callable[[int], str], before: int, number: int) -> str:
 
 
 class JobWorkers(Workers):
-    """Workers that each hold a job, which they build once from a recipe; calls name it by ``token``.
-
-    Args:
-        address: As of ``Workers``.
-        build: A function of a module, from the recipe to the job, called in every worker.
-        recipe: What it takes: texts, numbers, arrays and dataclasses of them.
-
-    Attributes:
-        token: The name of the job, for ``carried_job``.
-
-    Raises:
-        UserError: As of ``Workers``.
-    """
+    """Workers that each hold a job, which they build once from a recipe; calls name it by ``token``."""
 
     def __init__(self, address: str, build: Callable[[Mapping[str, Any]], Any], recipe: Mapping[str, Any]) -> None:
-        self.token = f"cml-{uuid.uuid4().hex}"
+        self.token = f"cml-{uuid.uuid4().hex}"  # the name of the job, for ``carried_job``
         super().__init__(address)
         try:
             self.client.register_plugin(_Carrier(self.token, build, recipe), name=self.token)
@@ -199,14 +153,7 @@ _job_lock = threading.Lock()
 
 
 def carried_job(token: str) -> Any:  # noqa: ANN401 - what the job's function builds
-    """Look up the job of a call, in a worker, which builds it at the first call.
-
-    Args:
-        token: That of its ``JobWorkers``.
-
-    Returns:
-        The job.
-    """
+    """Look up the job of a call, in a worker, which builds it at the first call."""
     with _job_lock:
         if token not in _jobs:
             build, recipe = _recipes[token]

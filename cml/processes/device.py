@@ -9,17 +9,7 @@ from cml.errors import UserError
 
 
 def pick_device(name: str) -> torch.device:
-    """Pick the device to compute on.
-
-    Args:
-        name: A device of torch, such as "cpu" or "cuda:1"; "auto" takes an accelerator if there is one.
-
-    Returns:
-        The device.
-
-    Raises:
-        UserError: the device is not available.
-    """
+    """Pick the device to compute on."""
     if name == "auto":
         accelerator = torch.accelerator.current_accelerator(check_available=True)
         return accelerator if accelerator is not None else torch.device("cpu")
@@ -32,16 +22,7 @@ def pick_device(name: str) -> torch.device:
 
 
 def to_device(batch: Any, device: torch.device) -> Any:  # noqa: ANN401 - a batch of any kind
-    """Move a batch to a device.
-
-    Args:
-        batch: A tensor, an array, a list, tuple or mapping of them, or an object with a method ``to``, such as a graph.
-            Anything else stays as it is.
-        device: The device.
-
-    Returns:
-        The batch, of the same kind.
-    """
+    """Move a batch to a device."""
     if isinstance(batch, torch.Tensor):
         return batch.to(device, non_blocking=True)
     if isinstance(batch, np.ndarray):
@@ -56,19 +37,14 @@ def to_device(batch: Any, device: torch.device) -> Any:  # noqa: ANN401 - a batc
     return batch.to(device) if hasattr(batch, "to") else batch
 
 
-def check_batch_size(device: torch.device, batch_size: int | None, threads: int, on_gpu: int, on_cpu: int) -> int:
-    """Check the number of images per forward pass, or choose it.
-
-    Args:
-        device: Where the model computes.
-        batch_size: Images per forward pass; None for the default of the device.
-        threads: Images decoded at a time.
-        on_gpu: Default on a GPU.
-        on_cpu: Default on a CPU, which is faster with few images, whose memory it reuses.
-
-    Raises:
-        UserError: ``batch_size`` or ``threads`` is below 1.
-    """
+def check_batch_size(
+    device: torch.device,
+    batch_size: int | None,  # images per forward pass; None for the default of the device
+    threads: int,
+    on_gpu: int,
+    on_cpu: int,
+) -> int:
+    """Check the number of images per forward pass, or choose it."""
     if batch_size is None:
         batch_size = on_cpu if device.type == "cpu" else on_gpu
     if batch_size < 1 or threads < 1:

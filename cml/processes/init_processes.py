@@ -27,16 +27,6 @@ def init_processes(device: str) -> Iterator[Ranks]:
 
     torchrun ends all processes if one ends; without it, as under Slurm, a broken connection ends the others. A process
     that hangs is noticed by torch's own time limit, ``LATEST``.
-
-    Args:
-        device: The device to compute on, as ``pick_device`` takes it.
-
-    Yields:
-        The processes.
-
-    Raises:
-        UserError: the device is not available, or several processes cannot share it.
-        SystemExit: another process has failed or is gone; which of both is printed.
     """
     if (how := launch()).size == 1:
         yield Ranks(device=pick_device(device))
@@ -112,18 +102,7 @@ def _explain_loss(store: Any, error: ConnectionLostError) -> str:  # noqa: ANN40
 
 
 def own_device(device: str, how: Launch) -> torch.device:
-    """Pick the device of one of several processes: the CPU, or a GPU of its own.
-
-    Args:
-        device: "auto", "cpu" or "cuda".
-        how: How this process was started.
-
-    Returns:
-        The device.
-
-    Raises:
-        UserError: there are fewer GPUs than processes, or another device was asked for.
-    """
+    """Pick the device of one of several processes: the CPU, or a GPU of its own."""
     if device == "cpu" or (device == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     if device not in ("auto", "cuda"):

@@ -16,14 +16,7 @@ _TEXTS = re.compile(
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Tell whether an error says that the memory of the processor or of a device is full.
-
-    Args:
-        error: The error.
-
-    Returns:
-        True for a ``MemoryError``, and for what torch, oneDNN, CUDA, C++ and the system raise instead of one.
-    """
+    """Tell whether an error says that the memory of the processor or of a device is full."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch's, without importing it
         return True
     if isinstance(error, OSError):

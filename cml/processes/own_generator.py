@@ -37,10 +37,6 @@ _TAKE_GENERATORS = {
 class draw_from(TorchFunctionMode):
     """Draw random numbers from a generator in the block, in this thread.
 
-    Args:
-        generator: The generator; numbers of another device are drawn as ever, and so are those of calls that name a
-            generator themselves.
-
     Example:
         >>> with draw_from(torch.Generator().manual_seed(3)):
         ...     layer = torch.nn.Linear(2, 2)

@@ -35,16 +35,11 @@ class ConnectionLostError(Exception):
 
 @dataclass(frozen=True)
 class Ranks:
-    """The processes of a run, seen from one of them.
+    """The processes of a run, seen from one of them."""
 
-    Attributes:
-        rank: The rank of this process, 0 to ``size`` - 1.
-        size: The number of processes; with 1 every method returns its input.
-        device: The device that this process computes on.
-    """
-
-    rank: int = 0
-    size: int = 1
+    rank: int = 0  # the rank of this process, 0 to ``size`` - 1
+    size: int = 1  # the number of processes; with 1 every method returns its input
+    # the device that this process computes on
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     @property
@@ -53,90 +48,44 @@ class Ranks:
         return self.rank == 0
 
     def share(self, total: int) -> slice:
-        """Select this process's share of some items; shares differ by at most one.
-
-        Args:
-            total: The number of items.
-
-        Returns:
-            The slice of the items.
-        """
+        """Select this process's share of some items; shares differ by at most one."""
         return self.shares(total)[self.rank]
 
     def shares(self, total: int) -> list[slice]:
-        """Cut some items into the shares of all processes.
-
-        Args:
-            total: The number of items.
-
-        Returns:
-            The slices of the items, in the order of ranks, larger ones first.
-        """
+        """Cut some items into the shares of all processes."""
         less, more = divmod(total, self.size)
         starts = [rank * less + min(rank, more) for rank in range(self.size + 1)]
         return [slice(start, stop) for start, stop in itertools.pairwise(starts)]
 
     def largest_share(self, total: int) -> int:
-        """Count the items of the largest share.
-
-        Args:
-            total: The number of items.
-
-        Returns:
-            The number of items.
-        """
+        """Count the items of the largest share."""
         return -(-total // self.size)
 
     def owner(self, step: int) -> int:
-        """Tell which process computes the label distances of a step.
-
-        Args:
-            step: The step, from 0.
-
-        Returns:
-            The rank of the process.
-        """
+        """Tell which process computes the label distances of a step."""
         return step // OWNED_STEPS % self.size
 
     def all_reduce(self, tensor: Tensor) -> Tensor:
-        """Sum the processes' tensors, in place; the sum has the same bits everywhere.
-
-        Args:
-            tensor: A tensor of the same shape in every process.
-
-        Returns:
-            The tensor, which holds the sum.
-        """
+        """Sum the processes' tensors, in place; the sum has the same bits everywhere."""
         if self.size > 1:
             _collective(lambda: torch.distributed.all_reduce(tensor))
         return tensor
 
     def broadcast_tensor(self, tensor: Tensor, source: int = 0) -> Tensor:
-        """Replace the processes' tensors by that of one of them, in place.
-
-        Args:
-            tensor: A tensor of the same shape in every process.
-            source: The rank of the process whose tensor all get.
-
-        Returns:
-            The tensor.
-        """
+        """Replace the processes' tensors by that of one of them, in place."""
         if self.size > 1:
             _collective(lambda: torch.distributed.broadcast(tensor, source))
         return tensor
 
-    def gather(self, own: Tensor, total: int, start: int | None = None) -> Tensor:
+    def gather(
+        self,
+        own: Tensor,
+        total: int,  # the number of images of the batch, B
+        start: int | None = None,  # where this process's part begins in the batch; None where it is its ``share``
+    ) -> Tensor:  # the embeddings of the batch, (B, D), the same in every process
         """Gather the embeddings of a batch, through which gradients flow back.
 
         The gradient of a process's embeddings is the sum of what all processes' losses ask of them.
-
-        Args:
-            own: The embeddings of this process's part of the batch, (b, D).
-            total: The number of images of the batch, B.
-            start: Where this process's part begins in the batch; None where it is its ``share``.
-
-        Returns:
-            The embeddings of the batch, (B, D), the same in every process.
         """
         if self.size == 1:
             return own
@@ -150,9 +99,6 @@ class Ranks:
 
         With ``gather`` and the whole loss in every process, these are the gradients of one process. Those of the loss's
         own parameters are whole before, and get the same rounding everywhere.
-
-        Args:
-            *modules: Modules of the same shape in every process.
         """
         if self.size > 1:
             parameters = [parameter for module in modules for parameter in module.parameters()]
@@ -160,11 +106,7 @@ class Ranks:
             _in_one(gradients, lambda flat: self.all_reduce(flat).div_(self.size))
 
     def broadcast_parameters(self, *modules: nn.Module) -> None:
-        """Give all processes the parameters and buffers of rank 0; other machines may have drawn others.
-
-        Args:
-            *modules: Modules of the same shape in every process.
-        """
+        """Give all processes the parameters and buffers of rank 0; other machines may have drawn others."""
         if self.size > 1:
             _in_one(
                 [tensor.detach() for module in modules for tensor in (*module.parameters(), *module.buffers())],
@@ -172,24 +114,12 @@ class Ranks:
             )
 
     def reseed(self, seed: int, step: int) -> None:
-        """Seed what the network draws at random in a step, such as dropout.
-
-        Args:
-            seed: The seed of the run.
-            step: The step.
-        """
+        """Seed what the network draws at random in a step, such as dropout."""
         if self.size > 1:
             torch.manual_seed(int(np.random.SeedSequence((seed, step, self.rank)).generate_state(1, np.uint64)[0] >> 1))
 
     def broadcast(self, compute: Callable[[], T]) -> T:
-        """Compute something on rank 0 alone, for all processes.
-
-        Args:
-            compute: Returns an object that can be pickled.
-
-        Returns:
-            The object.
-        """
+        """Compute something on rank 0 alone, for all processes."""
         if self.size == 1:
             return compute()
         holder = [compute() if self.first else None]
@@ -197,66 +127,32 @@ class Ranks:
         return cast("T", holder[0])
 
     def all_gather(self, own: T) -> list[T]:
-        """Collect an object of each process.
-
-        Args:
-            own: This process's object, which can be pickled.
-
-        Returns:
-            The objects in the order of the ranks.
-        """
+        """Collect an object of each process."""
         objects: list[Any] = [own] * self.size
         if self.size > 1:
             _collective(lambda: torch.distributed.all_gather_object(objects, own))
         return objects
 
     def any(self, fact: bool) -> bool:
-        """Tell whether something is true in at least one process.
-
-        Args:
-            fact: Whether it is true in this one.
-
-        Returns:
-            Whether it is true in any.
-        """
+        """Tell whether something is true in at least one process."""
         return bool(self.all_reduce(torch.tensor(float(fact)))) if self.size > 1 else fact
 
     def check_same(self, subject: str, value: str, mend: str) -> None:
-        """Check that a value is the same in all processes.
-
-        Args:
-            subject: What the value is, for the error.
-            value: The value of this process.
-            mend: A sentence for the error that says what to do.
-
-        Raises:
-            UserError: a process has another value than rank 0.
-        """
+        """Check that a value is the same in all processes."""
         for rank, other in enumerate(values := self.all_gather(value)):
             if other != values[0]:
                 raise UserError(f"Rank {rank} has {subject} other than rank 0's. {mend}")
 
     def all_reduce_array(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Sum the processes' arrays, on the CPU.
-
-        Args:
-            array: An array of the same shape in every process.
-
-        Returns:
-            The sum.
-        """
+        """Sum the processes' arrays, on the CPU."""
         return array if self.size == 1 else self.all_reduce(torch.from_numpy(array)).numpy()
 
-    def compute_rows(self, total: int, compute: Callable[[slice], Float32]) -> Float32:
-        """Compute rows, such as the embeddings of images, of which each process takes a part.
-
-        Args:
-            total: The number of rows, N.
-            compute: Computes the rows of a slice, (n, D).
-
-        Returns:
-            All rows, (N, D).
-        """
+    def compute_rows(
+        self,
+        total: int,  # the number of rows, N
+        compute: Callable[[slice], Float32],
+    ) -> Float32:  # all rows, (N, D)
+        """Compute rows, such as the embeddings of images, of which each process takes a part."""
         if self.size == 1:
             return compute(slice(0, total))
         batches = self.share(-(-total // _ROWS))
@@ -274,39 +170,18 @@ class SumOverRanks(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, own: Tensor, ranks: Ranks) -> Tensor:  # noqa: ANN401 - torch gives no public type
-        """Add up the tensors of all processes.
-
-        Args:
-            ctx: Gets what ``backward`` needs.
-            own: The tensor of this process.
-            ranks: The processes.
-
-        Returns:
-            The sum, the same in every process.
-        """
+        """Add up the tensors of all processes."""
         ctx.ranks = ranks
         return ranks.all_reduce(own.clone(memory_format=torch.contiguous_format))
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401
-        """Add up the gradients of all processes, by this function itself, for second derivatives.
-
-        Args:
-            ctx: From ``forward``.
-            gradient: The gradient of the sum.
-
-        Returns:
-            The gradient of this process's tensor.
-        """
+        """Add up the gradients of all processes, by this function itself, for second derivatives."""
         return SumOverRanks.apply(gradient, ctx.ranks), None
 
 
 def find_ranks() -> Ranks:
-    """Find the processes that this one has joined by ``torch.distributed.init_process_group``, whoever called it.
-
-    Returns:
-        The processes of the default group; this one alone without a group.
-    """
+    """Find the processes that this one has joined by ``torch.distributed.init_process_group``, whoever called it."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return Ranks()
     return Ranks(torch.distributed.get_rank(), torch.distributed.get_world_size())

@@ -21,14 +21,7 @@ _ROOM = 40  # bytes that are kept free for what follows a hidden name
 
 
 def hidden_name(name: str) -> str:
-    """Name a hidden file or folder after another one, short enough to be followed by some 40 bytes.
-
-    Args:
-        name: The name of the other one.
-
-    Returns:
-        The name after a dot; of a long one the beginning and a digest.
-    """
+    """Name a hidden file or folder after another one, short enough to be followed by some 40 bytes."""
     coded = os.fsencode(name)
     longest = LONGEST_NAME - _ROOM - 1
     if len(coded) <= longest:
@@ -39,35 +32,14 @@ def hidden_name(name: str) -> str:
 
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """Write a file so that no reader sees a part of it.
-
-    Args:
-        path: The file, which is replaced if it exists. Its folder is made if it is missing.
-
-    Yields:
-        A temporary path beside ``path``, which is renamed to it when the block ends without an error.
-
-    Raises:
-        OSError: the file cannot be written; the error names ``path``.
-    """
+    """Write a file so that no reader sees a part of it."""
     with _temporary(path, folder=False) as temporary:
         yield temporary
         sync_to_disk(temporary)
 
 
 def atomic_folder(path: Path) -> contextlib.AbstractContextManager[Path]:
-    """Write a folder so that no reader sees a part of it.
-
-    Args:
-        path: The folder, which must be absent or empty.
-
-    Returns:
-        A context that gives a temporary folder beside ``path``, which is renamed to it when the block ends without an
-        error.
-
-    Raises:
-        UserError: ``path`` exists and is not an empty folder: it is never replaced.
-    """
+    """Write a folder so that no reader sees a part of it."""
     try:
         check_vacant(path)
     except UserError:
@@ -99,14 +71,7 @@ def _temporary(path: Path, *, folder: bool) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def make_folder(path: Path) -> Iterator[None]:
-    """Make a folder and its parents; if the block fails, those that were made and are empty are removed.
-
-    Args:
-        path: The folder, which may exist.
-
-    Yields:
-        Nothing.
-    """
+    """Make a folder and its parents; if the block fails, those that were made and are empty are removed."""
     new_folders = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     try:
@@ -119,24 +84,13 @@ def make_folder(path: Path) -> Iterator[None]:
 
 
 def check_vacant(path: Path) -> None:
-    """Check that a folder can be written without replacing anything.
-
-    Args:
-        path: The folder.
-
-    Raises:
-        UserError: it exists and is not an empty folder.
-    """
+    """Check that a folder can be written without replacing anything."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise UserError(f"{path} already exists and is not an empty folder. Choose another folder or delete this one.")
 
 
 def sync_to_disk(*paths: Path) -> None:
-    """Return when the content of files, or the entries of folders, are on the disk.
-
-    Args:
-        *paths: Files and folders; on Windows, which cannot do that for folders, these are skipped.
-    """
+    """Return when the content of files, or the entries of folders, are on the disk."""
     for path in paths:
         if system.OPEN_FILES_MOVE or not path.is_dir():
             number = os.open(path, os.O_RDONLY if system.OPEN_FILES_MOVE else os.O_RDWR)
@@ -147,12 +101,7 @@ def sync_to_disk(*paths: Path) -> None:
 
 
 def delete(path: Path, *, strict: bool = False) -> None:
-    """Delete a file, link or folder if it exists.
-
-    Args:
-        path: What to delete.
-        strict: Whether something that cannot be deleted is an ``OSError``; without it, it stays.
-    """
+    """Delete a file, link or folder if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=not strict)
     else:
@@ -160,14 +109,12 @@ def delete(path: Path, *, strict: bool = False) -> None:
             path.unlink(missing_ok=True)  # Windows keeps what is open
 
 
-def write_all(descriptor: int, content: bytes | memoryview, at: int | None = None) -> None:
-    """Write all bytes to an open file.
-
-    Args:
-        descriptor: The descriptor of the file.
-        content: The bytes.
-        at: The offset in bytes to write at; by default, the end of the file.
-    """
+def write_all(
+    descriptor: int,
+    content: bytes | memoryview,
+    at: int | None = None,  # the offset in bytes to write at; by default, the end of the file
+) -> None:
+    """Write all bytes to an open file."""
     while len(content):  # a call writes up to 2 GiB, and less on a disk that is almost full
         written = os.write(descriptor, content) if at is None else system.write_at(descriptor, content, at)
         content, at = content[written:], None if at is None else at + written
@@ -210,17 +157,7 @@ def _clear_dead(path: Path) -> None:
 
 @contextlib.contextmanager
 def with_path(path: Path) -> Iterator[None]:
-    """Add a path to errors of the system that name no file, such as that of a full disk.
-
-    Args:
-        path: The path to name.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        OSError: as in the block, with a path.
-    """
+    """Add a path to errors of the system that name no file, such as that of a full disk."""
     try:
         yield
     except OSError as error:

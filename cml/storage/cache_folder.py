@@ -5,9 +5,5 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """Return the folder for label distances, features and embeddings that are worth keeping but can be recomputed.
-
-    Returns:
-        ``$CML_CACHE`` if that is set, by default ``~/.cache/cml``. It need not exist.
-    """
+    """Return the folder for label distances, features and embeddings that are worth keeping but can be recomputed."""
     return Path(os.environ.get("CML_CACHE") or Path.home() / ".cache" / "cml")

@@ -8,17 +8,7 @@ from cml.storage.atomic import atomic_file
 
 
 def write_csv(path: Path | str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Path:
-    r"""Write a table as a CSV file.
-
-    Args:
-        path: The file, which is replaced if it exists.
-        columns: The names of the columns.
-        rows: The cells of each row. What UTF-8 cannot hold, as half of a character in the name of a file, is written as
-            an escape such as ``\ud800``.
-
-    Returns:
-        The file.
-    """
+    r"""Write a table as a CSV file."""
     path = Path(path)
     with (
         atomic_file(path) as temporary,

@@ -10,24 +10,13 @@ _allowed: ContextVar[bool] = ContextVar("allowed", default=True)
 
 
 def may_download() -> bool:
-    """Tell whether a model that is not in the cache may be downloaded here.
-
-    Returns:
-        True unless a run is being opened without the user's agreement.
-    """
+    """Tell whether a model that is not in the cache may be downloaded here."""
     return _allowed.get()
 
 
 @contextlib.contextmanager
 def names_of_a_run(*, allow_download: bool) -> Iterator[None]:
-    """Mark a block in which names of models come from a run, which may be a stranger's.
-
-    Args:
-        allow_download: Whether the user has agreed to downloads.
-
-    Yields:
-        Nothing.
-    """
+    """Mark a block in which names of models come from a run, which may be a stranger's."""
     before = _allowed.set(allow_download and _allowed.get())
     try:
         yield
@@ -36,14 +25,7 @@ def names_of_a_run(*, allow_download: bool) -> Iterator[None]:
 
 
 def not_cached_error(model: str) -> UserError:
-    """Make the error for a model that would have to be downloaded where that is not allowed.
-
-    Args:
-        model: What is missing, as the subject of a sentence.
-
-    Returns:
-        The error, to be raised.
-    """
+    """Make the error for a model that would have to be downloaded where that is not allowed."""
     return UserError(
         f"{model} is not in the cache, and opening a run downloads nothing by itself. To download it add "
         "--allow-download (in Python: allow_download=True)."

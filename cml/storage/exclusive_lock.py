@@ -15,7 +15,13 @@ _held: set[int] = set()  # descriptors of the locks of this process
 
 
 @contextlib.contextmanager
-def exclusive_lock(path: Path, subject: str, *, wait: bool = False, patience: float = 0.0) -> Iterator[IO[bytes]]:
+def exclusive_lock(
+    path: Path,
+    subject: str,
+    *,
+    wait: bool = False,
+    patience: float = 0.0,  # otherwise, seconds to wait for it
+) -> Iterator[IO[bytes]]:
     """Hold a lock on a file, so that one process at a time works on something.
 
     The lock ends with the process; only the file stays. Forked processes do not hold it. A link in the place of the
@@ -24,19 +30,6 @@ def exclusive_lock(path: Path, subject: str, *, wait: bool = False, patience: fl
     The locked file may hold content, such as the journal of a job, and is opened to read and append. The library
     filelock does not fit: its locks empty the file in many versions (3.12 and 3.20 open it with ``O_TRUNC``, 4.2 no
     longer does), open it without ``O_APPEND``, and delete it at the end on Windows; its import takes 30 ms.
-
-    Args:
-        path: The lock file, which is made if it is missing.
-        subject: What the lock is for, in errors: "the run runs/mine".
-        wait: Whether to wait for another process that holds the lock, however long.
-        patience: Otherwise, seconds to wait for it.
-
-    Yields:
-        The open file.
-
-    Raises:
-        UserError: another process holds the lock.
-        OSError: the file cannot be opened, or is a link.
     """
     deadline = time.monotonic() + patience
     while True:

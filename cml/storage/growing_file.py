@@ -9,17 +9,13 @@ from cml.storage.atomic import write_all
 
 
 class GrowingFile(io.FileIO):
-    """A file that only grows; bytes after the recorded size, which an interrupted job left, are dropped.
+    """A file that only grows; bytes after the recorded size, which an interrupted job left, are dropped."""
 
-    Args:
-        path: The file, which is made if it is missing.
-        size: The recorded size in bytes.
-
-    Raises:
-        DataError: the file is shorter than recorded.
-    """
-
-    def __init__(self, path: Path, size: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        size: int,  # the recorded size in bytes
+    ) -> None:
         super().__init__(path, "a+")
         actual = os.fstat(self.fileno()).st_size
         if actual < size:
@@ -28,18 +24,10 @@ class GrowingFile(io.FileIO):
         self.truncate(size)
 
     def append(self, content: bytes) -> None:
-        """Write all bytes at the end.
-
-        Args:
-            content: The bytes.
-        """
+        """Write all bytes at the end."""
         write_all(self.fileno(), content)
 
-    def sync(self) -> int:
-        """Force everything to the disk.
-
-        Returns:
-            The size in bytes, to be recorded.
-        """
+    def sync(self) -> int:  # the size in bytes, to be recorded
+        """Force everything to the disk."""
         os.fsync(self.fileno())
         return os.fstat(self.fileno()).st_size

@@ -23,15 +23,6 @@ def resolve_run(run: Path | str) -> Path:
     """Find the folder of a run, which may lie on the Hugging Face hub.
 
     The commit of a branch or tag is printed; a commit needs no network once it is in the cache.
-
-    Args:
-        run: A folder, ``hf:user/name`` or ``hf:user/name@revision``.
-
-    Returns:
-        The folder; of a run on the hub, that in the hub's cache.
-
-    Raises:
-        UserError: the run cannot be fetched, or the extra ``hub`` is missing.
     """
     text = run if isinstance(run, str) else run.as_posix()
     if not text.startswith("hf:"):
@@ -55,18 +46,7 @@ def resolve_run(run: Path | str) -> Path:
 
 
 def hub_client(name: str, kind: str = "model") -> Any:  # noqa: ANN401 - of a library that may not be installed
-    """Make a client of the hub.
-
-    Args:
-        name: The repository, as user/name.
-        kind: "model" or "dataset".
-
-    Returns:
-        The client.
-
-    Raises:
-        UserError: the name reads otherwise, or the extra is missing.
-    """
+    """Make a client of the hub."""
     if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", name, re.ASCII):
         raise UserError(f"A repository on the hub must be named user/name. Got {name!r} instead.")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
@@ -75,19 +55,11 @@ def hub_client(name: str, kind: str = "model") -> Any:  # noqa: ANN401 - of a li
     return HfApi()
 
 
-def latest_commit(name: str, revision: str) -> str:
-    """Look up a commit of a dataset on the hub.
-
-    Args:
-        name: The repository, as user/name.
-        revision: A branch or tag; "" for the newest commit.
-
-    Returns:
-        The commit.
-
-    Raises:
-        UserError: the dataset cannot be read.
-    """
+def latest_commit(
+    name: str,
+    revision: str,  # A branch or tag; "" for the newest commit
+) -> str:
+    """Look up a commit of a dataset on the hub."""
     hub = hub_client(name, "dataset")
     with _explain_hub_errors(f"The dataset hf:{name} cannot be read"):
         return str(hub.dataset_info(name, revision=revision or None, timeout=10).sha)
@@ -95,17 +67,7 @@ def latest_commit(name: str, revision: str) -> str:
 
 @contextlib.contextmanager
 def explain_dataset_errors(name: str) -> Iterator[None]:
-    """Turn whatever the library ``datasets`` raises, which has no common base class, into a ``DataError``.
-
-    Args:
-        name: The repository, as user/name.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        DataError: the library failed in the block.
-    """
+    """Turn whatever the library ``datasets`` raises, which has no common base class, into a ``DataError``."""
     try:
         yield
     except UserError:
@@ -116,19 +78,7 @@ def explain_dataset_errors(name: str) -> Iterator[None]:
 
 
 def upload(folder: Path, name: str, *, private: bool) -> str:
-    """Upload the files of a folder as one commit, to a repository that is made if it is missing.
-
-    Args:
-        folder: The folder.
-        name: The repository, as user/name.
-        private: Whether the repository must be private.
-
-    Returns:
-        The commit as ``cml.load`` takes it: ``hf:user/name@commit``.
-
-    Raises:
-        UserError: the upload failed, or the repository is public.
-    """
+    """Upload the files of a folder as one commit, to a repository that is made if it is missing."""
     hub = hub_client(name)
     from huggingface_hub import CommitOperationAdd
 

@@ -16,37 +16,12 @@ FORMAT = 1  # of the folders that cml writes; raise it when what is in them chan
 
 
 def read_json(path: Path, subject: str, *, finite: bool = True) -> Any:  # noqa: ANN401 - any JSON
-    """Read a JSON file.
-
-    Args:
-        path: The file.
-        subject: What the file should hold, for errors: "the run's config".
-        finite: Whether NaN and infinity are refused; without it, the caller checks the numbers.
-
-    Returns:
-        The value, as ``json.loads`` returns it.
-
-    Raises:
-        DataError: the file is missing, cannot be read, or ``parse_json`` refuses its content.
-    """
+    """Read a JSON file."""
     return read_parsed(path, subject, "JSON", lambda raw: parse_json(raw, finite=finite))
 
 
 def read_parsed(path: Path, subject: str, form: str, parse: Callable[[bytes], Any]) -> Any:  # noqa: ANN401
-    """Read a file of some format.
-
-    Args:
-        path: The file.
-        subject: What the file should hold, for errors: "the run's config".
-        form: The name of the format: "YAML".
-        parse: Converts the content, or raises a ``ValueError`` that says what is wrong ("is not YAML: ...").
-
-    Returns:
-        What ``parse`` returns.
-
-    Raises:
-        DataError: the file is missing, cannot be read, or ``parse`` refuses its content.
-    """
+    """Read a file of some format."""
     try:
         with open_regular(path) as file:
             return parse(file.read())
@@ -79,16 +54,7 @@ def check_format(content: Mapping[str, Any], path: Path, mend: str) -> None:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write a value as readable JSON, atomically.
-
-    Args:
-        path: The file, which is replaced if it exists.
-        value: A value that JSON can hold.
-
-    Raises:
-        ValueError: the value holds NaN or infinity, which JSON lacks.
-        UserError: the value holds the name of a file that is not UTF-8 text.
-    """
+    """Write a value as readable JSON, atomically."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     try:
         text.encode()

@@ -14,18 +14,7 @@ from cml.storage.regular_file import open_regular
 
 
 def map_array(path: Path) -> NDArray[Any]:
-    """Map the array of a ``.npy`` file into memory, read-only.
-
-    Args:
-        path: The file.
-
-    Returns:
-        The array.
-
-    Raises:
-        ValueError: the file is damaged, or holds no plain numbers; the message says what is wrong.
-        OSError: the file cannot be read.
-    """
+    """Map the array of a ``.npy`` file into memory, read-only."""
     with open_regular(path) as file:
         if file.read(6) != b"\x93NUMPY":  # NumPy would open an archive or a pickle as such
             raise ValueError("it is no .npy file")
@@ -40,17 +29,12 @@ def map_array(path: Path) -> NDArray[Any]:
     return array
 
 
-def load_or_compute_rows(path: Path, rows: int, compute: Callable[[], Float32]) -> Float32:
-    """Load an array from a file of the cache; it is computed and kept there if it is missing or damaged.
-
-    Args:
-        path: The file.
-        rows: The number of rows that the array must have, N.
-        compute: Computes the array, (N, D).
-
-    Returns:
-        The array, (N, D).
-    """
+def load_or_compute_rows(
+    path: Path,
+    rows: int,  # the number of rows that the array must have, N
+    compute: Callable[[], Float32],  # computes the array, (N, D)
+) -> Float32:  # the array, (N, D)
+    """Load an array from a file of the cache; it is computed and kept there if it is missing or damaged."""
     with contextlib.suppress(OSError, ValueError):
         cached: Float32 = map_array(path)
         if cached.ndim == 2 and len(cached) == rows:

@@ -37,23 +37,15 @@ class DigestError(ValueError):
     """A file is another one than was recorded."""
 
 
-def read_npz(path: Path, expected: Mapping[str, ArraySpec], *, sha256: str = "") -> dict[str, NDArray[Any]]:
+def read_npz(
+    path: Path,
+    expected: Mapping[str, ArraySpec],
+    *,
+    sha256: str = "",  # the digest that the file must have, in hexadecimal digits; "" for any
+) -> dict[str, NDArray[Any]]:
     """Read the arrays of a ``.npz`` file, as ``numpy.savez_compressed`` writes it.
 
     The memory that is used depends on ``expected`` alone, not on what the file claims or decompresses to.
-
-    Args:
-        path: The file.
-        expected: Name -> shape and type of each array that the file must hold, and no others.
-        sha256: The digest that the file must have, in hexadecimal digits; "" for any.
-
-    Returns:
-        Name -> array.
-
-    Raises:
-        DigestError: the file has another digest.
-        ValueError: the file is damaged, or holds other arrays; the message is a clause that says what is wrong.
-        OSError: the file cannot be read.
     """
     total = sum(spec.size for spec in expected.values())
     with open_regular(path) as file:
@@ -80,18 +72,6 @@ def read_vectors(path: Path, names: Sequence[str], *, optional: Sequence[str] = 
     NumPy reads it, without pickle, and unpacks at most ``_MOST_UNPACKED`` times the size of the file: without that
     bound a few kilobytes could ask for all memory, and test_broken_files in tests/distances/test_sparse_distances.py
     fails.
-
-    Args:
-        path: The file.
-        names: The vectors that the file must hold.
-        optional: Single numbers that it may hold.
-
-    Returns:
-        Name -> array, (T,) or ().
-
-    Raises:
-        ValueError: the file is damaged, or holds other arrays; the message is a clause that says what is wrong.
-        OSError: the file cannot be read.
     """
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size

@@ -19,21 +19,7 @@ _FREE = 1 << 20  # bytes that any file may unpack to
 
 
 def read_number_columns(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Read columns of a table whose first line, or schema, names them; others are passed over.
-
-    Args:
-        path: The file; its name ends in .csv or .parquet.
-        names: The columns.
-
-    Returns:
-        Name -> (N,) numbers; whole ones are int64.
-
-    Raises:
-        ValueError: the file is damaged, lacks a column, holds something else than numbers, or unpacks to far more than
-            its own size; the message is a clause that says what is wrong.
-        OSError: the file cannot be read.
-        UserError: the package for Parquet files is not installed.
-    """
+    """Read columns of a table whose first line, or schema, names them; others are passed over."""
     columns = _read_csv(path, names) if path.suffix.lower() == ".csv" else _read_parquet(path, names)
     return {name: _as_whole_numbers(column) for name, column in columns.items()}
 

@@ -21,22 +21,13 @@ Whole = tuple[int, int]  # size and checksum of a file
 
 
 class PartialDataset:
-    """The folder in which a dataset is made; a ``with`` block that succeeds without ``publish`` deletes it.
-
-    Args:
-        folder: Where the dataset will be.
-        provenance: What determines its content. Items of an earlier process are reused if it was the same; if it is
-            empty, nothing is reused and nothing kept.
-
-    Attributes:
-        data: The folder to write to, which becomes ``folder``.
-    """
+    """The folder in which a dataset is made; a ``with`` block that succeeds without ``publish`` deletes it."""
 
     def __init__(self, folder: Path, provenance: Mapping[str, Any]) -> None:
         self._folder = Path(os.path.abspath(folder))
         # another version of Pillow may encode slightly differently
         self._provenance = {**provenance, "pillow": PIL.__version__} if provenance else {}
-        self.data = partial_folder(folder) / "dataset"
+        self.data = partial_folder(folder) / "dataset"  # the folder to write to, which becomes ``folder``
         self._items: dict[str, dict[str, Whole]] = {}  # finished by an earlier process
         self._files: dict[str, Whole] = {}  # complete on the disk, by their path below data
         self._used: set[str] = set()  # paths of this process's dataset
@@ -72,14 +63,7 @@ class PartialDataset:
         return self._work.recorded if self._provenance else 0
 
     def finished_files(self, item_id: str) -> dict[str, bytes] | None:
-        """Read the files of an item that an earlier process finished; several threads may call it.
-
-        Args:
-            item_id: The id of the item.
-
-        Returns:
-            The contents by path; None if the item was not finished or its files are damaged.
-        """
+        """Read the files of an item that an earlier process finished; several threads may call it."""
         contents = {}
         for path, whole in self._items.get(item_id, {}).items():
             contents[path] = b""
@@ -91,12 +75,7 @@ class PartialDataset:
         return contents or None
 
     def add(self, item_id: str, contents: Mapping[str, bytes]) -> None:
-        """Write the files of an item, then record it; equal files of an earlier process stay.
-
-        Args:
-            item_id: The id of the item.
-            contents: The contents by path below ``data``.
-        """
+        """Write the files of an item, then record it; equal files of an earlier process stay."""
         files = {path: _whole(content) for path, content in contents.items()}
         for path, content in contents.items():
             if self._files.get(path) != files[path]:
@@ -110,11 +89,7 @@ class PartialDataset:
             self._work.record({"item_id": item_id, "files": files}, sync=False)
 
     def publish(self, further: set[str]) -> None:
-        """Move the dataset to its target when it is on the disk; files of other items are deleted.
-
-        Args:
-            further: Paths below ``data`` of files that belong to it besides those of ``add``.
-        """
+        """Move the dataset to its target when it is on the disk; files of other items are deleted."""
         wanted = self._used | further
         for path in [path for path in self.data.rglob("*") if path.is_file()]:
             if path.relative_to(self.data).as_posix() not in wanted:
@@ -148,14 +123,7 @@ class PartialDataset:
 
 
 def partial_folder(folder: Path) -> Path:
-    """Name the folder in which a dataset is made.
-
-    Args:
-        folder: Where the dataset will be.
-
-    Returns:
-        The hidden folder beside it, which need not exist.
-    """
+    """Name the folder in which a dataset is made."""
     folder = Path(os.path.abspath(folder))
     return folder.with_name(f"{hidden_name(folder.name)}.partial")
 

@@ -14,14 +14,7 @@ _CHANGED_CODE = (
 
 
 def as_json(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a mapping to what a JSON file returns: tuples become lists, keys become strings.
-
-    Args:
-        value: The mapping.
-
-    Returns:
-        The converted mapping.
-    """
+    """Convert a mapping to what a JSON file returns: tuples become lists, keys become strings."""
     return json.loads(json.dumps(dict(value)))  # type: ignore[no-any-return]
 
 
@@ -30,19 +23,10 @@ def difference(
     wanted: Mapping[str, Any],
     about_there: Mapping[str, Any] | None = None,
     about: Mapping[str, Any] | None = None,
-) -> str:
+) -> str:  # the difference in words; "" if there is none
     """Name the first option in which settings differ from the wanted ones, with both values.
 
     Digests mean nothing to a reader: of what they are of, the first difference is named.
-
-    Args:
-        there: The settings that results were made with.
-        wanted: The settings that they should have.
-        about_there: In words, what the digests in ``there`` are of.
-        about: In words, what the digests in ``wanted`` are of.
-
-    Returns:
-        The difference in words; "" if there is none.
     """
     if there == wanted:
         return ""

@@ -12,17 +12,7 @@ from cml.storage import system
 
 
 def open_regular(path: Path) -> io.BufferedReader:
-    """Open a regular file for reading.
-
-    Args:
-        path: The file.
-
-    Returns:
-        The open file.
-
-    Raises:
-        OSError: the file cannot be opened, or it is a pipe or a device, which may never end.
-    """
+    """Open a regular file for reading."""
     descriptor = os.open(path, os.O_RDONLY | system.NO_WAIT | system.PLAIN)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -34,30 +24,13 @@ def open_regular(path: Path) -> io.BufferedReader:
 
 
 def digest_file(path: Path) -> str:
-    """Compute the SHA-256 of a regular file.
-
-    Args:
-        path: The file.
-
-    Returns:
-        64 hexadecimal digits.
-
-    Raises:
-        OSError: As of ``open_regular``.
-    """
+    """Compute the SHA-256 of a regular file."""
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def text_path(path: Path) -> contextlib.AbstractContextManager[str]:
-    """Name a file for a library that takes only Unicode text, which the name of a file need not be.
-
-    Args:
-        path: The file.
-
-    Returns:
-        A context that gives a name of the file, valid while it is open.
-    """
+    """Name a file for a library that takes only Unicode text, which the name of a file need not be."""
     name = str(path)
     is_text = name.encode(errors="ignore").decode() == name
     return contextlib.nullcontext(name) if is_text else system.other_name(path)

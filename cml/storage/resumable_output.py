@@ -21,28 +21,23 @@ class DifferentSettingsError(UserError):
 
 
 class ResumableOutput:
-    """Results that are being made, or that were complete already. Made by ``resumable_output``.
+    """Results that are being made, or that were complete already. Made by ``resumable_output``."""
 
-    Attributes:
-        out: The folder of the results.
-        work: The hidden folder in which they grow.
-        manifest: The manifest of complete results; None while they are being made.
-        records: The records so far, oldest first.
-    """
-
-    def __init__(self, out: Path, name: str, parts: Sequence[str], manifest: dict[str, Any] | None) -> None:
+    def __init__(
+        self,
+        out: Path,
+        name: str,
+        parts: Sequence[str],
+        manifest: dict[str, Any] | None,  # the manifest of complete results; None while they are being made
+    ) -> None:
         self.out, self.work = out, work_path(out, name)
         self.manifest = manifest
-        self.records: list[dict[str, Any]] = []
+        self.records: list[dict[str, Any]] = []  # the records so far, oldest first
         self._name, self._parts = name, parts
         self._folder: WorkFolder  # set if the results are not complete
 
     def record(self, entry: Mapping[str, Any]) -> None:
-        """Record a piece that is complete and on the disk; several threads may call it.
-
-        Args:
-            entry: What the next process has to know of the piece, as JSON.
-        """
+        """Record a piece that is complete and on the disk; several threads may call it."""
         self._folder.record(entry)
         self.records.append(dict(entry))
 
@@ -52,14 +47,7 @@ class ResumableOutput:
         self.records.clear()
 
     def finish(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
-        """Move the parts to their place, then write the manifest; the next process completes a killed call.
-
-        Args:
-            manifest: The content of the manifest, to which the provenance is added.
-
-        Returns:
-            The manifest as written.
-        """
+        """Move the parts to their place, then write the manifest; the next process completes a killed call."""
         self.record({_FINISHED: dict(manifest)})
         return self._publish()
 
@@ -99,15 +87,7 @@ class ResumableOutput:
 
 
 def work_path(out: Path, manifest: str = "manifest.json") -> Path:
-    """Name the hidden folder in which results grow.
-
-    Args:
-        out: The folder of the results.
-        manifest: The name of their manifest.
-
-    Returns:
-        The path of the hidden folder, which need not exist.
-    """
+    """Name the hidden folder in which results grow."""
     return out / f".{manifest.removesuffix('.json')}{PARTIAL}work"
 
 
@@ -123,25 +103,7 @@ def resumable_output(
     parse: Callable[[dict[str, Any]], object] = dict,
     wait: bool = False,
 ) -> Iterator[ResumableOutput]:
-    """Begin or continue results whose manifest is written last: if it exists, they are complete.
-
-    Args:
-        out: The folder of the results. It may hold other files, but none named as ``parts``.
-        provenance: The settings of the results; only results of the same settings are continued.
-        parts: The names of the files and folders that make up the results, optional ones too.
-        manifest: The name of the manifest.
-        about: In words, what the digests in ``provenance`` are of, for errors.
-        is_intact: Checks complete results; those that are not intact are made again.
-        parse: Checks a record of an earlier process, as in ``WorkFolder.records``.
-        wait: Whether to wait for another process that works on the same results.
-
-    Yields:
-        The results, whose ``manifest`` says whether they are complete.
-
-    Raises:
-        DifferentSettingsError: the folder holds results of other settings, complete or not.
-        UserError: ``out`` is a file, holds a model, or holds a file named as a part that cml did not make.
-    """
+    """Begin or continue results whose manifest is written last: if it exists, they are complete."""
     if out.exists() and not out.is_dir():
         raise UserError(f"{out} is a file; give a folder.")
     output = ResumableOutput(out, manifest, parts, read_complete(out / manifest, provenance, about))
@@ -175,21 +137,8 @@ def resumable_output(
 
 def read_complete(
     manifest: Path, provenance: Mapping[str, Any], about: Mapping[str, Any] | None = None
-) -> dict[str, Any] | None:
-    """Read the manifest of complete results.
-
-    Args:
-        manifest: The file of the manifest.
-        provenance: The settings that the results should have.
-        about: In words, what the digests in ``provenance`` are of, for errors.
-
-    Returns:
-        The manifest; None if there is none.
-
-    Raises:
-        DifferentSettingsError: the results have other settings.
-        DataError: the manifest cannot be read, or has another format.
-    """
+) -> dict[str, Any] | None:  # the manifest; None if there is none
+    """Read the manifest of complete results."""
     if not manifest.exists():
         return None
     wanted, value = as_json(provenance), read_json(manifest, "what was made here")

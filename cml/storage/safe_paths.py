@@ -13,19 +13,7 @@ _LONGEST = 4096  # bytes of a path, what Linux can open
 
 
 def relative_name(value: object, folder: object, *, portable: bool = True) -> str:
-    """Check the name of a file below a folder, without looking at the disk.
-
-    Args:
-        value: The name, as a data file gives it.
-        folder: The folder, for errors.
-        portable: Whether a backslash is refused.
-
-    Returns:
-        The name in its normal form.
-
-    Raises:
-        ValueError: the name leads elsewhere or is none; the message is to follow the name.
-    """
+    """Check the name of a file below a folder, without looking at the disk."""
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"should be the path of a file, relative to {folder}")
     if value.startswith("/") or ".." in value.split("/"):
@@ -39,15 +27,7 @@ def relative_name(value: object, folder: object, *, portable: bool = True) -> st
 
 
 def check_name_lengths(path: Path, subject: str) -> None:
-    """Check that no name in a path is longer than a file system can hold.
-
-    Args:
-        path: The path.
-        subject: What it is, for errors: "--out".
-
-    Raises:
-        UserError: a name is too long.
-    """
+    """Check that no name in a path is longer than a file system can hold."""
     for name in path.parts:
         length = len(name) if os.name == "nt" else len(os.fsencode(name))
         if length > LONGEST_NAME:
@@ -56,15 +36,7 @@ def check_name_lengths(path: Path, subject: str) -> None:
 
 
 def is_inside(path: Path, folder: Path) -> bool:
-    """Tell whether a path lies in a folder after all links are followed.
-
-    Args:
-        path: The path.
-        folder: The folder, already resolved.
-
-    Returns:
-        Whether it does.
-    """
+    """Tell whether a path lies in a folder after all links are followed."""
     try:
         return Path(os.path.realpath(path)).is_relative_to(folder)
     except ValueError:  # a character that no path may contain
@@ -72,15 +44,7 @@ def is_inside(path: Path, folder: Path) -> bool:
 
 
 def check_no_link(root: Path, *names: str) -> None:
-    """Check that folders in which cml writes are not links.
-
-    Args:
-        root: The folder that the user named, which may be a link.
-        *names: The names of a folder below it, of one below that, and so on.
-
-    Raises:
-        UserError: one is a link.
-    """
+    """Check that folders in which cml writes are not links."""
     for end in range(len(names)):
         if (path := root.joinpath(*names[: end + 1])).is_symlink():
             raise UserError(f"{path} is a link, so cml would write elsewhere. Put a folder in its place.")
@@ -91,18 +55,6 @@ def file_inside(folder: Path, name: object, where: str, subject: str = "image") 
 
     A name with accents may be written in another Unicode normal form than on the disk, as where a table from Windows
     names files that come from a Mac: both forms of each folder and file are tried.
-
-    Args:
-        folder: The folder in which the file must lie.
-        name: The name, as the data file gives it.
-        where: The place of the name, for errors: "FILE:LINE".
-        subject: What the file is, for errors.
-
-    Returns:
-        The path of the file, as the disk spells it.
-
-    Raises:
-        DataError: the name is none, or the file is missing or leads out of the folder.
     """
     try:
         plain = relative_name(name, folder)

@@ -21,16 +21,11 @@ Count = Annotated[int, Meta(ge=0, le=1 << 60)]
 TINY = 1e-12  # the smallest positive number that makes sense as an option
 
 
-def check_bounds(options: object, bounds: Mapping[tuple[float, float], Sequence[str]]) -> None:
-    """Check the numbers of a dataclass.
-
-    Args:
-        options: The dataclass; an option whose default is None may be None.
-        bounds: Names of options by the (least, greatest) value that they may have.
-
-    Raises:
-        UserError: a number is out of bounds.
-    """
+def check_bounds(
+    options: object,  # the dataclass; an option whose default is None may be None
+    bounds: Mapping[tuple[float, float], Sequence[str]],
+) -> None:
+    """Check the numbers of a dataclass."""
     for (low, high), names in bounds.items():
         for name in names:
             value = getattr(options, name)
@@ -45,39 +40,12 @@ def check_bounds(options: object, bounds: Mapping[tuple[float, float], Sequence[
 
 
 def read_record(path: Path, kind: type[T], subject: str, mend: str) -> T:
-    """Read a record from a JSON file that cml wrote.
-
-    Args:
-        path: The file.
-        kind: The type of the record.
-        subject: What the file should hold, for errors.
-        mend: A sentence for errors that says what to do.
-
-    Returns:
-        The record.
-
-    Raises:
-        DataError: the file is missing or holds something else.
-    """
+    """Read a record from a JSON file that cml wrote."""
     return record(read_json(path, subject), kind, str(path), subject, mend)
 
 
 def record(value: object, kind: type[T], where: str, subject: str, mend: str = "") -> T:
-    """Convert JSON that has been read to a record.
-
-    Args:
-        value: The JSON.
-        kind: The type of the record.
-        where: Where it was read, for errors.
-        subject: What it should be, for errors.
-        mend: A sentence for errors that says what to do.
-
-    Returns:
-        The record.
-
-    Raises:
-        DataError: it is something else.
-    """
+    """Convert JSON that has been read to a record."""
     try:
         return convert(value, kind, strict=True)
     except ValidationError as error:
@@ -85,20 +53,7 @@ def record(value: object, kind: type[T], where: str, subject: str, mend: str = "
 
 
 def saved_options(kind: type[T], value: object, where: str, subject: str) -> T:
-    """Convert JSON that has been read to options.
-
-    Args:
-        kind: The dataclass of the options, whose ``check`` knows ranges.
-        value: The JSON.
-        where: Where it was read, for errors.
-        subject: What it should be, for errors.
-
-    Returns:
-        The options.
-
-    Raises:
-        DataError: an option is unknown or has a wrong value.
-    """
+    """Convert JSON that has been read to options."""
     if (name := _unknown(kind, value)) is not None:
         raise DataError(f"{where} has the option {name}")
     try:

@@ -10,19 +10,7 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def parse_json(raw: bytes, *, surrogates: bool = False, finite: bool = True) -> Any:  # noqa: ANN401 - any JSON
-    """Read one JSON value.
-
-    Args:
-        raw: The JSON, in UTF-8.
-        surrogates: Whether lone surrogates are allowed, which stand for bytes of a file name that is not Unicode.
-        finite: Whether NaN and infinity are refused; without it, the caller checks the numbers.
-
-    Returns:
-        The value.
-
-    Raises:
-        ValueError: it is no strict JSON; the message is to follow the name of the file or line.
-    """
+    """Read one JSON value."""
     try:
         text = raw.decode()
         value = (_STRICT if finite else _LENIENT).decode(text)

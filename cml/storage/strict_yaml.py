@@ -9,18 +9,7 @@ _FLOAT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$")
 
 
 def parse_yaml(raw: bytes) -> Any:  # noqa: ANN401 - any YAML
-    """Read one YAML document.
-
-    Args:
-        raw: The document.
-
-    Returns:
-        The value; None for an empty document.
-
-    Raises:
-        ValueError: it is no YAML; the message is to follow the name of the file.
-        UserError: the extra ``yaml`` is missing.
-    """
+    """Read one YAML document."""
     with require_extra("yaml", "Reading YAML"):
         from yaml import MappingNode, SafeLoader, YAMLError
     loader_type: Any = type("Loader", (SafeLoader,), {})  # a subclass, so that the library's own does not change

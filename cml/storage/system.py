@@ -31,16 +31,7 @@ _one_at_a_time = threading.Lock()
 
 
 def lock(descriptor: int, *, wait: bool) -> None:
-    """Lock an open file until it is closed.
-
-    Args:
-        descriptor: The descriptor of the file.
-        wait: Whether to wait for another process that has the lock.
-
-    Raises:
-        BlockingIOError: another process has the lock.
-        OSError: the file system has no locks.
-    """
+    """Lock an open file until it is closed."""
     if _posix is not None:
         _posix.flock(descriptor, _posix.LOCK_EX | (0 if wait else _posix.LOCK_NB))
         return
@@ -55,17 +46,12 @@ def lock(descriptor: int, *, wait: bool) -> None:
         time.sleep(_AGAIN)
 
 
-def write_at(descriptor: int, content: bytes | memoryview, at: int) -> int:
-    """Write at an offset, as ``os.pwrite`` does; thread-safe.
-
-    Args:
-        descriptor: The descriptor of an open file.
-        content: The bytes.
-        at: The offset in bytes.
-
-    Returns:
-        The number of bytes written.
-    """
+def write_at(
+    descriptor: int,
+    content: bytes | memoryview,
+    at: int,  # the offset in bytes
+) -> int:  # the number of bytes written
+    """Write at an offset, as ``os.pwrite`` does; thread-safe."""
     if hasattr(os, "pwrite"):
         return os.pwrite(descriptor, content, at)
     with _one_at_a_time:
@@ -73,17 +59,12 @@ def write_at(descriptor: int, content: bytes | memoryview, at: int) -> int:
         return os.write(descriptor, content)
 
 
-def read_at(descriptor: int, into: memoryview, at: int) -> int:
-    """Read into a buffer from an offset, as ``os.preadv`` does; thread-safe.
-
-    Args:
-        descriptor: The descriptor of an open file.
-        into: The buffer.
-        at: The offset in bytes.
-
-    Returns:
-        The number of bytes read.
-    """
+def read_at(
+    descriptor: int,
+    into: memoryview,
+    at: int,  # the offset in bytes
+) -> int:  # the number of bytes read
+    """Read into a buffer from an offset, as ``os.preadv`` does; thread-safe."""
     if hasattr(os, "preadv"):
         return os.preadv(descriptor, [into], at)
     with _one_at_a_time:
@@ -94,12 +75,7 @@ def read_at(descriptor: int, into: memoryview, at: int) -> int:
 
 
 def replace(source: Path, target: Path) -> None:
-    """Rename a file or folder; an existing file or empty folder is replaced.
-
-    Args:
-        source: The old path.
-        target: The new path.
-    """
+    """Rename a file or folder; an existing file or empty folder is replaced."""
     if not OPEN_FILES_MOVE and source.is_dir() and target.is_dir():
         with contextlib.suppress(OSError):  # it is not empty, so that the next line fails
             target.rmdir()
@@ -108,14 +84,7 @@ def replace(source: Path, target: Path) -> None:
 
 @contextlib.contextmanager
 def other_name(path: Path) -> Iterator[str]:
-    """Name a file in plain text: by its open descriptor, or as a copy, as on Windows.
-
-    Args:
-        path: The file.
-
-    Yields:
-        The name.
-    """
+    """Name a file in plain text: by its open descriptor, or as a copy, as on Windows."""
     if OPEN_FILES_MOVE and _OPEN_FILES.is_dir():
         with path.open("rb") as file:
             yield str(_OPEN_FILES / str(file.fileno()))

@@ -14,12 +14,6 @@ T = TypeVar("T")
 def unicode_forms(text: str) -> tuple[str, ...]:
     """Spell a text as it is, composed (NFC) and decomposed (NFD).
 
-    Args:
-        text: The text.
-
-    Returns:
-        The different spellings, the text itself first.
-
     Example:
         >>> [len(form) for form in unicode_forms("café.jpg")]
         [8, 9]
@@ -29,14 +23,6 @@ def unicode_forms(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys([text, *(unicodedata.normalize(form, text) for form in ("NFC", "NFD"))]))
 
 
-def look_up(name: str, known: Mapping[str, T]) -> T | None:
-    """Look up a name, by its other spellings where it is unknown as it is.
-
-    Args:
-        name: The name.
-        known: Values by their names.
-
-    Returns:
-        The value; None if no spelling of the name is known.
-    """
+def look_up(name: str, known: Mapping[str, T]) -> T | None:  # the value; None if no spelling of the name is known
+    """Look up a name, by its other spellings where it is unknown as it is."""
     return next((known[form] for form in unicode_forms(name) if form in known), None)

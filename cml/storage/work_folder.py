@@ -28,15 +28,7 @@ class FolderError(UserError):
 
 
 class WorkFolder:
-    """A folder in which this process alone works, opened by ``work_folder``.
-
-    Attributes:
-        root: The folder.
-        provenance: The settings of the work, as JSON.
-        recorded: The number of records in the journal.
-        difference: How the work of an earlier process differs from this one, in words; "" if it does not, None if
-            there is no earlier work.
-    """
+    """A folder in which this process alone works, opened by ``work_folder``."""
 
     def __init__(self, root: Path, journal: IO[bytes], provenance: Mapping[str, Any], about: Mapping[str, Any]) -> None:
         self.root, self.provenance, self._journal = root, as_json(provenance), journal
@@ -45,6 +37,7 @@ class WorkFolder:
         journal.seek(0)
         head = journal.readline()
         self._start, self.recorded = len(head), 0  # where the records begin, and how many there are
+        # how the work of an earlier process differs, in words; "" if it does not, None if there is none
         self.difference: str | None = None
         with contextlib.suppress(ValueError, LookupError, TypeError):
             there = parse_json(head, surrogates=True) if head.endswith(b"\n") and not _holds_links(root) else {}
@@ -60,14 +53,7 @@ class WorkFolder:
         self._start, self.recorded = os.fstat(self._journal.fileno()).st_size, 0
 
     def records(self, parse: Callable[[Any], T]) -> list[T]:
-        """Read the journal; from a record on that cannot be read, as after a power cut, it is cut off.
-
-        Args:
-            parse: Converts a record, or raises a ``DataError``, ``LookupError``, ``TypeError`` or ``ValueError``.
-
-        Returns:
-            The converted records, oldest first.
-        """
+        """Read the journal; from a record on that cannot be read, as after a power cut, it is cut off."""
         self._journal.seek(self._start)
         records, end = [], self._start
         with contextlib.suppress(DataError, LookupError, TypeError, ValueError):
@@ -81,12 +67,7 @@ class WorkFolder:
         return records
 
     def record(self, entry: object, *, sync: bool = True) -> None:
-        """Record a complete piece; several threads may call it.
-
-        Args:
-            entry: A value that JSON can hold.
-            sync: Whether the record survives a power cut, not only a kill.
-        """
+        """Record a complete piece; several threads may call it."""
         with self._recording:
             self._append(entry)
         if sync:
@@ -111,22 +92,7 @@ def work_folder(
     about: Mapping[str, Any] | None = None,
     wait: bool = False,
 ) -> Iterator[WorkFolder]:
-    """Open or make a folder in which this process alone works.
-
-    Args:
-        root: The folder; a link in its place is deleted.
-        provenance: The settings of the work, which decide whether that of an earlier process can be continued.
-        subject: What the work is, in errors: "the run runs/mine".
-        about: In words, what the digests in ``provenance`` are of, for errors.
-        wait: Whether to wait for another process that works there.
-
-    Yields:
-        The folder, locked.
-
-    Raises:
-        FolderError: the folder cannot be written.
-        UserError: another process works there.
-    """
+    """Open or make a folder in which this process alone works."""
     with contextlib.ExitStack() as opened:
         try:
             if _is_link(root):

@@ -18,20 +18,7 @@ HOW_TO_GET = (
 
 
 def open_word_vectors(source: str) -> WordVectors:
-    """Open word vectors by name or path. The same file is opened once.
-
-    Args:
-        source: ``glove-6b-50d`` (extra ``glove``), ``scene-words`` (the few words of cml's drawn scenes), or the path
-            of a GloVe text, a word2vec text or binary, or a ``.npy`` matrix with its words in a ``.txt`` of the same
-            name.
-
-    Returns:
-        The reader of the file's format.
-
-    Raises:
-        UserError: There is no such file, or the extra is not installed.
-        DataError: The file has none of the formats, or its beginning is damaged.
-    """
+    """Open word vectors by name or path. The same file is opened once."""
     if source == PACKAGED:
         return _open(packaged_folder(), 0, 0)
     path = SCENE_WORDS if source == SCENES else Path(source)

@@ -89,18 +89,7 @@ def _unpack_model() -> Path:
 
 @functools.lru_cache(maxsize=8)
 def model_sha256(model: str, download: bool = True) -> str:
-    """Compute the SHA-256 of a model's weights; that of the packaged model is known without opening it.
-
-    Args:
-        model: ``all-minilm-l6-v2``, the folder of a sentence-transformers model, or its name on the Hugging Face hub.
-        download: Whether a model that is not in the cache is downloaded.
-
-    Returns:
-        64 hex digits.
-
-    Raises:
-        UserError: The extra ``sentences`` is not installed, or the model cannot be opened.
-    """
+    """Compute the SHA-256 of a model's weights; that of the packaged model is known without opening it."""
     if model == PACKAGED:
         return _ZIP_SHA256
     digest = hashlib.sha256()
@@ -110,20 +99,7 @@ def model_sha256(model: str, download: bool = True) -> str:
 
 
 def sentence_vectors(model: str, texts: Sequence[str], download: bool = True) -> Float32:
-    """Embed texts by a sentence-transformers model. Equal texts are embedded once, and vectors are kept in the cache.
-
-    Args:
-        model: As of ``model_sha256``.
-        texts: N texts.
-        download: As of ``model_sha256``.
-
-    Returns:
-        (N, D) float32 vectors of length 1.
-
-    Raises:
-        UserError: The extra ``sentences`` is not installed, or the model cannot be opened.
-        DataError: The packaged model's file has another content.
-    """
+    """Embed texts by a sentence-transformers model; equal texts once. Vectors are kept in the cache."""
     wanted, place = np.unique(np.asarray(texts, dtype=object).astype(str), return_inverse=True)
     digest = hashlib.sha256(model_sha256(model, download).encode())
     for text in wanted.tolist():
@@ -137,49 +113,18 @@ def sentence_vectors(model: str, texts: Sequence[str], download: bool = True) ->
 
 
 def encode_texts(model: str, texts: Sequence[str], download: bool = True) -> Float32:
-    """Embed texts by a sentence-transformers model, without the cache.
-
-    Args:
-        model: As of ``model_sha256``.
-        texts: N texts.
-        download: As of ``model_sha256``.
-
-    Returns:
-        (N, D) float32 vectors of length 1.
-
-    Raises:
-        UserError: The extra ``sentences`` is not installed, or the model cannot be opened.
-    """
+    """Embed texts by a sentence-transformers model, without the cache."""
     encoded = _open(model, download).encode(list(texts), normalize_embeddings=True, show_progress_bar=False)
     return np.asarray(encoded, np.float32)
 
 
 def takes_images(model: str) -> bool:
-    """Tell whether a sentence-transformers model embeds images, as ``clip-ViT-B-32`` does.
-
-    Args:
-        model: As of ``model_sha256``.
-
-    Returns:
-        Whether it does.
-
-    Raises:
-        UserError: The extra ``sentences`` is not installed, or the model cannot be opened.
-    """
+    """Tell whether a sentence-transformers model embeds images, as ``clip-ViT-B-32`` does."""
     return model != PACKAGED and "image" in _open(model, True).modalities
 
 
 def encode_images(model: str, images: Sequence[Image], device: str = "cpu") -> Float32:
-    """Embed images by a sentence-transformers model that takes them, by its own preprocessing, in one pass.
-
-    Args:
-        model: As of ``model_sha256``.
-        images: N images.
-        device: The device that computes.
-
-    Returns:
-        (N, D) float32 vectors of length 1.
-    """
+    """Embed images by a sentence-transformers model that takes them, by its own preprocessing, in one pass."""
     encoded = _open(model, True).encode(
         list(images), batch_size=len(images), normalize_embeddings=True, show_progress_bar=False, device=device
     )

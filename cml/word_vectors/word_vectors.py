@@ -27,30 +27,14 @@ PACKAGED = "glove-6b-50d"
 
 
 class WordVectors(ABC):
-    """Word vectors in one or more files.
+    """Word vectors in one or more files."""
 
-    Attributes:
-        files: The files that are read.
-        dimension: Length of a vector.
-    """
-
-    files: tuple[Path, ...]
-    dimension: int
+    files: tuple[Path, ...]  # the files that are read
+    dimension: int  # length of a vector
 
     @abstractmethod
     def find(self, words: Collection[str]) -> dict[str, int]:
-        """Look up words.
-
-        Args:
-            words: Words in any order.
-
-        Returns:
-            The row number of each word that the file knows, the first row of a duplicate word. Unknown words are left
-            out.
-
-        Raises:
-            DataError: The file is damaged.
-        """
+        """Look up the row numbers of words; unknown ones are left out, and a duplicate has its first row."""
 
     @abstractmethod
     def _read(self, rows: Int64) -> NDArray[Any]:
@@ -60,18 +44,11 @@ class WordVectors(ABC):
     def place(self, row: int) -> str:
         """Describe where a row is stored, for an error message: "vectors.npy row 7"."""
 
-    def rows(self, rows: Int64) -> Float64:
-        """Return vectors by row number.
-
-        Args:
-            rows: (R,) row numbers, as ``find`` gives them.
-
-        Returns:
-            (R, dimension) float64, all finite.
-
-        Raises:
-            DataError: A vector holds NaN or infinity, or the file has no such row.
-        """
+    def rows(
+        self,
+        rows: Int64,  # (R,) row numbers, as ``find`` gives them
+    ) -> Float64:  # (R, dimension) float64, all finite
+        """Read vectors by row number; refuses one that is not finite."""
         vectors = self._read(rows).astype(np.float64)
         wrong = np.argwhere(~np.isfinite(vectors))
         if len(wrong):
@@ -94,18 +71,16 @@ class WordVectors(ABC):
 
 
 class KeyedFile(WordVectors):
-    """A GloVe text, or a word2vec text or binary, which gensim reads at the first search.
+    """A GloVe text, or a word2vec text or binary, which gensim reads at the first search."""
 
-    Args:
-        path: The file.
-        header: Number and length of the vectors, as the first line says; None for a GloVe text, which has no such line.
-        binary: Whether it is word2vec's binary format.
-
-    Raises:
-        DataError: The first line is neither counts nor a word and its vector, or promises more than the file can hold.
-    """
-
-    def __init__(self, path: Path, header: tuple[int, int] | None, *, binary: bool) -> None:
+    def __init__(
+        self,
+        path: Path,
+        # number and length of the vectors, as the first line says; None for a GloVe text, which has no such line
+        header: tuple[int, int] | None,
+        *,
+        binary: bool,
+    ) -> None:
         self.files = (path,)
         self._header, self._binary = header, binary
         with path.open("rb") as file:
@@ -167,15 +142,7 @@ class KeyedFile(WordVectors):
 
 
 class MatrixWithWords(WordVectors):
-    """Base of word vectors in a ``.npy`` matrix (V, dimension) with the V words in another file.
-
-    Args:
-        path: The ``.npy`` file, a matrix of floating-point numbers.
-        words: The file of the words, in the order of the matrix's rows.
-
-    Raises:
-        DataError: The matrix cannot be read or has another form, or the file of the words is missing.
-    """
+    """Base of word vectors in a ``.npy`` matrix (V, dimension) with the V words in another file."""
 
     def __init__(self, path: Path, words: Path) -> None:
         self.files = (path, words)
@@ -263,14 +230,8 @@ def text_words(path: Path) -> Iterator[tuple[int, str]]:
 
 @dataclass(frozen=True)
 class CountedWords:
-    """The words of texts, and those among them that word vectors do not know.
+    """The words of texts, and those among them that word vectors do not know."""
 
-    Attributes:
-        total: The number of words, each as often as it occurs.
-        unknown: The words without a vector and how often they occur, the most frequent first.
-        vectors: The name or path of the word vectors.
-    """
-
-    total: int
-    unknown: Mapping[str, int]
-    vectors: str
+    total: int  # the number of words, each as often as it occurs
+    unknown: Mapping[str, int]  # the words without a vector and how often they occur, the most frequent first
+    vectors: str  # the name or path of the word vectors

@@ -22,7 +22,8 @@ sys.path.insert(0, str(ROOT / "docs"))
 from making import docstrings, pages  # noqa: E402
 
 ROOMS = (
-    *("data_prep", "tasks", "cml/commands", "cml/command_line", "cml/data", "cml/distances", "cml/explore"),
+    *("data_prep", "tasks", "cml/commands", "cml/command_line", "cml/console", "cml/data", "cml/distances"),
+    *("cml/explore", "cml/processes", "cml/storage", "cml/word_vectors"),
     *("cml/models", "cml/plausibility", "cml/reporting"),
 )
 """The folders that keep the rule; it is to become all of them."""
