@@ -79,7 +79,7 @@ def read_vectors(path: Path, names: Sequence[str], *, optional: Sequence[str] = 
             raise ValueError("it is damaged (it is no .npz file)")
         file.seek(0)
         with contextlib.ExitStack() as opened:
-            with _naming_damage():
+            with _name_damage():
                 archive = opened.enter_context(np.load(file, allow_pickle=False))
                 stored = sorted(archive.files)
                 unpacked = sum(member.file_size for member in archive.zip.infolist())  # no more is read of a member
@@ -91,7 +91,7 @@ def read_vectors(path: Path, names: Sequence[str], *, optional: Sequence[str] = 
                     f"it has {size:,} bytes, but its arrays unpack to {unpacked:,}, more than {_MOST_UNPACKED} times "
                     "as much; save it by numpy.savez"
                 )
-            with _naming_damage():
+            with _name_damage():
                 arrays = {name: archive[name] for name in stored}
                 kinds = {name: array.dtype.kind for name, array in arrays.items()}
     for name, array in arrays.items():
@@ -102,7 +102,7 @@ def read_vectors(path: Path, names: Sequence[str], *, optional: Sequence[str] = 
 
 
 @contextlib.contextmanager
-def _naming_damage() -> Iterator[None]:
+def _name_damage() -> Iterator[None]:
     """Turn the errors of many classes to which a damaged archive leads zipfile, zlib and NumPy into a clause."""
     try:
         yield

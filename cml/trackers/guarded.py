@@ -48,7 +48,7 @@ class GuardedTracker:
             except UserError:
                 raise
             except (Exception, SystemExit) as error:
-                self._tell(_fault("starting it", error))
+                self._tell(_fault("starting it", error), level=3)
 
     def begin(self, run: TrackedRun, /) -> None:
         """Open the run, for the first time or again.
@@ -89,7 +89,7 @@ class GuardedTracker:
             say(f"waiting for the tracker {self._name}, at most {END_LIMIT:g} seconds")
             closing.join(max(0.0, END_LIMIT - _SILENT_WAIT))
         late = f"may lack the end of this run: it was still closing the run {END_LIMIT:g} seconds after the last step."
-        self._tell(faults[0] if faults else late)
+        self._tell(faults[0] if faults else late, level=3)
         self._is_open = False
 
     def _call(self, method: str, *arguments: object) -> None:
@@ -104,12 +104,12 @@ class GuardedTracker:
             return _fault(_DEEDS[method], error)
         return ""
 
-    def _tell(self, fault: str) -> None:
+    def _tell(self, fault: str, level: int = 4) -> None:  # level: of the stack, where the tracker was called
         if fault:
             self._is_open = False
             advice = getattr(type(self._tracker), "advice", "")  # what to do if its server does not answer
             advice = advice if isinstance(advice, str) else ""
-            warnings.warn(f"The tracker {self._name} {fault} {advice}".rstrip(), stacklevel=4)
+            warnings.warn(f"The tracker {self._name} {fault} {advice}".rstrip(), stacklevel=level)
 
 
 def _fault(deed: str, error: BaseException) -> str:

@@ -8,6 +8,7 @@ import functools
 import hashlib
 import importlib.util
 import io
+import traceback
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -99,14 +100,18 @@ class KeyedFile(WordVectors):
 
         path = self.files[0]
         try:
-            with warnings.catch_warnings():  # gensim leaves a file without header open
-                warnings.simplefilter("ignore", ResourceWarning)
-                keyed = KeyedVectors.load_word2vec_format(
-                    str(path), binary=self._binary, no_header=self._header is None, unicode_errors="surrogateescape"
-                )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ResourceWarning)  # gensim leaves a file without header open
+                try:
+                    keyed = KeyedVectors.load_word2vec_format(
+                        str(path), binary=self._binary, no_header=self._header is None, unicode_errors="surrogateescape"
+                    )
+                except Exception as error:
+                    traceback.clear_frames(error.__traceback__)  # which hold that file
+                    raise
         except Exception as error:  # gensim reads a stranger's file, and raises whatever that leads it to
             form = f"{self.dimension} {'float32' if self._binary else 'numbers'}"
-            reason = " ".join(str(error).split())[:200] or type(error).__name__
+            reason = " ".join(str(error).split())[:200].rstrip(".?") or type(error).__name__
             raise DataError(
                 f"{path} cannot be read as word vectors: {reason}. Each word should be without spaces and be followed "
                 f"by {form}. Is the file cut off, or of another dimension?"
