@@ -15,7 +15,7 @@ from cml.feature_store.store import FeatureStore
 from cml.plausibility.dataset_rules import find_in_dataset
 from cml.plausibility.feature_duplicates import find_feature_duplicates
 from cml.plausibility.finding import Finding
-from cml.plausibility.thumbnails import Thumbnails
+from cml.plausibility.image_rules import Thumbnails
 from cml.plausibility.unknown_words import find_unknown_words
 from cml.task import label_distance_of
 from cml.word_vectors.word_vectors import CountedWords

@@ -61,7 +61,7 @@ def run(arguments: Sequence[str]) -> None:
     from cml.checks.dataset_findings import find_suspicious
     from cml.data.check_dataset import check_dataset, describe_constant_columns
     from cml.data.prepared import PreparedDataset
-    from cml.plausibility.thumbnails import Thumbnails
+    from cml.plausibility.image_rules import Thumbnails
     from cml.retrieval.verdict import size_verdict
     from cml.runs.distances import describe_ties, find_label_faults
 

@@ -1,24 +1,88 @@
-"""All rules, on a prepared dataset: its labels, masks, images and split."""
+"""What is suspicious about a prepared dataset, by all rules that need no label distance."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cml.data.columns import Numbers
+from cml.data.image_fault import ImageFault
+from cml.data.masks import read_mask
 from cml.data.prepared import PreparedDataset, Split
-from cml.plausibility.corner_joints import find_corner_joints
-from cml.plausibility.depth import find_shallow_depth
 from cml.plausibility.finding import Finding, Rule
+from cml.plausibility.image_rules import (
+    Thumbnails,
+    find_repeated_images,
+    find_repeated_texts,
+    find_same_images,
+    find_shallow_depth,
+)
 from cml.plausibility.label_rules import find_in_labels
-from cml.plausibility.lone_queries import find_lone_queries
-from cml.plausibility.repeated_labels import find_repeated_images, find_repeated_texts
-from cml.plausibility.same_images import find_same_images
-from cml.plausibility.stray_ids import find_stray_ids
-from cml.plausibility.thousands import find_thousands
-from cml.plausibility.thumbnails import Thumbnails
-from cml.plausibility.tiny_people import find_tiny_people
+from cml.plausibility.people_rules import find_corner_joints, find_tiny_people
+
+
+def find_lone_queries(queries: int, others: int) -> Iterator[Finding]:
+    """Find that each query is searched among one item or none."""
+    if queries and others < 2:
+        searched = "1 query is" if queries == 1 else f"{queries} queries are, each,"
+        among = "one item" if others else "no items"
+        what = f"{searched} searched among {among}, so that nothing can be measured"
+        mend = "Hold out more items for testing, or collect more."
+        yield Finding("lone-queries", what, mend, queries, queries)
+
+
+_LOOKED_AT = 200  # masks, spread over the dataset
+_STRAY = 0.005  # share of a mask that an id covers at most, in every mask
+_MANY = 8  # stray ids
+_IGNORED, _USUAL = 255, 64  # 255 often marks pixels to ignore, where all other ids are small
+
+
+def find_stray_ids(
+    masks: Sequence[Path],  # the files of masks, at least one
+    names: Mapping[str, str],
+    ignore_id: int | None,  # the id of pixels to ignore; None if there is none
+) -> list[Finding]:  # at most two findings
+    """Find ids that never cover more than half a per cent of a mask, where there are many, and 255 among small ids."""
+    chosen = [masks[place] for place in np.unique(np.linspace(0, len(masks) - 1, _LOOKED_AT).astype(int)).tolist()]
+    largest = np.zeros(256)
+    for path in chosen:
+        try:
+            mask = read_mask(path)
+        except ImageFault:  # it is reported as a fault of its own
+            continue
+        largest = np.maximum(largest, np.bincount(mask.reshape(-1), minlength=256) / mask.size)
+    if ignore_id is not None:
+        largest[ignore_id] = 0
+    present = np.flatnonzero(largest)
+    stray = np.flatnonzero((largest > 0) & (largest <= _STRAY))
+    findings = []
+    if len(stray) >= _MANY and len(stray) > len(present) / 2:
+        what = f"{len(stray)} of {len(present)} ids never cover more than {_STRAY:.1%} of a mask"
+        mend = "If edges were antialiased or compressed, draw the masks anew, with one whole id for each pixel."
+        shown = [str(number) for number in stray[:8].tolist()]
+        findings.append(Finding("stray-ids", what, mend, len(stray), len(present), shown))
+    others = present[present != _IGNORED]
+    is_unnamed = names.get(str(_IGNORED), "").startswith("region ") or str(_IGNORED) not in names
+    if largest[_IGNORED] and is_unnamed and len(others) and others.max() < _USUAL and not findings:
+        what = f"the id 255 is a region, but all {len(others)} others are below {_USUAL}"
+        mend = "If it marks pixels to ignore, prepare the masks with --ignore-id 255."
+        findings.append(Finding("stray-ids", what, mend, 1, len(present)))
+    return findings
+
+
+def find_thousands(
+    # the details of dataset.json, in which ``grouped_numbers`` lists numbers as they were written
+    details: Mapping[str, Any],
+    total: int,
+) -> list[Finding]:
+    """Find what was noted of the numbers of the table when it was read."""
+    written = details.get("grouped_numbers")
+    if not isinstance(written, list) or not written:
+        return []
+    what = "all numbers are whole or have exactly three decimals, in a table of cells separated by semicolons"
+    mend = "If a point separates thousands, prepare the table with --decimal , --thousands ."
+    return [Finding("thousands", what, mend, total, total, [str(text) for text in written[:4]])]
 
 
 def find_in_dataset(

@@ -1,15 +1,227 @@
-"""All rules that look at labels alone."""
+"""What is suspicious about labels: constants, outliers, angles in another unit, markers of unknown ones."""
 
+import math
+import re
+import reprlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from cml.plausibility.constant_labels import find_constant_labels, find_equal_labels
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.array_types import Bools, Float64
 from cml.plausibility.finding import Finding, Rule
 from cml.plausibility.label_numbers import LabelNumbers, as_label_numbers
-from cml.plausibility.outliers import find_outliers
-from cml.plausibility.radians import find_radians
-from cml.plausibility.sentinels import find_sentinels
-from cml.plausibility.swapped_places import find_swapped_places
+from cml.plausibility.swapped_places import find_swapped_places, mark_swapped
+
+_MEND_OF_CONSTANTS = "Nothing can be learned from them: name another column of labels."
+
+
+def find_equal_labels(labels: Sequence[Any] | NDArray[Any]) -> Iterator[Finding]:
+    """Find labels that are no numbers, such as texts, lists of texts and poses, and all equal."""
+    count = len(labels)
+    if count < 2:
+        return
+    first = labels[0]
+    if isinstance(labels, np.ndarray):
+        are_equal, first = bool((labels == first).all()), first.tolist()
+    else:
+        is_plain = isinstance(first, str | list | dict)  # others may compare by elements
+        are_equal = is_plain and all(type(label) is type(first) and label == first for label in labels)
+    if are_equal:
+        yield Finding(
+            "constant-labels", f"all {count} labels are equal, {reprlib.repr(first)}", _MEND_OF_CONSTANTS, count, count
+        )
+
+
+def find_constant_labels(labels: LabelNumbers) -> Iterator[Finding]:
+    """Find labels that are all equal, or a number of the label that is the same in all."""
+    count = len(labels.values)
+    if count < 2:
+        return
+    constant = (labels.values == labels.values[0]).all(axis=0)
+    names = [name for name, is_constant in zip(labels.columns, constant.tolist(), strict=True) if is_constant]
+    if constant.all():
+        value = " ".join(f"{number:g}" for number in labels.values[0])
+        yield Finding("constant-labels", f"all {count} labels are equal, {value}", _MEND_OF_CONSTANTS, count, count)
+    elif names:
+        yield Finding(
+            "constant-labels",
+            f"{', '.join(map(repr, names))} is the same number in all {count} labels",
+            "It does not change any label distance: leave it out, or correct it.",
+            count,
+            count,
+        )
+
+
+_FEWEST_WITH_OUTLIERS = 10  # items; of fewer, nobody can say what is far away
+_MANY = 100  # items; of fewer, chance throws some farther
+_MOST = 0.01  # share of all labels; more of them are a heavy tail
+_FAR, _FAR_OF_FEW, _FAR_IN_LOGARITHM = 8.0, 20.0, 4.0  # interquartile ranges from the median
+_GAP, _GAP_OF_SIGNED = 2.5, 6.0  # how many times as far away from the median as the farthest of the others
+_BELOW_ZERO, _BELOW_ZERO_OF_FEW = 0.5, 0.75  # shares of the median of positive labels
+
+
+def find_outliers(labels: LabelNumbers) -> Iterator[Finding]:
+    """Find a few labels that lie far away from all others, on a plain and on a logarithmic scale.
+
+    They lie 8 interquartile ranges or more from the median, are at most 1 % of the labels, and a gap separates them:
+    they are 2.5 times as far away as all others. More is asked of fewer than 100 labels and of labels of both signs.
+    Where no label is negative the same is asked of the logarithms of the positive ones with 4 ranges, since prices and
+    sizes spread over powers. A single negative number among positive ones that are well above zero is found too.
+    """
+    if labels.distance.startswith(("circular", "rotation", "classes")) or len(labels.values) < _FEWEST_WITH_OUTLIERS:
+        return
+    kept = np.flatnonzero(~mark_swapped(labels))  # the others have a finding of their own
+    for column, name in enumerate(labels.columns):
+        values = labels.values[:, column]
+        places = kept[_are_outliers(values[kept])]
+        if len(places):
+            middle = np.quantile(np.delete(values, places), (0.05, 0.95))
+            yield Finding(
+                "outliers",
+                f"{len(places)} of {len(values)} numbers in {name!r} lie far away from the others, of which 90 % lie "
+                f"from {middle[0]:g} to {middle[1]:g}",
+                "Correct them, or leave these items out.",
+                len(places),
+                len(values),
+                labels.describe_items(places, column),
+            )
+
+
+def _are_outliers(values: Float64) -> Bools:
+    """(N,) whether each value is an outlier; sentinels, which have a finding of their own, are not."""
+    known = ~np.isin(values, find_markers(values))
+    found = np.zeros(len(values), bool)
+    most = max(1, int(_MOST * len(values)))
+    is_many = len(values) >= _MANY
+    negative = known & (values < 0)
+    if 0 < negative.sum() <= most:
+        others = values[known & ~negative]
+        middle = float(np.median(others))
+        is_above = len(others) >= _FEWEST_WITH_OUTLIERS - 1 and others.min() > middle / 4
+        if is_above and -values[negative].max() > (_BELOW_ZERO if is_many else _BELOW_ZERO_OF_FEW) * middle:
+            found |= negative
+    rest = known & ~found
+    has_signs = bool((values[rest] < 0).any())
+    gap = _GAP if is_many and not has_signs else _GAP_OF_SIGNED
+    far = _are_far(values, rest, _FAR if is_many else _FAR_OF_FEW, gap, most)
+    if far.any() and not has_signs:
+        positive = rest & (values > 0)
+        far &= _are_far(np.log(np.where(positive, values, 1)), positive, _FAR_IN_LOGARITHM, _GAP, most)
+    return found | far
+
+
+def _are_far(values: Float64, rest: Bools, ranges: float, gap: float, most: int) -> Bools:
+    """(N,) whether each of the values that ``rest`` marks belongs to the largest group that a gap sets apart."""
+    far = np.zeros(len(values), bool)
+    low, middle, high = np.quantile(values[rest], (0.25, 0.5, 0.75))
+    if high == low:
+        return far
+    away = np.where(rest, np.abs(values - middle), 0)
+    order = np.argsort(-away)
+    farthest = away[order[: most + 1]]
+    is_apart = (farthest[:-1] > gap * farthest[1:]) & (farthest[:-1] > ranges * (high - low))
+    size = int(np.flatnonzero(is_apart)[-1]) + 1 if is_apart.any() else 0
+    far[order[:size]] = True
+    return far
+
+
+_FEWEST_ANGLES = 8  # items
+_TURN_IN_RADIANS = 2 * math.pi + 1e-3
+_SPREAD, _REACH = 4.0, 2.75  # radians; small angles in degrees, as of a steering wheel, do not spread so evenly
+_DEGREES = re.compile(r"circular(\(.*period=360(\.0)?\b.*\)|\(\))?|rotation\(.*form='?euler\b.*\)")
+
+
+def find_radians(labels: LabelNumbers) -> Iterator[Finding]:
+    """Find angles in degrees within 2 pi that spread over most of a turn of radians and are no whole numbers."""
+    values = labels.values
+    if _DEGREES.fullmatch(labels.distance) is None or len(values) < _FEWEST_ANGLES:
+        return
+    is_within = np.abs(values).max() <= _TURN_IN_RADIANS
+    is_spread = np.ptp(values, axis=0).max() >= _SPREAD and np.abs(values).max() >= _REACH
+    if is_within and is_spread and (values != np.round(values)).mean() > 0.5:
+        yield Finding(
+            "radians",
+            f"all {len(values)} angles lie from {values.min():.3g} to {values.max():.3g}, but are compared as degrees",
+            "If they are radians, prepare them with --unit radians.",
+            len(values),
+            len(values),
+        )
+
+
+_LOW = (0, -1, -9, -99, -999, -9999, -99999)
+_HIGH = (99, 999, 9999, 99999)
+_FEW_VALUES = 10  # different numbers; of fewer, such as ratings from -1 to 1, an end says nothing
+_FINE = 30  # different numbers; of fewer, such as ratings from -1 to 20, a lone negative one says nothing
+_TURN_IN_DEGREES = 360  # degrees
+_GAP_OF_ZERO, _GAP_OF_SENTINEL = 0.15, 0.5  # distance to the next number as a share of the range of the others
+
+
+def find_sentinels(labels: LabelNumbers) -> Iterator[Finding]:
+    """Find numbers that recur exactly, at an end of the range and away from all others.
+
+    A negative one is also found where all others are at least 0. Of angles, any number within a turn is usual. Of
+    places, latitude and longitude 0 are found anywhere.
+    """
+    if labels.distance.startswith("classes"):
+        return
+    if labels.distance.startswith(("haversine", "place")) and (found := _find_null_island(labels)):
+        yield found
+        return
+    is_angle = labels.distance.startswith(("circular", "rotation"))
+    for column, name in enumerate(labels.columns):
+        values = labels.values[:, column]
+        for marker in find_markers(values):
+            if is_angle and abs(marker) <= _TURN_IN_DEGREES:
+                continue
+            places = np.flatnonzero(values == marker)
+            yield Finding(
+                "sentinels",
+                f"{len(places)} of {len(values)} numbers in {name!r} are exactly {marker:g}, away from all others",
+                "If that stands for an unknown label, leave these items out.",
+                len(places),
+                len(values),
+                [labels.items[place] for place in places[:8].tolist()],
+            )
+
+
+def _find_null_island(labels: LabelNumbers) -> Finding | None:
+    """Places at latitude and longitude 0, in the sea, where others are elsewhere."""
+    places = np.flatnonzero((labels.values[:, :2] == 0).all(axis=1))
+    if not 1 < len(places) < len(labels.values):
+        return None
+    return Finding(
+        "sentinels",
+        f"{len(places)} of {len(labels.values)} places are exactly at latitude 0 and longitude 0",
+        "If that stands for an unknown place, leave these items out.",
+        len(places),
+        len(labels.values),
+        [labels.items[place] for place in places[:8].tolist()],
+    )
+
+
+def find_markers(
+    values: Float64,  # (N,) the numbers
+) -> list[float]:  # the sentinels, at most two
+    """Find the numbers that stand for unknown labels in a column."""
+    distinct, counts = np.unique(values, return_counts=True)
+    if len(distinct) <= _FEW_VALUES:
+        return []
+    found = []
+    low, high = float(distinct[0]), float(distinct[-1])
+    if low in _LOW and counts[0] > 1:
+        rest = distinct[1:]
+        gap, spread = float(rest[0]) - low, float(rest[-1] - rest[0])
+        is_alone = gap > (_GAP_OF_SENTINEL if low else _GAP_OF_ZERO) * spread
+        if is_alone or (low < 0 <= rest[0] and len(distinct) > _FINE):
+            found.append(low)
+    if high in _HIGH and counts[-1] > 1:
+        rest = distinct[:-1]
+        if high - float(rest[-1]) > _GAP_OF_SENTINEL * float(rest[-1] - rest[0]):
+            found.append(high)
+    return found
+
 
 LABEL_RULES: Mapping[Rule, Callable[[LabelNumbers], Iterator[Finding]]] = {
     "constant-labels": find_constant_labels,

@@ -8,7 +8,7 @@ from numba import njit
 
 from cml.array_types import Int64, UInt8
 from cml.plausibility.finding import Finding
-from cml.plausibility.thumbnails import Thumbnail
+from cml.plausibility.image_rules import Thumbnail
 
 FARTHEST = 3  # levels of grey that a pixel of two thumbnails of one image may differ by, after JPEG and scaling
 
