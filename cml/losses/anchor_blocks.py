@@ -100,7 +100,7 @@ def plain_mean(points: Tensor, label_distances: Tensor, values: AnchorValues) ->
             else of_block(points, start)
             for start in range(0, anchors, size)
         ]
-        total, counts = sum(part[0] for part in parts), torch.cat([part[1] for part in parts])
+        total, counts = torch.stack([part[0] for part in parts]).sum(dim=0), torch.cat([part[1] for part in parts])
     return AnchorMean(total / counts.sum().clamp(min=1), counts)
 
 

@@ -88,8 +88,11 @@ def slopes_by_autograd(
             of_anchors, counts = values(leaf, labels[rows], used[rows])
             (slopes,) = torch.autograd.grad(of_anchors.sum(), leaf)
         parts.append(RowTerms(of_anchors.detach(), counts, slopes))
-    of_anchors, counts, slopes = zip(*parts, strict=True)
-    return RowTerms(torch.cat(of_anchors, dim=-1), torch.cat(counts), torch.cat(slopes, dim=-2))
+    return RowTerms(
+        torch.cat([part.values for part in parts], dim=-1),
+        torch.cat([part.counts for part in parts]),
+        torch.cat([part.slopes for part in parts], dim=-2),
+    )
 
 
 def compare_by_closed_form(embeddings: Tensor, label_distances: Tensor, *, normalize: bool, look: bool) -> Pairs:
