@@ -70,11 +70,11 @@ def make_pages(app: Any) -> None:  # noqa: ANN401 - Sphinx
 
 def write_leaderboard(folder: Path) -> None:
     """Write the leaderboard of all published results, beside the files that its scores lead to."""
-    from cml.bench import leaderboard
+    from cml.bench import page
 
     shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(HERE.parent / "results", folder / "results", ignore=shutil.ignore_patterns("*.npz"))
-    leaderboard.write_leaderboard(folder / "results", folder / "leaderboard.html", checks=False)
+    shutil.copytree(HERE.parent / "results", folder / "results")
+    page.write_leaderboard(folder / "results", folder / "leaderboard.html")
 
 
 def clean_notebooks(app: Any, _: Any) -> None:  # noqa: ANN401 - Sphinx

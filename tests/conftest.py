@@ -25,7 +25,7 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 ROOT = Path(__file__).resolve().parents[1]
-SLOW_PLACES = {"bench", "test_guarded.py"}  # folders and files whose tests are all marked slow
+SLOW_PLACES = {"test_guarded.py"}  # folders and files whose tests are all marked slow
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,188 +1,97 @@
-"""Scores of retrieval, each a function of ranks and label distances alone, so that anybody can compute them again."""
-
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, Self
+"""The scores of a final run on test items and of a trial on validation items, and intervals over runs and queries."""
 
 import numpy as np
 
-from cml.array_types import Float32, Float64, UInt8, UInt16
+from cml.array_types import Float32, Float64, Floating, Int64
+from cml.bench.sets import BenchSet
+from cml.errors import UserError
+from cml.retrieval import metrics
+from cml.retrieval.embedding_ranker import embedding_ranker
+from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.mean_interval import mean_intervals, ratio_intervals
-from cml.retrieval.metrics.h_ap import compute_h_ap
+from cml.retrieval.metrics import LABEL_DISTANCE, Metric
 from cml.retrieval.metrics.label_distance import compute_label_distance
 from cml.retrieval.metrics.ndcg import compute_ndcg
 from cml.retrieval.metrics.score import over_mean, score_terms
-from cml.retrieval.metrics.spearman_rho import compute_spearman_rho
-from cml.retrieval.ranker import Ranker
-from cml.retrieval.ranking import retrieved_distances
+from cml.retrieval.ranking import LabelBlock, Ranking, retrieved_distances
 from cml.retrieval.ranking_ties import rank_columns
 from cml.retrieval.relevance_gains import compute_gains
-from cml.storage.npz import ArraySpec
 
-DEPTH = 100  # items of each ranking that are kept
-PROBES = 32  # items whose whole order is kept
-FIRST = 10  # items whose mean label distance is the primary score
 PRIMARY = "score"
-SCORES = frozenset({"score", "label_distance", "ndcg", "h_ap", "spearman", "worst"})
-"""The names of the scores that every result has, see ``score_queries``."""
-Intervals = Literal["bootstrap", "skew-t"]
-"""How 95 % intervals were computed: by earlier versions of cml, whose files do not name it, and today."""
-_RESAMPLES = 1000
+SCORES = (PRIMARY, "label_distance", "ndcg", "worst")
+"""The scores that every result has, see ``score_queries``."""
+_FIRST = 10  # items whose mean label distance is the primary score
+_DEPTH = 100  # items that ndcg looks at, or a quarter of a small gallery
 
 
-@dataclass(frozen=True, eq=False)
-class Ranks:
-    """What the S final runs of a method retrieved for Q queries among G items."""
+def score_run(rank_scores: Floating, data: BenchSet) -> dict[str, Float64]:
+    """Score a ranking of the test items of a set: each score, and each metric of the user's own, of each query.
 
-    top: UInt16  # (S, Q, K) the first items, nearest first; K is 100, or a quarter of a small gallery
-    probe: UInt8  # (S, Q, P) the order of the gallery's first 32 items, which hashes have put there
+    Args:
+        rank_scores: (Q, G) by which the gallery is ranked, rising; equal ones are in random order.
+        data: The set.
 
-    @classmethod
-    def from_rankers(cls, runs: list[Ranker], queries: int, gallery: int) -> Self:
-        """Rank the gallery by each of the rankers, equal scores in random order.
-
-        Args:
-            runs: S rankers, one per final run.
-            queries: Q.
-            gallery: G.
-
-        Returns:
-            The ranks of the S runs.
-        """
-        blocks, probes = [ranker(slice(0, queries)) for ranker in runs], min(PROBES, gallery)
-        top = [rank_columns(block, depth(gallery))[0] for block in blocks]
-        probe = [rank_columns(np.ascontiguousarray(block[:, :probes]), probes)[0] for block in blocks]
-        return cls(np.stack(top).astype(np.uint16), np.stack(probe).astype(np.uint8))
-
-    @classmethod
-    def concatenate(cls, runs: Iterable[Self]) -> Self:
-        """Those of several runs as one."""
-        every = list(runs)
-        top = np.concatenate([ranks.top for ranks in every])
-        return cls(top, np.concatenate([ranks.probe for ranks in every]))
-
-    @staticmethod
-    def specs(seeds: int, queries: int, gallery: int) -> dict[str, ArraySpec]:
-        """State the shapes and types of the ranks.
-
-        Args:
-            seeds: S, the number of final runs.
-            queries: Q.
-            gallery: G.
-
-        Returns:
-            Name of an array -> its shape and type.
-        """
-        kept, probes = depth(gallery), min(PROBES, gallery)
-        return {
-            "top": ArraySpec((seeds, queries, kept), np.dtype(np.uint16)),
-            "probe": ArraySpec((seeds, queries, probes), np.dtype(np.uint8)),
-        }
-
-    def fault(self, gallery: int) -> str:
-        """Find a fault in the items of the ranks.
-
-        Args:
-            gallery: G.
-
-        Returns:
-            The fault, as a clause of a message; "" if there is none.
-        """
-        for name, order, items in (("top", self.top, gallery), ("probe", self.probe, min(PROBES, gallery))):
-            rising = np.sort(order, axis=2)
-            if (rising[:, :, 1:] == rising[:, :, :-1]).any():
-                return f"{name} ranks an item twice"
-            if rising.max() >= items:
-                return f"{name} ranks the item {rising.max()}, but there are only {items}"
-        return ""
+    Returns:
+        Name -> (Q,) values, label distances in the reported unit; NaN for a query without a value.
+    """
+    distances, factor = data.test_distances, data.reported_unit.factor
+    own = _make_own_metrics(distances.shape[1], classes=data.spec.kind == "classes")
+    labels = LabelBlock(distances, own)
+    top = rank_columns(rank_scores, max(depth(distances), labels.depth))[0]
+    values = score_queries(top, distances)
+    values["label_distance"] *= factor
+    ranking = Ranking.from_columns(labels, rank_scores, top)
+    for metric in own:
+        measured = np.asarray(metric.measure(ranking), np.float64)
+        columns = measured[:, None] if measured.ndim == 1 else measured
+        if columns.shape != (len(distances), len(metric.columns)):
+            raise UserError(
+                f"The metric {metric.name!r} must return {(len(distances), len(metric.columns))}, one number for each "
+                f"query and column. Got {measured.shape} instead."
+            )
+        unit = factor if metric.info.unit == LABEL_DISTANCE else 1.0
+        values |= {name: unit * column for name, column in zip(metric.columns, columns.T, strict=True)}
+    return values
 
 
-def depth(gallery: int) -> int:
-    """How many items of a ranking are kept."""
-    return min(DEPTH, max(FIRST, gallery // 4))
-
-
-def score_queries(ranks: Ranks, distances: Float32) -> dict[str, Float64]:
-    """Each score of each query, (S, Q); its mean over both is the score.
+def score_queries(top: Int64, distances: Float32) -> dict[str, Float64]:
+    """Each score of each query, (Q,), of the items ``top`` (Q, K) that it retrieves first; its mean is the score.
 
     score: 1 - (d@10 - oracle) / (random - oracle) of mean label distances, 0 for chance and 1 for the order of the
-    labels. ndcg: with the gain 1 / (1 + number of nearer items), of the items kept. h_ap: of all items, those that are
-    not kept tied at the end. spearman: of the probes. worst: the score of the tenth of the queries with the lowest.
+    labels. ndcg: with the gain 1 / (1 + number of nearer items), of the first 100 items or a quarter of the gallery.
+    worst: the score of the tenth of the queries with the lowest, NaN for the others.
     """
-    queries, gallery = distances.shape
-    kept = depth(gallery)
+    kept = depth(distances)
+    retrieved = np.take_along_axis(distances, top[:, :kept], axis=1)
     ideal = retrieved_distances(distances, distances, kept)
-    chance, best = _chance(distances), _best(ideal)
-    ideal_gains = compute_gains(ideal, distances, "rank")
-    runs: list[dict[str, Float64]] = []
-    for top, probe in zip(ranks.top.astype(np.int64), ranks.probe.astype(np.int64), strict=True):
-        retrieved = np.take_along_axis(distances, top, axis=1)
-        ours = compute_label_distance(retrieved, [FIRST])[:, 0]
-        score = over_mean(*score_terms(ours, chance, best))
-        places = np.full((queries, gallery), float(kept))
-        np.put_along_axis(places, top, np.arange(kept, dtype=np.float64)[None], axis=1)
-        order = np.empty(probe.shape)
-        np.put_along_axis(order, probe, np.arange(probe.shape[1], dtype=np.float64)[None], axis=1)
-        worst, lowest = np.full(queries, np.nan), np.argsort(score, kind="stable")[: max(1, queries // 10)]
-        worst[lowest] = score[lowest]
-        each = {
-            "score": score,
-            "label_distance": ours,
-            "ndcg": compute_ndcg(compute_gains(retrieved, distances, "rank"), ideal_gains, [kept])[:, 0],
-            "h_ap": compute_h_ap(places, distances),
-            "spearman": compute_spearman_rho(order, np.ascontiguousarray(distances[:, : probe.shape[1]])),
-            "worst": worst,
-        }
-        runs.append(each)
-    return {name: np.stack([run[name] for run in runs]) for name in runs[0]}
+    ours = compute_label_distance(retrieved, [_FIRST])[:, 0]
+    score = over_mean(*score_terms(ours, _chance(distances), _best(ideal)))
+    worst, lowest = np.full(len(score), np.nan), np.argsort(score, kind="stable")[: max(1, len(score) // 10)]
+    worst[lowest] = score[lowest]
+    ours_gain, ideal_gain = (compute_gains(some, distances, "rank") for some in (retrieved, ideal))
+    ndcg = compute_ndcg(ours_gain, ideal_gain, [kept])[:, 0]
+    return {PRIMARY: score, "label_distance": ours, "ndcg": ndcg, "worst": worst}
 
 
-def score_reaches(distances: Float32) -> Float64:
-    """What the oracle is ahead of chance in each query, over its mean: the score of each query of the oracle.
-
-    Args:
-        distances: (Q, G) label distances.
-
-    Returns:
-        (Q,) denominators of the score, of mean 1; NaN for a query without one.
-    """
-    best = _best(retrieved_distances(distances, distances, depth(distances.shape[1])))
-    return over_mean(*score_terms(best, _chance(distances), best))
-
-
-def summarize(
-    values: Mapping[str, Float64], reaches: Float64, *, intervals: Intervals = "skew-t"
-) -> dict[str, dict[str, Any]]:
-    """Mean, 95 % interval over seeds and queries, and the mean of each seed, of every score.
-
-    Args:
-        values: Name of a score to its values, (S, Q).
-        reaches: (Q,) denominators of the primary score, which is a ratio of two means; see ``score_reaches``.
-        intervals: How intervals are computed.
-
-    Returns:
-        Name of a score to its figures.
-    """
-    summary = {}
-    for name, each in values.items():
-        has_interval = name != "worst" and np.isfinite(each).any()
-        low, high = float("nan"), float("nan")
-        if has_interval and intervals == "bootstrap":
-            low, high = _bootstrap_interval(each)
-        elif has_interval:
-            low, high = interval(each, reaches if name == PRIMARY else None)
-        figures = {"mean": _mean(each), "low": low, "high": high}
-        seeds = [_plain(_mean(run)) for run in each]
-        summary[name] = {**{key: _plain(value) for key, value in figures.items()}, "seeds": seeds}
-    return summary
+def score_validation(embeddings: Float32, distances: Float32) -> float:
+    """The score of items (V, D), each searched among all others, of label distances (V, V)."""
+    scores = embedding_ranker(embeddings, embeddings)(slice(0, len(distances)))
+    np.fill_diagonal(scores, np.inf)
+    some = (
+        retrieved_distances(distances, scores, _FIRST),
+        retrieved_distances(distances, distances, _FIRST),
+        distances,
+    )
+    ours, best, chance = (float(part.mean(where=np.isfinite(part), dtype=np.float64)) for part in some)
+    return round((chance - ours) / (chance - best), 6)
 
 
 def interval(values: Float64, reaches: Float64 | None = None) -> tuple[float, float]:
-    """95 % interval of a mean over seeds and queries; of a difference of two methods it is the paired one.
+    """95 % interval of a mean over runs and queries; of a difference of two methods it is the paired one.
 
     Args:
         values: (S, Q) values.
-        reaches: (Q,) denominators, if the mean of the values is a ratio of two means; see ``score_reaches``.
+        reaches: (Q,) denominators, if the mean of the values is a ratio of two means: the oracle's score of each query.
 
     Returns:
         The ends; NaN for one value.
@@ -191,6 +100,33 @@ def interval(values: Float64, reaches: Float64 | None = None) -> tuple[float, fl
     ends = mean_intervals(columns) if reaches is None else ratio_intervals(columns, reaches[:, None])
     low, high = ends[0].tolist()
     return low, high
+
+
+def _make_own_metrics(gallery: int, *, classes: bool) -> list[Metric]:
+    """The registered metrics that are not cml's and are measured query by query; none may be called as a score."""
+    measured_on = ("top_k", "whole_ranking", "classes") if classes else ("top_k", "whole_ranking")
+    chosen = []
+    for name in metrics.own_names():
+        metric_class = metrics.read_class(name)
+        if metric_class.needs not in measured_on:
+            continue
+        metric = metric_class(EvaluateOptions(), gallery)
+        metric.name = name
+        taken = sorted({*SCORES} & {*metric.columns})
+        if taken:
+            raise UserError(
+                f"The metric {name!r} has the name of a score of the benchmark, {taken[0]!r}. Register it under "
+                "another name."
+            )
+        if metric.columns:
+            chosen.append(metric)
+    return chosen
+
+
+def depth(distances: Float32) -> int:
+    """How many of the first items of a ranking are looked at."""
+    gallery: int = distances.shape[1]
+    return min(_DEPTH, max(_FIRST, gallery // 4))
 
 
 def _chance(distances: Float32) -> Float64:
@@ -203,27 +139,4 @@ def _chance(distances: Float32) -> Float64:
 
 def _best(ideal: Float32) -> Float64:
     """Mean label distance of the first ten of the nearest items, (Q,)."""
-    return compute_label_distance(ideal, [FIRST])[:, 0]
-
-
-def _bootstrap_interval(values: Float64) -> tuple[float, float]:
-    """The interval of earlier versions, a percentile bootstrap of seeds and queries: to check their files."""
-    seeds, queries = values.shape
-    rng = np.random.default_rng(0)
-    known = np.isfinite(values)
-    drawn = [rng.multinomial(many, np.full(many, 1 / many), _RESAMPLES).astype(float) for many in (seeds, queries)]
-    totals, counts = (
-        np.einsum("rs,rs->r", drawn[0], drawn[1] @ part.T) for part in (np.where(known, values, 0), known.astype(float))
-    )
-    low, high = np.percentile(totals / np.maximum(counts, 1), [2.5, 97.5]).tolist()
-    return low, high
-
-
-def _mean(values: Float64) -> float:
-    """Mean of the values that are not NaN; NaN if there are none."""
-    return float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
-
-
-def _plain(value: float) -> float | None:
-    """A figure as the files hold it: six digits, null for what does not exist."""
-    return None if np.isnan(value) else float(f"{value:.6g}")
+    return compute_label_distance(ideal, [_FIRST])[:, 0]

@@ -15,7 +15,7 @@ import numpy as np
 
 from cml import data_prep, distances, tasks
 from cml.array_types import Float32
-from cml.bench.suite import NO_BACKBONE, SETS, SPLITS, SUITES, SetSpec, Suite, look_up, with_settings_of
+from cml.bench.suite import NO_BACKBONE, SETS, SPLITS, SUITES, SetSpec, Suite, look_up
 from cml.data.dataset_info import FOLDERS, INFO, METADATA
 from cml.data.input_form import Missing
 from cml.data.prepared import PreparedDataset
@@ -58,7 +58,6 @@ class BenchSet:
     spec: SetSpec
     distance: LabelDistance
     label_distance: str  # as a text
-    earlier_label_distance: str  # the same in results of before its defaults changed, if they did
     reported_unit: ReportedUnit  # in which results state label distances
     train: Part
     validation: Part  # each item is searched among all others
@@ -89,7 +88,7 @@ class BenchSet:
 
     @functools.cached_property
     def test_distances(self) -> Float32:
-        """Label distances of queries and gallery (Q, G), which ranks are scored with."""
+        """Label distances of queries and gallery (Q, G), which rankings are scored with."""
         return self._load_distances("test", *self._test)
 
     @functools.cached_property
@@ -153,21 +152,9 @@ def _check_sizes(own: BenchSet) -> None:
 
 
 def deal_items(name: str, spec: SetSpec, suite: Suite, dataset: PreparedDataset, cache: Path) -> BenchSet:
-    """Deal the items of a prepared dataset to the parts of a suite.
-
-    Args:
-        name: Name of the set, which is part of the digest of the split.
-        spec: The set's entry in the suite.
-        suite: The suite, which limits the size of each part.
-        dataset: The prepared dataset.
-        cache: Folder of the label distances.
-
-    Returns:
-        The set with its parts.
-    """
+    """Deal the items of a prepared dataset to the parts of a suite; the set's name is part of the split's digest."""
     task = tasks.get(dataset.info.task)
-    earlier = task.label_distance(task.recipe, dataset.info)
-    text = with_settings_of(suite.version, earlier)
+    text = task.label_distance(task.recipe, dataset.info)
     distance = distances.as_label_distance(text).fit(dataset.split("train").labels)
     ids, groups = dataset.split("train").item_ids, _groups(dataset, "train", spec)
     order = _by_hash(ids, groups if spec.whole else None)
@@ -200,7 +187,7 @@ def deal_items(name: str, spec: SetSpec, suite: Suite, dataset: PreparedDataset,
     reported_unit = ReportedUnit(*task.report(unit_in_dataset(distance, dataset), dataset.info))
     train, validation, *test = parts.values()
     where = digest.hexdigest(), dataset.fingerprint, cache, dataset.folder
-    return BenchSet(name, spec, distance, text, earlier, reported_unit, train, validation, *where, (test[0], test[1]))
+    return BenchSet(name, spec, distance, text, reported_unit, train, validation, *where, (test[0], test[1]))
 
 
 def _standardization(dataset: PreparedDataset, training: list[int]) -> Callable[[Vectors], Float32]:

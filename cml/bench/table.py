@@ -2,18 +2,17 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cml.array_types import Float64
-from cml.bench.check_record import CheckRecord, read_check_record
-from cml.bench.own_metrics import OwnMetric
+from cml.bench.methods import UNTRAINED, chosen_on
 from cml.bench.result import Result, read_result, results_in
 from cml.bench.scores import PRIMARY, interval
-from cml.bench.suite import FIXED_CHOSEN_ON, SETS, SUITES, UNTRAINED, methods_of
+from cml.bench.suite import SETS, SUITES
 from cml.errors import UserError, did_you_mean
 from cml.retrieval import text_table
 from cml.retrieval.best_methods import find_best
@@ -23,10 +22,8 @@ from cml.retrieval.metrics import describe
 
 BEST = "*"  # marks the best of a set, and what does not differ from it significantly
 CHOSEN = "°"  # marks the sets on which the defaults of a method were chosen
-UNCHECKED = "?"  # marks what cml bench check has not checked on this computer
 OTHERS = "other sets"  # the title of the mean rank on sets on which no default was chosen
 _NONE = "-"
-ELSEWHERE = " (C)"  # ends the name of an embedding that was made elsewhere, beside the methods of another track
 _LEVEL = 0.05
 
 
@@ -47,8 +44,6 @@ class Board:
     # mean ranks that are farther apart differ (Nemenyi, 1963; Demsar, Statistical Comparisons of Classifiers over
     # Multiple Data Sets, JMLR 2006)
     critical: float
-    # (method, set) to what its check left out; only those that were checked. None marks nothing
-    checks: Mapping[tuple[str, str], CheckRecord] | None = None
     # set to the (Q,) scores of the oracle, which are the denominators of all scores; without them they are held fixed
     reaches: Mapping[str, Float64] = field(default_factory=dict)
 
@@ -57,15 +52,10 @@ class Board:
         """Method to mean rank."""
         return {method: float(ranks.mean()) for method, ranks in self.ranks.items()}
 
-    def chosen_on(self, method: str) -> tuple[str, ...]:
-        """The sets on which the defaults of a method were chosen."""
-        known = methods_of(self.version).get(method)
-        return FIXED_CHOSEN_ON.get(method, ()) if known is None else known.chosen_on
-
     @property
     def other_sets(self) -> list[str]:
         """The sets on which the defaults of no ranked method were chosen."""
-        chosen = {name for method in self.ranks for name in self.chosen_on(method)}
+        chosen = {name for method in self.ranks for name in chosen_on(method)}
         return [name for name in self.sets if name not in chosen]
 
     @property
@@ -96,9 +86,8 @@ class Board:
 
     def grid(self) -> list[list[str]]:
         """Header and rows as text."""
-        means, borda, own, others = self.means, self.borda, self.own_columns, self.other_means
-        headers = [f"{name} {column}" for name, column in own]
-        rows = [["", *self.sets, *headers, "mean rank", *([OTHERS] if others else []), "Borda", "seconds"]]
+        means, borda, others = self.means, self.borda, self.other_means
+        rows = [["", *self.sets, "mean rank", *([OTHERS] if others else []), "Borda", "seconds"]]
         for method in self.order:
             cells = [self._cell(method, name) for name in self.sets]
             over = [""] * (3 if others else 2)
@@ -106,99 +95,26 @@ class Board:
                 on_others = [f"{others[method]:.2f}"] if others else []
                 over = [f"{means[method]:.2f}", *on_others, f"{borda[method]:g}"]
             seconds = np.mean([result.seconds["run"] for result in self.results[method].values()])
-            measured = [self._own_cell(method, name, column) for name, column in own]
-            rows.append([method, *cells, *measured, *over, f"{seconds:.2f}"])
+            rows.append([method, *cells, *over, f"{seconds:.2f}"])
         return rows
-
-    @property
-    def own_metrics(self) -> dict[str, OwnMetric]:
-        """The metrics of one's own that any of the results holds, by name."""
-        return {
-            name: metric
-            for row in self.results.values()
-            for result in row.values()
-            for name, metric in result.metrics.items()
-        }
-
-    @property
-    def own_columns(self) -> list[tuple[str, str]]:
-        """The set and the column of each metric of one's own that a table shows."""
-        columns: dict[tuple[str, str], None] = {}
-        for name in self.sets:
-            for row in self.results.values():
-                metrics = row[name].metrics if name in row else {}
-                for metric in metrics.values():
-                    columns.update(dict.fromkeys((name, column) for column in metric.shown_columns))
-        return list(columns)
-
-    def _own_cell(self, method: str, name: str, column: str) -> str:
-        result = self.results[method].get(name)
-        score = None if result is None else result.scores.get(column)
-        if score is None or score.mean is None:
-            return _NONE
-        low = score.mean if score.low is None else score.low
-        high = score.mean if score.high is None else score.high
-        info = describe(column)
-        low, high = info.clip_interval(score.mean, low, high)
-        return interval_text((score.mean, low, high), info) + UNCHECKED * (not self.is_checked(method, name, column))
 
     def _cell(self, method: str, name: str) -> str:
         result = self.results[method].get(name)
         if result is None:
             return "not run"
-        mark = UNCHECKED * (not self.is_checked(method, name))
         if result.failed:
-            return f"failed{mark}"
+            return "failed"
         text = interval_text((score_of(result), *self._score_ends(result)), describe(PRIMARY))
-        return text + CHOSEN * (name in self.chosen_on(method)) + BEST * ((method, name) in self.best) + mark
-
-    def is_checked(self, method: str, name: str, column: str = "") -> bool:
-        """Tell whether a result was checked on this computer, with this version of cml.
-
-        Args:
-            method: The method, as in ``results``.
-            name: The set.
-            column: A column of a metric of one's own; "" for the ranks and the scores of the benchmark.
-
-        Returns:
-            Whether it was; always, if the board does not ask for it.
-        """
-        if self.checks is None:
-            return True
-        record = self.checks.get((method, name))
-        return record is not None and column not in record.columns and not (record.ranks and not column)
-
-    @property
-    def unchecked(self) -> dict[str, list[str]]:
-        """Method to its sets whose results were not checked on this computer."""
-        by_method = {
-            method: [name for name in self.sets if name in row and not self.is_checked(method, name)]
-            for method, row in self.results.items()
-        }
-        return {method: sets for method, sets in by_method.items() if sets}
-
-    def _check_notes(self) -> str:
-        count = sum(len(sets) for sets in self.unchecked.values())
-        columns = sorted({column for record in (self.checks or {}).values() for column in record.columns})
-        sentences = []
-        if count:
-            results = "1 result was" if count == 1 else f"{count} results were"
-            sentences.append(
-                f"{results} not checked on this computer, {UNCHECKED} marks {'it' if count == 1 else 'them'}: run cml "
-                "bench check."
-            )
-        if columns:
-            sentences.append(f"Not checked for want of their plugin: {', '.join(columns)}.")
-        return "".join(f" {sentence}" for sentence in sentences)
+        return text + CHOSEN * (name in chosen_on(method)) + BEST * ((method, name) in self.best)
 
     def _score_ends(self, result: Result) -> tuple[float, float]:
-        """The ends of the interval of a score, of all results in the same way, whatever version wrote them."""
-        low, high = interval(_scores_of(result), self._reach_of(result))
+        """The ends of the interval of a score."""
+        low, high = interval(result.values, self._reach_of(result))
         return describe(PRIMARY).clip_interval(score_of(result), low, high)
 
     def _reach_of(self, result: Result) -> Float64 | None:
         reach = self.reaches.get(result.set)
-        return reach if reach is not None and len(reach) == _scores_of(result).shape[1] else None
+        return reach if reach is not None and len(reach) == result.values.shape[1] else None
 
     def notes(self) -> str:
         """What the figures are."""
@@ -206,10 +122,6 @@ class Board:
         runs = max((len(result.values) for result in some), default=0)
         trials = max((len(result.trials) for result in some), default=0)
         how = f"Each figure is the mean of {runs} runs with the best of {trials} trials on validation items."
-        if self.track == "C":
-            how = "The embeddings were computed by other programs."
-        elif any(result.track == "C" for result in some):
-            how += f" {ELSEWHERE.strip()} marks an embedding that was computed by another program; it is not ranked."
         tests = ""
         if not math.isnan(self.friedman):
             rejected = "is" if self.friedman < _LEVEL else "is not"
@@ -224,7 +136,7 @@ class Board:
             f"The row random is one random ranking. {how} {BEST} marks the best method of a set "
             "and those that are not significantly worse, paired by seeds and queries: whichever method truly is best "
             "is marked with a probability of 95 %, however many methods there are. The last column is the seconds of "
-            f"one run.{tests}{self._other_notes()}{self._own_notes()}{self._check_notes()}"
+            f"one run.{tests}{self._other_notes()}"
         )
 
     def _other_notes(self) -> str:
@@ -235,12 +147,6 @@ class Board:
             f"mean rank on the sets without such a mark: {', '.join(self.other_sets)}."
         )
 
-    def _own_notes(self) -> str:
-        sentences = [metric.describe() for metric in self.own_metrics.values() if metric.shown_columns]
-        if not sentences:
-            return ""
-        return f" {' '.join(sentences)} {_NONE} marks results without that metric."
-
     def against(self, method: str) -> tuple[list[list[str]], str]:
         """Paired differences of all methods' scores from those of one: header and rows as text, and what they are."""
         if method not in self.results:
@@ -250,7 +156,7 @@ class Board:
             )
         rows = [["", *self.sets]]
         for other in self.order:
-            if other != method and _competes(other):
+            if other != method and other not in UNTRAINED:
                 ours, theirs = self.results[other], self.results[method]
                 differences = [self._difference(ours.get(name), theirs.get(name)) for name in self.sets]
                 rows.append([other, *(_NONE if pair is None else _difference_text(*pair) for pair in differences)])
@@ -258,25 +164,38 @@ class Board:
             f"Suite {self.version}, track {self.track}. Differences of the score from that of {method}, with the 95 % "
             f"interval over seeds and queries of the paired difference. {BEST} marks intervals that do not contain 0, "
             f"each on its own: of 20 differences that are 0, one is marked by chance. {_NONE} where one of the two "
-            f"failed or was not run.{self._check_notes()}"
+            "failed or was not run."
+        )
+
+    def means_of(self, score: str) -> tuple[list[list[str]], str]:
+        """Means of another score, or of a metric of the user's own: header and rows as text, and what they are."""
+        known = sorted({name for row in self.results.values() for result in row.values() for name in result.scores})
+        if score not in known:
+            raise UserError(
+                f"The results hold no score {score!r}.{did_you_mean(score, known)} They hold {', '.join(known)}."
+            )
+        rows = [["", *self.sets]]
+        for method in self.order:
+            there = [self.results[method].get(name) for name in self.sets]
+            means = [None if result is None else result.mean(score) for result in there]
+            rows.append([method, *(_NONE if mean is None else f"{mean:.4g}" for mean in means)])
+        info = describe(score)
+        note = f" {info.note[0].upper()}{info.note[1:].rstrip('.')}." if info.note else ""
+        return rows, (
+            f"Suite {self.version}, track {self.track}. Means of {score} over runs and queries.{note} {_NONE} where a "
+            "method failed, was not run, or has no such score."
         )
 
     def trials(self) -> tuple[list[list[str]], str]:
         """What tuning brings: header and rows as text, the method with the best defaults first, and what they are."""
         methods = [method for method in self.ranks if any(result.trials for result in self.results[method].values())]
         sets = [name for name in self.sets if not any(self.results[method][name].failed for method in methods)]
-        lengths = {len(self.results[method][name].trials) for method in methods for name in sets}
-        if len(lengths) > 1:
-            raise UserError(
-                f"The results of {self.version} {self.track} have {min(lengths)} to {max(lengths)} trials. All must "
-                "have those of the suite: run cml bench check."
-            )
         if not methods or not sets:
             raise UserError(f"No set of {self.version} {self.track} has trials of all ranked methods.")
         others = [name for name in sets if name in self.other_sets] if self.other_means else []
         rows: dict[str, list[float]] = {}
         for method in methods:
-            scores = {name: [trial.score or 0.0 for trial in self.results[method][name].trials] for name in sets}
+            scores = {name: self.results[method][name].trial_scores for name in sets}
             every = np.array(list(scores.values()))
             parts = every[:, 0], np.median(every, axis=1), every.max(axis=1)
             rows[method] = [float(part.mean()) for part in parts]
@@ -289,7 +208,7 @@ class Board:
         return [header, *texts], (
             f"Suite {self.version}, track {self.track}. Scores of the trials on validation items: of the first trial, "
             f"which has the defaults, the median trial and the best one, as means over {', '.join(sets)}. A trial that "
-            f"failed counts as 0.{notes if others else ''}{self._check_notes()}"
+            f"failed counts as 0.{notes if others else ''}"
         )
 
     def markdown(self) -> str:
@@ -307,7 +226,7 @@ class Board:
         """The mean of the paired differences of two results, and the ends of its 95 % interval."""
         if ours is None or theirs is None or ours.failed or theirs.failed:
             return None
-        mine, other = _scores_of(ours), _scores_of(theirs)
+        mine, other = ours.values, theirs.values
         if mine.shape[1] != other.shape[1] or not (len(mine) == len(other) or 1 in (len(mine), len(other))):
             return None
         difference = mine - other  # what has no seeds is one row, which goes with all of the other
@@ -321,12 +240,6 @@ class Board:
         for method, row in self.results.items():
             scores[method] = {name: None if result.failed else score_of(result) for name, result in row.items()}
             ends[method] = {name: self._json_ends(result) for name, result in row.items()}
-        own: dict[str, dict[str, dict[str, float | None]]] = {}
-        for name, column in self.own_columns:
-            for method, row in self.results.items():
-                score = row[name].scores.get(column) if name in row else None
-                if score is not None:
-                    own.setdefault(column, {}).setdefault(method, {})[name] = score.mean
         return {
             "suite": self.version,
             "track": self.track,
@@ -337,25 +250,22 @@ class Board:
             "mean_ranks_on_other_sets": self.other_means,
             "borda": self.borda,
             **{name: None if math.isnan(value) else value for name, value in tests.items()},
-            **({"metrics": own} if own else {}),
-            **({} if self.checks is None else {"unchecked": self.unchecked}),
         }
 
 
 def score_of(result: Result) -> float:
     """The normalised score, minus infinity where it failed."""
-    value = result.scores["score"].mean if result.scores else None
+    value = result.mean()
     return -math.inf if value is None else value
 
 
-def read_board(out: Path, version: str = "", track: str = "", *, checks: bool = False) -> Board:
-    """Read the results of one version and track, with those of track C beside them.
+def read_board(out: Path, version: str = "", track: str = "") -> Board:
+    """Read the results of one version and track.
 
     Args:
         out: Folder of the results.
         version: Version of the suite; "" takes the latest that has results.
         track: The track with its backbone, or its letter; "" takes the first.
-        checks: Whether the board marks results that ``cml bench check`` has not checked on this computer.
 
     Returns:
         The board.
@@ -363,58 +273,36 @@ def read_board(out: Path, version: str = "", track: str = "", *, checks: bool = 
     Raises:
         UserError: there are no such results.
     """
-    paths = {path: read_result(path) for path in results_in(out)}
-    versions = {result.suite for result in paths.values()}
-    version = version or next((name for name in SUITES if name in versions), "")
-    if not version:
-        raise UserError(
-            f"The results in {out} are of {', '.join(sorted(versions))}, which this version of cml does not know. "
-            f"Known: {', '.join(SUITES)}."
-        )
-    paths = {path: result for path, result in paths.items() if result.suite == version}
-    every_result = list(paths.values())
+    every_result = list(map(read_result, results_in(out)))
+    versions = {result.suite for result in every_result}
+    version = version or next(name for name in SUITES if name in versions)
+    every_result = [result for result in every_result if result.suite == version]
     there = sorted({result.track for result in every_result})
     track = next((name for name in there if track in (name, name.partition("-")[0], "")), track)
     if track not in there:
         others = f" There are those of {', '.join(there)}." if there else " Run cml bench."
         raise UserError(f"There are no results of {version} {track} in {out}.{others}")
-    shown = {path: result for path, result in paths.items() if result.track in (track, "C")}
-    oracles = {result.set: result for result in paths.values() if result.method == "oracle" and not result.failed}
-    board = build_board(version, track, list(shown.values()), oracles)
-    if not checks:
-        return board
-    records = {(_row_name(result, track), result.set): read_check_record(path) for path, result in shown.items()}
-    return replace(board, checks={cell: record for cell, record in records.items() if record is not None})
-
-
-def _row_name(result: Result, track: str) -> str:
-    return result.method + ELSEWHERE * (result.track != track)
+    oracles = {result.set: result for result in every_result if result.method == "oracle" and not result.failed}
+    return build_board(version, track, [result for result in every_result if result.track == track], oracles)
 
 
 def build_board(version: str, track: str, every_result: list[Result], oracles: Mapping[str, Result]) -> Board:
-    """Build the board of some results of one version and track: ranks, tests and best methods.
+    """Build the board of results of one version and track: ranks, tests and best methods.
 
-    Args:
-        version: Version of the suite.
-        track: The track, with its backbone.
-        every_result: The results, those of track C among them.
-        oracles: Set to a result of the oracle, of any track: what it is ahead of chance is the denominator of scores.
-
-    Returns:
-        The board.
+    ``oracles`` has a result of the oracle for each set, of any track: what it is ahead of chance is the denominator of
+    scores.
     """
-    there = {result.set for result in every_result if result.track == track}
+    there = {result.set for result in every_result}
     sets = [*(name for name in SETS if name in there), *sorted(there - SETS.keys())]  # others are somebody's own
     results: dict[str, dict[str, Result]] = {}
     for result in every_result:
-        if result.set in sets:
-            results.setdefault(_row_name(result, track), {})[result.set] = result
-    ranked = [method for method, row in results.items() if _competes(method) and len(row) == len(sets)]
+        results.setdefault(result.method, {})[result.set] = result
+    ranked = [method for method, row in results.items() if method not in UNTRAINED and len(row) == len(sets)]
     scores = np.array([[score_of(results[method][name]) for name in sets] for method in ranked])  # (M, sets)
     best = frozenset((method, name) for name in sets for method in _best(name, results))
-    reaches = {name: _scores_of(oracle)[0] for name, oracle in oracles.items()}
+    reaches = {name: oracle.values[0] for name, oracle in oracles.items()}
     if not ranked:
-        return Board(version, track, sets, results, {}, best, math.nan, math.nan, reaches=reaches)
+        return Board(version, track, sets, results, {}, best, math.nan, math.nan, reaches)
     from scipy import stats
 
     ranks: Float64 = stats.rankdata(-scores, axis=0)  # equal scores share their mean rank
@@ -423,14 +311,15 @@ def build_board(version: str, track: str, every_result: list[Result], oracles: M
         friedman = float(stats.friedmanchisquare(*ranks).pvalue)
         studentized = float(stats.studentized_range.ppf(1 - _LEVEL, len(ranked), np.inf)) / math.sqrt(2)
         critical = studentized * math.sqrt(len(ranked) * (len(ranked) + 1) / (6 * len(sets)))
-    by_method = dict(zip(ranked, ranks, strict=True))
-    return Board(version, track, sets, results, by_method, best, friedman, critical, reaches=reaches)
+    return Board(
+        version, track, sets, results, dict(zip(ranked, ranks, strict=True)), best, friedman, critical, reaches
+    )
 
 
 def _best(name: str, results: Mapping[str, Mapping[str, Result]]) -> list[str]:
     """The best method of a set and those that are not significantly worse."""
-    here = {method: row[name] for method, row in results.items() if _competes(method) and name in row}
-    values = {method: _scores_of(result) for method, result in here.items() if not result.failed}
+    here = {method: row[name] for method, row in results.items() if method not in UNTRAINED and name in row}
+    values = {method: result.values for method, result in here.items() if not result.failed}
     if not values:
         return []
     first = max(values, key=lambda method: score_of(here[method]))
@@ -441,14 +330,5 @@ def _best(name: str, results: Mapping[str, Mapping[str, Result]]) -> list[str]:
     return [paired[index] for index in find_best([values[method] for method in paired])]
 
 
-def _scores_of(result: Result) -> Float64:
-    """The scores of each seed and query, (S, Q); NaN for a query without one."""
-    return np.array(result.values, np.float64)  # None is NaN
-
-
 def _difference_text(mean: float, low: float, high: float) -> str:
     return f"{mean:+.3f} ± {(high - low) / 2:.3f}{'' if low <= 0 <= high else BEST}"
-
-
-def _competes(method: str) -> bool:
-    return method not in UNTRAINED and not method.endswith(ELSEWHERE)

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from making.result_tables import load_board
+from making.result_tables import IMAGES, VECTORS, load_board
 
 PARTS: dict[str, Callable[[Sequence[float]], float]] = {
     "defaults": lambda scores: scores[0],
@@ -31,7 +31,7 @@ def trial_mean(track: str, method: str, part: str, sets: Sequence[str]) -> float
         sets: Names of sets. A trial that failed counts as 0.
     """
     row = load_board(track).results[method]
-    return statistics.mean(PARTS[part]([trial.score or 0.0 for trial in row[name].trials]) for name in sets)
+    return statistics.mean(PARTS[part](row[name].trial_scores) for name in sets)
 
 
 def leading_methods(track: str, part: str, sets: Sequence[str]) -> list[str]:
@@ -99,7 +99,7 @@ def difference(track: str, method: str, other: str, name: str) -> list[float]:
 def total_minutes(track: str) -> float:
     """Add up the time of all trials and final runs of a track, in minutes of one process."""
     seconds = [
-        result.seconds.get("trials", 0.0) + result.seconds.get("run", 0.0) * max(len(result.values), 1)
+        result.seconds["trials"] + result.seconds["run"] * max(len(result.query_scores), 1)
         for row in load_board(track).results.values()
         for result in row.values()
     ]
@@ -116,9 +116,6 @@ NAMES: dict[str, Any] = {
     "count_behind": count_behind,
     "difference": difference,
     "total_minutes": total_minutes,
-    "LITE0": "A-efficientnet-lite0",
-    "LITE2": "A-efficientnet-lite2",
-    "NETWORK": "B-small-cnn",
-    "OTHER_SETS": ["rooms", "heads", "elpv", "earth"],  # on which no default was chosen
-    "FITTED_SETS": ["people", "rooms", "scenes", "heads", "elpv", "earth", "steering"],  # all but the digits
+    "IMAGES": IMAGES,
+    "VECTORS": VECTORS,
 }

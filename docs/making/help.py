@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from cml.commands.completion import read_help
 
 HELP = "-h, --help"
-SUBCOMMANDS = {
-    "bench": ("check", "table", "page", "submit", "embedding")
-}  # commands that also work without a subcommand
+SUBCOMMANDS = {"bench": ("table", "page", "check")}  # commands that also work without a subcommand
 LISTED = re.compile(r"^  (?P<name>[a-z][\w-]*) +(?P<about>\S.*)$", re.MULTILINE)
 BOX = re.compile(r"^[│|] (?P<inside>.*?) *[│|]$")
 OPTION = re.compile(r"(?P<flags>-\S.*?|\[?[A-Z_]+\]?(?: \.\.\.)?)(?: {2,}(?P<text>.*))?")

@@ -1,12 +1,10 @@
 """Records of results: the figures of finished runs, unrounded, with what it takes to obtain them again.
 
     python docs/making/records.py make NAME KIND PATH [PATH ..] --commands FILE [--work FOLDER]
-    python docs/making/records.py repeat NAME [NAME ..] --work FOLDER [--store]
 
 KIND is ``comparison`` (the output folders of ``cml compare``) or ``benchmark`` (files that a script of tests/benchmarks
 wrote with ``--json``). ``make`` reads the figures and writes ``docs/results/records/NAME.json``. FILE has one shell
-command a line. ``repeat`` runs the commands of records in a folder and prints the old and the new figures; with
-``--store`` the new ones replace the old. Commands find raw data in the folder that the variable ``CML_DATA`` names.
+command a line. Commands find raw data in the folder that the variable ``CML_DATA`` names, and cml in ``CML_ROOT``.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -28,7 +26,6 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 RECORDS = ROOT / "docs" / "results" / "records"
 LIBRARIES = ("torch", "torchvision", "numpy", "scipy", "numba")
-TIME_LIMIT = 7200  # seconds for one command
 Cells = list[list[str]]
 
 
@@ -235,31 +232,6 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-def repeat_record(name: str, work: Path) -> Record:
-    """Run the commands of a record again.
-
-    Args:
-        name: Its name.
-        work: Folder to run them in. What a finished command has left there is used.
-
-    Returns:
-        The record of the new figures.
-
-    Raises:
-        subprocess.CalledProcessError: A command has failed.
-    """
-    record = read_record(name)
-    if not record.kind:
-        raise ValueError(f"The record {name!r} does not say where its commands leave the figures.")
-    work.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, "CML_ROOT": str(ROOT)}
-    environment.setdefault("CML_DATA", str(ROOT.parent / "shared" / "data"))
-    for command in record.commands:
-        print(f"+ {command}", flush=True)
-        subprocess.run(["bash", "-c", command], cwd=work, env=environment, check=True, timeout=TIME_LIMIT)
-    return make_record(record.kind, record.paths, record.commands, work)
-
-
 def numbers(values: Any, path: str = "") -> Iterator[tuple[str, float]]:  # noqa: ANN401 - JSON
     """Yield the path and the value of every number in nested figures.
 
@@ -277,26 +249,6 @@ def numbers(values: Any, path: str = "") -> Iterator[tuple[str, float]]:  # noqa
         yield path, float(values)
 
 
-def compare_records(old: Record, new: Record) -> Iterator[str]:
-    """Describe how the figures of two records differ, a line for each mean.
-
-    Args:
-        old: The record on file.
-        new: The record of a repetition.
-    """
-    before, after = dict(numbers(old.values)), dict(numbers(new.values))
-    for path, value in before.items():
-        place, _, last = path.rpartition("/")
-        if path not in after:
-            yield f"{path}: {value:.6g}, then nothing"
-        elif last == "mean":
-            is_inside = before[f"{place}/low"] <= after[path] <= before[f"{place}/high"]
-            verdict = "equal" if value == after[path] else "within the interval" if is_inside else "OUTSIDE"
-            yield f"{place}: {value:.6g}, then {after[path]:.6g}: {verdict}"
-        elif f"{place}/mean" not in before and "/seeds/" not in path:
-            yield f"{path}: {value:.6g}, then {after[path]:.6g}"
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -307,21 +259,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     make.add_argument("paths", nargs="+", help="where the figures are, relative to --work")
     make.add_argument("--commands", type=Path, required=True, help="file with one command a line")
     make.add_argument("--work", type=Path, default=Path(), help="the folder in which the commands were run")
-    repeat = commands.add_parser("repeat", help="run the commands of records again and compare the figures")
-    repeat.add_argument("names", nargs="+")
-    repeat.add_argument("--work", type=Path, required=True, help="folder to run the commands in")
-    repeat.add_argument("--store", action="store_true", help="replace the records by the new ones")
     options = parser.parse_args(arguments)
-    if options.command == "make":
-        lines = [line for line in options.commands.read_text(encoding="utf-8").splitlines() if line.strip()]
-        write_record(options.name, make_record(options.kind, options.paths, lines, options.work))
-        return
-    for name in options.names:
-        old = read_record(name)
-        new = repeat_record(name, options.work)
-        print(name, *compare_records(old, new), sep="\n")
-        if options.store:
-            write_record(name, replace(new, settings={**old.settings, **new.settings}))
+    lines = [line for line in options.commands.read_text(encoding="utf-8").splitlines() if line.strip()]
+    write_record(options.name, make_record(options.kind, options.paths, lines, options.work))
 
 
 if __name__ == "__main__":

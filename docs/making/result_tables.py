@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
+from cml.bench.suite import VERSION
 from cml.bench.table import Board, read_board
 from cml.retrieval.comparison import APART, apart, interval_text, over_seeds
 from cml.retrieval.metrics import describe
@@ -17,6 +18,7 @@ from making import benchmark_tables
 from making.records import ROOT, Cells, Record, read_record
 
 DISTANCE = "label_distance@10"
+IMAGES, VECTORS = "A-efficientnet-lite0", "A-none"  # the tracks of the benchmark's published results
 FIRST = "log-ratio"  # the method that others are compared with
 
 
@@ -26,19 +28,10 @@ def load(name: str) -> Record:
     return read_record(name)
 
 
-def load_board(track: str, version: str = "2026.1") -> Board:
-    """Read the published results of a track of the benchmark once.
-
-    Args:
-        track: The track with its backbone, such as ``A-efficientnet-lite0``.
-        version: The version of the suite.
-    """
-    return _load_board(track, version)
-
-
 @functools.cache
-def _load_board(track: str, version: str) -> Board:
-    return read_board(ROOT / "results", version, track)
+def load_board(track: str) -> Board:
+    """Read the published results of a track of the benchmark, such as ``A-efficientnet-lite0``, once."""
+    return read_board(ROOT / "results", VERSION, track)
 
 
 def comparison(name: str, methods: Sequence[str] = (), metrics: Sequence[str] = ()) -> Cells:
@@ -176,22 +169,22 @@ OVERVIEW = [  # title of the row, record, column
 ]
 
 
-def board(track: str, version: str = "2026.1") -> Cells:
+def board(track: str) -> Cells:
     """Make the leaderboard of a track: header and rows."""
-    return load_board(track, version).grid()
+    return load_board(track).grid()
 
 
-def trials(track: str, version: str = "2026.1") -> Cells:
+def trials(track: str) -> Cells:
     """Make the table of what tuning brings on a track: header and rows."""
-    return load_board(track, version).trials()[0]
+    return load_board(track).trials()[0]
 
 
 def images_and_vectors() -> Cells:
-    """Make the table of mean ranks of the suite 2026.2 on images, on vectors and on both: header and rows.
+    """Make the table of mean ranks on images, on vectors and on both: header and rows.
 
     The last column leaves out the sets on which the defaults of any method were chosen.
     """
-    boards = [load_board(track, "2026.2") for track in ("A-efficientnet-lite0", "A-none")]
+    boards = [load_board(track) for track in (IMAGES, VECTORS)]
     ranks = {
         method: [dict(zip(one.sets, one.ranks[method], strict=True)) for one in boards]
         for method in boards[0].ranks
@@ -208,20 +201,6 @@ def images_and_vectors() -> Cells:
     rows.sort(key=lambda row: row[3])
     texts = [[method, *(f"{rank:.1f}" for rank in means)] for method, *means in rows]
     return [[*header, f"{len(others)} without a default"], *texts]
-
-
-SHORT_TRIALS = {"log-ratio on people": "bench_trials_people", "CoSENT on rooms": "bench_trials_rooms"}
-
-
-def short_trials() -> Cells:
-    """Make the table of what the short trials of track B lose: header and rows."""
-    header = ["trials", "score of the one that short runs choose", "best score", "median score", "rank correlation"]
-    rows = []
-    for title, file in SHORT_TRIALS.items():
-        figures = load("bench_short_trials").values[file]
-        scores = [f"{figures[key]:.3f}" for key in ("chosen", "best", "median")]
-        rows.append([title, *scores, f"{figures['rank_correlation']:.2f}"])
-    return [header, *rows]
 
 
 # Sets on which the defaults of a loss were chosen by measurement; those of the others are published or derived.
@@ -260,9 +239,9 @@ def default_ranks() -> dict[str, float]:
 
 
 def equal_labels() -> Cells:
-    """Make the table of log-ratio on equal labels, beside its form in the suite 2026.1: header and rows."""
+    """Make the table of log-ratio on equal labels, beside its form without them: header and rows."""
     by_set = load("equal_labels").values["equal_labels"]["sets"]
-    header = ["dataset", "frozen features", "log-ratio of 2026.1", "log-ratio", "log-ratio(weights=uniform)"]
+    header = ["dataset", "frozen features", "log-ratio without equal labels", "log-ratio", "log-ratio(weights=uniform)"]
     rows = []
     for name, scores in by_set.items():
         cells = [f"{fmean(scores[row]):.3f}" if row in scores else "fails" for row in ("frozen", FORMER, *header[3:])]
@@ -328,17 +307,11 @@ TABLES: dict[str, Callable[[], Cells]] = {
     "defaults": defaults,
     "overview": overview,
     "losses": lambda: joined("loss", LOSSES),
-    "benchmark": lambda: board("A-efficientnet-lite0"),
-    "benchmark_latest": lambda: board("A-efficientnet-lite0", "2026.2"),
-    "benchmark_latest_ranks": images_and_vectors,
-    "benchmark_latest_trials": lambda: trials("A-efficientnet-lite0", "2026.2"),
-    "benchmark_latest_vectors": lambda: board("A-none", "2026.2"),
-    "benchmark_latest_vector_trials": lambda: trials("A-none", "2026.2"),
-    "benchmark_lite2": lambda: board("A-efficientnet-lite2"),
-    "benchmark_network": lambda: board("B-small-cnn"),
-    "bench_short_trials": short_trials,
-    "benchmark_trials": lambda: trials("A-efficientnet-lite0"),
-    "benchmark_network_trials": lambda: trials("B-small-cnn"),
+    "benchmark_images": lambda: board(IMAGES),
+    "benchmark_ranks": images_and_vectors,
+    "benchmark_image_trials": lambda: trials(IMAGES),
+    "benchmark_vectors": lambda: board(VECTORS),
+    "benchmark_vector_trials": lambda: trials(VECTORS),
     "speed": benchmark_tables.speed,
     "loss_times": benchmark_tables.loss_times,
     "scale": benchmark_tables.scale,

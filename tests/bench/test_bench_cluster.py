@@ -5,20 +5,18 @@ import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import numpy as np
 import pytest
 from cluster_stand_in import Workers, two_workers
-from test_bench import SET, SETTING, _tiny, at, plan
+from tiny_suite import SET, at, plan
 
 from cml import plugins
-from cml.bench import result, track
-from cml.bench.check_result import check_result
-from cml.bench.result import Result
+from cml.bench import run
+from cml.bench.result import Result, read_result
 from cml.errors import UserError
 from cml.registry import registries
 from cml.storage.work_folder import WorkFolder
 
-__all__ = ["_tiny"]  # a fixture of every test
+pytestmark = pytest.mark.slow
 OWN = """
 import cml.losses
 import torch
@@ -33,16 +31,16 @@ class Stress(cml.losses.LabelDistanceLoss):
 @pytest.fixture(scope="module")
 def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
     folder = tmp_path_factory.mktemp("cluster")
-    (folder / "tiny_suite.py").write_text(SETTING, "utf-8")
+    source = Path(__file__).with_name("tiny_suite.py").read_text("utf-8")
+    (folder / "tiny_suite.py").write_text(f"{source}\ninstall()\n", "utf-8")
     with two_workers(folder, "tiny_suite") as started:
         yield started
 
 
 def same(a: Result, b: Result) -> bool:
     """Whether two results are the same, but for where they were computed."""
-    trials = [(one.number, one.settings, one.score, one.failed) for one in a.trials]
-    others = [(one.number, one.settings, one.score, one.failed) for one in b.trials]
-    return (a.config, a.chosen, a.scores, a.values, trials) == (b.config, b.chosen, b.scores, b.values, others)
+    names = ("settings", "trials", "scores", "query_scores", "failed")
+    return all(getattr(a, name) == getattr(b, name) for name in names)
 
 
 @pytest.mark.parametrize("letter", ["A", "B"])
@@ -50,15 +48,9 @@ def test_the_files_are_the_local_ones(workers: Workers, tmp_path: Path, letter: 
     out = {where: tmp_path / (where or "here") for where in ("", workers.address)}
     methods = ("rkd-distance", "cosent") if letter == "A" else ("cosent",)
     for where, folder in out.items():
-        track.run(plan(folder, *methods, letter=letter), where)
+        run.run(plan(folder, *methods, letter=letter), where)
     for method in methods:
-        here, there = (
-            result.result_path(folder, "tiny", SET, f"{letter}-small-cnn", method) for folder in out.values()
-        )
-        assert same(check_result(here).result, check_result(there).result)
-        with np.load(here.with_suffix(".npz")) as ours, np.load(there.with_suffix(".npz")) as theirs:
-            for name in ours:
-                np.testing.assert_array_equal(ours[name], theirs[name])
+        assert same(*(read_result(at(folder, method, letter)) for folder in out.values()))
     assert not list(tmp_path.rglob("journal.jsonl"))
 
 
@@ -76,7 +68,7 @@ def test_a_killed_run_keeps_its_trials(workers: Workers, tmp_path: Path, monkeyp
     with monkeypatch.context() as patch:
         patch.setattr(WorkFolder, "record", once)
         with pytest.raises(KeyboardInterrupt):
-            track.run(plan(tmp_path, "cosent", letter="B"), workers.address)
+            run.run(plan(tmp_path, "cosent", letter="B"), workers.address)
     again: list[object] = []
 
     def counted(self: WorkFolder, entry: Mapping[str, object]) -> None:
@@ -84,9 +76,9 @@ def test_a_killed_run_keeps_its_trials(workers: Workers, tmp_path: Path, monkeyp
         record(self, entry)
 
     monkeypatch.setattr(WorkFolder, "record", counted)
-    track.run(plan(tmp_path, "cosent", letter="B"), workers.address)
+    run.run(plan(tmp_path, "cosent", letter="B"), workers.address)
     assert len(again) == 2
-    check_result(result.result_path(tmp_path, "tiny", SET, "B-small-cnn", "cosent"))
+    read_result(at(tmp_path, "cosent", "B"))
 
 
 def test_a_killed_worker_costs_what_it_had_under_way(
@@ -102,10 +94,10 @@ def test_a_killed_worker_costs_what_it_had_under_way(
         record(self, entry)
 
     monkeypatch.setattr(WorkFolder, "record", killing)
-    track.run(plan(tmp_path, "cosent", "rkd-distance", letter="B"), workers.address)
+    run.run(plan(tmp_path, "cosent", "rkd-distance", letter="B"), workers.address)
     assert len(recorded) == 2 * 3  # of trials that were computed twice, one is recorded
     for method in ("cosent", "rkd-distance"):
-        check_result(result.result_path(tmp_path, "tiny", SET, "B-small-cnn", method))
+        read_result(at(tmp_path, method, "B"))
     workers.workers[0] = workers.start_worker()
 
 
@@ -118,18 +110,18 @@ def test_workers_load_the_plugins_of_a_run(workers: Workers, tmp_path: Path, mon
     monkeypatch.setattr(plugins, "_loaded", {})
     monkeypatch.setattr(plugins, "_sources", {})
     plugins.load(own)
-    track.run(plan(tmp_path / "a", "own-stress"), workers.address)
-    assert check_result(at(tmp_path / "a", "own-stress")).result.plugins[0][0] == "own_stress.py"
+    run.run(plan(tmp_path / "a", "own-stress"), workers.address)
+    assert read_result(at(tmp_path / "a", "own-stress")).plugins[0][0] == "own_stress.py"
     monkeypatch.setattr(plugins, "sources", lambda: (str(tmp_path / "nowhere.py"),))
     with pytest.raises(UserError, match=rf"worker of the cluster cannot compute on {SET}: There is no plugin"):
-        track.run(plan(tmp_path / "b", "own-stress"), workers.address)
+        run.run(plan(tmp_path / "b", "own-stress"), workers.address)
     monkeypatch.setattr(plugins, "sources", lambda: ())
     monkeypatch.setattr(plugins, "required_plugins", lambda *choices: (("own_stress.py", "0" * 64),))
     with pytest.raises(UserError, match=r"has other code of own_stress\.py"):
-        track.run(plan(tmp_path / "c", "own-stress"), workers.address)
+        run.run(plan(tmp_path / "c", "own-stress"), workers.address)
 
 
 def test_no_scheduler_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cml.processes.dask_client.PATIENCE", 1)
     with pytest.raises(UserError, match=r"No Dask scheduler answers at 'tcp://127\.0\.0\.1:9'"):
-        track.run(plan(tmp_path, "cosent"), "tcp://127.0.0.1:9")
+        run.run(plan(tmp_path, "cosent"), "tcp://127.0.0.1:9")

@@ -27,7 +27,7 @@ from sklearn.metrics import roc_auc_score
 from tune import DRAWN, Items, take
 
 from cml.bench.sets import compute_features, open_set
-from cml.bench.suite import SUITES
+from cml.bench.suite import SUITES, VERSION
 from cml.checks.audit import audit_labels
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--items", type=int, default=2000, help="of a set, at most")
     parser.add_argument("--size", type=int, default=128, help="of images, in pixels")
     parser.add_argument("--backbone", default="efficientnet-lite0")
-    parser.add_argument("--version", default="2026.1")
+    parser.add_argument("--version", default=VERSION)
     add_json_option(parser)
     given = parser.parse_args(arguments)
     torch.set_num_threads(1)

@@ -6,7 +6,7 @@ The sets of the benchmark are those of ``cml bench``, with frozen features of it
 Further sets: ``clusters-C``, C classes as drawn clusters of vectors, ``ages``, vectors drawn around a curve with ages
 in whole years, and ``captions``, sentence vectors of the first captions of COCO photographs with the word mover's
 distance between all their captions (CML_COCO_CAPTIONS: the annotation file). Each line has the mean score@10 of linear
-heads of 64 dimensions, trained with 300 batches of 64 items by the options of the benchmark (``cml/bench/suite.py``)
+heads of 64 dimensions, trained with 300 batches of 64 items by the options of the benchmark
 from the default start, and the mean difference from the first loss. ``--start random`` is the start of the benchmark.
 """
 
@@ -29,15 +29,16 @@ from sklearn.preprocessing import StandardScaler
 
 from cml import distances
 from cml.array_types import Float32, Floating
-from cml.bench.heads import train_heads
-from cml.bench.scores import Ranks, score_queries
+from cml.bench.scores import depth, score_queries
 from cml.bench.sets import compute_features, open_set
-from cml.bench.suite import LATEST, SETS, SUITES
+from cml.bench.suite import SETS, SUITES, VERSION
 from cml.distances.precomputed import Precomputed
+from cml.errors import UserError
 from cml.items import LabelledItems
 from cml.losses import registry
 from cml.losses.label_distance_loss import LabelDistanceLoss
 from cml.retrieval.embedding_ranker import embedding_ranker
+from cml.retrieval.ranking_ties import rank_columns
 from cml.training.config import TrainConfig
 from cml.training.frozen_backbone import Features
 from cml.training.gradient_descent import GradientDescent
@@ -91,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--start", default="auto", choices=["auto", "random", "pca", "standardised"], help="of heads")
     parser.add_argument("--items", type=int, default=1600, help="training items of the further sets")
-    parser.add_argument("--version", default=LATEST, help="of the suite")
+    parser.add_argument("--version", default=VERSION, help="of the suite")
     add_json_option(parser)
     options = parser.parse_args(arguments)
     figures: dict[str, dict[str, list[float]]] = {}
@@ -127,28 +128,18 @@ def score_losses(
         rates: Learning rates.
         seeds: The number of seeds.
         steps: Batches of one training.
-        start: Start of the head, as ``head_start`` takes it: chosen by the label distances with "auto". Heads from a
-            random start are trained at once.
+        start: Start of the head, as ``head_start`` takes it: chosen by the label distances with "auto".
 
     Returns:
         The score of each seed, by "loss, rate".
     """
     scores: dict[str, list[float]] = defaultdict(list)
     for seed in range(1, seeds + 1):
-        shared = replace(SUITES[LATEST].heads, seed=seed, steps=steps, head_start=start)
+        shared = replace(SUITES[VERSION].heads, seed=seed, steps=steps, head_start=start)
         shared = replace(shared, head_start=find_start(shared, vectors))
         configs = [replace(shared, loss=loss, learning_rate=rate) for rate in rates for loss in losses]
-        if shared.head_start != "random":
-            for config in configs:
-                value = score_loss(vectors, registry.make(config.loss), config)
-                scores[name_row(config, rates)].append(value)
-            continue
-        heads = train_heads(configs, vectors.train, vectors.train_distances)
-        for config, head in zip(configs, heads, strict=True):
-            value = float("nan")
-            if not head.failed:
-                value = score(vectors, head.embed(vectors.queries), head.embed(vectors.gallery))
-            scores[name_row(config, rates)].append(value)
+        for config in configs:
+            scores[name_row(config, rates)].append(score_loss(vectors, registry.make(config.loss), config))
     return scores
 
 
@@ -174,8 +165,8 @@ def head_config(name: str, steps: int) -> TrainConfig:
     Returns:
         The options.
     """
-    rate = SUITES[LATEST].heads.learning_rate if name in SETS else vector_options()["learning_rate"]
-    return replace(SUITES[LATEST].heads, steps=steps, learning_rate=rate)
+    rate = SUITES[VERSION].heads.learning_rate if name in SETS else vector_options()["learning_rate"]
+    return replace(SUITES[VERSION].heads, steps=steps, learning_rate=rate)
 
 
 def score_loss(vectors: Vectors, loss: LabelDistanceLoss, config: TrainConfig) -> float:
@@ -187,13 +178,16 @@ def score_loss(vectors: Vectors, loss: LabelDistanceLoss, config: TrainConfig) -
         config: The options.
 
     Returns:
-        The mean score@10.
+        The mean score@10; NaN where the loss fails.
     """
     torch.manual_seed(config.seed)  # of losses that draw
     distance = Precomputed(vectors.train_distances, symmetric=True)
     labels = distance.encode(range(len(vectors.train)))
     data = LabelledItems(Features(vectors.train), labels, distance)
-    model = GradientDescent(config, loss=loss.fit(distance, labels)).learn(data, place=Place(quiet=True)).model
+    try:
+        model = GradientDescent(config, loss=loss.fit(distance, labels)).learn(data, place=Place(quiet=True)).model
+    except (UserError, FloatingPointError):
+        return float("nan")
     return score(vectors, model.embed_extracted(vectors.queries), model.embed_extracted(vectors.gallery))
 
 
@@ -204,8 +198,9 @@ def score(vectors: Vectors, queries: Float32, gallery: Float32) -> float:
 
 def score_ranks(queries: Float32, gallery: Float32, label_distances: Float32) -> float:
     """The mean score@10 of embeddings (Q, D) and (G, D) by the label distances (Q, G)."""
-    ranks = Ranks.from_rankers([embedding_ranker(queries, gallery)], len(queries), len(gallery))
-    return float(np.nanmean(score_queries(ranks, label_distances)["score"]))
+    scores = embedding_ranker(queries, gallery)(slice(0, len(queries)))
+    top, _ = rank_columns(scores, depth(label_distances))
+    return float(np.nanmean(score_queries(top, label_distances)["score"]))
 
 
 @functools.cache

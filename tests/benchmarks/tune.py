@@ -40,7 +40,7 @@ from sklearn.datasets import load_diabetes, load_digits, load_wine
 from cml import distances
 from cml.array_types import Float32, Int64
 from cml.bench.sets import compute_features, open_set
-from cml.bench.suite import LATEST, SETS, SUITES
+from cml.bench.suite import SETS, SUITES, VERSION
 from cml.distances import as_label_distance
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--shuffle", action="store_true", help="the labels, anew for each seed")
     parser.add_argument("--dimension", type=int, default=128)
     parser.add_argument("--backbone", default="efficientnet-lite0")
-    parser.add_argument("--version", default=LATEST)
+    parser.add_argument("--version", default=VERSION)
     parser.add_argument("--fits", type=Path, help="folder that keeps fits, so that the same command continues")
     add_json_option(parser)
     given = parser.parse_args(arguments)
@@ -292,7 +292,7 @@ def read_captions() -> Items:
     return Items(np.stack([part.mean(axis=0) for part in parts]), fitted.encode(images), fitted)
 
 
-def read_items(name: str, version: str = LATEST, backbone: str = "efficientnet-lite0") -> Items:
+def read_items(name: str, version: str = VERSION, backbone: str = "efficientnet-lite0") -> Items:
     """A set that is drawn or read here, or the training items of one of the benchmark by features of a network."""
     if name in DRAWN:
         return DRAWN[name]()

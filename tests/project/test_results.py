@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,18 +113,6 @@ def test_an_incomplete_record_is_refused(folder: Path, key: str) -> None:
     write_json(folder / "mine.json", {**COMPLETE, key: type(COMPLETE[key])()})
     with pytest.raises(ValueError, match=f"The record 'mine' has no {key}"):
         records.read_record("mine")
-
-
-def test_a_repeated_run_is_compared_with_its_record(folder: Path) -> None:
-    old, new = records.Record(**COMPLETE), records.Record(**json.loads(json.dumps(COMPLETE)))
-    new.values["trained"]["one"]["a@1"]["mean"] = 0.29
-    new.values["references"]["oracle"]["a@1"]["mean"] = 0.4
-    lines = list(records.compare_records(old, new))
-    assert lines == [
-        "/trained/one/a@1: 0.25, then 0.29: within the interval",
-        "/trained/two/a@1: 3, then 3: equal",
-        "/references/oracle/a@1: 0.25, then 0.4: OUTSIDE",
-    ]
 
 
 def test_benchmark_files_are_recorded(folder: Path, tmp_path: Path) -> None:

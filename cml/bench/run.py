@@ -1,0 +1,281 @@
+"""The rules: equal trials on the validation part, all of them recorded, then final runs on the test part, once.
+
+Trials and final runs are computed in this process, or by Dask workers, each with its own cache; the asking process
+writes. Several processes share the work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from cml import plugins
+from cml.bench.methods import Method, find_method, find_plugins
+from cml.bench.result import Result, build_result, choose, decode_trial, read_result, result_path, write_result
+from cml.bench.sets import BenchSet, open_set
+from cml.bench.suite import Suite, track_folder
+from cml.bench.trials import Final, Trial, fixed_row_config, run_final, run_fixed_row, run_trial
+from cml.console.messages import say
+from cml.errors import UserError
+from cml.runs.search_space import with_settings
+from cml.runs.trials import check_drawing
+from cml.storage.provenance import as_json
+from cml.storage.work_folder import FolderError, WorkFolder, work_folder
+from cml.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from cml.processes.dask_client import Workers
+
+R = TypeVar("R")
+T = TypeVar("T")
+_WAIT = 2.0  # seconds until a method that another process works on is looked at again
+_one_at_a_time = threading.Lock()  # in a worker: training draws from random numbers of the whole process
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a call of ``run`` does: methods and sets of a suite, on a track with its backbone, into a folder."""
+
+    suite: Suite
+    track: str
+    sets: Sequence[str]
+    methods: Sequence[str]
+    out: Path
+    backbone: str = ""
+
+    @property
+    def config(self) -> TrainConfig:
+        """The options that all methods share."""
+        return self.suite.config(self.track, self.backbone)
+
+    @property
+    def track_folder(self) -> str:
+        """The track as folders are called."""
+        return track_folder(self.track, self.config.backbone)
+
+    def path(self, name: str, method: str) -> Path:
+        """The file of the result of a method on a set."""
+        return result_path(self.out, self.suite.version, name, self.track_folder, method)
+
+
+class LocalComputing:
+    """Calls are computed one after the other in this process."""
+
+    def call_each(
+        self, data: BenchSet, call: Callable[..., R], arguments: Sequence[tuple[Any, ...]], parts: str
+    ) -> Iterator[tuple[int, R]]:
+        """Call a function, which a worker can import by its name, with the set and each of some arguments.
+
+        ``parts`` are the loss and the backbone, as text, which may come from plugins. Yields the number of a call and
+        its result, in the order in which they finish.
+        """
+        for number, some in enumerate(arguments):
+            yield number, call(data, *some)
+
+    def do_all(self, work: Callable[[T], bool], pieces: Sequence[T]) -> list[bool]:
+        """Do pieces of work whose calls may be computed side by side."""
+        return [work(piece) for piece in pieces]
+
+
+class DaskComputing(LocalComputing):
+    """Calls are computed by the workers of a cluster, each of which opens the sets of this version of the suite."""
+
+    def __init__(self, workers: Workers, version: str) -> None:
+        self._workers, self._version = workers, version
+
+    def call_each(
+        self, data: BenchSet, call: Callable[..., R], arguments: Sequence[tuple[Any, ...]], parts: str
+    ) -> Iterator[tuple[int, R]]:
+        """Send the calls to workers; see ``LocalComputing.call_each``."""
+        recipe = data.name, self._version, data.split, parts, plugins.sources(), plugins.required_plugins(parts)
+        calls = [(_in_worker, recipe, call, some) for some in arguments]
+        yield from self._workers.each(calls, lambda number: f"A run of {parts} on {data.name}")
+
+    def do_all(self, work: Callable[[T], bool], pieces: Sequence[T]) -> list[bool]:
+        """Do as many at a time as the workers have threads: each waits for its own calls."""
+        with ThreadPoolExecutor(self._workers.threads) as pool:
+            try:
+                return list(pool.map(work, pieces))
+            except BaseException:  # nobody waits for what is under way
+                pool.shutdown(wait=False, cancel_futures=True)
+                self._workers.client.close()
+                raise
+
+
+def _in_worker(recipe: tuple[Any, ...], call: Callable[..., R], arguments: tuple[Any, ...]) -> R:
+    """Make a call in a worker, if it has the same set and the same plugins."""
+    name, version, split, parts, sources, needed = recipe
+    with _one_at_a_time:
+        try:
+            for source in sources:
+                plugins.load(source)
+            data = open_set(name, version)
+        except UserError as error:
+            raise UserError(f"A worker of the cluster cannot compute on {name}: {error}") from None
+        if data.split != split:
+            raise UserError(
+                f"A worker of the cluster has another split of {name}, {data.split[:12]}... in place of "
+                f"{split[:12]}...: delete {data.folder} there, and install the same versions everywhere."
+            )
+        if plugins.required_plugins(parts) != needed:
+            raise UserError(f"A worker of the cluster has other code of {', '.join(name for name, _ in needed)}.")
+        return call(data, *arguments)
+
+
+def run(plan: Plan, scheduler: str = "") -> list[str]:
+    """Run what is missing of a plan, here or by a Dask scheduler; returns why sets are left out."""
+    methods = {name: find_method(name) for name in plan.methods}
+    for name, method in itertools.product(plan.sets, methods):
+        path = plan.path(name, method)
+        changed = plugins.explain_changes(read_result(path).plugins) if path.exists() else ""
+        if changed:
+            raise UserError(f"{path}: {changed} Delete this file to run it again, or choose another folder by --out.")
+        if methods[method] is not None and not path.exists():
+            check_drawing()
+    left_out = []
+    with contextlib.ExitStack() as held:
+        computing: LocalComputing = LocalComputing()
+        if scheduler:
+            from cml.processes.dask_client import Workers
+
+            computing = DaskComputing(held.enter_context(Workers(scheduler)), plan.suite.version)
+        for name in plan.sets:
+            try:
+                data = open_set(name, plan.suite.version)
+            except UserError as error:
+                left_out.append(f"{name} is left out: {error}")
+                continue
+            _run_set(plan, data, methods, computing)
+    return left_out
+
+
+def _run_set(plan: Plan, data: BenchSet, methods: Mapping[str, Method | None], computing: LocalComputing) -> None:
+    """Make all results of a set; those that another process works on are looked at again until they are there."""
+    make = functools.partial(_make_result, plan, data, methods, computing)
+    waiting = [name for name, how in methods.items() if data.vectors is not None or not _takes_vectors(name, how)]
+    while waiting:
+        done = {name: make(name) for name in waiting if methods[name] is None}  # they share features
+        trained = [name for name in waiting if name not in done]
+        done |= zip(trained, computing.do_all(make, trained), strict=True)
+        waiting = [name for name in waiting if not done[name]]
+        if waiting and not any(done.values()):
+            time.sleep(_WAIT)
+
+
+def _takes_vectors(name: str, method: Method | None) -> bool:
+    """Whether a row is only of sets whose labels are vectors."""
+    return name == "ridge" if method is None else method.vectors
+
+
+def _make_result(
+    plan: Plan, data: BenchSet, methods: Mapping[str, Method | None], computing: LocalComputing, name: str
+) -> bool:
+    """Make a result, if it is not there yet; False where another process is at it."""
+    path, method = plan.path(data.name, name), methods[name]
+    if path.exists():
+        return True
+    made_with = {
+        "suite": asdict(plan.suite),
+        "split": data.split,
+        "data": data.data,
+        "config": asdict(plan.config),
+        "method": None if method is None else asdict(method),
+        "plugins": find_plugins("" if method is None else method.loss, plan.config.backbone),
+    }
+    folder = plan.out / ".work" / plan.suite.version / data.name / plan.track_folder / path.stem
+    with contextlib.ExitStack() as held:
+        try:
+            work = held.enter_context(work_folder(folder, made_with, f"{name} on {data.name}"))
+        except UserError as error:
+            if isinstance(error, FolderError):
+                raise
+            return False  # it is locked
+        if not path.exists():
+            result = compute_result(plan, data, name, computing, work)
+            write_result(path, result)
+            if method is not None and not result.failed:
+                say(f"{data.name} {plan.track_folder} {name}: {result.mean():.3f}")
+        work.discard()
+    return True
+
+
+def compute_result(
+    plan: Plan,
+    data: BenchSet,
+    name: str,
+    computing: LocalComputing,
+    work: WorkFolder | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Result:
+    """Run a row on a set: all trials of a loss, then its final runs with the settings of the best.
+
+    Args:
+        plan: Suite, track and backbone.
+        data: The set.
+        name: Name of the row.
+        computing: Where it is computed.
+        work: Folder whose journal holds the trials that are done; None keeps none.
+        settings: Settings of the final runs in place of those of the best trial.
+
+    Returns:
+        The result.
+    """
+    parts: dict[str, Any] = {"suite": plan.suite.version, "track": plan.track_folder, "method": name}
+    parts["backbone"] = plan.config.backbone
+    method = find_method(name)
+    if method is None:
+        config = fixed_row_config(plan.suite, plan.track, plan.backbone, name)
+        final = run_fixed_row(name, data, config or plan.suite.heads)
+        options = {} if config is None else as_json(asdict(config))
+        return build_result(data, **parts, options=options, settings={}, trials=[], finals=[final])
+    base = method.options(replace(plan.config, label_distance=data.label_distance), data.vectors)
+    uses = f"{method.loss} {base.backbone}"
+    trials = _run_trials(plan, data, method, base, uses, computing, work)
+    chosen = choose(trials)
+    if settings is None and chosen is not None:
+        settings = method.settings(chosen.number, plan.track)
+    finals: list[Final] = []
+    config = base
+    if settings is not None:
+        config = with_settings(base, settings)
+        seeds = range(1, plan.suite.seeds + 1)
+        calls = [(replace(config, seed=seed), len(trials), plan.suite.trials) for seed in seeds]
+        numbered = dict(computing.call_each(data, run_final, calls, uses))
+        finals = [numbered[number] for number in sorted(numbered)]
+    options = as_json(asdict(config))
+    return build_result(data, **parts, options=options, settings=dict(settings or {}), trials=trials, finals=finals)
+
+
+def _run_trials(
+    plan: Plan,
+    data: BenchSet,
+    method: Method,
+    base: TrainConfig,
+    uses: str,
+    computing: LocalComputing,
+    work: WorkFolder | None,
+) -> list[Trial]:
+    """Run the trials of a loss that are not in the journal yet."""
+    trials: dict[int, Trial] = {}
+    if work is not None:
+        if work.difference != "":
+            work.start_over()
+        trials = {trial.number: trial for trial in work.records(decode_trial)}
+    left = [number for number in range(plan.suite.trials) if number not in trials]
+    calls = []
+    for number in left:
+        options = with_settings(base, method.settings(number, plan.track))
+        calls.append((plan.suite.trial(plan.track, options), number))
+    for _, trial in computing.call_each(data, run_trial, calls, uses):
+        trials[trial.number] = trial
+        if work is not None:
+            work.record(asdict(trial))
+    return [trials[number] for number in range(plan.suite.trials)]

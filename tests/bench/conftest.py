@@ -1,0 +1,40 @@
+"""The tiny suite in every test of this folder, and one run of it for all of them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import tiny_suite
+from tiny_suite import plan
+
+from cml.bench import run, sets, suite
+from cml.tuning import heads, splits
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _tiny() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(suite.SUITES, "tiny", tiny_suite.TINY)  # type: ignore[arg-type]
+        patch.setattr(heads, "STOPS", (5, 10))
+        patch.setattr(splits, "MOST_SPLITS", 4)
+        yield
+    for name in [name for name in suite.SETS if name.startswith(suite.OWN)]:
+        del suite.SETS[name]
+    sets.open_set.cache_clear()
+
+
+@pytest.fixture(scope="package")
+def made(_tiny: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of results, made once."""
+    out = tmp_path_factory.mktemp("bench") / "results"
+    run.run(plan(out))
+    return out
+
+
+@pytest.fixture
+def results(made: Path, tmp_path: Path) -> Path:
+    """A copy of them, to be changed."""
+    return Path(shutil.copytree(made, tmp_path / "results"))
