@@ -5,7 +5,7 @@ The advice looks at how the run was trained and at whether the features and the 
 
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from cml.retrieval.random_row import RANDOM
 from cml.retrieval.shuffled_labels import LabelSignal, LabelSignals
 from cml.retrieval.verdict import Standing
 from cml.training.config import TrainConfig
-from cml.tuning.learner import DECIDED_BY_TUNE
+from cml.training.learner import learner_class
 
 _STEPS, _CHECKS, _SIDE = 300, 15, 64  # of a small network from scratch: steps, validations, pixels of a side
 
@@ -129,7 +129,8 @@ def render_command(
     """
     wanted = {**vars(config), **options}
     if wanted["tune"]:
-        wanted |= {name: getattr(recipe, name) for name in (*DECIDED_BY_TUNE, "train_only")}
+        decided = learner_class(replace(config, tune=True)).decides
+        wanted |= {name: getattr(recipe, name) for name in (*decided, "train_only")}
     is_small = str(options.get("backbone")).startswith("small-cnn")
     suffix = "tuned" if options.get("tune") else "small-cnn" if is_small else "validated"
     out = run.with_name(f"{run.name}-{suffix}")

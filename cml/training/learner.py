@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from torch import nn
 
+from cml.errors import UserError
 from cml.items import LabelledItems
 from cml.items.stored_distances import DistanceDemand
 from cml.losses.loss import Loss
@@ -121,6 +122,7 @@ class Learner(ABC):
         loss: The loss; None for the one that ``config.loss`` names.
         backbone: The user's own module, for which ``config.backbone`` is ``custom``; it is trained in place.
         own: Functions of the user's own.
+        decides: Names of the options that the learner decides itself.
         decides_model: Whether the learner chooses the shape of the model, so that a resumed run is not compared by it.
     """
 
@@ -130,12 +132,13 @@ class Learner(ABC):
     own: OwnFunctions = NO_FUNCTIONS
 
     decides_model: ClassVar[bool] = False
+    decides: ClassVar[tuple[str, ...]] = ()
 
     def with_options(self, **changes: Any) -> Self:  # noqa: ANN401 - values of options
         """The same learner with some options changed."""
         return replace(self, config=replace(self.config, **changes))
 
-    def check_options(self, recipe: TrainConfig) -> None:  # noqa: B027 - most decide none
+    def check_options(self, recipe: TrainConfig) -> None:
         """Refuse options that the learner decides itself, before anything is read.
 
         Args:
@@ -144,6 +147,13 @@ class Learner(ABC):
         Raises:
             UserError: An option has another value than in the recipe.
         """
+        for name in self.decides:
+            value = getattr(self.config, name)
+            if value != getattr(recipe, name):
+                raise UserError(
+                    f"{self.config.learner!r} chooses heads, losses and steps itself: leave out {name!r}. "
+                    f"Got {value} instead."
+                )
 
     def shrink_batch(self, items: LabelledItems, validation: LabelledItems | None = None, *, warn: bool = True) -> Self:
         """The same learner with a smaller batch where that is larger than the data, with a warning."""

@@ -53,17 +53,13 @@ class TuneLearner(Learner):
     """Chooses a head on the features of all items, and with a budget of time also whole networks."""
 
     decides_model: ClassVar[bool] = True
+    decides: ClassVar[tuple[str, ...]] = DECIDED_BY_TUNE
 
     def check_options(self, recipe: TrainConfig) -> None:
         """Refuse options that tuning decides itself; see ``Learner.check_options``."""
         if self.loss is not None:
             raise UserError("'tune' chooses the loss itself: leave out 'loss'.")
-        for name in DECIDED_BY_TUNE:
-            value = getattr(self.config, name)
-            if value != getattr(recipe, name):
-                raise UserError(
-                    f"'tune' chooses heads, losses and steps itself: leave out {name!r}. Got {value} instead."
-                )
+        super().check_options(recipe)
 
     def check(self, items: LabelledItems, validation: LabelledItems | None = None) -> Self:
         """Check that a head can be chosen by items; see ``Learner.check``."""
