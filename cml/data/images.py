@@ -121,15 +121,7 @@ class Images:
         return self._source
 
     def at(self, size: Size, cache_bytes: int | None = None) -> "Images":
-        """Take the same images at another size.
-
-        Args:
-            size: (height, width) in pixels.
-            cache_bytes: The most memory, in bytes, that ``load`` may take; None for that of these images.
-
-        Returns:
-            The images, which are decoded anew.
-        """
+        """Take the same images at another size, at which they are decoded anew."""
         most = self._cache_bytes if cache_bytes is None else cache_bytes
         return Images(self._source, size, channels=self.channels, cache_bytes=most)
 

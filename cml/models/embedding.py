@@ -139,17 +139,7 @@ class EmbeddingModel(nn.Module):
             self.register_buffer("std", 255 * torch.tensor(parts.std).view(-1, 1, 1), persistent=False)
 
     def fit_standardization(self, vectors: Vectors) -> str:
-        """Set mean and standard deviation, by which vectors are standardised.
-
-        Args:
-            vectors: The training vectors.
-
-        Returns:
-            A sentence on columns that are constant; "" if there are none.
-
-        Raises:
-            UserError: A number is infinite or, where that is not allowed, missing.
-        """
+        """Set mean and standard deviation, by which vectors are standardised."""
         standardization = vectors.standardization()
         self.mean.copy_(torch.from_numpy(standardization.mean))
         self.std.copy_(torch.from_numpy(standardization.std))
@@ -243,34 +233,11 @@ class EmbeddingModel(nn.Module):
         return self.embed_features(self.features(inputs))
 
     def embed(self, inputs: AnyInputs, *, batch_size: int | None = None, bar: str = "") -> Float32:
-        """Embed images of any sizes, or vectors or tensors of the model's shape.
-
-        Args:
-            inputs: N inputs, of any kind that ``cml.fit`` takes.
-            batch_size: Inputs per pass; by default 64, or 4096 vectors.
-            bar: Title of a progress bar; "" for none.
-
-        Returns:
-            Embeddings (N, D), in evaluation mode.
-
-        Raises:
-            UserError: The inputs are of another form than the model's, or hold numbers that are not finite.
-        """
+        """Embed images of any sizes, or vectors or tensors of the model's shape."""
         return self._by_batches(self.forward, inputs, batch_size, bar)
 
     def embed_unless_embedded(self, inputs: Any) -> Float32:  # noqa: ANN401 - inputs or embeddings
-        """Embed inputs that are not embeddings already.
-
-        Args:
-            inputs: N inputs, of any kind that ``cml.fit`` takes, or embeddings (N, D). An array (N, D) holds inputs
-                only if the model takes vectors of D numbers.
-
-        Returns:
-            Embeddings (N, D).
-
-        Raises:
-            UserError: As ``embed``.
-        """
+        """Embed inputs that are not embeddings already."""
         form = self.config.inputs
         sizes = {self.config.dimension} - {*form.shape}  # of an array that can only hold embeddings
         if isinstance(inputs, np.ndarray) and inputs.ndim == 2 and (form.kind == "images" or inputs.shape[1] in sizes):
@@ -278,81 +245,26 @@ class EmbeddingModel(nn.Module):
         return self.embed(inputs, bar="embed")
 
     def extract(self, inputs: AnyInputs, *, batch_size: int | None = None, bar: str = "") -> Float32:
-        """Compute the backbone features of inputs.
-
-        Args:
-            inputs: N inputs, of any kind that ``cml.fit`` takes.
-            batch_size: Inputs per pass; by default 64, or 4096 vectors.
-            bar: Title of a progress bar; "" for none.
-
-        Returns:
-            Features (N, F), in evaluation mode.
-
-        Raises:
-            UserError: As ``embed``.
-        """
+        """Compute the backbone features of inputs."""
         return self._by_batches(self.features, inputs, batch_size, bar)
 
     def standardize(self, inputs: AnyInputs, *, bar: str = "") -> Float32:
-        """Standardise vectors by the mean and standard deviation of the training vectors.
-
-        Args:
-            inputs: N vectors, of any kind that ``cml.fit`` takes.
-            bar: Title of a progress bar; "" for none.
-
-        Returns:
-            (N, V) float32: what the backbone takes.
-
-        Raises:
-            UserError: As ``embed``, or the model takes no vectors.
-        """
+        """Standardise vectors by the mean and standard deviation of the training vectors."""
         self._check_takes_vectors()
         return self._by_batches(self._normalize, inputs, None, bar)
 
     def fill_missing(self, inputs: AnyInputs, *, bar: str = "") -> Float32:
-        """Read vectors in their own units; a missing number becomes the mean of its column in the training vectors.
-
-        Args:
-            inputs: N vectors, of any kind that ``cml.fit`` takes.
-            bar: Title of a progress bar; "" for none.
-
-        Returns:
-            (N, V) float32.
-
-        Raises:
-            UserError: As ``standardize``.
-        """
+        """Read vectors in their own units; a missing number becomes the mean of its column in the training vectors."""
         self._check_takes_vectors()
         return self._by_batches(self._fill, inputs, None, bar)
 
     def standardize_in_parts(self, inputs: AnyInputs) -> Float32 | ComputedRows:
-        """Standardise vectors as ``standardize`` does; many of them part by part, as they are read.
-
-        Args:
-            inputs: N vectors, of any kind that ``cml.fit`` takes.
-
-        Returns:
-            (N, V) float32: an array of up to 128 MB, and otherwise rows that are read and standardised anew at each
-            use. Vectors that a data set of the user's own makes are always an array: each reading may give others.
-
-        Raises:
-            UserError: As ``standardize``.
-        """
+        """Standardise vectors as ``standardize`` does; many of them part by part, as they are read."""
         self._check_takes_vectors()
         return self._compute_in_parts(self._normalize, inputs)
 
     def fill_missing_in_parts(self, inputs: AnyInputs) -> Float32 | ComputedRows:
-        """Read vectors as ``fill_missing`` does; many of them part by part, as ``standardize_in_parts`` does.
-
-        Args:
-            inputs: N vectors, of any kind that ``cml.fit`` takes.
-
-        Returns:
-            (N, V) float32, or rows that are read anew at each use.
-
-        Raises:
-            UserError: As ``standardize``.
-        """
+        """Read vectors as ``fill_missing`` does; many of them part by part, as ``standardize_in_parts`` does."""
         self._check_takes_vectors()
         return self._compute_in_parts(None if self.config.inputs.missing == "refuse" else self._fill, inputs)
 
@@ -385,15 +297,7 @@ class EmbeddingModel(nn.Module):
 
     @torch.inference_mode()
     def embed_extracted(self, features: Float32, *, batch_size: int = 64) -> Float32:
-        """Embed images whose backbone features are known.
-
-        Args:
-            features: (N, F) from ``extract``.
-            batch_size: Rows per pass.
-
-        Returns:
-            Embeddings (N, D), equal to ``embed`` of the images.
-        """
+        """Embed images whose backbone features are known."""
         parts = torch.split(torch.from_numpy(features).to(self.mean.device), batch_size)
         return np.concatenate([self.embed_features(part).float().cpu().numpy() for part in parts])
 
