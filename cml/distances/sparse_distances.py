@@ -22,8 +22,7 @@ from cml.distances.labels import short
 from cml.distances.nearest import Neighbors
 from cml.errors import DataError, UserError
 from cml.storage.atomic import atomic_file
-from cml.storage.npz import read_vectors
-from cml.storage.number_columns import read_number_columns
+from cml.storage.number_columns import read_npz_columns, read_number_columns
 
 MOST_ITEMS = np.iinfo(np.int32).max
 _LARGEST = float(np.finfo(np.float32).max)
@@ -180,7 +179,7 @@ class SparseDistances:
         """
         try:
             if path.suffix.lower() == ".npz":
-                arrays = read_vectors(path, _NAMES, optional=("items", "symmetric"))
+                arrays = read_npz_columns(path, _NAMES, optional=("items", "symmetric"))
             else:
                 arrays = read_number_columns(path, _NAMES)
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Tables as text: aligned for a terminal, as Markdown, HTML or LaTeX; or as a pandas frame, if pandas is installed."""
+"""Tables as text: aligned for a terminal, as Markdown or HTML; or as a pandas frame, if pandas is installed."""
 
 from __future__ import annotations
 
@@ -10,17 +10,6 @@ from cml.errors import UserError
 
 if TYPE_CHECKING:
     import pandas
-
-_LATEX = {
-    **{character: f"\\{character}" for character in "&%$#_{}"},
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": "$<$",
-    ">": "$>$",
-    "|": "$|$",
-    "±": r"$\pm$",
-}
 
 
 def align_columns(grid: Sequence[Sequence[str]]) -> str:
@@ -38,18 +27,6 @@ def markdown(grid: Sequence[Sequence[str]]) -> str:
     lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in grid]
     lines.insert(1, "|---" + "|---:" * (len(grid[0]) - 1) + "|")
     return "\n".join(lines)
-
-
-def latex(grid: Sequence[Sequence[str]]) -> str:
-    """A grid of cells as a LaTeX tabular with the rules of the package booktabs, its first line the header."""
-    head, *body = (" & ".join(map(_escape_latex, line)) + r" \\" for line in grid)
-    columns = "l" + "r" * (len(grid[0]) - 1)
-    start, end = rf"\begin{{tabular}}{{{columns}}}", r"\end{tabular}"
-    return "\n".join([start, r"\toprule", head, r"\midrule", *body, r"\bottomrule", end, ""])
-
-
-def _escape_latex(text: str) -> str:
-    return "".join(_LATEX.get(character, character) for character in text)
 
 
 def html(grid: Sequence[Sequence[str]], notes: Sequence[str]) -> str:

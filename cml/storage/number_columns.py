@@ -1,7 +1,8 @@
-"""Columns of numbers in untrusted CSV and Parquet files: read as a whole, without Python objects for each cell."""
+"""Columns of numbers in untrusted .npz, CSV and Parquet files, read as a whole, without an object for each cell."""
 
 import contextlib
 import io
+import os
 import re
 import warnings
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from cml.errors import require_extra
 from cml.storage.regular_file import open_regular
 
-_MOST_UNPACKED = 100  # times the size of a Parquet file
+_MOST_UNPACKED = 100  # times the size of a Parquet or .npz file
 _FREE = 1 << 20  # bytes that any file may unpack to
 
 
@@ -22,6 +23,41 @@ def read_number_columns(path: Path, names: Sequence[str]) -> dict[str, NDArray[A
     """Read columns of a table whose first line, or schema, names them; others are passed over."""
     columns = _read_csv(path, names) if path.suffix.lower() == ".csv" else _read_parquet(path, names)
     return {name: _as_whole_numbers(column) for name, column in columns.items()}
+
+
+def read_npz_columns(path: Path, names: Sequence[str], *, optional: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
+    """Read vectors (T,) of numbers, and optional single numbers, from a ``.npz`` file as ``numpy.savez`` writes it.
+
+    NumPy reads it, without pickle, and unpacks at most ``_MOST_UNPACKED`` times the size of the file: without that
+    bound a few kilobytes could ask for all memory, and test_broken_files in tests/distances/test_sparse_distances.py
+    fails.
+    """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if file.read(2) != b"PK":  # NumPy would read an array or a pickle as such
+            raise ValueError("it is damaged (it is no .npz file)")
+        file.seek(0)
+        with contextlib.ExitStack() as opened:
+            with _one_line_errors():
+                archive = opened.enter_context(np.load(file, allow_pickle=False))
+                stored = sorted(archive.files)
+                unpacked = sum(member.file_size for member in archive.zip.infolist())  # no more is read of a member
+            if not {*names} <= {*stored} <= {*names, *optional} or len({*stored}) < len(stored):
+                form = ", ".join(names) + (f" and may hold {', '.join(optional)}" if optional else "")
+                raise ValueError(f"it must hold the arrays {form}. Got {_list_names(stored)}")
+            if unpacked > _MOST_UNPACKED * size:
+                raise ValueError(
+                    f"it has {size:,} bytes, but its arrays unpack to {unpacked:,}, more than {_MOST_UNPACKED} times "
+                    "as much; save it by numpy.savez"
+                )
+            with _one_line_errors():
+                arrays = {name: archive[name] for name in stored}
+                kinds = {name: array.dtype.kind for name, array in arrays.items()}
+    for name, array in arrays.items():
+        if kinds[name] not in "biuf" or array.ndim != (name in names):
+            form = "must be a vector of numbers" if name in names else "must be a single number"
+            raise ValueError(f"{name} {form}. Got {array.shape}, {array.dtype}")
+    return {name: array.astype(array.dtype.newbyteorder("="), copy=False) for name, array in arrays.items()}
 
 
 def _read_csv(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
@@ -67,7 +103,7 @@ def _read_parquet(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
 
 @contextlib.contextmanager
 def _one_line_errors() -> Iterator[None]:
-    """Turn the errors of pyarrow, which has half a dozen types for a damaged file, into one."""
+    """Turn the errors of many classes that pyarrow, NumPy and zipfile have for a damaged file into one."""
     try:
         yield
     except Exception as error:
@@ -87,3 +123,7 @@ def _as_whole_numbers(column: NDArray[Any]) -> NDArray[Any]:
     if column.dtype.kind != "f" or not (np.abs(column) < 1 << 53).all() or not (column == np.trunc(column)).all():
         return column
     return column.astype(np.int64)
+
+
+def _list_names(names: list[str]) -> str:
+    return repr(names[:5])[1:-1] + (f" and {len(names) - 5} more" if len(names) > 5 else "")

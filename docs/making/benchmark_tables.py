@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from statistics import median
 from typing import Any
 
 from making.records import Cells, read_record
@@ -75,13 +74,9 @@ def _captions(values: Values) -> str:
     figures = values["captions"]
     words, content = figures["stop_words"]["none"], figures["stop_words"]["english"]
     error = max(words["pot_difference"], content["pot_difference"])
-    gain = median(words["thread_gains"] + content["thread_gains"])
-    machine = median(figures["machine_thread_gains"])
     return (
         f"exact caption distances: {significant(words['ratio'], 3)} times as fast as a loop over gensim's "
-        f"`wmdistance`, {significant(content['ratio'], 3)} times without stop words; within {error:.0e} of POT; "
-        f"{significant(gain)} times as fast with two threads as with one (a loop that needs no memory: "
-        f"{significant(machine)} times)"
+        f"`wmdistance`, {significant(content['ratio'], 3)} times without stop words; within {error:.0e} of POT"
     )
 
 

@@ -53,8 +53,8 @@ def test_nothing_can_run_code() -> None:
     found = [
         f"{path.relative_to(ROOT)}: {fault}" for path in FILES for fault in faults(ast.parse(path.read_text("utf-8")))
     ]
-    # to digest objects, to name the damage of an .npz and check its sizes, to name the error that torch raises for a
-    # pickle it refuses, to read YAML by the safe loader, to check the sums of a checkpoint, which torch packs as a zip,
+    # to digest objects, to name the damage of a cached .npz, to name the error that torch raises for a pickle that it
+    # refuses, to read YAML by the safe loader, to check the sums of a checkpoint, which torch packs as a zip,
     # to name the error of a data set that cannot be sent to data workers, and to unpack the one archive of a package
     # whose SHA-256 is known
     assert found == [
@@ -62,7 +62,6 @@ def test_nothing_can_run_code() -> None:
         "cml/distances/pair_cache.py: imports zipfile",
         "cml/models/backbone_weights.py: imports pickle",
         "cml/models/backbones/torchvision.py: imports pickle",
-        "cml/storage/npz.py: imports zipfile",
         "cml/storage/strict_yaml.py: imports yaml",
         "cml/training/checkpoint.py: imports zipfile",
         "cml/training/data_workers.py: imports pickle",
