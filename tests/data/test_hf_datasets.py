@@ -14,7 +14,7 @@ from cml.array_types import UInt8
 from cml.cli import main
 from cml.data.check_dataset import check_dataset
 from cml.data.prepared import PreparedDataset
-from cml.data_prep.hf import HuggingFace, _image_bytes
+from cml.data_prep.sources.hf import HuggingFace, _image_bytes
 from cml.errors import DataError, UserError
 
 # the library leaves the files of an imagefolder's metadata open

@@ -11,11 +11,11 @@ from PIL import Image
 
 from cml import data_prep
 from cml.data.prepared import PreparedDataset
-from cml.data_prep.cars import Cars, read_annotations
-from cml.data_prep.cub import Cub
-from cml.data_prep.digits import Digits
-from cml.data_prep.in_shop import InShop
-from cml.data_prep.sop import Sop
+from cml.data_prep.sources.cars import Cars, read_annotations
+from cml.data_prep.sources.cub import Cub
+from cml.data_prep.sources.digits import Digits
+from cml.data_prep.sources.in_shop import InShop
+from cml.data_prep.sources.sop import Sop
 from cml.errors import DataError, UserError
 
 

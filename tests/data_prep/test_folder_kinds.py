@@ -18,8 +18,8 @@ from cml import distances, tasks
 from cml.data.check_dataset import check_dataset
 from cml.data.masks import read_mask
 from cml.data.prepared import ROLES, PreparedDataset
-from cml.data_prep.folder import Folder
 from cml.data_prep.folder_split import deal_classes
+from cml.data_prep.sources.folder import Folder
 from cml.errors import DataError, UserError
 
 COUNT = 24

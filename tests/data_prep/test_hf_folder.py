@@ -16,8 +16,8 @@ from PIL import Image
 
 from cml.data.prepared import PreparedDataset
 from cml.data_prep import hf_parquet
-from cml.data_prep.hf import HuggingFace
 from cml.data_prep.hf_folder import list_files, split_files
+from cml.data_prep.sources.hf import HuggingFace
 from cml.errors import DataError, UserError
 
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])

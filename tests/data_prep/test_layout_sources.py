@@ -19,8 +19,8 @@ from cml.data.check_dataset import check_dataset
 from cml.data.dataset_info import METADATA
 from cml.data.masks import read_mask
 from cml.data.prepared import PreparedDataset
-from cml.data_prep.lsun_layout import LsunLayout, Room, read_index, read_layout
-from cml.data_prep.zind_layouts import ZindLayouts
+from cml.data_prep.sources.lsun_layout import LsunLayout, Room, read_index, read_layout
+from cml.data_prep.sources.zind_layouts import ZindLayouts
 from cml.distances.layout.distance import Layout
 from cml.errors import DataError, UserError
 from cml.tasks.layout import TASK, label_distance
@@ -280,7 +280,7 @@ def test_folders_and_files_that_are_not_lsun(lsun: Path, tmp_path: Path, monkeyp
     with pytest.raises(DataError, match=r"training\.mat cannot be read as a \.mat file"):
         read_index(path)
     write_index(path, [("x", "a", 1, 0, 0)] * 3)
-    monkeypatch.setattr("cml.data_prep.lsun_layout._INDEX_BYTES", 100)
+    monkeypatch.setattr("cml.data_prep.sources.lsun_layout._INDEX_BYTES", 100)
     with pytest.raises(DataError, match="over 100 bytes, more than such a file has"):
         read_index(path)
 

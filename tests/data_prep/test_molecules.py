@@ -12,7 +12,7 @@ import pytest
 
 import cml
 from cml.data.check_dataset import check_dataset
-from cml.data_prep.molecules import Molecules, read_melting_points
+from cml.data_prep.sources.molecules import Molecules, read_melting_points
 from cml.distances import as_label_distance
 from cml.errors import DataError, UserError
 

@@ -17,9 +17,9 @@ from PIL import Image
 import cml
 from cml import distances
 from cml.data.prepared import ROLES, PreparedDataset
-from cml.data_prep.folder import Folder
 from cml.data_prep.number_format import NumberFormat
 from cml.data_prep.number_mend import suggest_mend
+from cml.data_prep.sources.folder import Folder
 from cml.errors import DataError, UserError
 
 COUNT = 12

@@ -17,11 +17,11 @@ from scipy.spatial.transform import Rotation
 from cml import prepare
 from cml.data.check_dataset import check_dataset
 from cml.data.prepared import PreparedDataset
-from cml.data_prep.agedb import Agedb
-from cml.data_prep.biwi import Biwi, head_box, read_numbers
-from cml.data_prep.earth import Earth, read_mask, tiles
-from cml.data_prep.elpv import Elpv
-from cml.data_prep.msls import Msls
+from cml.data_prep.sources.agedb import Agedb
+from cml.data_prep.sources.biwi import Biwi, head_box, read_numbers
+from cml.data_prep.sources.earth import Earth, read_mask, tiles
+from cml.data_prep.sources.elpv import Elpv
+from cml.data_prep.sources.msls import Msls
 from cml.errors import DataError, UserError
 
 

@@ -20,13 +20,13 @@ from cml import cli, tasks
 from cml.array_types import Float64
 from cml.data.check_dataset import check_dataset
 from cml.data.prepared import ROLES, PreparedDataset
-from cml.data_prep.coco_keypoints import COCO_JOINTS, CocoKeypoints, read_coco
-from cml.data_prep.coco_keypoints import JOINTS as COCO
 from cml.data_prep.hash_split import split_by_hash
-from cml.data_prep.mpii import Mpii
 from cml.data_prep.mpii_annotations import JOINTS as MPII
 from cml.data_prep.mpii_annotations import Person, read_people
 from cml.data_prep.mpii_split import read_split
+from cml.data_prep.sources.coco_keypoints import COCO_JOINTS, CocoKeypoints, read_coco
+from cml.data_prep.sources.coco_keypoints import JOINTS as COCO
+from cml.data_prep.sources.mpii import Mpii
 from cml.errors import DataError, UserError
 
 RealData = Callable[[str], Path]

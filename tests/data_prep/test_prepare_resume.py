@@ -27,9 +27,9 @@ from cml.data.dataset_info import DatasetInfo
 from cml.data.encode_image import Encoded
 from cml.data.prepared import PreparedDataset
 from cml.data.prepared_writer import Item, find_prepared, write_dataset
-from cml.data_prep.donkeycar import Donkeycar
-from cml.data_prep.folder import Folder
-from cml.data_prep.lspet import Lspet
+from cml.data_prep.sources.donkeycar import Donkeycar
+from cml.data_prep.sources.folder import Folder
+from cml.data_prep.sources.lspet import Lspet
 from cml.errors import DataError, UserError
 from cml.storage.partial_dataset import PartialDataset
 
@@ -79,7 +79,7 @@ from pathlib import Path
 from cml.storage import atomic, partial_dataset
 from cml.storage.partial_dataset import PartialDataset
 from cml.storage.work_folder import WorkFolder
-from cml.data_prep.lspet import Lspet
+from cml.data_prep.sources.lspet import Lspet
 
 def hang():
     print("here", flush=True)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import cml
-from cml.data_prep import text as text_source
+from cml.data_prep.sources import text as text_source
 from cml.errors import DataError
 
 

@@ -14,11 +14,11 @@ from PIL import Image
 
 from cml.data.pair_judgements import PairJudgements
 from cml.data.prepared import ROLES, PreparedDataset
-from cml.data_prep.flickr8k import Flickr8k
-from cml.data_prep.folder import Folder
-from cml.data_prep.hf import HuggingFace
 from cml.data_prep.hf_tar import read_samples
-from cml.data_prep.judgements import Judgements
+from cml.data_prep.sources.flickr8k import Flickr8k
+from cml.data_prep.sources.folder import Folder
+from cml.data_prep.sources.hf import HuggingFace
+from cml.data_prep.sources.judgements import Judgements
 from cml.doors.pair_similarity import read_pairs
 from cml.errors import DataError
 from cml.storage.safe_paths import file_inside

@@ -67,7 +67,7 @@ IMPORTED = [
     "cml.commands.train",
     "cml.data_prep.synthetic.people.people",
     "cml.data_prep.synthetic.rooms.rooms",
-    "cml.data_prep.folder",
+    "cml.data_prep.sources.folder",
     "cml.distances.poses.keypoint_products",
     "cml.export.captioning",
     "cml.searching.search_page",

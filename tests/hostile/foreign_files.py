@@ -118,7 +118,7 @@ def _tub(images: Sequence[bytes]) -> dict[str, bytes]:
 
 
 def _write_coco(folder: Path) -> None:
-    from cml.data_prep.coco_keypoints import COCO_JOINTS
+    from cml.data_prep.sources.coco_keypoints import COCO_JOINTS
 
     photos, people, captions = [], [], []
     (folder / "val2017").mkdir(parents=True)

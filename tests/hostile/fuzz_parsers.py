@@ -250,7 +250,8 @@ def _triples(save: Callable[..., None]) -> bytes:
 
 
 def _mat(data: bytes, folder: Path) -> None:
-    from cml.data_prep import cars, lspet, lsun_layout, mpii_annotations
+    from cml.data_prep import mpii_annotations
+    from cml.data_prep.sources import cars, lspet, lsun_layout
 
     path = folder / "layout.mat"
     path.write_bytes(data)
@@ -298,7 +299,8 @@ def _mat_seeds() -> list[bytes]:
 
 
 def _annotations(data: bytes, folder: Path) -> None:
-    from cml.data_prep import coco_captions, coco_keypoints, karpathy_split, mpii_annotations, zind_layouts
+    from cml.data_prep import karpathy_split, mpii_annotations
+    from cml.data_prep.sources import coco_captions, coco_keypoints, zind_layouts
 
     path = folder / "a.json"
     path.write_bytes(data)
@@ -319,7 +321,7 @@ def _annotations(data: bytes, folder: Path) -> None:
 
 
 def _annotation_seeds() -> list[bytes]:
-    from cml.data_prep.coco_keypoints import COCO_JOINTS
+    from cml.data_prep.sources.coco_keypoints import COCO_JOINTS
 
     person = {
         **{"id": 1, "image_id": 7, "category_id": 1, "iscrowd": 0, "area": 900.5, "bbox": [1, 2, 30, 40.5]},
@@ -452,7 +454,7 @@ def _image_seeds() -> list[bytes]:
 
 
 def _archive(data: bytes, folder: Path) -> None:
-    from cml.data_prep import donkeycar
+    from cml.data_prep.sources import donkeycar
 
     path = folder / "tub.tar.gz"
     path.write_bytes(data)
@@ -491,8 +493,8 @@ def _archive_seeds() -> list[bytes]:
 
 
 def _table(data: bytes, folder: Path) -> None:
-    from cml.data_prep.folder import Folder
     from cml.data_prep.label_kinds import KINDS
+    from cml.data_prep.sources.folder import Folder
 
     if not (folder / "a.png").exists():
         Image.new("L", (2, 2)).save(folder / "a.png")
@@ -520,8 +522,8 @@ def _table_seeds() -> list[bytes]:
 
 
 def _hf(data: bytes, folder: Path) -> None:
-    from cml.data_prep.hf import HuggingFace, _Kind
     from cml.data_prep.hf_folder import Rows
+    from cml.data_prep.sources.hf import HuggingFace, _Kind
 
     rows: list[dict[str, Any]] = []
     for line in data.split(b"\n"):
@@ -584,38 +586,38 @@ def _listed(source: Any, *files: Path) -> Callable[[bytes, Path], None]:  # noqa
 
 
 def _elpv() -> Any:  # noqa: ANN401
-    from cml.data_prep.elpv import Elpv
+    from cml.data_prep.sources.elpv import Elpv
 
     return Elpv
 
 
 def _agedb() -> Any:  # noqa: ANN401
-    from cml.data_prep.agedb import Agedb
+    from cml.data_prep.sources.agedb import Agedb
 
     return Agedb
 
 
 def _msls() -> Any:  # noqa: ANN401
-    from cml.data_prep.msls import Msls
+    from cml.data_prep.sources.msls import Msls
 
     return Msls
 
 
 def _biwi() -> Any:  # noqa: ANN401
-    from cml.data_prep.biwi import Biwi
+    from cml.data_prep.sources.biwi import Biwi
 
     return Biwi
 
 
 def _cxc(data: bytes, folder: Path) -> None:
-    from cml.data_prep.coco_cxc import read_pairs
+    from cml.data_prep.sources.coco_cxc import read_pairs
 
     (folder / "sis_val.csv").write_bytes(data)
     collections.deque(read_pairs(folder / "sis_val.csv"))
 
 
 def _land(data: bytes, folder: Path) -> None:
-    from cml.data_prep.earth import read_mask
+    from cml.data_prep.sources.earth import read_mask
 
     (folder / "mask.bin").write_bytes(data)
     read_mask(folder / "mask.bin")

@@ -14,7 +14,7 @@ from scipy.io import savemat
 
 import cml
 from cml.cli import main
-from cml.data_prep.coco_keypoints import COCO_JOINTS
+from cml.data_prep.sources.coco_keypoints import COCO_JOINTS
 
 pytestmark = pytest.mark.slow
 

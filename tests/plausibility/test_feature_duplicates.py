@@ -14,7 +14,7 @@ from PIL import Image, ImageOps
 import cml
 from cml.array_types import Float64
 from cml.cli import main
-from cml.data_prep.folder import Folder
+from cml.data_prep.sources.folder import Folder
 from cml.plausibility.feature_duplicates import (
     estimate_dimension,
     find_feature_duplicates,

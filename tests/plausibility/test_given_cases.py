@@ -18,7 +18,7 @@ import cml
 from cml.cli import main
 from cml.data.images import native_size, read_image
 from cml.data.prepared import PreparedDataset
-from cml.data_prep.coco_keypoints import COCO_JOINTS
+from cml.data_prep.sources.coco_keypoints import COCO_JOINTS
 from cml.distances.captions.distance import Captions
 from cml.errors import UserError
 

@@ -15,7 +15,7 @@ from scipy.io import savemat
 import cml
 from cml.cli import main
 from cml.data.prepared import PreparedDataset
-from cml.data_prep.coco_keypoints import COCO_JOINTS
+from cml.data_prep.sources.coco_keypoints import COCO_JOINTS
 from cml.errors import DataError
 
 COUNT, SIDE = 16, 160

@@ -16,7 +16,7 @@ from PIL import Image
 import cml
 from cml.cli import main
 from cml.data.prepared import PreparedDataset
-from cml.data_prep.folder import Folder
+from cml.data_prep.sources.folder import Folder
 from cml.distances.captions.distance import Captions
 from cml.plausibility.finding import ImplausibleData
 from cml.plausibility.unknown_words import find_unknown_words

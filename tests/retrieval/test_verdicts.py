@@ -19,7 +19,7 @@ from cml.cli import main
 from cml.commands.check import more_queries
 from cml.data.dataset_info import DatasetInfo
 from cml.data.prepared import PreparedDataset
-from cml.data_prep.folder import Folder
+from cml.data_prep.sources.folder import Folder
 from cml.data_prep.synthetic.people.source import People
 from cml.errors import UserError
 from cml.retrieval.comparison import Comparison

@@ -16,7 +16,7 @@ import cml
 from cml.data.augmentation import Jitter, jitter_boxes
 from cml.data.image_list import ImageList
 from cml.data.images import Images, read_image
-from cml.data_prep.earth import tiles
+from cml.data_prep.sources.earth import tiles
 from cml.errors import DataError, UserError
 from cml.models.backbone import count_channels
 from cml.searching.embed_folder import embed_folder

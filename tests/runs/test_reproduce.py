@@ -17,12 +17,12 @@ from test_pose_sources import mpii_folder, mpii_people
 
 from cml import models, tasks
 from cml.cli import main
-from cml.data_prep.cars import Cars
-from cml.data_prep.coco_captions import CocoCaptions
-from cml.data_prep.cub import Cub
-from cml.data_prep.in_shop import InShop
-from cml.data_prep.lsun_layout import LsunLayout
-from cml.data_prep.sop import Sop
+from cml.data_prep.sources.cars import Cars
+from cml.data_prep.sources.coco_captions import CocoCaptions
+from cml.data_prep.sources.cub import Cub
+from cml.data_prep.sources.in_shop import InShop
+from cml.data_prep.sources.lsun_layout import LsunLayout
+from cml.data_prep.sources.sop import Sop
 from cml.losses import get as loss
 from cml.runs import reproduce, training_forecast
 from cml.runs.reproduction import Reproduction

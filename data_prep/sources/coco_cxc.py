@@ -9,10 +9,10 @@ from typing import Any, Literal
 from cml.console.messages import say
 from cml.data.prepared import PreparedDataset
 from cml.data.prepared_writer import bad_item_error
-from cml.data_prep.coco_captions import CocoCaptions
 from cml.data_prep.published_table import read_published_rows, read_within
 from cml.data_prep.row_errors import read_each
 from cml.data_prep.row_files import Row
+from cml.data_prep.sources.coco_captions import CocoCaptions
 from cml.errors import DataError
 from cml.storage.atomic import atomic_file
 

@@ -9,11 +9,11 @@ import numpy as np
 from cml.array_types import Float32
 from cml.data.prepared_writer import Item
 from cml.data_prep.captioned_source import Photo
-from cml.data_prep.coco_captions import check_year, read_captions
 from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.hash_split import split_by_hash
 from cml.data_prep.provenance import record_provenance
 from cml.data_prep.row_errors import read_each
+from cml.data_prep.sources.coco_captions import check_year, read_captions
 from cml.word_vectors.sentence_model import PACKAGED, model_sha256, sentence_vectors
 
 
