@@ -28,7 +28,7 @@ class ParquetTable:
                 self._metadata = parquet.read_metadata(file)
                 schema = self._metadata.schema.to_arrow_schema()
         except Exception as error:  # pyarrow raises half a dozen types for a damaged file
-            raise self._damaged(error) from None
+            raise self._damage_error(error) from None
         groups = [self._metadata.row_group(group) for group in range(self._metadata.num_row_groups)]
         sizes = [group.column(place).total_uncompressed_size for group in groups for place in range(group.num_columns)]
         self._check_size(sum(sizes))
@@ -80,7 +80,7 @@ class ParquetTable:
         except (DataError, GeneratorExit):
             raise
         except Exception as error:
-            raise self._damaged(error) from None
+            raise self._damage_error(error) from None
 
     def _count_empty(self, group: int, images: Sequence[str]) -> int:
         """Number of rows of a group in which no image is, by the counts that the file holds; 0 where one may be."""
@@ -100,7 +100,7 @@ class ParquetTable:
             rule = f"the limit for a file of its size ({self._size:,}) is {limit:,}"
             raise DataError(f"{self.path} unpacks to {unpacked:,} bytes or more; {rule}.")
 
-    def _damaged(self, error: Exception) -> DataError:
+    def _damage_error(self, error: Exception) -> DataError:
         why = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         return DataError(f"{self.path} cannot be read as Parquet ({why}). Fetch it again.")
 

@@ -98,7 +98,7 @@ class Images:
             self._cache = source
 
     @classmethod
-    def decoded(
+    def from_pixels(
         cls,
         pixels: NDArray[Any],  # (N, H, W, C), uint8 of three channels, else float32 from 0 to 255
     ) -> "Images":
@@ -136,7 +136,7 @@ class Images:
         if isinstance(items, slice) or isinstance(self._source, np.ndarray):
             source = self._source[items]
         else:
-            source = Lazy(self._source, items.tolist(), _unchanged, reads_anew=self.reads_anew)
+            source = Lazy(self._source, items.tolist(), _keep_image, reads_anew=self.reads_anew)
         part = Images(source, self.size, channels=self.channels, cache_bytes=self._cache_bytes)
         part._cache = None if self._cache is None else self._cache[items]
         return part
@@ -219,7 +219,7 @@ def _read_content(content: bytes, channels: int, size: Size) -> Pixels:
         return read_bands(image, channels, size)
 
 
-def _unchanged(image: Any, item: int) -> Any:  # noqa: ANN401
+def _keep_image(image: Any, item: int) -> Any:  # noqa: ANN401
     """The image; a function with a name, as data workers may be sent it."""
     return image
 

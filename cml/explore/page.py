@@ -1,7 +1,10 @@
 """The explorer: one HTML file that shows items through labels and embeddings side by side, and asks no network."""
 
 import base64
+import io
 import json
+import statistics
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,15 +14,146 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from cml.array_types import Floating, Int64
+from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.errors import UserError
 from cml.explore.label_side import LabelSide
-from cml.explore.packed_arrays import PackedArrays
-from cml.explore.picture_sheets import curve_order, draw_sheets
 from cml.explore.views import View
+from cml.reporting.drawing import flat
 from cml.reporting.html_escaping import write_html
 from cml.reporting.visible_text import visible_text
 from cml.storage.atomic import atomic_file
 from cml.storage.safe_paths import check_no_link
+
+# Arrays as the explorer's page unpacks them: one compressed block of bytes, and where in it each lies.
+
+_UNKNOWN = 65535  # in place of an infinite distance
+_MAP_STEPS, _POINT_STEPS = 32000, 127  # whole numbers that a coordinate is rounded to
+
+
+class PackedArrays:
+    """Named arrays of a page, rounded to the precision that it shows."""
+
+    def __init__(self) -> None:
+        self.index: dict[str, list[Any]] = {}
+        """Name to kind of number, offset in bytes, count, and factor of the numbers."""
+        self._parts: list[bytes] = []
+        self._length = 0
+
+    def add(self, name: str, array: NDArray[Any], scale: float = 1.0) -> None:
+        """Add an array as it is."""
+        content = np.ascontiguousarray(array).tobytes()
+        self.index[name] = [array.dtype.name, self._length, array.size, scale]
+        self._parts.append(content + bytes(-len(content) % 8))
+        self._length += len(self._parts[-1])
+
+    def add_map(self, name: str, points: NDArray[Any]) -> None:
+        """Add a map (N, 2), centred and scaled to fill the square from -1 to 1, as int16."""
+        centred = points - (points.min(axis=0) + points.max(axis=0)) / 2
+        self.add(name, _round_to_steps(centred, _MAP_STEPS).astype(np.int16))
+
+    def add_points(self, name: str, points: NDArray[Any]) -> None:
+        """Add points (N, D), scaled to at most 1, as int8."""
+        self.add(name, _round_to_steps(points, _POINT_STEPS).astype(np.int8))
+
+    def add_items(self, name: str, ids: NDArray[Any], count: int) -> None:
+        """Add numbers of items, as uint16 or uint32."""
+        self.add(name, ids.astype(np.uint16 if count <= _UNKNOWN else np.uint32))
+
+    def add_distances(self, name: str, distances: NDArray[Any]) -> None:
+        """Add distances as uint16, infinite ones included."""
+        finite = np.isfinite(distances)
+        scale = max(float(distances[finite].max(initial=0)) / (_UNKNOWN - 1), 1e-30)
+        steps = np.rint(np.where(finite, distances, 0).clip(min=0) / scale)
+        self.add(name, np.where(finite, steps, _UNKNOWN).astype(np.uint16), scale)
+
+    def encode(self) -> str:
+        """All arrays, compressed, in base64."""
+        return base64.b64encode(zlib.compress(b"".join(self._parts), 9)).decode()
+
+
+def _round_to_steps(points: NDArray[Any], steps: int) -> NDArray[Any]:
+    """Scale points so that the largest coordinate is ``steps``, and round them."""
+    largest = max(float(np.abs(points).max()), 1e-30)
+    rounded: NDArray[Any] = np.rint(points * (steps / largest))
+    return rounded
+
+
+# Pictures of the explorer's items as tiles of a few large sheets, which a browser decodes quickly.
+
+_SIDES = (224, 192, 160, 128, 112, 96, 80, 64, 48, 32)  # of a tile, in pixels
+_SAMPLE = 36  # pictures whose sizes in bytes are measured
+_SHEET = 1024  # pixels that a sheet's side has at most: a browser decodes it in some milliseconds
+
+
+@dataclass(frozen=True)
+class Sheets:
+    """Pictures of N items, as tiles of some sheets."""
+
+    width: int  # width of a tile in pixels
+    height: int  # height of a tile in pixels
+    across: int  # tiles in a row of a sheet
+    down: int  # rows of a sheet
+    files: Sequence[bytes]  # the sheets as WebP
+    places: Int64  # (N,) number of each item's tile, counted through all sheets
+    sizes: Int64  # (N, 2) width and height of each picture, in the upper left corner of its tile
+
+
+def draw_sheets(
+    pictures: Sequence[Callable[[], Image.Image]],
+    order: Int64,  # (N,) items in the order of their tiles
+    most_bytes: int,  # size of all sheets together in bytes, as estimated from a sample
+) -> Sheets:
+    """Draw pictures as large as a number of bytes allows for all sheets, 224 pixels at most; small ones stay small."""
+    n = len(pictures)
+    spread = np.unique(np.linspace(0, n - 1, min(_SAMPLE, n)).round().astype(int))
+    sample = [flat(pictures[item]()) for item in spread]
+    ratio = min(2.0, max(0.5, statistics.median(image.width / image.height for image in sample)))
+    largest = max(max(image.size) for image in sample)
+    for side in (side for side in _SIDES if side <= max(largest, _SIDES[-1])):  # a browser enlarges as well
+        width, height = round(side * min(1.0, ratio)), round(side * min(1.0, 1 / ratio))
+        sample_bytes = sum(len(_webp(_fit_to_tile(image, width, height))) for image in sample)
+        if sample_bytes * n / len(sample) <= most_bytes:
+            break
+    across, down = max(1, _SHEET // width), max(1, _SHEET // height)
+    places, sizes = np.empty(n, np.int64), np.empty((n, 2), np.int64)
+    files = []
+    bar = ProgressBar(total=n, desc="pictures", unit="picture", delay=BAR_DELAY)
+    for start in range(0, n, across * down):
+        tiles = order[start : start + across * down]
+        sheet = Image.new("RGB", (across * width, -(-len(tiles) // across) * height), "#808080")
+        for tile, item in enumerate(tiles):
+            picture = _fit_to_tile(flat(pictures[item]()), width, height)
+            sheet.paste(picture, (tile % across * width, tile // across * height))
+            places[item], sizes[item] = start + tile, picture.size
+            bar.update()
+        files.append(_webp(sheet))
+    bar.close()
+    return Sheets(width, height, across, down, files, places, sizes)
+
+
+def curve_order(points: Floating) -> Int64:
+    """Order items so that those near each other on a map (N, 2) stay near: along Morton's curve."""
+    ranks = points.argsort(axis=0, kind="stable").argsort(axis=0, kind="stable")  # (N, 2)
+    keys = np.zeros(len(points), np.int64)
+    for bit in range(20):
+        for axis in (0, 1):
+            keys |= (ranks[:, axis] >> bit & 1) << (2 * bit + axis)
+    return keys.argsort(kind="stable")
+
+
+def _fit_to_tile(image: Image.Image, width: int, height: int) -> Image.Image:
+    """Scale a picture to the largest size that fits into a tile, in its own proportions."""
+    scale = min(width / image.width, height / image.height)
+    size = (max(1, round(scale * image.width)), max(1, round(scale * image.height)))
+    return image.resize(size, Image.Resampling.LANCZOS)
+
+
+def _webp(image: Image.Image) -> bytes:
+    file = io.BytesIO()
+    image.save(file, "WEBP", quality=80, method=4)
+    return file.getvalue()
+
 
 IN_ONE_FILE = 10_000  # items
 MOST = 100_000

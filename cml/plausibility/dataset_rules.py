@@ -21,6 +21,8 @@ from cml.plausibility.image_rules import (
 from cml.plausibility.label_rules import find_in_labels
 from cml.plausibility.people_rules import find_corner_joints, find_tiny_people
 
+# Lone queries: queries that are searched among one item or none, so that every order of them is the best one.
+
 
 def find_lone_queries(queries: int, others: int) -> Iterator[Finding]:
     """Find that each query is searched among one item or none."""
@@ -31,6 +33,8 @@ def find_lone_queries(queries: int, others: int) -> Iterator[Finding]:
         mend = "Hold out more items for testing, or collect more."
         yield Finding("lone-queries", what, mend, queries, queries)
 
+
+# Stray ids: ids of masks that cover next to nothing, as antialiased edges or lossy compression make them.
 
 _LOOKED_AT = 200  # masks, spread over the dataset
 _STRAY = 0.005  # share of a mask that an id covers at most, in every mask
@@ -69,6 +73,9 @@ def find_stray_ids(
         mend = "If it marks pixels to ignore, prepare the masks with --ignore-id 255."
         findings.append(Finding("stray-ids", what, mend, 1, len(present)))
     return findings
+
+
+# Thousands: numbers such as 1.500 that may have meant 1500 where a table was read.
 
 
 def find_thousands(

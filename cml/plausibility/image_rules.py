@@ -20,6 +20,8 @@ from cml.data.white_value import WHITE, has_16_bits, loses_bits, read_white
 from cml.errors import UserError
 from cml.plausibility.finding import Finding
 
+# Small grey copies of a dataset's images, by which images are compared with each other.
+
 SIDE = 16  # pixels
 _LEAST_CONTRAST = 4.0  # standard deviation of a thumbnail's levels; below, an image is almost one colour
 _BLOCK = 4096  # thumbnails at a time
@@ -72,6 +74,8 @@ class Thumbnails:
             self._brightest[path] = brightest
 
 
+# Same images: all, or most, images of a dataset look alike, so that they cannot tell labels apart.
+
 _FEWEST_IMAGES = 4  # images
 _SHARE_OF_IMAGES = 0.5  # of all images
 
@@ -92,6 +96,8 @@ def find_same_images(thumbnails: Mapping[Path, Thumbnail]) -> list[Finding]:
         Finding("same-images", f"{count} of {len(thumbnails)} images {look}", mend, count, len(thumbnails), alike[:8])
     ]
 
+
+# Repeated labels: one image that is listed several times, and texts or boxes that an image has several times.
 
 _SHARE_OF_FRAMES = 0.1  # of the items of a role
 _SHARE_OF_TEXTS = 0.05  # of all items; fewer of them have the same caption twice in sound data, too
@@ -159,6 +165,8 @@ def _as_plain(label: Any) -> Any:  # noqa: ANN401 - a label of any kind
     """A label to compare: the content of a mask's file, or the label as in the JSON."""
     return label.read_bytes() if isinstance(label, Path) else label
 
+
+# Depth: images of 16 bits per value that use so few of them that they come out nearly black.
 
 _DARK = 16  # levels of 255; 4095, white of 12 bits, becomes 16
 _USUAL_BITS = (8, 10, 12)

@@ -14,6 +14,8 @@ from cml.plausibility.finding import Finding, Rule
 from cml.plausibility.label_numbers import LabelNumbers, as_label_numbers
 from cml.plausibility.swapped_places import find_swapped_places, mark_swapped
 
+# Constant labels: all items have the same one, so that there is nothing to learn.
+
 _MEND_OF_CONSTANTS = "Nothing can be learned from them: name another column of labels."
 
 
@@ -53,6 +55,8 @@ def find_constant_labels(labels: LabelNumbers) -> Iterator[Finding]:
             count,
         )
 
+
+# Outliers: a few labels far away from all others, such as the age 2014.
 
 _FEWEST_WITH_OUTLIERS = 10  # items; of fewer, nobody can say what is far away
 _MANY = 100  # items; of fewer, chance throws some farther
@@ -127,6 +131,8 @@ def _are_far(values: Float64, rest: Bools, ranges: float, gap: float, most: int)
     return far
 
 
+# Radians: angles that are compared as degrees, but all lie within one turn of radians.
+
 _FEWEST_ANGLES = 8  # items
 _TURN_IN_RADIANS = 2 * math.pi + 1e-3
 _SPREAD, _REACH = 4.0, 2.75  # radians; small angles in degrees, as of a steering wheel, do not spread so evenly
@@ -149,6 +155,8 @@ def find_radians(labels: LabelNumbers) -> Iterator[Finding]:
             len(values),
         )
 
+
+# Sentinels: numbers such as -1 or -999 that stand for a label that is not known.
 
 _LOW = (0, -1, -9, -99, -999, -9999, -99999)
 _HIGH = (99, 999, 9999, 99999)

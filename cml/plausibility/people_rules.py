@@ -8,6 +8,8 @@ import numpy as np
 from cml.array_types import Float64
 from cml.plausibility.finding import Finding
 
+# The squares that people were cut out of photographs by, as pose datasets record them.
+
 
 def read_crops(columns: Sequence[Mapping[str, Any]]) -> Float64 | None:
     """Read the crop of each person.
@@ -20,6 +22,8 @@ def read_crops(columns: Sequence[Mapping[str, Any]]) -> Float64 | None:
         return None
     return crops if crops.ndim == 2 and crops.shape[1] == 3 and np.isfinite(crops).all() else None
 
+
+# Corner joints: joints at the corner of the photograph, where annotation tools put those that they did not see.
 
 _REACH_OF_CORNER = 1.6  # pixels from (0, 0): (-1, -1) or (0, 0), counted from 0 or 1, at edges or middles of pixels
 _FEWEST_JOINTS = 2  # joints; one may be at the corner by chance
@@ -53,6 +57,8 @@ def find_corner_joints(
             [items[place] for place in people[:8].tolist()],
         )
 
+
+# Tiny people: crops of a few pixels of a photograph, which are enlarged to the size of all crops.
 
 _SMALLEST = 24  # pixels of the photograph that are the side of a crop; a stored one has 288
 

@@ -130,7 +130,7 @@ def _embed_part(token: str, images: ImageList, batch_size: int, threads: int, sk
 
 def _embed_pixels(model: EmbeddingModel, batch_size: int, pixels: NDArray[Any]) -> Float32:
     """Embed decoded images."""
-    return model.embed(Images.decoded(pixels), batch_size=batch_size)
+    return model.embed(Images.from_pixels(pixels), batch_size=batch_size)
 
 
 def _read_chunks(images: ImageList, read: Callable[[int, int], Float32], size: int, start: int) -> Generator[Decoded]:

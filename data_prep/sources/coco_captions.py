@@ -10,9 +10,28 @@ from typing import Any
 from cml.data_prep.captioned_source import CaptionedSource, Photo
 from cml.data_prep.coco_annotations import annotation_files, load_coco
 from cml.data_prep.dataset_source import Content
-from cml.data_prep.karpathy_split import read_karpathy
 from cml.data_prep.provenance import record_provenance
+from cml.data_prep.unique_ids import check_unique
 from cml.errors import DataError, UserError
+from cml.storage.json_file import read_json
+
+# Karpathy's split of the COCO photographs, which captioning papers use.
+
+_KARPATHY = {"train": "train", "restval": "train", "test": "", "val": ""}
+
+
+def read_karpathy(path: Path, held: str = "test") -> dict[int, str]:
+    """The role of each COCO id in Karpathy's dataset_coco.json: "train", "test" for ``held``, "" for those left out."""
+    try:
+        images = read_json(path, "Karpathy's dataset_coco.json")["images"]
+        known = {**_KARPATHY, held: "test"}
+        pairs = [(int(image["cocoid"]), known[image["split"]]) for image in images]
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        form = "with a cocoid and a split (train, restval, val, test) for each image"
+        raise DataError(f"{path} should be Karpathy's dataset_coco.json, {form}: {error!r}.") from None
+    check_unique((number for number, _ in pairs), f"{path}: the cocoid")
+    return dict(pairs)
+
 
 _NAMES = {2014: re.compile(r"COCO_(?:train|val)2014_(\d{12})\.jpg"), 2017: re.compile(r"\d{12}\.jpg")}
 

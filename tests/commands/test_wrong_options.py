@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 import pytest
 from tyro.conf import Positional, arg
 
-from cml.command_line.parse_options import parse
-from cml.command_line.wrong_options import _explain
+from cml.command_line.parse_options import _explain, parse
 from cml.errors import UserError
 
 

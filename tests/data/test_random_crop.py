@@ -11,9 +11,8 @@ from PIL import Image
 
 import cml
 from cml import distances, sampling
-from cml.data.augmentation import Jitter, center_box, jitter_boxes
+from cml.data.augmentation import AREA, ASPECT, Jitter, center_box, cut_crops, draw_crops, jitter_boxes
 from cml.data.images import Images
-from cml.data.random_crop import AREA, ASPECT, cut_crops, draw_crops
 from cml.errors import UserError
 from cml.items import LabelledItems
 from cml.option_types import check_options

@@ -15,10 +15,9 @@ from PIL import Image
 
 from cml import data_prep
 from cml.data.prepared import PreparedDataset
-from cml.data_prep.karpathy_split import read_karpathy
 from cml.data_prep.shrink import Shrink
 from cml.data_prep.sources import coco_sentences
-from cml.data_prep.sources.coco_captions import CocoCaptions, read_captions
+from cml.data_prep.sources.coco_captions import CocoCaptions, read_captions, read_karpathy
 from cml.data_prep.sources.coco_cxc import CocoCxc, read_pairs
 from cml.data_prep.sources.flickr8k import Flickr8k, read_tokens
 from cml.errors import DataError, UserError

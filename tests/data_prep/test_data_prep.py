@@ -32,11 +32,10 @@ from cml.data.check_dataset import check_dataset
 from cml.data.exif_orientation import upright_rgb
 from cml.data.prepared import ROLES, PreparedDataset
 from cml.data_prep import folder_split, row_files
-from cml.data_prep.block_split import deal_roles
 from cml.data_prep.hash_split import split_by_hash
 from cml.data_prep.person_crop import Box, crop, crop_file, into_crop, person_box
 from cml.data_prep.provenance import record_provenance
-from cml.data_prep.sources.donkeycar import Donkeycar
+from cml.data_prep.sources.donkeycar import Donkeycar, deal_roles
 from cml.data_prep.sources.folder import Folder
 from cml.data_prep.sources.lspet import JOINTS, Lspet, read_joints
 from cml.data_prep.synthetic.people.source import People

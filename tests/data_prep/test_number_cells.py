@@ -18,7 +18,7 @@ import cml
 from cml import distances
 from cml.data.prepared import ROLES, PreparedDataset
 from cml.data_prep.number_format import NumberFormat
-from cml.data_prep.number_mend import suggest_mend
+from cml.data_prep.row_files import suggest_mend
 from cml.data_prep.sources.folder import Folder
 from cml.errors import DataError, UserError
 

@@ -21,12 +21,10 @@ from cml.array_types import Float64
 from cml.data.check_dataset import check_dataset
 from cml.data.prepared import ROLES, PreparedDataset
 from cml.data_prep.hash_split import split_by_hash
-from cml.data_prep.mpii_annotations import JOINTS as MPII
-from cml.data_prep.mpii_annotations import Person, read_people
-from cml.data_prep.mpii_split import read_split
 from cml.data_prep.sources.coco_keypoints import COCO_JOINTS, CocoKeypoints, read_coco
 from cml.data_prep.sources.coco_keypoints import JOINTS as COCO
-from cml.data_prep.sources.mpii import Mpii
+from cml.data_prep.sources.mpii import JOINTS as MPII
+from cml.data_prep.sources.mpii import Mpii, Person, read_people, read_split
 from cml.errors import DataError, UserError
 
 RealData = Callable[[str], Path]

@@ -22,13 +22,11 @@ from cml.distances import as_label_distance
 from cml.errors import UserError
 from cml.explore import label_side
 from cml.explore.further_columns import further_columns
-from cml.explore.item_pairs import MOST_PAIRS
 from cml.explore.label_columns import label_columns
-from cml.explore.label_side import LabelSide, build_label_side
+from cml.explore.label_side import MOST_PAIRS, LabelSide, build_label_side
 from cml.explore.maps import MAPS, align_map, check_maps, landmark_mds, principal
-from cml.explore.page import Items, write_explorer
+from cml.explore.page import Items, curve_order, draw_sheets, write_explorer
 from cml.explore.picture_grid import frame_colours, place_on_grid
-from cml.explore.picture_sheets import curve_order, draw_sheets
 from cml.explore.views import build_embedding_view, build_oracle_view
 
 

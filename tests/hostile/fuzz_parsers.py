@@ -250,14 +250,13 @@ def _triples(save: Callable[..., None]) -> bytes:
 
 
 def _mat(data: bytes, folder: Path) -> None:
-    from cml.data_prep import mpii_annotations
-    from cml.data_prep.sources import cars, lspet, lsun_layout
+    from cml.data_prep.sources import cars, lspet, lsun_layout, mpii
 
     path = folder / "layout.mat"
     path.write_bytes(data)
     (folder / "training.mat").write_bytes(data)
     for read in (
-        lambda: collections.deque(mpii_annotations.read_people(path)),
+        lambda: collections.deque(mpii.read_people(path)),
         lambda: cars.read_annotations(path),
         lambda: lspet.read_joints(path),
         lambda: lsun_layout.read_layout(path),
@@ -299,8 +298,7 @@ def _mat_seeds() -> list[bytes]:
 
 
 def _annotations(data: bytes, folder: Path) -> None:
-    from cml.data_prep import karpathy_split, mpii_annotations
-    from cml.data_prep.sources import coco_captions, coco_keypoints, zind_layouts
+    from cml.data_prep.sources import coco_captions, coco_keypoints, mpii, zind_layouts
 
     path = folder / "a.json"
     path.write_bytes(data)
@@ -313,9 +311,9 @@ def _annotations(data: bytes, folder: Path) -> None:
         for photo in coco_captions.read_captions(path, folder, 2017).values():
             str(photo)
     with contextlib.suppress(DataError):
-        karpathy_split.read_karpathy(path)
+        coco_captions.read_karpathy(path)
     with contextlib.suppress(DataError):
-        collections.deque(mpii_annotations.read_people(path))
+        collections.deque(mpii.read_people(path))
     with contextlib.suppress(DataError):
         zind_layouts.ZindLayouts(folder)._roles(path)
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import cml
-from cml.data_prep.number_mend import suggest_mend
+from cml.data_prep.row_files import suggest_mend
 from cml.errors import UserError
 from cml.plausibility.finding import ImplausibleData
 
