@@ -37,10 +37,7 @@ def check_flags(
         raise DataError(f"{subject} should be {listed}. Got {flags[wrong[0]]:g} instead{f'; {mend}' if mend else ''}.")
 
 
-def check_in_pixels(
-    joints: Float64,  # joints in pixels: x, y, and 1 if visible, (J, 3)
-    where: str,
-) -> None:
+def check_in_pixels(joints: Float64, where: str) -> None:  # joints: joints in pixels: x, y, and 1 if visible, (J, 3)
     """Check that the visible joints do not all lie in the first pixel, as shares of the image's sides would."""
     places = joints[joints[:, 2] > 0, :2]
     if len(places) >= _FEWEST and ((places >= -_CORNER[0]) & (places <= _CORNER[1])).all() and np.ptp(places) <= 1:

@@ -13,9 +13,7 @@ def read_kept(row: Row, columns: Sequence[str], where: str) -> dict[str, Any]:
     return {column: cell(row, column, where, option="--keep-columns") for column in columns}
 
 
-def unify_columns(
-    items: Sequence[Labelled],  # the items, at least one, whose ``extra`` is changed
-) -> None:
+def unify_columns(items: Sequence[Labelled]) -> None:  # items: the items, at least one, whose ``extra`` is changed
     """Give each kept column one type: numbers if all of its cells are numbers, else texts."""
     for column in items[0].extra:
         values = [item.extra[column] for item in items]

@@ -11,9 +11,7 @@ from cml.data.masks import MaskFault, read_mask
 from cml.errors import UserError
 
 
-def parse_ids(
-    names: Sequence[str],  # texts such as "1=wall"
-) -> dict[str, str]:
+def parse_ids(names: Sequence[str]) -> dict[str, str]:  # names: texts such as "1=wall"
     """Read what the ids of masks mean."""
     ids: dict[str, str] = {}
     for text in names:

@@ -139,10 +139,7 @@ def _float(value: Any) -> float:  # noqa: ANN401 - a cell's content
         return math.nan
 
 
-def say_once(
-    printed: set[str],  # the texts that were printed; ``guess`` is added
-    guess: str,
-) -> None:
+def say_once(printed: set[str], guess: str) -> None:  # printed: the texts that were printed; ``guess`` is added
     """Print how something in the file was understood, if it was not printed before."""
     if guess not in printed:
         printed.add(guess)

@@ -15,9 +15,7 @@ from cml.data.white_value import fill_depth, loses_bits
 from cml.errors import DataError, UserError
 
 
-def check_bits(
-    bits: int | None,  # the number; None for all
-) -> None:
+def check_bits(bits: int | None) -> None:  # bits: the number; None for all
     """Check the number of bits that images use."""
     if bits is not None and not 8 <= bits <= 16:
         raise UserError(f"The bits of images should be from 8 to 16. Got {bits} instead.")

@@ -15,9 +15,7 @@ from cml.storage.npy import map_array
 Rows = Floating
 
 
-def map_vectors(
-    path: Path,  # the ``.npy`` file
-) -> NDArray[Any]:  # (N, F) numbers of the file's own type
+def map_vectors(path: Path) -> NDArray[Any]:  # path: the ``.npy`` file -> (N, F) numbers of the file's own type
     """Map a file of vectors into memory."""
     try:
         rows = map_array(path)
@@ -61,10 +59,6 @@ def check_row(
     return vector
 
 
-def name_column(
-    column: int,  # which number, from 0
-    vector: Rows,
-    columns: Sequence[str],
-) -> str:
+def name_column(column: int, vector: Rows, columns: Sequence[str]) -> str:  # column: which number, from 0
     """Name a number of a vector for a message."""
     return columns[column] if len(columns) == len(vector) else f"column {column}"

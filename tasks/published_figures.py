@@ -96,9 +96,7 @@ class PublishedFigures:
     recall: Mapping[str, float]  # name of the metric to its share; metrics without a published figure are left out
 
 
-def published_figures(
-    dataset: str,  # ``cub``, ``cars``, ``sop`` or ``in-shop``
-) -> Sequence[PublishedFigures]:
+def published_figures(dataset: str) -> Sequence[PublishedFigures]:  # dataset: ``cub``, ``cars``, ``sop`` or ``in-shop``
     """List the published figures of a data set, in the order of the paper's tables.
 
     Example:

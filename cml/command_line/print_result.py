@@ -3,9 +3,7 @@
 import json
 
 
-def print_json(
-    value: object,  # a value that JSON can hold; NaN and infinity are a ``ValueError``
-) -> None:
+def print_json(value: object) -> None:  # value: a value that JSON can hold; NaN and infinity are a ``ValueError``
     """Print a result as JSON on stdout."""
     print(json.dumps(value, ensure_ascii=False, allow_nan=False))
 

@@ -9,9 +9,7 @@ _LATITUDES = frozenset({"lat", "latitude"})
 _LONGITUDES = frozenset({"lon", "lng", "long", "longitude"})
 
 
-def is_place_distance(
-    name: str,  # its name, with or without settings
-) -> bool:
+def is_place_distance(name: str) -> bool:  # name: its name, with or without settings
     """Tell whether a label distance takes places."""
     return name.partition("(")[0].strip() in ("haversine", "place")
 

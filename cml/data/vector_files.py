@@ -99,10 +99,7 @@ class VectorFile:
             self._file.seek(0)
             self._write_header()
 
-    def check(
-        self,
-        row: Rows,  # the row, (F,) float16 or float32
-    ) -> None:
+    def check(self, row: Rows) -> None:  # row: the row, (F,) float16 or float32
         """Check the shape and type of a row."""
         wanted = (self._type.name,) if self._type is not None else TYPES
         if row.shape != self._form.shape or row.dtype.name not in wanted:

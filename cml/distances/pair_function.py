@@ -134,11 +134,7 @@ class PairFunction(LabelDistance):
         digests = [int(content_digest(label).digest[:16], 16) for label in packed]
         return Labels({"labels": packed, "digests": np.array(digests, np.uint64)})
 
-    def pairwise(
-        self,
-        a: Labels,  # A encoded labels
-        b: Labels,  # B encoded labels
-    ) -> Float32:  # (A, B) float32
+    def pairwise(self, a: Labels, b: Labels) -> Float32:  # a: A encoded labels; b: B encoded labels -> (A, B) float32
         """Compute the label distances between all labels of two sides."""
         return self._cache.block(a, b)
 

@@ -314,10 +314,7 @@ class SparseDistances:
 class LabelRows:
     """The item numbers of N labels, and where each item is among them."""
 
-    def __init__(
-        self,
-        rows: Int64,  # (N,) item numbers; several labels may be of one item
-    ) -> None:
+    def __init__(self, rows: Int64) -> None:  # rows (N,) item numbers; several labels may be of one item
         self.rows = rows
         # (N,) positions of the labels in the order of their item numbers
         self.order: Int64 = np.argsort(rows, kind="stable")

@@ -53,10 +53,7 @@ def least_side(
     return None if takes(*size) else next((side for side in range(1, LARGEST_TRIED + 1) if takes(side, side)), None)
 
 
-def check_rows(
-    rows: int,  # the rows of features or embeddings
-    items: int,
-) -> None:
+def check_rows(rows: int, items: int) -> None:  # rows: the rows of features or embeddings
     """Check that a batch has a row for each of its items."""
     if rows != items:
         raise UserError(

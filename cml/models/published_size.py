@@ -26,10 +26,7 @@ def published_size(
     return int(crop[0]), int(crop[-1])
 
 
-def name_frozen(
-    backbone: str,
-    image_size: tuple[int, int],  # (height, width) in pixels
-) -> str:
+def name_frozen(backbone: str, image_size: tuple[int, int]) -> str:  # image_size (height, width) in pixels
     """Name the row of a backbone's frozen features, with the image size unless it is the published one."""
     size = "" if image_size == published_size(backbone) else " at {} x {} pixels".format(*image_size)
     return f"frozen {backbone}{size}"

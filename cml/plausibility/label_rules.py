@@ -209,9 +209,7 @@ def _find_null_island(labels: LabelNumbers) -> Finding | None:
     )
 
 
-def find_markers(
-    values: Float64,  # (N,) the numbers
-) -> list[float]:  # the sentinels, at most two
+def find_markers(values: Float64) -> list[float]:  # values (N,) the numbers -> the sentinels, at most two
     """Find the numbers that stand for unknown labels in a column."""
     distinct, counts = np.unique(values, return_counts=True)
     if len(distinct) <= _FEW_VALUES:

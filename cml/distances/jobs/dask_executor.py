@@ -26,11 +26,7 @@ class DaskExecutor(JobWorkers):
     ``threads``: threads of all workers.
     """
 
-    def __init__(
-        self,
-        address: str,  # address of the scheduler, ``tcp://host:port``
-        work: Work,
-    ) -> None:
+    def __init__(self, address: str, work: Work) -> None:  # address: address of the scheduler, ``tcp://host:port``
         super().__init__(address, _build_work, _recipe(work))
 
     @property

@@ -35,10 +35,7 @@ class JobFolder:
         known: list[int] = starts if _is_cut(starts) else []
         self.strips = [Strip(*ends) for ends in itertools.pairwise([*known, work.rows])]
 
-    def begin(
-        self,
-        strips: Sequence[Strip],  # all strips, in order
-    ) -> None:
+    def begin(self, strips: Sequence[Strip]) -> None:  # strips: all strips, in order
         """Record how the rows are cut. Strips that were stored before are discarded."""
         if self._output.records:
             self._output.start_over()
@@ -72,10 +69,7 @@ class JobFolder:
         done, starts = self._recorded_values("mirror"), range(0, len(self.work.labels), TILE)
         return [start for start in starts if start not in done] if self.work.mirrored else []
 
-    def mirror(
-        self,
-        start: int,  # first row of the band
-    ) -> None:
+    def mirror(self, start: int) -> None:  # start: first row of the band
         """Fill a band below the diagonal, and record it."""
         for file in self._files.values():
             file.mirror(start)

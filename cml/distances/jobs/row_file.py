@@ -25,12 +25,7 @@ TILE = 1024  # rows and columns mirrored at a time: runs of 4 KiB of float32, a 
 class RowFile(io.FileIO):
     """An array (rows, form.columns) on disk; a file that has not exactly the right head and size is replaced."""
 
-    def __init__(
-        self,
-        path: Path,  # the ``.npy`` file
-        rows: int,  # rows of the array
-        form: Form,
-    ) -> None:
+    def __init__(self, path: Path, rows: int, form: Form) -> None:  # path: the ``.npy`` file; rows: rows of the array
         self._rows, self._form = rows, form
         start = find_start(path, rows, form)
         is_new = start is None
@@ -67,10 +62,7 @@ class RowFile(io.FileIO):
                 self._put(row, first, values)
         os.fsync(self.fileno())
 
-    def mirror(
-        self,
-        start: int,  # first row of the band
-    ) -> None:
+    def mirror(self, start: int) -> None:  # start: first row of the band
         """Copy what is above the diagonal of a square array to below it, in a band of ``TILE`` rows."""
         stop = min(start + TILE, self._rows)
         for first in range(0, stop, TILE):

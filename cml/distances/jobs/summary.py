@@ -147,9 +147,7 @@ def _quantiles(values: Float64) -> dict[float, float]:
     return dict(zip(QUANTILES, np.quantile(values, QUANTILES).tolist(), strict=True))
 
 
-def ties(
-    block: Float32,  # (N, N) distances
-) -> float:  # the share, 0 to 1
+def ties(block: Float32) -> float:  # block (N, N) distances -> the share, 0 to 1
     """Compute the share of pairs of items at the same finite distance from a third, over all items."""
     owners, columns = np.nonzero(np.isfinite(block) & ~np.eye(len(block), dtype=np.bool_))
     return _ties_of_rows(owners, block[owners, columns])
