@@ -78,20 +78,7 @@ def convert_values(made_of: Any, values: Mapping[str, Any]) -> dict[str, Any]:  
 
 
 def convert_option(name: str, value: object, kind: Any, *, default: object = None) -> Any:  # noqa: ANN401 - a type
-    """Check the type of one option.
-
-    Args:
-        name: The name of the option, for the error.
-        value: Its value.
-        kind: Its annotation.
-        default: Its default, which the error gives as an example of a text.
-
-    Returns:
-        The value, as Python's own number, text or tuple.
-
-    Raises:
-        UserError: the value is of another type.
-    """
+    """Check the type of one option."""
     kinds = _alternatives(kind)
     if not all(_is_known(one) for one in kinds):
         return value
@@ -109,54 +96,27 @@ def convert_option(name: str, value: object, kind: Any, *, default: object = Non
 
 
 def is_number(value: object, *, whole: bool = False) -> bool:
-    """Whether a value is a number of Python or of NumPy; True and False are none.
-
-    Args:
-        value: The value.
-        whole: Whether it must be of a type of whole numbers.
-
-    Returns:
-        Whether it is one.
-    """
+    """Whether a value is a number of Python or of NumPy; True and False are none."""
     kinds = numbers.Integral if whole else numbers.Real
     return isinstance(value, kinds) and not isinstance(value, bool)
 
 
 def describe_value(value: object) -> str:
-    """Show a value in an error: a class or function by its name, anything else shortened.
-
-    Args:
-        value: The value.
-
-    Returns:
-        The text.
-    """
+    """Show a value in an error: a class or function by its name, anything else shortened."""
     title = getattr(value, "__qualname__", None)
     return title if callable(value) and isinstance(title, str) else reprlib.repr(value)
 
 
-def join_choices(choices: Sequence[object]) -> str:
-    """List choices in a sentence.
-
-    Args:
-        choices: The choices.
-
-    Returns:
-        ``a or b``, or ``one of a, b, c``.
-    """
+def join_choices(choices: Sequence[object]) -> str:  # ``a or b``, or ``one of a, b, c``
+    """List choices in a sentence."""
     words = [str(choice) for choice in choices]
     return " or ".join(words) if len(words) < 3 else f"one of {', '.join(words)}"
 
 
-def suggest_choice(value: object, choices: Sequence[object]) -> str:
+def suggest_choice(
+    value: object, choices: Sequence[object]
+) -> str:  # a question to append to an error; "" if none is near
     """Suggest the choice that a near miss may have meant.
-
-    Args:
-        value: The value that is none of the choices: another spelling, or a class of that name.
-        choices: The choices.
-
-    Returns:
-        A question to append to an error; "" if none is near.
 
     Example:
         >>> suggest_choice("Cosine", ["cosine", "constant"]), suggest_choice("adam", ["sgd", "adamw"])
@@ -175,16 +135,11 @@ def suggest_choice(value: object, choices: Sequence[object]) -> str:
     return f" Did you mean {by_word[close]!r}?" if close in by_word else ""
 
 
-def suggest_value(value: object, kind: Any) -> str:  # noqa: ANN401 - a type
-    """Suggest the value that may have been meant by one of another type.
-
-    Args:
-        value: The value.
-        kind: The type that it should have.
-
-    Returns:
-        A question to append to an error; "" if none is near.
-    """
+def suggest_value(
+    value: object,
+    kind: Any,  # noqa: ANN401 - a type
+) -> str:  # a question to append to an error; "" if none is near
+    """Suggest the value that may have been meant by one of another type."""
     for one in _alternatives(kind):
         if typing.get_origin(one) is Literal:
             hint = suggest_choice(value, typing.get_args(one))

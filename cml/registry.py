@@ -38,29 +38,14 @@ _HYPHENED = re.compile(rf"(?P<quoted>{_QUOTED})|(?<![\w.])(?P<word>[A-Za-z_][\w.
 
 @dataclass(frozen=True)
 class Choice:
-    """A registered name with settings, e.g. ``Choice("log-ratio", {"weights": "rank"})``.
+    """A registered name with settings, e.g. ``Choice("log-ratio", {"weights": "rank"})``."""
 
-    Attributes:
-        name: The registered name.
-        settings: Its settings by name.
-    """
-
-    name: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    name: str  # the registered name
+    settings: Mapping[str, Any] = field(default_factory=dict)  # its settings by name
 
     @classmethod
     def parse(cls, text: str) -> Choice:
-        """Read ``name`` or ``name(key=value, ...)``.
-
-        Args:
-            text: The choice; values are Python literals, bare words or nested choices.
-
-        Returns:
-            The choice.
-
-        Raises:
-            UserError: the text reads otherwise.
-        """
+        """Read ``name`` or ``name(key=value, ...)``."""
         match = _CHOICE.fullmatch(text) if isinstance(text, str) else None
         if match is None:
             raise UserError(f"{reprlib.repr(text)} should read 'name' or 'name(setting=value, ...)'.")
@@ -92,13 +77,7 @@ class Choice:
 
 
 class Registry(Generic[T]):
-    """The named entries of one kind: from its arguments, decorators, plugins and installed packages.
-
-    Args:
-        kind: What the entries are, in errors: "loss".
-        entries: The entries by name; a text "module:attribute" is imported on first use.
-        group: The entry points of installed packages: "cml.losses". They are read once, when needed.
-    """
+    """The named entries of one kind: from its arguments, decorators, plugins and installed packages."""
 
     def __init__(self, kind: str, entries: Mapping[str, str | Callable[..., T]], group: str = "") -> None:
         self.kind = kind
@@ -141,15 +120,10 @@ class Registry(Generic[T]):
         self._read_group()
         return sorted(self._entries)
 
-    def origin(self, name: str) -> str:
-        """Tell who registered a name.
-
-        Args:
-            name: The name.
-
-        Returns:
-            The plugin, package or module; "" for cml's own names, those of a script and unknown ones.
-        """
+    def origin(
+        self, name: str
+    ) -> str:  # the plugin, package or module; "" for cml's own names, those of a script and unknown ones
+        """Tell who registered a name."""
         return self._origins.get(name, "")
 
     def origins(self) -> Mapping[str, str]:
@@ -158,17 +132,7 @@ class Registry(Generic[T]):
         return self._origins
 
     def entry(self, name: str) -> Callable[..., T]:
-        """Return the class or function that is registered under a name.
-
-        Args:
-            name: The name.
-
-        Returns:
-            The class or function.
-
-        Raises:
-            UserError: the name is unknown, or its package cannot be imported.
-        """
+        """Return the class or function that is registered under a name."""
         if name not in self._entries:
             self._read_group()
         if name not in self._entries:
@@ -209,14 +173,7 @@ class Registry(Generic[T]):
         self._unread_group = ""
 
     def describe(self, name: str) -> str:
-        """Describe an entry by the defaults of its settings and its documentation.
-
-        Args:
-            name: The name of the entry.
-
-        Returns:
-            The text, which begins with the entry written as a choice.
-        """
+        """Describe an entry by the defaults of its settings and its documentation."""
         entry = self.entry(name)
         words = [
             setting.name if setting.default is setting.empty else f"{setting.name}={setting.default}"

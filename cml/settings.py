@@ -8,21 +8,7 @@ from cml.option_types import convert_option, describe_value, is_number, join_cho
 
 
 def check_number(name: str, value: float, *, least: float, below: float = float("inf"), open_: bool = False) -> float:
-    """Check that a setting is a number in [least, below), or in (least, below).
-
-    Args:
-        name: The name of the setting, for the error.
-        value: Its value.
-        least: The lower limit.
-        below: The upper limit, which is excluded.
-        open_: Whether the lower limit is excluded too.
-
-    Returns:
-        The value as a float.
-
-    Raises:
-        UserError: it is none.
-    """
+    """Check that a setting is a number in [least, below), or in (least, below)."""
     if not is_number(value) or not (least < value if open_ else least <= value) or not value < below:
         rule = f"{'above' if open_ else 'at least'} {least:g}"
         rule += f" and below {below:g}" if below < float("inf") else ""
@@ -33,34 +19,12 @@ def check_number(name: str, value: float, *, least: float, below: float = float(
 
 
 def check_above_zero(name: str, value: float) -> float:
-    """Check that a setting is a number above 0.
-
-    Args:
-        name: The name of the setting, for the error.
-        value: Its value.
-
-    Returns:
-        The value as a float.
-
-    Raises:
-        UserError: it is none.
-    """
+    """Check that a setting is a number above 0."""
     return check_number(name, value, least=0, open_=True)
 
 
 def check_auto(name: str, value: float | Literal["auto"]) -> float | Literal["auto"]:
-    """Check that a setting is a number above 0, or "auto", which stands for a value fitted to the training set.
-
-    Args:
-        name: The name of the setting, for the error.
-        value: Its value.
-
-    Returns:
-        The value as a float, or "auto".
-
-    Raises:
-        UserError: it is neither.
-    """
+    """Check that a setting is a number above 0, or "auto", which stands for a value fitted to the training set."""
     if not isinstance(value, str):
         return check_above_zero(name, value)
     if value != "auto":
@@ -72,19 +36,7 @@ def check_auto(name: str, value: float | Literal["auto"]) -> float | Literal["au
 
 
 def check_whole(name: str, value: int, *, least: int = 1) -> int:
-    """Check that a setting is a whole number.
-
-    Args:
-        name: The name of the setting, for the error.
-        value: Its value.
-        least: The lowest allowed value.
-
-    Returns:
-        The value.
-
-    Raises:
-        UserError: it is none, or too low.
-    """
+    """Check that a setting is a whole number."""
     if not is_number(value, whole=True) or value < least:
         raise UserError(
             f"The {name!r} must be a whole number of at least {least}. Got {describe_value(value)} instead."
@@ -94,16 +46,7 @@ def check_whole(name: str, value: int, *, least: int = 1) -> int:
 
 
 def check_word(name: str, value: str, words: Iterable[str]) -> None:
-    """Check that a setting is one of some words.
-
-    Args:
-        name: The name of the setting, for the error.
-        value: Its value.
-        words: The allowed words.
-
-    Raises:
-        UserError: it is none of them.
-    """
+    """Check that a setting is one of some words."""
     words = list(words)
     if not isinstance(value, str) or value not in words:
         rule = join_choices(words)
@@ -111,19 +54,8 @@ def check_word(name: str, value: str, words: Iterable[str]) -> None:
         raise UserError(f"The {name!r} must be {rule}. Got {describe_value(value)} instead.{hint}")
 
 
-def check_flag(name: str, value: bool) -> bool:
-    """Check that a setting is True or False; a word such as "no" would count as true.
-
-    Args:
-        name: The name of the setting, for the error.
-        value: Its value.
-
-    Returns:
-        The value as a bool.
-
-    Raises:
-        UserError: it is neither.
-    """
+def check_flag(name: str, value: bool) -> bool:  # the value as a bool
+    """Check that a setting is True or False; a word such as "no" would count as true."""
     return bool(convert_option(name, value, bool))
 
 
