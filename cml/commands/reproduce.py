@@ -54,8 +54,8 @@ class ReproduceDrlim:
 
 def run(arguments: Sequence[str]) -> None:
     """Train what can be trained here, and print the table."""
-    from cml.runs.drlim import PAPER
-    from cml.runs.reproduce import REPRODUCTION, ReproduceOptions, reproduce
+    from cml.papers.drlim import PAPER
+    from cml.papers.reproduce import REPRODUCTION, ReproduceOptions, reproduce
     from cml.tasks.papers import PAPERS
 
     titles = {name: next(iter(some.values())).paper for name, some in PAPERS.items()} | {_DRLIM: PAPER}
@@ -86,7 +86,7 @@ def run(arguments: Sequence[str]) -> None:
 
 def _run_drlim(arguments: Sequence[str]) -> None:
     """Learn the maps, and print their table."""
-    from cml.runs.drlim import PAPER, DrlimOptions, reproduce_drlim
+    from cml.papers.drlim import PAPER, DrlimOptions, reproduce_drlim
 
     prog = f"cml reproduce {_DRLIM}"
     experiment, rest = pick(arguments, "experiment", ["digits"], lambda _: "digits of scikit-learn, no download", prog)

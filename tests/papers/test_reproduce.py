@@ -24,8 +24,8 @@ from cml.data_prep.sources.in_shop import InShop
 from cml.data_prep.sources.lsun_layout import LsunLayout
 from cml.data_prep.sources.sop import Sop
 from cml.losses import get as loss
-from cml.runs import reproduce, training_forecast
-from cml.runs.reproduction import Reproduction
+from cml.papers import reproduce, training_forecast
+from cml.papers.reproduction import Reproduction
 from cml.runs.rows import with_changes
 from cml.sampling import get as sampler
 from cml.tasks.papers import PAPERS

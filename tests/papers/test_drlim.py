@@ -11,7 +11,7 @@ import pytest
 from cml.cli import main
 from cml.errors import UserError
 from cml.option_types import check_options
-from cml.runs.drlim import LEARNED, LINEAR, SHIFTS, DrlimOptions, _Run, link_neighbors, reproduce_drlim, shift_digits
+from cml.papers.drlim import LEARNED, LINEAR, SHIFTS, DrlimOptions, _Run, link_neighbors, reproduce_drlim, shift_digits
 
 
 def test_links_are_those_of_a_slow_graph() -> None:

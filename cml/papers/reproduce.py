@@ -12,13 +12,13 @@ from cml.data.prepared import PreparedDataset
 from cml.doors.prepare import prepare_source
 from cml.errors import UserError, did_you_mean, install_hint
 from cml.models.backbones import bn_inception
+from cml.papers.reproduction import LEFT_OUT, QUOTED, Figure, Reproduction
+from cml.papers.training_forecast import CARD, forecast_hours
 from cml.processes.device import pick_device
 from cml.registry import Choice
 from cml.retrieval.comparison import Rows
-from cml.runs.reproduction import LEFT_OUT, QUOTED, Figure, Reproduction
 from cml.runs.rows import Row, quoted_list, with_changes
 from cml.runs.train_comparison import CompareOptions, run_comparison
-from cml.runs.training_forecast import CARD, forecast_hours
 from cml.storage.atomic import atomic_file
 from cml.storage.downloads import names_of_a_run
 from cml.storage.json_file import write_json

@@ -1,0 +1,1 @@
+"""Published experiments: run again with the papers' settings, and set beside their figures."""
