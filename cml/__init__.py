@@ -21,6 +21,7 @@ from cml.version import __version__
 
 if TYPE_CHECKING:
     from cml import distances, distributed, losses, models, retrieval, sampling, sklearn, trackers
+    from cml.comparing.compare import compare
     from cml.data.pair_judgements import PairJudgements
     from cml.data.prepared import open_dataset
     from cml.data.triplet_judgements import TripletJudgements
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from cml.errors import UserError
     from cml.export.index import Index
     from cml.plugins import load as load_plugin
-    from cml.runs.compare import compare
     from cml.training.callbacks import Callback
     from cml.training.config import TrainConfig
 
@@ -51,7 +51,7 @@ _PLACES = {  # public name: "module:name in it"
     "TrainConfig": "cml.training.config:TrainConfig",
     "TripletJudgements": "cml.data.triplet_judgements:TripletJudgements",
     "UserError": "cml.errors:UserError",
-    "compare": "cml.runs.compare:compare",
+    "compare": "cml.comparing.compare:compare",
     "features": "cml.doors.features:features",
     "fit": "cml.doors.fit:fit",
     "index": "cml.doors.index:index",

@@ -6,10 +6,10 @@ from typing import Any
 
 from cml import plugins
 from cml.array_types import Float32
+from cml.comparing.search_space import parse_search_space, with_settings
+from cml.comparing.trials import draw_settings
 from cml.errors import UserError, did_you_mean
 from cml.registry import Choice
-from cml.runs.search_space import parse_search_space, with_settings
-from cml.runs.trials import draw_settings
 from cml.storage.provenance import as_json
 from cml.training.config import TrainConfig
 

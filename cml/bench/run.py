@@ -23,10 +23,10 @@ from cml.bench.result import Result, build_result, choose, decode_trial, read_re
 from cml.bench.sets import BenchSet, open_set
 from cml.bench.suite import Suite, track_folder
 from cml.bench.trials import Final, Trial, fixed_row_config, run_final, run_fixed_row, run_trial
+from cml.comparing.search_space import with_settings
+from cml.comparing.trials import check_drawing
 from cml.console.messages import say
 from cml.errors import UserError
-from cml.runs.search_space import with_settings
-from cml.runs.trials import check_drawing
 from cml.storage.provenance import as_json
 from cml.storage.work_folder import FolderError, WorkFolder, work_folder
 from cml.training.config import TrainConfig

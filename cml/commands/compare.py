@@ -13,11 +13,11 @@ from cml.command_line.pick_name import pick
 from cml.command_line.print_result import print_json
 from cml.command_line.shared_options import AsJson, AsMarkdown
 from cml.commands.train import recipe_for
-from cml.doors.report import REPORT
+from cml.comparing.compare import compare
+from cml.comparing.report import REPORT
+from cml.comparing.rows import quoted_list
 from cml.doors.retrieved import RETRIEVAL_REPORT
 from cml.errors import UserError
-from cml.runs.compare import compare
-from cml.runs.rows import quoted_list
 from cml.training.config import TrainConfig
 
 

@@ -42,8 +42,8 @@ class Demo:
 
 def run(arguments: Sequence[str]) -> None:
     """Draw, train, evaluate, print the table."""
-    from cml.runs.demo import demonstrate
-    from cml.runs.rows import quoted_list
+    from cml.comparing.demo import demonstrate
+    from cml.comparing.rows import quoted_list
 
     known = [name for name in tasks.names() if tasks.get(name).sample]
     name, rest = pick(arguments, "task", known, lambda name: tasks.get(name).summary, "cml demo", default=FIRST)

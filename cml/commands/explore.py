@@ -80,8 +80,8 @@ def run(arguments: Sequence[str]) -> None:
 
 def _runs_of(folder: Path) -> dict[str, Path]:
     """Title to run folder: the folder itself under "", or of a comparison the first run of each row."""
+    from cml.comparing.rows import slug
     from cml.errors import UserError
-    from cml.runs.rows import slug
     from cml.storage.json_file import read_json
     from cml.training.saved_model import MODEL
 

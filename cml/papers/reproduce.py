@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from cml import data_prep, models, tasks
+from cml.comparing.rows import Row, quoted_list, with_changes
+from cml.comparing.train_comparison import CompareOptions, run_comparison
 from cml.console.messages import say
 from cml.data.prepared import PreparedDataset
 from cml.doors.prepare import prepare_source
@@ -17,8 +19,6 @@ from cml.papers.training_forecast import CARD, forecast_hours
 from cml.processes.device import pick_device
 from cml.registry import Choice
 from cml.retrieval.comparison import Rows
-from cml.runs.rows import Row, quoted_list, with_changes
-from cml.runs.train_comparison import CompareOptions, run_comparison
 from cml.storage.atomic import atomic_file
 from cml.storage.downloads import names_of_a_run
 from cml.storage.json_file import write_json

@@ -19,7 +19,7 @@ from PIL import Image
 
 import cml
 from cml import data_prep
-from cml.runs.demo import make_small_config
+from cml.comparing.demo import make_small_config
 
 ROOT = Path(__file__).resolve().parents[2]
 PEOPLE, TRAINING = 1000, 700

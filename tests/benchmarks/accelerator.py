@@ -35,6 +35,7 @@ import numpy as np
 import torch
 
 from cml import models
+from cml.comparing.rows import with_changes
 from cml.data.images import Images
 from cml.distances import registry as distances
 from cml.items import LabelledItems
@@ -42,7 +43,6 @@ from cml.processes.device import pick_device
 from cml.processes.init_processes import init_processes
 from cml.processes.ranks import Ranks
 from cml.retrieval import text_table
-from cml.runs.rows import with_changes
 from cml.sampling import registry as samplers
 from cml.tasks.papers import PAPERS
 from cml.training.callbacks import Callback, State

@@ -27,13 +27,13 @@ from figures_file import add_json_option, write_figures  # beside this file
 
 import cml.losses
 import cml.sampling
+from cml.comparing.demo import make_small_config
 from cml.data.images import Images
 from cml.data_prep.synthetic.people.people import draw_people
 from cml.distances import registry as distances
 from cml.doors.tracking import TRACK_EVERY, Tracking
 from cml.items import LabelledItems
 from cml.models.embedding import EmbeddingModel
-from cml.runs.demo import make_small_config
 from cml.trackers import GuardedTracker
 from cml.trackers.tensorboard import TensorBoard
 from cml.training.batches import BatchSource

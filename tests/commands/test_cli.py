@@ -106,7 +106,7 @@ def test_an_interrupted_demo_goes_on_with_the_same_command(
     def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt(said)
 
-    monkeypatch.setattr("cml.runs.train_comparison.train_task", stopped)
+    monkeypatch.setattr("cml.comparing.train_comparison.train_task", stopped)
     assert main(["demo", "--out", str(tmp_path / "demo"), "--steps", "2", "--count", "300"]) == 130
     last = capsys.readouterr().err.splitlines()[-1]
     assert last == f"stopped; {said or 'what is finished is kept'}; the same command continues from there"

@@ -13,13 +13,13 @@ import pytest
 
 import cml
 from cml import data_prep
+from cml.comparing.train_comparison import CompareOptions
 from cml.distances.jobs.job_options import JobOptions
 from cml.errors import UserError
 from cml.explore.explore_items import ExploreOptions
 from cml.export.captioning import CaptioningFeatures
 from cml.option_types import check_options
 from cml.retrieval.evaluate_options import EvaluateOptions
-from cml.runs.train_comparison import CompareOptions
 from cml.training.config import TrainConfig
 
 TEXTS: list[Any] = [3, 2.5, True, ["a"], {"a": 1}]

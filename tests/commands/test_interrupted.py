@@ -42,7 +42,7 @@ CASES: dict[str, tuple[list[str], str, str]] = {
     ),
     "demo, gallery": (
         ["demo", "--count", "24"],
-        "cml.runs.demo.make_small_config",
+        "cml.comparing.demo.make_small_config",
         f"what is finished is kept; {HERE}",
     ),
     "prepare": (

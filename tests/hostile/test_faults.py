@@ -33,11 +33,11 @@ from tqdm import tqdm
 
 import cml
 from cml.cli import main
+from cml.comparing.planned_runs import kept_evaluation
 from cml.data.images import Images
 from cml.doors.trained_run import TrainedRun
 from cml.errors import DataError, MachineError, UserError
 from cml.models.embedding import EmbeddingModel
-from cml.runs.planned_runs import kept_evaluation
 from cml.storage.atomic import PARTIAL, atomic_file, atomic_folder
 from cml.storage.exclusive_lock import exclusive_lock
 from cml.training import checkpoint, data_workers, metrics_log, run_folder, signals

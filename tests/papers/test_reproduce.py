@@ -17,6 +17,7 @@ from test_pose_sources import mpii_folder, mpii_people
 
 from cml import models, tasks
 from cml.cli import main
+from cml.comparing.rows import with_changes
 from cml.data_prep.sources.cars import Cars
 from cml.data_prep.sources.coco_captions import CocoCaptions
 from cml.data_prep.sources.cub import Cub
@@ -26,7 +27,6 @@ from cml.data_prep.sources.sop import Sop
 from cml.losses import get as loss
 from cml.papers import reproduce, training_forecast
 from cml.papers.reproduction import Reproduction
-from cml.runs.rows import with_changes
 from cml.sampling import get as sampler
 from cml.tasks.papers import PAPERS
 from cml.tasks.published_figures import RECALL_KS, published_figures

@@ -14,7 +14,7 @@ import pytest
 from hostile_texts import attacks
 from PIL import Image
 
-from cml.doors.report import write_report
+from cml.comparing.report import write_report
 from cml.reporting.retrieval_report import Picture, ReportRow, write_retrieval_page
 from cml.reporting.visible_text import visible_text
 from cml.searching.hit import Hit

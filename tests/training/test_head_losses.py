@@ -10,9 +10,9 @@ import torch
 
 from cml import losses
 from cml.bench.methods import METHODS
+from cml.comparing.search_space import with_settings
 from cml.distances.precomputed import Precomputed
 from cml.losses.loss import Loss
-from cml.runs.search_space import with_settings
 from cml.training.config import TrainConfig
 from cml.training.head_losses import HeadLosses, stack_heads, stack_key
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from cml.comparing.trials import Trial
 from cml.retrieval import text_table
 from cml.retrieval.comparison import Comparison, Interval, interval_text, over_seeds
-from cml.runs.trials import Trial
 
 HELD_OUT = "rank correlation, held out"
 

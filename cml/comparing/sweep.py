@@ -7,21 +7,21 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from cml import losses, sampling
+from cml.comparing.planned_runs import PlannedRun, is_finished, plan_runs
+from cml.comparing.report import write_report
+from cml.comparing.rows import Row, with_batch_size_of
+from cml.comparing.search_space import SearchDimension, Settings, corners, grid, settings_title, with_settings
+from cml.comparing.sweep_pictures import write_sweep_pictures
+from cml.comparing.sweep_result import SweepResult
+from cml.comparing.train_comparison import CompareOptions, check_labels, run_comparison, write_tables
+from cml.comparing.trials import Trial, TrialLog, best_settings, search
 from cml.console.messages import resume_hint, say
 from cml.data.prepared import PreparedDataset
-from cml.doors.report import write_report
 from cml.doors.tracking import with_tracker
 from cml.doors.train import train_task
 from cml.errors import UserError
 from cml.option_types import check_options
 from cml.retrieval.comparison import Comparison
-from cml.runs.planned_runs import PlannedRun, is_finished, plan_runs
-from cml.runs.rows import Row, with_batch_size_of
-from cml.runs.search_space import SearchDimension, Settings, corners, grid, settings_title, with_settings
-from cml.runs.sweep_pictures import write_sweep_pictures
-from cml.runs.sweep_result import SweepResult
-from cml.runs.train_comparison import CompareOptions, check_labels, run_comparison, write_tables
-from cml.runs.trials import Trial, TrialLog, best_settings, search
 from cml.storage.safe_paths import check_no_link
 from cml.task import Task
 from cml.training import run_folder

@@ -5,9 +5,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cml import distances, losses
+from cml.comparing.planned_runs import PlannedRun, is_finished, kept_evaluation, plan_runs
+from cml.comparing.report import sheet_note, sheet_variants, write_pictures, write_report
+from cml.comparing.rows import Row, row_folders
 from cml.console.messages import resume_hint, say, say_each_once
 from cml.data.prepared import PreparedDataset
-from cml.doors.report import sheet_note, sheet_variants, write_pictures, write_report
 from cml.doors.retrieved import RETRIEVAL_REPORT, write_retrieval_report
 from cml.doors.run import Run
 from cml.doors.tracking import with_tracker
@@ -19,8 +21,6 @@ from cml.retrieval.comparison import CUT, Comparison
 from cml.retrieval.embeddings import EMBEDDING, cut_row
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.results import Evaluation
-from cml.runs.planned_runs import PlannedRun, is_finished, kept_evaluation, plan_runs
-from cml.runs.rows import Row, row_folders
 from cml.storage.atomic import atomic_file
 from cml.storage.json_file import write_json
 from cml.storage.safe_paths import check_no_link

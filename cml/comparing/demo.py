@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from cml import data_prep, tasks
+from cml.comparing.rows import rows_of
+from cml.comparing.train_comparison import CompareOptions, ComparisonResult, run_comparison
 from cml.console.messages import resume_hint, say
 from cml.data.dataset_info import DatasetInfo
-from cml.runs.rows import rows_of
-from cml.runs.train_comparison import CompareOptions, ComparisonResult, run_comparison
 from cml.storage.safe_paths import check_no_link
 from cml.training.config import Precision, TrainConfig
 

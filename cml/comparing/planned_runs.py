@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cml import plugins
+from cml.comparing.rows import Row, row_folders
 from cml.data.prepared import PreparedDataset
 from cml.errors import DataError, UserError
 from cml.retrieval.embeddings import EMBEDDING
 from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import main_metric
-from cml.runs.rows import Row, row_folders
 from cml.storage.json_file import read_json
 from cml.training import checkpoint, run_folder, saved_model
 from cml.training.config import TrainConfig

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cml.comparing.search_space import SearchDimension, Settings, settings_title, value_text
 from cml.errors import UserError, require_extra
-from cml.runs.search_space import SearchDimension, Settings, settings_title, value_text
 from cml.storage.json_file import write_json
 from cml.storage.saved_options import read_record
 

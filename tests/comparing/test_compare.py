@@ -20,9 +20,12 @@ from PIL import Image
 import cml
 from cml import losses, plugins, sampling, tasks
 from cml.cli import main
+from cml.comparing.planned_runs import kept_evaluation, plan_runs
+from cml.comparing.report import sheet_variants
+from cml.comparing.rows import Row, row_folders, rows_of, slug
+from cml.comparing.train_comparison import CompareOptions, run_comparison
 from cml.data.prepared import PreparedDataset
 from cml.data_prep.synthetic.people.source import People
-from cml.doors.report import sheet_variants
 from cml.errors import UserError
 from cml.losses.log_ratio import LogRatioLoss
 from cml.reporting import curves
@@ -32,9 +35,6 @@ from cml.retrieval.embeddings import evaluate_by_label_kind
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.metric_result import MetricResult
 from cml.retrieval.results import Evaluation
-from cml.runs.planned_runs import kept_evaluation, plan_runs
-from cml.runs.rows import Row, row_folders, rows_of, slug
-from cml.runs.train_comparison import CompareOptions, run_comparison
 from cml.storage.atomic import PARTIAL
 from cml.tasks.baselines import OURS, variants
 from cml.training import run_folder

@@ -6,14 +6,14 @@ from typing import Unpack
 
 from cml import losses as all_losses
 from cml import tasks
+from cml.comparing.rows import Row, rows_of
+from cml.comparing.search_space import SearchSpace, parse_search_space
+from cml.comparing.sweep import run_sweep
+from cml.comparing.train_comparison import CompareOptions, run_comparison
 from cml.data.prepared import PreparedDataset
 from cml.doors.train import options_for
 from cml.errors import UserError
 from cml.retrieval.comparison import Comparison
-from cml.runs.rows import Row, rows_of
-from cml.runs.search_space import SearchSpace, parse_search_space
-from cml.runs.sweep import run_sweep
-from cml.runs.train_comparison import CompareOptions, run_comparison
 from cml.task import Task
 from cml.trackers import GuardedTracker, Tracker
 from cml.training.config import TrainConfig

@@ -4,12 +4,12 @@ import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cml.doors.report import list_figure_metrics
+from cml.comparing.report import list_figure_metrics
+from cml.comparing.search_space import SearchDimension, settings_title, value_text
+from cml.comparing.sweep_result import HELD_OUT, SweepResult
+from cml.comparing.trials import Trial
 from cml.reporting.metric_curves import Panel, write_metric_curves
 from cml.retrieval.comparison import Interval, over_seeds
-from cml.runs.search_space import SearchDimension, settings_title, value_text
-from cml.runs.sweep_result import HELD_OUT, SweepResult
-from cml.runs.trials import Trial
 
 _MOST_CURVES = 8  # of the figure over steps, the best ones
 _SPREAD = 0.5  # of the step between two listed values: the trials of a value are spread over it

@@ -14,14 +14,14 @@ from PIL import Image
 
 import cml
 from cml.cli import main
+from cml.comparing import sweep
+from cml.comparing.rows import slug
+from cml.comparing.search_space import SearchDimension, grid, parse_search_space, settings_title, with_settings
+from cml.comparing.sweep_result import SweepResult
+from cml.comparing.trials import Trial, TrialLog, best_settings, draw_settings, search
 from cml.data.prepared import PreparedDataset
 from cml.data_prep.synthetic.people.source import People
 from cml.errors import DataError, UserError
-from cml.runs import sweep
-from cml.runs.rows import slug
-from cml.runs.search_space import SearchDimension, grid, parse_search_space, settings_title, with_settings
-from cml.runs.sweep_result import SweepResult
-from cml.runs.trials import Trial, TrialLog, best_settings, draw_settings, search
 from cml.task import Task
 from cml.trackers import TrackedRun
 from cml.training.config import TrainConfig

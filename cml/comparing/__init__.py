@@ -1,0 +1,1 @@
+"""Comparisons: several methods on one dataset, over seeds, dimensions and settings, and the benchmark of all losses."""
