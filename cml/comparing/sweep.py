@@ -11,8 +11,7 @@ from cml.comparing.planned_runs import PlannedRun, is_finished, plan_runs
 from cml.comparing.report import write_report
 from cml.comparing.rows import Row, with_batch_size_of
 from cml.comparing.search_space import SearchDimension, Settings, corners, grid, settings_title, with_settings
-from cml.comparing.sweep_pictures import write_sweep_pictures
-from cml.comparing.sweep_result import SweepResult
+from cml.comparing.sweep_result import SweepResult, write_sweep_pictures
 from cml.comparing.train_comparison import CompareOptions, check_labels, run_comparison, write_tables
 from cml.comparing.trials import Trial, TrialLog, best_settings, search
 from cml.console.messages import resume_hint, say
