@@ -70,7 +70,7 @@ def make_pages(app: Any) -> None:  # noqa: ANN401 - Sphinx
 
 def write_leaderboard(folder: Path) -> None:
     """Write the leaderboard of all published results, beside the files that its scores lead to."""
-    from cml.bench import page
+    from cml.comparing.bench import page
 
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(HERE.parent / "results", folder / "results")

@@ -63,7 +63,7 @@ class Bench:
     def __call__(self) -> None:
         """Run it, and print the table."""
         from cml import plugins
-        from cml.bench import methods, run, suite, table
+        from cml.comparing.bench import methods, run, suite, table
 
         of_tier = [name for name, spec in suite.SETS.items() if spec.tier == self.tier]
         own_sets = suite.add_own_sets(self.data, self.features)
@@ -110,7 +110,7 @@ class Check:
 
     def __call__(self) -> None:
         """Check, and print what differs."""
-        from cml.bench import check, result, suite
+        from cml.comparing.bench import check, result, suite
 
         if self.rerun < 0:
             raise UserError(f"--rerun must be 0 or more. Got {self.rerun}.")
@@ -172,12 +172,12 @@ class Table:
 
     def __call__(self) -> None:
         """Print the comparison."""
-        from cml.bench import table
+        from cml.comparing.bench import table
         from cml.retrieval import text_table
 
         board = table.read_board(self.results, self.version, self.track)
         if self.diagram is not None:
-            from cml.bench.page import draw_critical_difference_diagram
+            from cml.comparing.bench.page import draw_critical_difference_diagram
 
             draw_critical_difference_diagram(board, self.diagram)
         if self.score or self.trials or self.against:
@@ -205,7 +205,7 @@ class Page:
 
     def __call__(self) -> None:
         """Write the page."""
-        from cml.bench.page import write_leaderboard
+        from cml.comparing.bench.page import write_leaderboard
 
         write_leaderboard(self.results, self.out)
         print(f"leaderboard: {self.out}")

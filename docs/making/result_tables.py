@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from cml.bench.suite import VERSION
-from cml.bench.table import Board, read_board
+from cml.comparing.bench.suite import VERSION
+from cml.comparing.bench.table import Board, read_board
 from cml.retrieval.comparison import APART, apart, interval_text, over_seeds
 from cml.retrieval.metrics import describe
 from making import benchmark_tables

@@ -26,9 +26,9 @@ from figures_file import add_json_option, write_figures  # beside this file
 from sklearn.metrics import roc_auc_score
 from tune import DRAWN, Items, take
 
-from cml.bench.sets import compute_features, open_set
-from cml.bench.suite import SUITES, VERSION
 from cml.checks.audit import audit_labels
+from cml.comparing.bench.sets import compute_features, open_set
+from cml.comparing.bench.suite import SUITES, VERSION
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.distances.listed_distances import listed_distances

@@ -29,9 +29,9 @@ from sklearn.preprocessing import StandardScaler
 
 from cml import distances
 from cml.array_types import Float32, Floating
-from cml.bench.scores import depth, score_queries
-from cml.bench.sets import compute_features, open_set
-from cml.bench.suite import SETS, SUITES, VERSION
+from cml.comparing.bench.scores import depth, score_queries
+from cml.comparing.bench.sets import compute_features, open_set
+from cml.comparing.bench.suite import SETS, SUITES, VERSION
 from cml.distances.precomputed import Precomputed
 from cml.errors import UserError
 from cml.items import LabelledItems

@@ -39,8 +39,8 @@ from sklearn.datasets import load_diabetes, load_digits, load_wine
 
 from cml import distances
 from cml.array_types import Float32, Int64
-from cml.bench.sets import compute_features, open_set
-from cml.bench.suite import SETS, SUITES, VERSION
+from cml.comparing.bench.sets import compute_features, open_set
+from cml.comparing.bench.suite import SETS, SUITES, VERSION
 from cml.distances import as_label_distance
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels

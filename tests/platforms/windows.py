@@ -64,7 +64,7 @@ def main(folder: Path) -> None:
     """Work in a folder."""
     take_away()
     import cml
-    from cml.bench.trials import measure_peak_memory
+    from cml.comparing.bench.trials import measure_peak_memory
     from cml.errors import UserError
     from cml.storage.atomic import atomic_folder
     from cml.storage.exclusive_lock import exclusive_lock

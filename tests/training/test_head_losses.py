@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from cml import losses
-from cml.bench.methods import METHODS
+from cml.comparing.bench.methods import METHODS
 from cml.comparing.search_space import with_settings
 from cml.distances.precomputed import Precomputed
 from cml.losses.loss import Loss

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from cml import plugins
-from cml.bench.result import Result, read_result
-from cml.bench.run import LocalComputing, Plan, compute_result
-from cml.bench.sets import open_set
-from cml.bench.suite import OWN, SETS, SUITES
+from cml.comparing.bench.result import Result, read_result
+from cml.comparing.bench.run import LocalComputing, Plan, compute_result
+from cml.comparing.bench.sets import open_set
+from cml.comparing.bench.suite import OWN, SETS, SUITES
 from cml.errors import DataError, UserError, did_you_mean
 
 TOLERANCE = 1e-3  # differences of scores up to it are rounding; of label distances above 1, relative ones

@@ -17,7 +17,7 @@ from test_number_sources import agedb, msls, picture
 from test_pose_sources import mpii_folder, mpii_people, write_mat
 from tiny_suite import plan
 
-from cml.bench import result, run, sets, suite
+from cml.comparing.bench import result, run, sets, suite
 from cml.errors import UserError
 
 RealData = Callable[[str], Path]

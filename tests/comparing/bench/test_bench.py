@@ -16,11 +16,11 @@ import pytest
 from tiny_suite import METHODS, ROWS, SET, TRACK, at, plan
 
 from cml import losses, plugins
-from cml.bench import methods, result, run, scores, sets, suite, table, trials
-from cml.bench.page import draw_critical_difference_diagram
-from cml.bench.result import read_result
-from cml.bench.scores import interval, score_queries
 from cml.cli import main
+from cml.comparing.bench import methods, result, run, scores, sets, suite, table, trials
+from cml.comparing.bench.page import draw_critical_difference_diagram
+from cml.comparing.bench.result import read_result
+from cml.comparing.bench.scores import interval, score_queries
 from cml.data.prepared import PreparedDataset
 from cml.errors import UserError
 from cml.losses.log_ratio import LogRatioLoss
@@ -43,7 +43,7 @@ def test_a_run_makes_small_results_of_all_rows(made: Path) -> None:
 
 
 def test_published_results_can_be_read_and_are_small() -> None:
-    folder = Path(__file__).resolve().parents[2] / "results"
+    folder = Path(__file__).resolve().parents[3] / "results"
     paths = result.results_in(folder)
     assert len(paths) > 250
     assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 2_000_000
@@ -120,7 +120,7 @@ def test_a_killed_run_keeps_its_trials(tmp_path: Path, monkeypatch: pytest.Monke
 def test_two_processes_share_the_work(tmp_path: Path) -> None:
     code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
     code += "import tiny_suite; tiny_suite.install()\nfrom pathlib import Path\n"
-    code += "from cml.bench import run, trials\n"
+    code += "from cml.comparing.bench import run, trials\n"
     code += "learn, made = trials._learn, []\n"
     code += "trials._learn = lambda *given: made.append(1) or learn(*given)\n"
     code += f"run.run(tiny_suite.plan(Path({str(tmp_path)!r}), rows=()))\nprint(sum(made))"

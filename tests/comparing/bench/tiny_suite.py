@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from cml.bench.run import Plan
-from cml.bench.suite import SUITES, VERSION, Suite
+from cml.comparing.bench.run import Plan
+from cml.comparing.bench.suite import SUITES, VERSION, Suite
 from cml.tuning import heads, splits
 
 HEADS = replace(

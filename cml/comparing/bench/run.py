@@ -18,11 +18,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cml import plugins
-from cml.bench.methods import Method, find_method, find_plugins
-from cml.bench.result import Result, build_result, choose, decode_trial, read_result, result_path, write_result
-from cml.bench.sets import BenchSet, open_set
-from cml.bench.suite import Suite, track_folder
-from cml.bench.trials import Final, Trial, fixed_row_config, run_final, run_fixed_row, run_trial
+from cml.comparing.bench.methods import Method, find_method, find_plugins
+from cml.comparing.bench.result import (
+    Result,
+    build_result,
+    choose,
+    decode_trial,
+    read_result,
+    result_path,
+    write_result,
+)
+from cml.comparing.bench.sets import BenchSet, open_set
+from cml.comparing.bench.suite import Suite, track_folder
+from cml.comparing.bench.trials import Final, Trial, fixed_row_config, run_final, run_fixed_row, run_trial
 from cml.comparing.search_space import with_settings
 from cml.comparing.trials import check_drawing
 from cml.console.messages import say

@@ -12,8 +12,8 @@ from PIL import Image
 
 import cml
 from cml.array_types import Float32
-from cml.bench import methods, result, sets, suite
 from cml.cli import main
+from cml.comparing.bench import methods, result, sets, suite
 from cml.retrieval.embedding_ranker import embedding_ranker
 
 METHODS = ["--methods", "cosent"]

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from cml.bench.result import Result, read_result, result_path, results_in
-from cml.bench.suite import SUITES
-from cml.bench.table import BEST, Board, read_board, score_of
+from cml.comparing.bench.result import Result, read_result, result_path, results_in
+from cml.comparing.bench.suite import SUITES
+from cml.comparing.bench.table import BEST, Board, read_board, score_of
 from cml.errors import UserError
 from cml.reporting.html_escaping import write_html
 from cml.reporting.visible_text import visible_text

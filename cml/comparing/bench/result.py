@@ -1,6 +1,6 @@
 """Files of results, ``SUITE/SET/TRACK/METHOD.json``: what a row scored, in every run and query, with what it took.
 
-Whether a result is true, only running it again can tell (``cml.bench.check``).
+Whether a result is true, only running it again can tell (``cml.comparing.bench.check``).
 """
 
 import contextlib
@@ -17,11 +17,11 @@ import msgspec
 import numpy as np
 
 from cml.array_types import Float64
-from cml.bench.methods import FIXED_ROWS, find_plugins
-from cml.bench.scores import PRIMARY, SCORES
-from cml.bench.sets import BenchSet
-from cml.bench.suite import SUITES, track_folder
-from cml.bench.trials import Final, Trial, measure_peak_memory
+from cml.comparing.bench.methods import FIXED_ROWS, find_plugins
+from cml.comparing.bench.scores import PRIMARY, SCORES
+from cml.comparing.bench.sets import BenchSet
+from cml.comparing.bench.suite import SUITES, track_folder
+from cml.comparing.bench.trials import Final, Trial, measure_peak_memory
 from cml.errors import DataError, UserError
 from cml.storage.atomic import atomic_file
 from cml.storage.json_file import read_json

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from tiny_suite import ROWS, TRACK, at
 
-from cml.bench import check, result, table
-from cml.bench.page import write_leaderboard
 from cml.cli import main
+from cml.comparing.bench import check, result, table
+from cml.comparing.bench.page import write_leaderboard
 from cml.errors import DataError, UserError
 
 

@@ -10,8 +10,8 @@ from cluster_stand_in import Workers, two_workers
 from tiny_suite import SET, at, plan
 
 from cml import plugins
-from cml.bench import run
-from cml.bench.result import Result, read_result
+from cml.comparing.bench import run
+from cml.comparing.bench.result import Result, read_result
 from cml.errors import UserError
 from cml.registry import registries
 from cml.storage.work_folder import WorkFolder

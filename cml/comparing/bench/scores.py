@@ -3,7 +3,7 @@
 import numpy as np
 
 from cml.array_types import Float32, Float64, Floating, Int64
-from cml.bench.sets import BenchSet
+from cml.comparing.bench.sets import BenchSet
 from cml.errors import UserError
 from cml.retrieval import metrics
 from cml.retrieval.embedding_ranker import embedding_ranker

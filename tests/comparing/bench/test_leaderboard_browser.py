@@ -11,11 +11,11 @@ from urllib.parse import unquote, urlparse
 
 import pytest
 
-from cml.bench.page import write_leaderboard
-from cml.bench.table import Board, read_board, score_of
+from cml.comparing.bench.page import write_leaderboard
+from cml.comparing.bench.table import Board, read_board, score_of
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 VERSION, TRACKS = "2026.2", ("A-efficientnet-lite0", "B-small-cnn")
 
 

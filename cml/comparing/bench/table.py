@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from cml.array_types import Float64
-from cml.bench.methods import UNTRAINED, chosen_on
-from cml.bench.result import Result, read_result, results_in
-from cml.bench.scores import PRIMARY, interval
-from cml.bench.suite import SETS, SUITES
+from cml.comparing.bench.methods import UNTRAINED, chosen_on
+from cml.comparing.bench.result import Result, read_result, results_in
+from cml.comparing.bench.scores import PRIMARY, interval
+from cml.comparing.bench.suite import SETS, SUITES
 from cml.errors import UserError, did_you_mean
 from cml.retrieval import text_table
 from cml.retrieval.best_methods import find_best

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cml.array_types import Float32, Float64
-from cml.bench.methods import UNTRAINED
-from cml.bench.scores import score_run, score_validation
-from cml.bench.sets import BenchSet, Part, compute_features
-from cml.bench.suite import NO_BACKBONE, Suite
+from cml.comparing.bench.methods import UNTRAINED
+from cml.comparing.bench.scores import score_run, score_validation
+from cml.comparing.bench.sets import BenchSet, Part, compute_features
+from cml.comparing.bench.suite import NO_BACKBONE, Suite
 from cml.data.augmentation import stored_size
 from cml.data.images import Images, Size
 from cml.data.inputs import Inputs

@@ -15,7 +15,7 @@ import numpy as np
 
 from cml import data_prep, distances, tasks
 from cml.array_types import Float32
-from cml.bench.suite import NO_BACKBONE, SETS, SPLITS, SUITES, SetSpec, Suite, look_up
+from cml.comparing.bench.suite import NO_BACKBONE, SETS, SPLITS, SUITES, SetSpec, Suite, look_up
 from cml.data.dataset_info import FOLDERS, INFO, METADATA
 from cml.data.input_form import Missing
 from cml.data.prepared import PreparedDataset

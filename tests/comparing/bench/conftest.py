@@ -10,7 +10,7 @@ import pytest
 import tiny_suite
 from tiny_suite import plan
 
-from cml.bench import run, sets, suite
+from cml.comparing.bench import run, sets, suite
 from cml.tuning import heads, splits
 
 
