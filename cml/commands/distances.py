@@ -73,10 +73,10 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def _job(options: Distances) -> None:
+    from cml.approximate.dataset_distances import DatasetDistances
     from cml.distances.jobs import stored_lists
     from cml.distances.jobs.verify import verify
     from cml.distances.jobs.work import MatrixWork, NeighborsWork, Work
-    from cml.runs.distances import DatasetDistances
 
     opened = DatasetDistances.open(options.data, options.label_distance, options.role)
     distance, labels = opened.distance, opened.labels
@@ -98,8 +98,8 @@ def _job(options: Distances) -> None:
 
 
 def _approximation(options: Distances) -> None:
-    from cml.runs.approximation.budget import Budget
-    from cml.runs.distances import DatasetDistances
+    from cml.approximate.budget import Budget
+    from cml.approximate.dataset_distances import DatasetDistances
 
     Budget.parse(options.budget)  # a wrong one is refused before anything is read
     opened = DatasetDistances.open(options.data, options.label_distance, options.role)
@@ -119,7 +119,7 @@ def _approximation(options: Distances) -> None:
 
 
 def _summary(options: Distances) -> None:
-    from cml.runs.distances import DatasetDistances
+    from cml.approximate.dataset_distances import DatasetDistances
 
     opened = DatasetDistances.open(options.data, options.label_distance, options.role)
     summary, picture = opened.summary(options.out, seed=options.seed)

@@ -250,11 +250,11 @@ __all__ = [
 ]
 # It trains, and so lies far above label distances, but this is where it is looked for.
 _ABOVE = {
-    "approximate": "cml.runs.approximation.approximate",
-    "Approximation": "cml.runs.approximation.result",
-    "Budget": "cml.runs.approximation.budget",
-    "RecallEstimate": "cml.runs.approximation.recall",
-    "Spent": "cml.runs.approximation.result",
+    "approximate": "cml.approximate.approximate",
+    "Approximation": "cml.approximate.result",
+    "Budget": "cml.approximate.budget",
+    "RecallEstimate": "cml.approximate.recall",
+    "Spent": "cml.approximate.result",
 }
 _HOMES = _ABOVE | {name: module for module, _, name in (entry.rpartition(":") for entry in _ENTRIES.values())}
 

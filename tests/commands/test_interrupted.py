@@ -50,8 +50,16 @@ CASES: dict[str, tuple[list[str], str, str]] = {
         "cml.data.prepared_writer.PreparedWriter.encode_item",
         "finished yet",
     ),
-    "distances": (["distances", "@people", "--matrix"], "cml.runs.distances.DatasetDistances.write", HERE),
-    "summary": (["distances", "@people", "--summary"], "cml.runs.distances.DatasetDistances.summary", "stopped"),
+    "distances": (
+        ["distances", "@people", "--matrix"],
+        "cml.approximate.dataset_distances.DatasetDistances.write",
+        HERE,
+    ),
+    "summary": (
+        ["distances", "@people", "--summary"],
+        "cml.approximate.dataset_distances.DatasetDistances.summary",
+        "stopped",
+    ),
     "embed": (["embed", "@run", "--images", "@photos"], "cml.doors.model.load", "stopped"),
     "index": (["index", "@run", "@photos"], "cml.doors.index.load", "stopped"),
     "onnx": (["export", "onnx", "@run"], "cml.doors.model.load", "stopped"),

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from cml import distances, losses, sampling, tasks
+from cml.approximate.dataset_distances import find_label_faults
 from cml.data.images import Images
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data_prep.synthetic.scenes.source import Scenes
@@ -31,7 +32,6 @@ from cml.errors import DataError, UserError
 from cml.items import LabelledItems
 from cml.registry import Choice
 from cml.reporting.retrieval_report import Picture, ReportRow, write_retrieval_page
-from cml.runs.distances import find_label_faults
 from cml.training.batches import BatchSource
 from cml.training.config import TrainConfig
 from cml.training.learner import Place

@@ -4,12 +4,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cml.approximate.start_vectors import StartVectors
 from cml.data.input_form import InputForm
 from cml.distances import LabelDistance, Labels
 from cml.doors.model import Model
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.registry import Choice
-from cml.runs.approximation.start_vectors import StartVectors
 from cml.training.config import TrainConfig
 from cml.training.pair_map import WIDTHS, PairMap
 from cml.training.run_config import RunConfig

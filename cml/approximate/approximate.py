@@ -20,6 +20,32 @@ from typing import Any
 
 import numpy as np
 
+from cml.approximate.asked_pairs import (
+    ChosenPairs,
+    choose_nearest,
+    choose_of_neighbors,
+    combine_choices,
+    draw_pairs,
+    find_share,
+    pairs_of_keys,
+)
+from cml.approximate.asking import Answers, Interview
+from cml.approximate.budget import Budget
+from cml.approximate.learned_model import make_model
+from cml.approximate.recall import RecallEstimate, Sample, draw_sample, estimate_recall
+from cml.approximate.result import (
+    DISTANCES,
+    EMBEDDINGS,
+    IDS,
+    ITEMS,
+    KNOWN,
+    MANIFEST,
+    MODEL,
+    PARTS,
+    Approximation,
+    Spent,
+)
+from cml.approximate.start_vectors import StartVectors, check_vectors, choose_start
 from cml.array_types import Float32, Int64
 from cml.console.messages import say, say_warning
 from cml.data.table_columns import has_columns
@@ -33,32 +59,6 @@ from cml.doors.stated_labels import read_label_frame
 from cml.errors import UserError
 from cml.option_types import check_options
 from cml.registry import Choice
-from cml.runs.approximation.asked_pairs import (
-    ChosenPairs,
-    choose_nearest,
-    choose_of_neighbors,
-    combine_choices,
-    draw_pairs,
-    find_share,
-    pairs_of_keys,
-)
-from cml.runs.approximation.asking import Answers, Interview
-from cml.runs.approximation.budget import Budget
-from cml.runs.approximation.learned_model import make_model
-from cml.runs.approximation.recall import RecallEstimate, Sample, draw_sample, estimate_recall
-from cml.runs.approximation.result import (
-    DISTANCES,
-    EMBEDDINGS,
-    IDS,
-    ITEMS,
-    KNOWN,
-    MANIFEST,
-    MODEL,
-    PARTS,
-    Approximation,
-    Spent,
-)
-from cml.runs.approximation.start_vectors import StartVectors, check_vectors, choose_start
 from cml.storage.atomic import atomic_file
 from cml.storage.cache_folder import cache_folder
 from cml.storage.json_file import write_json

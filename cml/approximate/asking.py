@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cml.approximate.asked_pairs import pairs_of_keys
 from cml.array_types import Float32, Int64
 from cml.distances.jobs.job_options import JobOptions
 from cml.distances.jobs.run import run_job
@@ -15,7 +16,6 @@ from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.distances.pair_function import PairFunction
 from cml.errors import UserError
-from cml.runs.approximation.asked_pairs import pairs_of_keys
 from cml.storage.atomic import atomic_file
 from cml.storage.npy import map_array
 from cml.storage.resumable_output import ResumableOutput

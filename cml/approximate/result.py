@@ -7,13 +7,13 @@ from typing import Any, Self
 
 import numpy as np
 
+from cml.approximate.recall import RecallEstimate
 from cml.array_types import Float32, Int64
 from cml.distances import LabelDistance, Neighbors, SparseDistances, as_label_distance
 from cml.distances.nearest import check_k
 from cml.doors.model import Model, load
 from cml.errors import DataError, UserError
 from cml.retrieval.search import nearest_others
-from cml.runs.approximation.recall import RecallEstimate
 from cml.storage.json_file import read_json
 from cml.storage.npy import map_array
 

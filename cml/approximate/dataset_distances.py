@@ -7,6 +7,8 @@ from typing import Self
 import numpy as np
 
 from cml import tasks
+from cml.approximate.approximate import approximate
+from cml.approximate.result import Approximation
 from cml.array_types import Float32
 from cml.console.messages import say
 from cml.data.prepared import PreparedDataset
@@ -21,8 +23,6 @@ from cml.errors import DataError, UserError
 from cml.feature_store.dataset_inputs import with_features
 from cml.feature_store.store import FeatureStore
 from cml.reporting.curves import write_histogram
-from cml.runs.approximation.approximate import approximate
-from cml.runs.approximation.result import Approximation
 from cml.storage.npy import map_array
 from cml.task import label_distance_of
 

@@ -19,11 +19,7 @@ import pytest
 import torch
 
 import cml
-from cml.cli import main
-from cml.distances import Neighbors, SparseDistances, approximate, as_label_distance, pair_function
-from cml.errors import UserError
-from cml.losses.pair_log_ratio import PairLogRatioLoss
-from cml.runs.approximation.asked_pairs import (
+from cml.approximate.asked_pairs import (
     ChosenPairs,
     PairKind,
     choose_nearest,
@@ -34,12 +30,16 @@ from cml.runs.approximation.asked_pairs import (
     pair_keys,
     pairs_of_keys,
 )
-from cml.runs.approximation.asking import Answers
-from cml.runs.approximation.budget import Budget
-from cml.runs.approximation.learned_model import make_model
-from cml.runs.approximation.recall import Sample, draw_sample, estimate_recall
-from cml.runs.approximation.result import Approximation
-from cml.runs.approximation.start_vectors import choose_start
+from cml.approximate.asking import Answers
+from cml.approximate.budget import Budget
+from cml.approximate.learned_model import make_model
+from cml.approximate.recall import Sample, draw_sample, estimate_recall
+from cml.approximate.result import Approximation
+from cml.approximate.start_vectors import choose_start
+from cml.cli import main
+from cml.distances import Neighbors, SparseDistances, approximate, as_label_distance, pair_function
+from cml.errors import UserError
+from cml.losses.pair_log_ratio import PairLogRatioLoss
 from cml.training import pair_map
 from cml.training.pair_map import WIDTHS, KnownLists, PairMap, _Learning, learn_map, make_perceptron
 

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import t as student
 
+from cml.approximate.asked_pairs import is_in, pair_keys
+from cml.approximate.asking import Answers
 from cml.array_types import Bools, Float32, Float64, Int64
 from cml.distances.nearest import Neighbors
-from cml.runs.approximation.asked_pairs import is_in, pair_keys
-from cml.runs.approximation.asking import Answers
 from cml.storage.atomic import atomic_file
 from cml.storage.npy import map_array
 

@@ -1,1 +1,0 @@
-"""Runs: train a task, open what was trained, evaluate, compare and draw it."""
