@@ -24,11 +24,10 @@ from cml.comparing.bench.suite import SUITES, track_folder
 from cml.comparing.bench.trials import Final, Trial, measure_peak_memory
 from cml.errors import DataError, UserError
 from cml.storage.atomic import atomic_file
-from cml.storage.json_file import read_json
+from cml.storage.json_file import FORMAT, check_format, read_json
 from cml.storage.saved_options import record
 from cml.version import __version__
 
-FORMAT = 1
 _LARGEST = 1 << 22  # bytes of a file of results, a thousand times as many as published ones have
 _PARTS = 10_000  # of 1 in which files hold the score of a query
 
@@ -206,10 +205,8 @@ def read_result(path: Path) -> Result:
             raise DataError(f"{path} has {size:,} bytes. A result of the benchmark has at most {_LARGEST:,}.")
     subject, mend = "a result of the benchmark", "Delete it and run cml bench again."
     saved = read_json(path, subject)
-    number = saved.get("format") if isinstance(saved, dict) else None
-    if number != FORMAT:
-        of = f"has the format {number!r}" if number is not None else "has no number of its format"
-        raise DataError(f"{path} {of}; results of the benchmark have {FORMAT}. {mend}")
+    if isinstance(saved, dict):
+        check_format(saved, path, mend)
     result = record(saved, Result, str(path), subject, mend)
     if result.suite not in SUITES:
         raise DataError(

@@ -358,8 +358,7 @@ def _board(values: np.ndarray) -> table.Board:
 
 
 EMPTY = result.Result(
-    *(result.FORMAT, "tiny", "", "A-x", "", "x", "", "none", "", {}, [], {"run": 1.0, "trials": 0.0}, 1, {}, []),
-    *("", {}, [], ""),
+    *(1, "tiny", "", "A-x", "", "x", "", "none", "", {}, [], {"run": 1.0, "trials": 0.0}, 1, {}, []), *("", {}, [], "")
 )
 
 
