@@ -100,14 +100,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write_figures(chosen.json, {"items": chosen.items, **of_parts})
 
 
-TURNS = {150: 10, 1024: 3, 4096: 1}  # of each size, times ``--repeat``
+RUNS = {150: 40, 1024: 3, 4096: 1}  # in a turn of each size, as the clock is coarse
 
 
 def serve() -> None:
-    """Answer lines "loss items" with the processor seconds of a forward and backward pass, and the peak in MB."""
+    """Answer lines "loss items runs" with the processor seconds of a forward and backward pass, and the peak in MB."""
     made: dict[tuple[str, int], tuple[Loss, Tensor, Tensor]] = {}
     for line in sys.stdin:
-        name, size = line.rsplit(maxsplit=1)
+        name, size, runs = line.rsplit(maxsplit=2)
         if (name, int(size)) not in made:
             made.clear()
             embeddings, label_distances = batch(int(size))
@@ -115,23 +115,22 @@ def serve() -> None:
             loss.prepare(label_distances[0, 1:], dimension=128)
             made[name, int(size)] = loss, embeddings, label_distances
         loss, embeddings, label_distances = made[name, int(size)]
-        embeddings.grad = None
         started = time.process_time()
-        torch.autograd.backward(loss(embeddings, label_distances))
-        seconds = time.process_time() - started
+        for _ in range(int(runs)):
+            embeddings.grad = None
+            torch.autograd.backward(loss(embeddings, label_distances))
+        seconds = (time.process_time() - started) / int(runs)
         print(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, flush=True)
 
 
 def compare_trees(other: str, only: Sequence[str], repeat: int) -> dict[str, object]:
     """Print and return, by loss and size, the ratio of the times of this tree and another one with its interval."""
     here = Path(__file__).resolve()
-    servers = []
-    for tree in (here.parents[2], Path(other).resolve()):
+
+    def start(tree: Path) -> subprocess.Popen[str]:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tree), str(here.parent)])}
         command = [sys.executable, str(here), "--serve"]
-        servers.append(
-            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
-        )
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
     def ask(server: subprocess.Popen[str], question: str) -> list[float]:
         assert server.stdin
@@ -143,15 +142,16 @@ def compare_trees(other: str, only: Sequence[str], repeat: int) -> dict[str, obj
     figures: dict[str, object] = {}
     over_distances = [name for name in losses.names() if issubclass(entry(name), losses.LabelDistanceLoss)]
     for name in only or [name for name in over_distances if name != "binary"]:
-        for size, often in TURNS.items():
-            turns = [[ask(server, f"{name} {size}") for server in servers] for _ in range(1 + repeat * often)]
+        servers = [start(tree) for tree in (here.parents[2], Path(other).resolve())]  # whose peaks are of one loss
+        for size, runs in RUNS.items():
+            turns = [[ask(server, f"{name} {size} {runs}") for server in servers] for _ in range(1 + repeat)]
             ratios = sorted(ours[0] / theirs[0] for ours, theirs in turns[1:])  # the first turn warms up
             low, median, high = median_interval(ratios)
             megabytes = turns[-1][0][1]
             print(f"{name:24} B={size:5} {median:6.2f} ({low:.2f} to {high:.2f})  {megabytes:6.0f} MB", flush=True)
             figures[f"{name} {size}"] = {"ratio": median, "low": low, "high": high, "megabytes": megabytes}
-    for server in servers:
-        server.communicate()
+        for server in servers:
+            server.communicate()
     return figures
 
 

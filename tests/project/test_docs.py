@@ -127,7 +127,7 @@ def test_the_gradient_of_a_loss_of_ones_own_is_drawn(tmp_path: Path, monkeypatch
         file = tmp_path / f"{name}.py"
         file.write_text(code, encoding="utf-8")
         gradients.main(name.replace("_", "-"), str(tmp_path / f"{name}.svg"), str(file))
-    assert [len(path.read_text(encoding="utf-8")) > 1000 for path in tmp_path.glob("*.svg")] == [True] * 3
+    assert [len(path.read_text(encoding="utf-8")) > 1000 for path in tmp_path.glob("*.svg")] == [True] * 4
 
 
 def test_every_setting_of_a_part_is_explained_where_its_docstring_has_a_list(made: Path) -> None:
