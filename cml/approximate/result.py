@@ -14,7 +14,7 @@ from cml.distances.nearest import check_k
 from cml.doors.model import Model, load
 from cml.errors import DataError, UserError
 from cml.retrieval.search import nearest_others
-from cml.storage.json_file import read_json
+from cml.storage.json_file import check_format, read_json
 from cml.storage.npy import map_array
 
 MANIFEST, KNOWN, EMBEDDINGS, MODEL = "approximation.json", "known.npz", "embeddings.npy", "model"
@@ -91,6 +91,8 @@ class Approximation:
         """
         folder = Path(folder)
         manifest = read_json(folder / MANIFEST, "the record of an approximation")
+        if isinstance(manifest, dict) and "spent" in manifest:
+            check_format(manifest, folder / MANIFEST, f"Delete {folder} and run 'cml distances --budget' again.")
         try:
             spent = dict(manifest["spent"])
             recall = spent.pop("recall")
