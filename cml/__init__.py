@@ -5,7 +5,8 @@
 - ``cml.PairJudgements`` and ``cml.TripletJudgements`` take judged pairs and triplets as labels.
 - ``cml.prepare``, ``cml.open_dataset``, ``cml.train`` and ``cml.compare`` work on prepared datasets, like the commands
   of the same names.
-- ``cml.Index`` holds embeddings to search; ``cml.index`` and ``cml.search`` index and search images, like the commands.
+- ``cml.Index`` holds embeddings to search, ``cml.EmbeddingFolder`` those of ``cml embed``; ``cml.index`` and
+  ``cml.search`` index and search images, like the commands.
 - ``cml.open_run`` opens a trained run, to evaluate it, explore it and export its model.
 - ``cml.losses``, ``cml.distances``, ``cml.sampling``, ``cml.models`` and ``cml.trackers`` hold the parts. Each is made
   by name, as in ``cml.losses.get("log-ratio")``, or by class, as in ``cml.losses.LogRatioLoss()``.
@@ -35,15 +36,17 @@ if TYPE_CHECKING:
     from cml.doors.search import search
     from cml.doors.train import train
     from cml.errors import UserError
-    from cml.export.index import Index
     from cml.plugins import load as load_plugin
+    from cml.searching.embedding_folder import EmbeddingFolder
+    from cml.searching.index import Index
     from cml.training.callbacks import Callback
     from cml.training.config import TrainConfig
 
 _MODULES = ("distances", "distributed", "losses", "models", "retrieval", "sampling", "sklearn", "trackers")
 _PLACES = {  # public name: "module:name in it"
     "Callback": "cml.training.callbacks:Callback",
-    "Index": "cml.export.index:Index",
+    "EmbeddingFolder": "cml.searching.embedding_folder:EmbeddingFolder",
+    "Index": "cml.searching.index:Index",
     "Interrupted": "cml.doors.interrupted:Interrupted",
     "Model": "cml.doors.model:Model",
     "PairJudgements": "cml.data.pair_judgements:PairJudgements",
@@ -67,6 +70,7 @@ _PLACES = {  # public name: "module:name in it"
 
 __all__ = [
     "Callback",
+    "EmbeddingFolder",
     "Index",
     "Interrupted",
     "Model",

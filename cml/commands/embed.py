@@ -82,6 +82,7 @@ def run(arguments: Sequence[str]) -> None:
         model.network,
         images,
         options.out,
+        run=str(run.absolute()),
         batch_size=options.batch_size,
         threads=options.threads,
         skip_bad=options.skip_bad,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from tyro.conf import Positional, arg
 
@@ -34,8 +34,8 @@ class IndexOptions:
     """Folder of the index. Rerun the command to resume."""
     add: bool = False
     """Add the images to an existing index. Images that it already contains are not embedded again."""
-    method: Literal["auto", "exact", "flat", "hnsw", "ivf"] = "auto"
-    """'exact' compares with every item; 'flat', 'hnsw' and 'ivf' use faiss; 'auto' chooses by the number of images."""
+    replace: bool = False
+    """Embed images again that were modified since the index took them in."""
     prefix: str = ""
     """Prefix of every item id, to distinguish files of the same name in different folders."""
     ids: RowIds = None
@@ -59,7 +59,7 @@ def run(arguments: Sequence[str]) -> None:
         options.images,
         options.out,
         add=options.add,
-        method=options.method,
+        replace=options.replace,
         prefix=options.prefix,
         ids=options.ids,
         features=options.features,
@@ -71,7 +71,7 @@ def run(arguments: Sequence[str]) -> None:
     )
     takes_images = index.model is None or index.model.config.inputs.kind == "images"
     query = "IMAGE" if takes_images else "VECTORS.npy"
-    method, recall = index.manifest["method"], index.manifest["recall"]
+    method, recall = index.method, index.recall
     lines = [f"{index.folder}: {len(index)} items, {method}", f"next: cml search {index.folder} {query}"]
     if recall is not None:
         share = f"{recall['value']:.3f} of the true {recall['k']} nearest found"

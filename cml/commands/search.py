@@ -1,4 +1,4 @@
-"""``cml search INDEX IMAGE.. --k 5``: the images of an index that are nearest to given ones."""
+"""``cml search INDEX IMAGE.. --k 5``: the images of an index, or of a folder of embeddings, nearest to given ones."""
 
 from __future__ import annotations
 
@@ -23,18 +23,22 @@ _LONGEST = 4096  # characters of a path, as on the disk
 
 @dataclass(frozen=True)
 class Search:
-    """Search an index for the images that are nearest to query images."""
+    """Search an index, or a folder of embeddings, for the images that are nearest to query images."""
 
     index: Annotated[Path, Positional, arg(metavar="INDEX")]
-    """Folder of the index, written by 'cml index'."""
+    """Folder of the index, made by 'cml index', or a folder that 'cml embed' wrote, which is searched exactly."""
     images: Annotated[tuple[Path, ...], Positional, arg(metavar="IMAGE")]
     """Query images; for a model of vectors, one .npy file whose rows are the queries."""
     k: int | None = None
     """Number of results per query; by default 5, or with --within as many as there are."""
     within: float | None = None
     """Only items whose expected label distance is at most this, in the label's unit; needs a calibrated run."""
+    where: str | None = None
+    """Only items that meet this condition in SQL over id, label, path and the names of columns, such as "age > 30"."""
+    exclude: tuple[str, ...] = ()
+    """Ids of items that are not to be found."""
     exact: bool = False
-    """Compare with every item, even if the index is approximate."""
+    """Compare with every item, also where there is an index of faiss."""
     html: Path | None = None
     """Also write a page that shows the retrieved images, or the names, labels and columns of vectors."""
     run: Path | None = None
@@ -67,6 +71,8 @@ def run(arguments: Sequence[str]) -> None:
         options.images if takes_images else str(options.images[0]),
         k=k if k is None else min(k, max(1, len(index))),
         within=options.within,
+        where=options.where,
+        exclude=options.exclude,
         exact=options.exact,
         features=options.features,
     )
@@ -79,10 +85,7 @@ def run(arguments: Sequence[str]) -> None:
     if options.html is not None:
         write_index_page(options.html, queries, results, index.folder, len(index), calibration)
     if options.json:
-        listed = [
-            [{**vars(hit), "path": hit.path and str(hit.path), **_expectation(hit, calibration)} for hit in hits]
-            for hits in results
-        ]
+        listed = [[_as_json(hit, calibration) for hit in hits] for hits in results]
         unit = {} if calibration is None else {"unit": calibration.unit}
         print_json([{"image": name, "found": hits, **unit} for name, hits in zip(names, listed, strict=True)])
         return
@@ -109,6 +112,11 @@ def run(arguments: Sequence[str]) -> None:
         print(f"No item is expected within {options.within:g}: even at embedding distance 0, {least:.3g} is expected.")
     if options.html is not None:
         print(f"page: {options.html}")
+
+
+def _as_json(hit: Hit, calibration: Calibration | None) -> dict[str, object]:
+    shown = {"path": hit.path and str(hit.path), "columns": dict(hit.columns)}
+    return {**hit._asdict(), **shown, **_expectation(hit, calibration)}
 
 
 def _expectation(hit: Hit, calibration: Calibration | None) -> dict[str, float]:

@@ -8,10 +8,8 @@ from cml.data.image_list import ImageList
 from cml.data.prepared import ROLES
 from cml.doors.model import load
 from cml.doors.stored_items import list_from_store
-from cml.errors import UserError
-from cml.export.approximate import Auto, Method
-from cml.export.index import Index
-from cml.export.index_images import add_to_index, build_index
+from cml.searching.index import Index
+from cml.searching.index_images import index_images
 from cml.storage.hugging_face import resolve_run
 
 
@@ -21,7 +19,7 @@ def index(
     out: Path | str,
     *,
     add: bool = False,
-    method: Method | Auto = "auto",
+    replace: bool = False,
     prefix: str = "",
     ids: Path | str | None = None,
     features: Path | str | None = None,
@@ -42,7 +40,7 @@ def index(
             their row numbers.
         out: Folder of the index.
         add: Add the images to an existing index. Images that it already holds are not embedded again.
-        method: exact compares a query with every item, the others are faiss's, auto goes by the number of items.
+        replace: Embed images again that were modified since the index took them in.
         prefix: Prefix of every item id, to distinguish files of the same name in different folders.
         ids: A text file with the ids of the rows of a .npy file, one per line, in place of their numbers.
         features: A feature store of the backbone, from which features are read instead of images.
@@ -57,8 +55,7 @@ def index(
         The index, with the model.
 
     Raises:
-        UserError: ``out`` holds an index of another model, of other images or with another method, or the model takes
-            other inputs.
+        UserError: ``out`` holds an index of another model or of other images, or the model takes other inputs.
         DataError: An image cannot be read, or an id is already taken.
 
     Example:
@@ -68,8 +65,6 @@ def index(
         >>> index.search(["photos/7.png"], k=2)[0][0].item_id
         '7.png'
     """
-    if add and method != "auto":
-        raise UserError("An index keeps its method: leave 'method' out, or make a new index.")
     folder = resolve_run(run)
     model = load(folder, device=device)
     listed = ImageList.open(images, splits)
@@ -78,19 +73,15 @@ def index(
     if features is not None:
         listed = list_from_store(listed, Path(features), model, folder)
     listed = listed.add_prefix(prefix) if prefix else listed
-    source = str(folder.absolute())
-    if add:
-        return add_to_index(
-            model, listed, Path(out), run=source, batch_size=batch_size, threads=threads, skip_bad=skip_bad, quiet=quiet
-        )[0]
-    return build_index(
+    return index_images(
         model,
         listed,
         Path(out),
-        run=source,
-        method=method,
+        run=str(folder.absolute()),
+        add=add,
+        replace=replace,
         batch_size=batch_size,
         threads=threads,
         skip_bad=skip_bad,
         quiet=quiet,
-    )
+    )[0]

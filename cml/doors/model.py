@@ -44,6 +44,7 @@ from cml.processes.device import pick_device
 from cml.retrieval.calibration import LEVEL, Calibration
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.feature_forms import STANDARDISED
+from cml.retrieval.gallery import Gallery
 from cml.retrieval.label_regression import fit_label_regression
 from cml.retrieval.neighbor_labels import predict_labels
 from cml.retrieval.results import Evaluation
@@ -51,6 +52,7 @@ from cml.retrieval.saved_calibration import load_calibration, save_calibration
 from cml.retrieval.search import nearest_embeddings
 from cml.retrieval.shuffled_labels import LabelSignals, find_label_signal
 from cml.retrieval.verdict import Standing
+from cml.searching.embedding_folder import EmbeddingFolder
 from cml.storage.atomic import atomic_folder
 from cml.storage.downloads import names_of_a_run
 from cml.storage.hugging_face import resolve_run
@@ -335,7 +337,9 @@ class Model:
         Args:
             queries: Q inputs, or their embeddings (Q, D) float32. Of a model of vectors whose V is D, an array (Q, D)
                 holds vectors; ``cml.retrieval.search.nearest_embeddings`` searches embeddings alone.
-            gallery: G inputs, or their embeddings (G, D) float32, likewise.
+            gallery: G inputs, or their embeddings (G, D) float32, likewise. To search it more than once, give a
+                ``cml.retrieval.gallery.Gallery`` of embeddings or a ``cml.EmbeddingFolder``, which keep what a search
+                needs of them.
             k: Items found for each query, at most G.
 
         Returns:
@@ -344,8 +348,16 @@ class Model:
         Raises:
             UserError: something is no input of the model, or k is out of range.
         """
-        embed = self.embed_unless_embedded
-        distances, positions = nearest_embeddings(embed(queries), embed(gallery), k)
+        rows = self.embed_unless_embedded(queries)
+        held = gallery.gallery if isinstance(gallery, EmbeddingFolder) else gallery
+        if isinstance(gallery, EmbeddingFolder) and gallery.digest != self.digest:
+            raise UserError(
+                f"{gallery.folder} holds embeddings of another model: they cannot be compared. Embed again."
+            )
+        if isinstance(held, Gallery):
+            distances, positions = held.search(rows, k)
+        else:
+            distances, positions = nearest_embeddings(rows, self.embed_unless_embedded(gallery), k)
         return positions, distances
 
     @property

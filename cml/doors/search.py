@@ -1,41 +1,48 @@
-"""``cml.search``: the items of an index that are nearest to images or other inputs, as ``cml search`` finds them."""
+"""``cml.search``: the items of an index or a folder of embeddings that are nearest to images or other inputs."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from cml.console.messages import say_warning
 from cml.doors.model import Model, load
 from cml.doors.stored_items import embed_from_store
 from cml.errors import UserError
-from cml.export.index import Index
-from cml.export.search_within import search_within
+from cml.searching.embedding_folder import EMBEDDINGS, EmbeddingFolder
 from cml.searching.hit import Hit
+from cml.searching.index import Index
+from cml.searching.index_file import FILE
 from cml.storage.hugging_face import resolve_run
 
 _FOUND = 5
 
 
 def search(
-    index: Path | str | Index,
+    index: Path | str | Index | EmbeddingFolder,
     queries: Any,  # noqa: ANN401 - as cml.fit takes them, or embeddings
     *,
     k: int | None = None,
     within: float | None = None,
+    where: str | None = None,
+    exclude: Sequence[str | int] = (),
     exact: bool = False,
     run: Path | str | None = None,
     features: Path | str | None = None,
     device: str = "auto",
 ) -> list[list[Hit]]:
-    """Search an index for the items that are nearest to queries, by the model of the run that it was made with.
+    """Search an index, or a folder of embeddings, for the items nearest to queries, by the model that it was made with.
 
     To search more than once, open the index with the model: ``cml.Index.open(folder, model).search(queries)``.
 
     Args:
-        index: The index or its folder.
+        index: The index or its folder, or a folder that ``cml embed`` wrote, which is searched exactly.
         queries: Q inputs of any kind that the model embeds, or their embeddings (Q, D).
         k: Items found for each query, at most as many as the index holds; by default 5, or with ``within`` all.
         within: Only items whose expected label distance is at most this, in the label's unit; the model must be
             calibrated.
-        exact: Compare with every item, even if the index is approximate.
+        where: Only items that meet this condition in SQL, see ``cml.Index.search``; of an index alone.
+        exclude: Ids of items that are not to be found; of an index alone.
+        exact: Compare with every item, also where there is an index of faiss.
         run: Path of the run, if it moved since the index was built, or if the index does not know it.
         features: A feature store that holds the features of the queries, which are paths of images then.
         device: "auto", "cpu", "cuda" or another device of torch.
@@ -58,24 +65,31 @@ def search(
     if features is None:
         embeddings = model.embed_unless_embedded(queries)
     else:
-        source = opened.manifest["run"] if run is None else run
+        source = opened.run if run is None else run
         embeddings = embed_from_store(tuple(map(Path, queries)), Path(features), model, Path(source))
-    if within is None:
-        return opened.search(embeddings, _FOUND if k is None else k, exact=exact, digest=opened.digest)
-    calibration = model.calibration
-    if calibration is None:
-        source = opened.manifest["run"] if run is None else run
-        raise UserError(f"'--within' needs to know what an embedding distance means: cml calibrate {source}")
-    if not within >= 0:
-        raise UserError(f"'--within' must be 0 or more. Got {within} instead.")
-    results = search_within(opened, embeddings, calibration.radius(within), exact=exact)
-    return [hits[:k] for hits in results]
+    radius = None
+    if within is not None:
+        calibration = model.calibration
+        if calibration is None:
+            source = opened.run if run is None else run
+            raise UserError(f"'--within' needs to know what an embedding distance means: cml calibrate {source}")
+        if not within >= 0:
+            raise UserError(f"'--within' must be 0 or more. Got {within} instead.")
+        radius = calibration.radius(within)
+    k = _FOUND if k is None and within is None else k
+    if isinstance(opened, Index):
+        return opened.search(
+            embeddings, k, within=radius, where=where, exclude=exclude, exact=exact, digest=opened.digest
+        )
+    if where is not None or exclude:
+        raise UserError(f"{opened.folder} is a folder of embeddings: --where and --exclude need an index (cml index).")
+    return opened.search(embeddings, k, within=radius)
 
 
 def open_with_model(
-    index: Path | str | Index, run: Path | str | None = None, *, device: str = "auto"
-) -> tuple[Index, Model]:
-    """Open an index with the model of its run.
+    index: Path | str | Index | EmbeddingFolder, run: Path | str | None = None, *, device: str = "auto"
+) -> tuple[Index | EmbeddingFolder, Model]:
+    """Open an index, or a folder of embeddings, with the model of its run.
 
     Args:
         index: The index or its folder; one that was opened with a model keeps it.
@@ -89,15 +103,30 @@ def open_with_model(
         UserError: The run is gone or is another one.
         DataError: The index is damaged.
     """
-    opened = index if isinstance(index, Index) else Index.open(index)
-    if run is None and isinstance(opened.model, Model):
+    opened = index if isinstance(index, Index | EmbeddingFolder) else _open(Path(index))
+    if run is None and isinstance(opened, Index) and isinstance(opened.model, Model):
         return opened, opened.model
-    made_with = opened.manifest["run"]
-    if run is None and not made_with:
+    if run is None and not opened.run:
         raise UserError(f"{opened.folder} does not know its model's run; say where it is with --run, in Python run=...")
-    source = Path(made_with).absolute() if run is None else resolve_run(run)
+    source = Path(opened.run).absolute() if run is None else resolve_run(run)
     if not source.is_dir():
         raise UserError(f"{source}, the run of {opened.folder}, is gone; say where it is with --run, in Python run=...")
     model = load(source, device=device)
-    opened.check_model(model, source)
-    return Index(opened.folder, model, opened.state), model
+    if isinstance(opened, Index):
+        opened.check_model(model, source)
+        opened.model = model
+    elif opened.digest != model.digest:
+        raise UserError(
+            f"{opened.folder} holds embeddings of another model than {source}: they cannot be compared. Give its run "
+            "(--run), or embed again."
+        )
+    return opened, model
+
+
+def _open(folder: Path) -> Index | EmbeddingFolder:
+    """An index, or a folder that ``cml embed`` wrote."""
+    is_embedded = (folder / EMBEDDINGS).is_file() and not (folder / FILE).exists()
+    opened = EmbeddingFolder.open(folder) if is_embedded else Index.open(folder)
+    if isinstance(opened, Index) and "begun" in opened.about:
+        say_warning(f"{folder} is not finished: give the command that makes it again, to add the images that it lacks.")
+    return opened

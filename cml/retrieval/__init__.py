@@ -7,6 +7,7 @@ from cml.retrieval.embedding_ranker import embedding_ranker
 from cml.retrieval.embeddings import evaluate_embeddings
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.evaluation import evaluate
+from cml.retrieval.gallery import Gallery
 from cml.retrieval.metric_result import MetricResult
 from cml.retrieval.random_row import random_ranker
 from cml.retrieval.ranker import Ranker
@@ -15,6 +16,7 @@ from cml.retrieval.results import Evaluation
 __all__ = [
     "EvaluateOptions",
     "Evaluation",
+    "Gallery",
     "MetricResult",
     "Ranker",
     "embedding_ranker",

@@ -59,7 +59,7 @@ def nearest_embeddings(
         raise UserError("The gallery embeddings must be finite, but one holds NaN or infinity.")
     # rounding grows with the norms: take off what all embeddings share
     norms = np.square(query.astype(np.float64) - centre).sum(axis=1)  # (Q,)
-    _check_size(float(norms.max()))
+    check_size(float(norms.max()))
     queries, dimension = query.shape
     factors = np.empty((queries, dimension + 1), np.float32)  # one product gives the score |g|^2 - 2 q.g
     np.multiply(query - centre, -2, out=factors[:, :-1])
@@ -80,7 +80,7 @@ def nearest_embeddings(
             np.subtract(items, centre, out=points[:, :-1])
             points[:, -1] = np.einsum("ij,ij->i", points[:, :-1], points[:, :-1])
             largest = float(points[:, -1].max())
-            _check_size(largest)
+            check_size(largest)
             slack = _rounding_bound(norms, largest, dimension) - norms
             for _ in pool.map(_scan, rows, repeat(before), repeat(items), repeat(points), repeat(slack)):
                 pass
@@ -157,6 +157,7 @@ def _rounding_bound(norms: Float64, largest: float, dimension: int) -> Float64:
     return rounding + 4 * terms * (_UNDERFLOW + _ROUNDING_64 * (norms + largest))
 
 
-def _check_size(squared_norm: float) -> None:
+def check_size(squared_norm: float) -> None:
+    """Refuse embeddings whose squared norm is so large that float32 products of them overflow."""
     if squared_norm > 1e30:  # float32 ends at 3e38, and the product holds sums of these
         raise UserError(f"The embeddings are too large to be compared: a norm is {np.sqrt(squared_norm):.2g}.")

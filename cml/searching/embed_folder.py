@@ -28,12 +28,11 @@ from cml.searching.embedding_folder import (
     flatten_columns,
     npy_header,
 )
-from cml.storage.atomic import atomic_file, delete
+from cml.storage.atomic import atomic_file
 from cml.storage.growing_file import GrowingFile
 from cml.storage.regular_file import digest_file
-from cml.storage.resumable_output import DifferentSettingsError, ResumableOutput, resumable_output
+from cml.storage.resumable_output import ResumableOutput, resumable_output
 from cml.storage.saved_options import Count, record
-from cml.version import __version__
 
 if TYPE_CHECKING:
     from cml.models.embedding import EmbeddingModel
@@ -51,11 +50,19 @@ class AllBadError(DataError):
     """None of the images can be read."""
 
 
+def batch_size_for(model: EmbeddingModel, images: ImageList, batch_size: int | None, threads: int) -> int:
+    """Check the number of items per forward pass, or choose it by what they are."""
+    has_numbers = images.vectors or images.features is not None
+    on_gpu, on_cpu = (_VECTORS_A_PASS,) * 2 if has_numbers else (64, 16)
+    return check_batch_size(model.mean.device, batch_size, threads, on_gpu=on_gpu, on_cpu=on_cpu)
+
+
 def embed_folder(
     model: EmbeddingModel,
     images: ImageList,
     out: Path,
     *,
+    run: str = "",
     batch_size: int | None = None,
     threads: int = DEFAULT_THREADS,
     skip_bad: bool = False,
@@ -69,6 +76,7 @@ def embed_folder(
         model: The model.
         images: The images.
         out: Folder to write to.
+        run: Run folder of the model, which a search opens.
         batch_size: Images per forward pass; by default 64, or 16 on a CPU; 4096 vectors or features of a store.
         threads: Images decoded at a time.
         skip_bad: Leave out images that cannot be read, and list them in skipped.jsonl.
@@ -81,9 +89,7 @@ def embed_folder(
         UserError: ``out`` holds embeddings of other images or of another model, or the model takes other inputs.
     """
     images.check_kind(model.config.inputs)
-    has_numbers = images.vectors or images.features is not None
-    on_gpu, on_cpu = (_VECTORS_A_PASS,) * 2 if has_numbers else (64, 16)
-    batch_size = check_batch_size(model.mean.device, batch_size, threads, on_gpu=on_gpu, on_cpu=on_cpu)
+    batch_size = batch_size_for(model, images, batch_size, threads)
     # without batch size and threads: they change at most rounding, and a call may be continued with others
     made_with = {"model": model_fingerprint(model), "images": images.fingerprint()}
     about = {"images": str(images.root)}
@@ -97,52 +103,11 @@ def embed_folder(
             digests = {name: digest_file(output.work / name) for name in DIGESTED}
             counts = {"items": kept, "skipped": len(images) - kept, "dimension": model.config.dimension}
             output.finish(
-                {
-                    "cml": __version__,
-                    "kind": "embeddings",
-                    **about,
-                    "model": made_with["model"],
-                    **counts,
-                    "sha256": digests,
-                }
+                {"kind": "embeddings", "run": run, **about, "model": made_with["model"], **counts, "sha256": digests}
             )
     if tsv:
         _write_tsv(out)
     return EmbeddingFolder.open(out)
-
-
-def embed_part(
-    model: EmbeddingModel,
-    images: ImageList,
-    out: Path,
-    *,
-    batch_size: int | None = None,
-    threads: int = DEFAULT_THREADS,
-    skip_bad: bool = False,
-    quiet: bool = False,
-) -> EmbeddingFolder:
-    """Embed images into a part of an index; what a killed call left there of other images is deleted.
-
-    Args:
-        model: The model.
-        images: The images.
-        out: Folder of the part.
-        batch_size: As for ``embed_folder``, like the others.
-        threads: Images decoded at a time.
-        skip_bad: Leave out images that cannot be read.
-        quiet: No progress bar.
-    """
-    if out.is_symlink():
-        out.unlink()
-    embed = functools.partial(
-        embed_folder, model, images, out, batch_size=batch_size, threads=threads, skip_bad=skip_bad, quiet=quiet
-    )
-    try:
-        return embed()
-    except DifferentSettingsError:
-        say(f"{out} was begun with other images; starting over.")
-        delete(out, strict=True)
-        return embed()
 
 
 def _write(

@@ -1,33 +1,31 @@
-"""Folders of embeddings, opened and written: ``embeddings.npy`` (float32 (N, D)), ``items.jsonl``, ``manifest.json``.
-
-``cml embed`` writes one from images, and an index has one for each of its parts.
-"""
+"""Folders of embeddings, written, opened and searched: ``embeddings.npy``, ``items.jsonl``, ``manifest.json``."""
 
 import functools
 import io
 import json
 import mmap
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NotRequired, Self, TypedDict
+from typing import Any, Self, TypedDict
 
-import msgspec
 import numpy as np
 
 from cml.array_types import Float32, Int64
 from cml.data.image_list import COLUMNS
 from cml.errors import DataError
-from cml.storage.atomic import atomic_folder, sync_to_disk
-from cml.storage.json_file import write_json
+from cml.retrieval.gallery import Gallery
+from cml.searching.hit import Hit
+from cml.storage.json_file import check_format, read_json
 from cml.storage.npy import map_array
 from cml.storage.regular_file import digest_file, open_regular
 from cml.storage.safe_paths import relative_name
 from cml.storage.saved_options import Count, read_record
 from cml.storage.strict_json import parse_json
-from cml.version import __version__
 
 EMBEDDINGS, ITEMS = "embeddings.npy", "items.jsonl"
+_NO_LABEL = ("item_id", "file_name", "role", COLUMNS)
+_FOUND, _FIRST = 10, 64  # items that are found by default; that are looked for at first within a distance
 DIGESTED = (EMBEDDINGS, ITEMS)  # a flipped bit there would change what a search finds, and nothing else
 LONGEST_LINE = 1 << 20  # bytes of an item
 _BLOCK = 1 << 24  # bytes of items.jsonl in which line ends are looked for at a time
@@ -43,8 +41,11 @@ class Origin(TypedDict):
 class Manifest(TypedDict):
     """manifest.json of a folder of embeddings: the images' folder, counts, the model's fingerprint.
 
-    ``sha256`` has the digest of each file of ``DIGESTED``; folders of earlier versions have none.
+    ``sha256`` has the digest of each file of ``DIGESTED``, ``run`` the run folder of the model, "" if it is not known.
     """
+
+    format: Count
+    run: str
 
     images: str
     items: Count
@@ -52,28 +53,48 @@ class Manifest(TypedDict):
     dimension: Count
     model: str
     made_with: Origin
-    sha256: NotRequired[dict[str, str]]
+    sha256: dict[str, str]
 
 
-class _Named(msgspec.Struct):
-    item_id: str
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EmbeddingFolder:
-    """Embeddings (N, D) float32 on disk, memory-mapped, with their manifest."""
+    """A folder that ``cml embed`` wrote: embeddings of items, mapped into memory, to read and to search.
+
+    Attributes:
+        folder: The folder.
+        manifest: What it holds, and what made it.
+        embeddings: The embeddings (N, D) float32.
+
+    Example:
+        >>> from cml.data.image_list import ImageList
+        >>> from cml.searching.embed_folder import embed_folder
+        >>> model = cml.load("runs/mine")
+        >>> images, place = ImageList.open("photos"), Path("embeddings/as cml embed does")
+        >>> written = embed_folder(model.network, images, place, quiet=True)
+        >>> folder = cml.EmbeddingFolder.open("embeddings/as cml embed does")
+        >>> folder.search(model.embed(["photos/7.png"]), k=1)[0][0].item_id
+        '7.png'
+        >>> positions, distances = model.search(["photos/7.png"], folder, k=3)
+    """
 
     folder: Path
-    manifest: Manifest
-    embeddings: Float32
+    manifest: Manifest = field(repr=False)
+    embeddings: Float32 = field(repr=False)
 
     @classmethod
-    def open(cls, folder: Path) -> Self:
-        """Open a folder that ``cml embed`` or an index wrote.
+    def open(cls, folder: Path | str) -> Self:
+        """Open a folder.
+
+        Args:
+            folder: The folder.
+
+        Returns:
+            The folder, whose files were compared with their checksums.
 
         Raises:
-            DataError: The folder is not finished, or damaged: a checksum is wrong, where the folder has them.
+            DataError: The folder is not finished, of another format, or damaged.
         """
+        folder = Path(folder)
         manifest = read_embedding_manifest(folder)
         path, shape = folder / EMBEDDINGS, (manifest["items"], manifest["dimension"])
         try:
@@ -88,12 +109,12 @@ class EmbeddingFolder:
         return opened
 
     def _check_digests(self) -> None:
-        """Compare the files with the checksums of the manifest, which those of earlier versions lack."""
-        digests = self.manifest.get("sha256", {})
-        for name in (name for name in DIGESTED if name in digests):
+        """Compare the files with the checksums of the manifest."""
+        digests = self.manifest["sha256"]
+        for name in DIGESTED:
             path = self.folder / name
             try:
-                is_sound = digest_file(path) == digests[name]
+                is_sound = digest_file(path) == digests.get(name)
             except OSError as error:
                 raise DataError(f"{path} cannot be read ({error.strerror or error}).") from None
             if not is_sound:
@@ -102,6 +123,64 @@ class EmbeddingFolder:
     def __len__(self) -> int:
         return len(self.embeddings)
 
+    @property
+    def digest(self) -> str:
+        """The digest of the model that made the embeddings."""
+        return self.manifest["model"]
+
+    @property
+    def run(self) -> str:
+        """Run folder of the model; "" if it is not known."""
+        return self.manifest["run"]
+
+    @functools.cached_property
+    def gallery(self) -> Gallery:
+        """The embeddings to search, whose centre and norms are computed when they are asked for first."""
+        return Gallery(self.embeddings)
+
+    def search(self, queries: Float32, k: int | None = None, *, within: float | None = None) -> list[list[Hit]]:
+        """Find the items nearest to queries, exactly; of items that are equally far, the first one is the nearer.
+
+        Args:
+            queries: Embeddings (Q, D) of the queries.
+            k: Items found for each query, 1 to N, by default 10, or with ``within`` all.
+            within: Only items at this embedding distance or nearer.
+
+        Returns:
+            For each query its hits, nearest first.
+
+        Raises:
+            UserError: ``k`` is out of range, or queries do not fit.
+            DataError: The folder is damaged.
+        """
+        most = len(self) if within is not None else min(_FOUND, len(self))
+        take = most if k is None else k
+        look = take if within is None else min(_FIRST, take)
+        while True:
+            distances, positions = self.gallery.search(queries, look)
+            if within is None or look == take or (distances[:, -1] > within).all():
+                break
+            look = min(4 * look, take)
+        items: dict[int, Hit] = {}
+
+        def describe(row: int, distance: float) -> Hit:
+            if row not in items:
+                items[row] = self._hit(row)
+            return items[row]._replace(distance=distance)
+
+        return [
+            [describe(row, far) for row, far in zip(*both, strict=True) if within is None or far <= within]
+            for both in zip(positions.tolist(), distances.tolist(), strict=True)
+        ]
+
+    def _hit(self, row: int) -> Hit:
+        entry = self.item(row)
+        label = next((value for name, value in entry.items() if name not in _NO_LABEL), None)
+        columns = entry.get(COLUMNS)
+        file = entry.get("file_name")  # a file of vectors is that of all of them
+        path = None if file is None or file.endswith(".npy") else Path(self.manifest["images"]) / file
+        return Hit(str(entry["item_id"]), path, 0.0, label, columns if isinstance(columns, dict) else {})
+
     def items(self) -> Iterator[dict[str, Any]]:
         """The items in the order of the embeddings: item_id, and file_name and what else is known."""
         path, number = self.folder / ITEMS, 0
@@ -109,24 +188,6 @@ class EmbeddingFolder:
             for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), 1):
                 yield self._parse(line, number)
         self._check_count(number)
-
-    def map_items(self) -> None:
-        """Map items.jsonl into memory: ``item`` and ``rows`` read it from then on, even if the folder is deleted.
-
-        Raises:
-            DataError: The file is missing, or has another number of items than there are embeddings.
-        """
-        _ = self._lines
-
-    def line(self, row: int) -> bytes:
-        """The line of one of the items, without its end.
-
-        Args:
-            row: Its row among the embeddings.
-        """
-        content, ends = self._lines
-        start = int(ends[row - 1]) + 1 if row else 0
-        return content[start : min(int(ends[row]), start + LONGEST_LINE)]
 
     def item(self, row: int) -> dict[str, Any]:
         """One of the items.
@@ -140,19 +201,9 @@ class EmbeddingFolder:
         Raises:
             DataError: The line is not an item.
         """
-        return self._parse(self.line(row), row + 1)
-
-    @functools.cached_property
-    def rows(self) -> Mapping[str, int]:
-        """The row of every id."""
-        ids: dict[str, int] = {}
-        for row in range(len(self)):
-            try:
-                item_id = _DECODER.decode(self.line(row)).item_id
-            except msgspec.MsgspecError:  # a file name that is no Unicode, or a damaged line
-                item_id = str(self.item(row)["item_id"])
-            ids[item_id] = row
-        return ids
+        content, ends = self._lines
+        start = int(ends[row - 1]) + 1 if row else 0
+        return self._parse(content[start : min(int(ends[row]), start + LONGEST_LINE)], row + 1)
 
     @functools.cached_property
     def _lines(self) -> tuple[mmap.mmap | bytes, Int64]:
@@ -223,59 +274,10 @@ def read_embedding_manifest(folder: Path) -> Manifest:
     Raises:
         DataError: The folder is not finished, or the manifest is damaged.
     """
-    return read_record(folder / "manifest.json", Manifest, "what 'cml embed' wrote", "Embed again.")
-
-
-_DECODER = msgspec.json.Decoder(_Named)
-
-
-def write_embedding_folder(
-    folder: Path,
-    blocks: Iterable[Float32],
-    lines: Iterable[bytes],
-    *,
-    items: int,
-    dimension: int,
-    model: str,
-    root: str,
-) -> EmbeddingFolder:
-    """Write embeddings that are there already into a new folder, atomically and in memory of O(block).
-
-    Args:
-        folder: The folder, which must not exist.
-        blocks: The embeddings in order, each block (n, D).
-        lines: A line of ``encode_item`` for each of them.
-        items: N.
-        dimension: D.
-        model: Digest of the model.
-        root: The folder that the items' file names are relative to; "" if they have none.
-
-    Returns:
-        The folder, opened.
-
-    Raises:
-        OSError: It cannot be written.
-    """
-    with atomic_folder(folder) as temporary:
-        with (temporary / EMBEDDINGS).open("wb") as file:
-            file.write(npy_header(items, dimension))
-            for block in blocks:
-                file.write(np.ascontiguousarray(block, "<f4").data)
-        with (temporary / ITEMS).open("wb") as file:
-            file.writelines(lines)
-        manifest: Manifest = {
-            "images": root,
-            "items": items,
-            "skipped": 0,
-            "dimension": dimension,
-            "model": model,
-            "made_with": {"model": model, "images": ""},
-            "sha256": {name: digest_file(temporary / name) for name in DIGESTED},
-        }
-        write_json(temporary / "manifest.json", {"cml": __version__, "kind": "embeddings", **manifest})
-        sync_to_disk(*(temporary / name for name in DIGESTED), temporary)
-    sync_to_disk(folder.parent)
-    return EmbeddingFolder.open(folder)
+    path = folder / "manifest.json"
+    if path.is_file() and isinstance(found := read_json(path, "what 'cml embed' wrote"), dict):
+        check_format(found, path, "Embed again: cml embed RUN --images IMAGES --out FOLDER")
+    return read_record(path, Manifest, "what 'cml embed' wrote", "Embed again.")
 
 
 def encode_item(entry: Mapping[str, Any]) -> bytes:

@@ -1,13 +1,14 @@
-"""An answer of a search in an index."""
+"""An answer of a search."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+_NO_COLUMNS: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class Hit:
+class Hit(NamedTuple):
     """One answer to a query.
 
     Attributes:
@@ -22,7 +23,7 @@ class Hit:
     path: Path | None
     distance: float
     label: Any = None
-    columns: Mapping[str, Any] = field(default_factory=dict)
+    columns: Mapping[str, Any] = _NO_COLUMNS
 
     @property
     def shown_label(self) -> str:

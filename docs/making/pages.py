@@ -192,7 +192,7 @@ INTERFACE = {
     "Train": ["fit", "train", "compare", "TrainConfig", "Callback", "last", "Interrupted"],
     "Use a trained model": ["load", "Model", "open_run", "Run"],
     "Prepare data": ["prepare", "open_dataset", "features", "PairJudgements", "TripletJudgements"],
-    "Search": ["index", "search", "Index"],
+    "Search": ["index", "search", "Index", "EmbeddingFolder"],
     "Plugins and errors": ["load_plugin", "UserError"],
 }
 LOSSES = {

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import os
-import sys
+import time
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -16,13 +16,13 @@ from PIL import Image
 import cml
 from cml.cli import main
 from cml.data.image_list import ImageList
-from cml.errors import DataError, UserError
-from cml.export.approximate import ApproximateIndex, method_for
-from cml.export.index import Index
-from cml.export.index_images import add_to_index, build_index
+from cml.errors import UserError
 from cml.models.embedding import EmbeddingModel
-from cml.retrieval.search import distances_to, nearest_embeddings, rows_at
+from cml.retrieval.gallery import Gallery
+from cml.retrieval.search import nearest_embeddings
 from cml.searching.hit import Hit
+from cml.searching.index import Index
+from cml.searching.index_images import index_images
 from cml.searching.search_page import SearchPicture, own_label, write_search_page
 
 
@@ -156,42 +156,6 @@ def test_wrong_queries_are_refused() -> None:
         nearest_embeddings(gallery, gallery, 1, block=0)
 
 
-def test_rows_and_distances_by_position() -> None:
-    parts = [np.arange(6, dtype=np.float32).reshape(3, 2), np.arange(6, 10, dtype=np.float32).reshape(2, 2)]
-    assert rows_at(parts, np.array([4, 0, 3])).tolist() == [[8, 9], [0, 1], [6, 7]]
-    found = distances_to(np.zeros((1, 2), np.float32), parts, np.array([[0, -1, 3]]))
-    np.testing.assert_allclose(found, [[1, np.inf, np.sqrt(85)]])
-
-
-@pytest.mark.parametrize("method", ["flat", "hnsw", "ivf"])
-def test_approximate_indexes_find_most_and_grow(method: str, tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    gallery = rng.normal(size=(900, 8)).astype(np.float32)
-    made = ApproximateIndex.build(method, [gallery[:200], gallery[200:600]])  # type: ignore[arg-type]
-    made.add([gallery[600:]])
-    assert len(made) == 900
-    made.save(tmp_path / "x.faiss")
-    loaded = ApproximateIndex.load(tmp_path / "x.faiss")
-    _, wanted = nearest_embeddings(gallery[:50], gallery, 10)
-    found = loaded.search(gallery[:50], 10)
-    recall = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(found.tolist(), wanted.tolist(), strict=True)])
-    assert recall > (0.9 if method == "ivf" else 0.99)
-    (tmp_path / "x.faiss").write_bytes((tmp_path / "x.faiss").read_bytes()[:100])
-    with pytest.raises(DataError, match="cannot be read"):
-        ApproximateIndex.load(tmp_path / "x.faiss")
-    with pytest.raises(DataError, match="cannot be read"):
-        ApproximateIndex.load(tmp_path / "gone.faiss")
-
-
-def test_method_goes_by_size_and_by_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [method_for(items) for items in (10, 10**6, 10**7)] == ["exact", "hnsw", "ivf"]
-    monkeypatch.setattr("cml.export.approximate.find_spec", lambda name: None)
-    assert method_for(10**7) == "exact"
-    monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(UserError, match=r"pip install 'continuous-metric-learning\[index\]'"):
-        ApproximateIndex.build("hnsw", [np.zeros((9, 2), np.float32)])
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_run(tmp_path_factory.mktemp("runs") / "value")
@@ -207,12 +171,6 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("photos")
     draw_images(folder, 30)
     return folder
-
-
-@pytest.fixture
-def _nothing_beside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Approximate indexes are extended by every addition."""
-    monkeypatch.setattr("cml.export.index_changes._BESIDE", 0)
 
 
 def failure(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
@@ -254,19 +212,16 @@ def test_index_then_search_by_command(
     assert "default-src 'none'" in html
 
 
-@pytest.mark.usefixtures("_nothing_beside")
-@pytest.mark.parametrize("method", ["exact", "hnsw"])
 def test_adding_embeds_the_new_ones_alone(
     run: Path,
     model: EmbeddingModel,
-    method: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     photos, index = tmp_path / "photos", tmp_path / "index"
     draw_images(photos, 8)
-    assert main(["index", str(run), str(photos), "--out", str(index), "--method", method]) == 0
+    assert main(["index", str(run), str(photos), "--out", str(index)]) == 0
     draw_images(photos, 5, name="later-{:03}.png", seed=5)
     seen = []
     real = EmbeddingModel.embed
@@ -281,18 +236,16 @@ def test_adding_embeds_the_new_ones_alone(
     assert sum(seen) == 5
     shown = capsys.readouterr()
     assert "8 of the 13 images were in the index already" in shown.err
-    assert f"{index}: 13 items, {method}" in shown.out
-    assert ("recall@10: " in shown.out) == (method == "hnsw")
+    assert f"{index}: 13 items, exact" in shown.out
     made = Index.open(index)
     np.testing.assert_allclose(
-        np.concatenate(made.embeddings), model.embed(sorted(photos.glob("0*")) + sorted(photos.glob("l*"))), atol=1e-5
+        made.embeddings, model.embed(sorted(photos.glob("0*")) + sorted(photos.glob("l*"))), atol=1e-5
     )
     (hit,) = made.search(model.embed([photos / "later-002.png"]), 1)[0]
     assert hit.item_id == "later-002.png"
-    assert len(list(index.glob("*.faiss"))) == (method == "hnsw")
-    before = (index / "manifest.json").read_bytes()
+    before = made.sources()
     assert main(["index", str(run), str(photos), "--out", str(index), "--add"]) == 0  # nothing new
-    assert (index / "manifest.json").read_bytes() == before
+    assert made.sources() == before
     assert capsys.readouterr().err == "all 13 images were in the index already: nothing was added\n"
 
 
@@ -323,14 +276,21 @@ def test_added_images_that_were_modified_since_are_named(
     assert main(add[:-1]) == 0
     assert main(add) == 0
     assert "changed" not in capsys.readouterr().err
-    later = (index / "parts/0001/manifest.json").stat().st_mtime + 1
+    later = time.time() + 1
     os.utime(photos / "001.png", (later, later))
     assert main(add) == 0
     warning = (
         f"warning: 1 of the 3 images changed after {index} took them in, such as {photos / '001.png'}. It keeps their "
-        "earlier embeddings. Build a new index to search the images as they are now.\n"
+        "earlier embeddings. Give --replace to embed them again.\n"
     )
     assert capsys.readouterr().err.startswith(warning)
+    Image.new("RGB", (24, 24), "red").save(photos / "001.png")
+    os.utime(photos / "001.png", (later, later))
+    red = cml.load(run, device="cpu").embed([photos / "001.png"])
+    assert Index.open(index).search(red, 1)[0][0].distance > 1e-3
+    assert main([*add, "--replace"]) == 0
+    assert [(hit.item_id, hit.distance) for hit in Index.open(index).search(red, 1)[0]] == [("001.png", 0.0)]
+    assert len(Index.open(index)) == 3
 
 
 def test_two_folders_with_equal_names_need_a_prefix(
@@ -386,79 +346,45 @@ def test_wrong_indexes_and_images_are_said(
     assert f"{tmp_path} is a folder; give images" in failure(capsys, "search", index, tmp_path)
     assert "gone.png is missing" in failure(capsys, "search", index, tmp_path / "gone.png")
     assert "'k' must be 1 or more" in failure(capsys, "search", index, image, "--k", "0")
-    assert "keeps its method" in failure(capsys, "index", run, photos, "--out", index, "--add", "--method", "flat")
     draw_images(tmp_path / "more", 1)
     assert "already holds an index" in failure(capsys, "index", run, tmp_path / "more", "--out", index)
-    manifest = json.loads((index / "manifest.json").read_text())
-    (index / "manifest.json").write_text(json.dumps(manifest | {"items": 31}))
-    assert "has lost items" in failure(capsys, "search", index, image)
-    (index / "manifest.json").write_text("{}")
-    assert "is not what the index holds" in failure(capsys, "search", index, image)
+    (index / "index.sqlite").write_bytes(b"no database" * 1000)
+    assert "index.sqlite is damaged (file is not a database)" in failure(capsys, "search", index, image)
 
 
-@pytest.mark.usefixtures("_nothing_beside")
-def test_a_killed_addition_leaves_the_old_index_and_is_continued(
-    model: EmbeddingModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_killed_making_is_resumed_and_is_not_taken_for_whole(
+    run: Path,
+    model: EmbeddingModel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     photos, out = tmp_path / "photos", tmp_path / "index"
-    draw_images(photos, 4)
-    build_index(model, ImageList.open(photos), out, run="r", method="flat", quiet=True)
-    draw_images(photos, 4, name="new-{}.png", seed=2)
+    draw_images(photos, 40)
+    embed, seen = EmbeddingModel.embed, []
 
-    def killed(self: ApproximateIndex, path: Path) -> None:
-        raise MemoryError
+    def killed(self: EmbeddingModel, images: np.ndarray, **settings: int) -> object:
+        seen.append(len(images))
+        if len(seen) == 18:  # 16 batches are added together
+            raise SystemExit
+        return embed(self, images, **settings)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(ApproximateIndex, "save", killed)
-        with pytest.raises(MemoryError):
-            add_to_index(model, ImageList.open(photos), out, run="r", quiet=True)
-    assert len(Index.open(out)) == 4
-    assert Index.open(out).search(model.embed([photos / "new-1.png"]), 1)[0][0].item_id != "new-1.png"
-
-    def never(*_: object, **__: object) -> None:
-        raise AssertionError("they are embedded already")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(EmbeddingModel, "embed", never)
-        index, known = add_to_index(model, ImageList.open(photos), out, run="r", quiet=True)
-    assert (len(index), known) == (8, 4)
-    assert index.search(model.embed([photos / "new-1.png"]), 1)[0][0].item_id == "new-1.png"
-
-
-@pytest.mark.usefixtures("_nothing_beside")
-@pytest.mark.parametrize("at", ["embedding", "publishing"])
-def test_a_killed_addition_of_images_of_which_one_is_then_deleted_does_not_stand_in_the_way(
-    model: EmbeddingModel, at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    draw_images(tmp_path / "first", 5, name="a{}.png")
-    paths = draw_images(tmp_path / "more", 40, name="b{}.png", seed=1)
-    out, calls = tmp_path / "index", []
-    build_index(model, ImageList.open(tmp_path / "first"), out, run="r", method="flat", quiet=True)
-    embed = EmbeddingModel.embed
-
-    def killed(self: EmbeddingModel, *arguments: object, **settings: object) -> object:
-        calls.append(1)
-        if at == "publishing" or len(calls) < 18:  # 16 batches are recorded
-            return embed(self, *arguments, **settings)  # type: ignore[arg-type]
-        raise SystemExit
-
-    def add() -> Index:
-        return add_to_index(model, ImageList.open(tmp_path / "more"), out, run="r", batch_size=2, quiet=True)[0]
-
+    arguments = ["index", str(run), str(photos), "--out", str(out), "--batch-size", "2"]
     with monkeypatch.context() as patch:
         patch.setattr(EmbeddingModel, "embed", killed)
-        patch.setattr("cml.export.index_changes.measure_recall", lambda *_: sys.exit())  # the new faiss file is there
         with pytest.raises(SystemExit):
-            add()
-    paths[3].unlink()
-    index = add()
-    assert "was begun with other images; starting over" in capsys.readouterr().err
-    assert len(index) == 5 + 39
-    assert sorted(path.name for path in out.iterdir()) == [".lock", "flat-0002.faiss", "manifest.json", "parts"]
-    assert sorted(path.name for path in (out / "parts").iterdir()) == ["0001", "0002"]
-    (out / "flat-0001.faiss").touch()  # of a call that was killed before it took the old one away
-    assert len(add()) == len(index)
-    assert not (out / "flat-0001.faiss").exists()
+            main(arguments)
+        assert len(Index.open(out)) == 32
+        patch.setattr(EmbeddingModel, "embed", embed)
+        assert main(["search", str(out), str(photos / "001.png")]) == 0
+        assert f"warning: {out} is not finished: give the command that makes it again" in capsys.readouterr().err
+        patch.setattr(EmbeddingModel, "embed", killed)
+        assert main(arguments) == 0
+    assert sum(seen) == 36 + 8
+    index = Index.open(out)
+    np.testing.assert_allclose(index.embeddings, model.embed(sorted(photos.glob("*"))), atol=1e-5)
+    assert main(["search", str(out), str(photos / "001.png")]) == 0
+    assert "not finished" not in capsys.readouterr().err
 
 
 def test_adding_the_same_images_again_adds_none_also_where_bad_ones_were_left_out(
@@ -467,46 +393,47 @@ def test_adding_the_same_images_again_adds_none_also_where_bad_ones_were_left_ou
     draw_images(tmp_path / "first", 3, name="a{}.png")
     draw_images(tmp_path / "more", 4, name="b{}.png", seed=1)[2].write_bytes(b"torn")
     out = tmp_path / "index"
-    build_index(model, ImageList.open(tmp_path / "first"), out, run="r", quiet=True)
+    index_images(model, ImageList.open(tmp_path / "first"), out, quiet=True)
     for known in (0, 3):
         more = ImageList.open(tmp_path / "more")
-        index, found = add_to_index(model, more, out, run="r", skip_bad=True, quiet=True)
+        index, found = index_images(model, more, out, add=True, skip_bad=True, quiet=True)
         assert (len(index), found) == (6, known)
-        assert sorted(path.name for path in (out / "parts").iterdir()) == ["0001", "0002"]
 
 
-@pytest.mark.parametrize("link", ["parts", "parts/0001", "parts/0001/.manifest.partial-work", ".lock"])
 def test_links_in_a_half_made_index_are_not_followed(
-    run: Path, photos: Path, link: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "out" / link).parent.mkdir(parents=True)
-    (tmp_path / "out" / link).symlink_to(tmp_path / "elsewhere")
-    code = main(["index", str(run), str(photos), "--out", str(tmp_path / "out")])
-    assert "Traceback" not in capsys.readouterr().err
-    assert code == (0 if "0001" in link else 1 if link == ".lock" else 2)
-    assert list((tmp_path / "elsewhere").iterdir()) == []
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/index.sqlite").symlink_to(tmp_path / "elsewhere")
+    assert "link" in failure(capsys, "index", run, photos, "--out", tmp_path / "out")
+    assert not (tmp_path / "elsewhere").exists()
 
 
-def test_recall_is_one_for_an_index_that_compares_all(model: EmbeddingModel, photos: Path, tmp_path: Path) -> None:
-    index = build_index(model, ImageList.open(photos), tmp_path / "i", run="r", method="flat", quiet=True)
-    assert index.manifest["recall"] == {"k": 10, "queries": 30, "value": 1.0}
-
-
-def test_recall_counts_what_is_missed(
-    model: EmbeddingModel, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_folder_of_embeddings_is_searched_like_an_index(
+    run: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    real = ApproximateIndex.search
-
-    def forgetful(self: ApproximateIndex, query: np.ndarray, k: int, *_: object) -> np.ndarray:
-        found = real(self, query, k)
-        found[:, -4:] = -1
-        return found
-
-    monkeypatch.setattr(ApproximateIndex, "search", forgetful)
-    index = build_index(model, ImageList.open(photos), tmp_path / "i", run="r", method="hnsw", quiet=True)
-    assert index.manifest["recall"]["value"] == pytest.approx(0.6, abs=0.05)
-    assert len(index.search(model.embed([photos / "001.png"]), 6)[0]) == 2  # no made-up answers for what is missing
+    folder, index = tmp_path / "folder", tmp_path / "index"
+    assert main(["embed", str(run), "--images", str(photos), "--out", str(folder)]) == 0
+    assert main(["index", str(run), str(photos), "--out", str(index)]) == 0
+    found = []
+    for place in (folder, index):
+        capsys.readouterr()
+        assert main(["search", str(place), str(photos / "003.png"), "--k", "7", "--json"]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    assert found[0] == found[1]
+    model, embedded = cml.load(run, device="cpu"), cml.EmbeddingFolder.open(folder)
+    positions, distances = model.search([photos / "003.png"], embedded, 7)
+    assert [f"{position:03}.png" for position in positions[0].tolist()] == [
+        hit["item_id"] for hit in found[0][0]["found"]
+    ]
+    assert distances[0].tolist() == [hit["distance"] for hit in found[0][0]["found"]]
+    assert model.search([photos / "003.png"], Gallery(embedded.embeddings), 7)[0].tolist() == positions.tolist()
+    hits = embedded.search(model.embed([photos / "003.png"]), within=distances[0, 4] + 1e-6)[0]
+    assert [hit.item_id for hit in hits] == [hit["item_id"] for hit in found[0][0]["found"][:5]]
+    words = "is a folder of embeddings: --where and --exclude need an index"
+    assert words in failure(capsys, "search", folder, photos / "003.png", "--exclude", "003.png")
+    other = make_run(tmp_path / "other", seed=3)
+    assert "holds embeddings of another model" in failure(capsys, "search", folder, photos / "003.png", "--run", other)
 
 
 class Elements(HTMLParser):

@@ -16,8 +16,8 @@ from cml.data.image_list import ImageList
 from cml.data.prepared_writer import write_dataset
 from cml.doors.run import Run
 from cml.errors import DataError, UserError
-from cml.export.index_images import add_to_index, build_index
 from cml.searching.embed_folder import embed_folder
+from cml.searching.index_images import index_images
 
 Floats = np.ndarray[Any, np.dtype[np.floating]]
 
@@ -40,12 +40,12 @@ def test_the_embeddings_of_a_folder_are_those_of_its_rows(run: Run, tmp_path: Pa
 
 def test_an_index_finds_a_row_itself_and_takes_only_new_ids(run: Run, tmp_path: Path) -> None:
     train = ImageList.open(run.dataset.folder, ["train"])
-    index = build_index(run.model, train, tmp_path / "index", run=str(run.folder), quiet=True)
+    index, _ = index_images(run.model, train, tmp_path / "index", run=str(run.folder), quiet=True)
     rows = np.load(run.dataset.folder / "train/vectors.npy")[:3]
     hits = index.search(run.model.embed(rows), 1)
     assert [hit[0].item_id for hit in hits] == list(train.item_ids[:3])
     both = ImageList.open(run.dataset.folder, ["train", "query"])
-    index, known = add_to_index(run.model, both, tmp_path / "index", run=str(run.folder), quiet=True)
+    index, known = index_images(run.model, both, tmp_path / "index", run=str(run.folder), add=True, quiet=True)
     assert (len(index), known) == (442, len(train))
 
 
@@ -56,7 +56,7 @@ def test_queries_that_are_the_gallery_are_listed_and_found_once(run: Run, tmp_pa
     assert dataset.info.queries_are_gallery
     assert roles == ["train"] * len(dataset.split("train")) + ["query"] * len(dataset.split("query"))
     assert len(set(items.item_ids)) == len(items) == 442
-    index = build_index(run.model, items, tmp_path / "index", run=str(run.folder), quiet=True)
+    index, _ = index_images(run.model, items, tmp_path / "index", run=str(run.folder), quiet=True)
     hits = index.search(run.model.embed(dataset.split("query").vectors), 3)
     assert [row[0].item_id for row in hits] == list(dataset.split("query").item_ids)
     assert all(len({hit.item_id for hit in row}) == 3 for row in hits)
@@ -237,7 +237,7 @@ def test_a_page_shows_what_is_known_of_vectors_as_text(tmp_path: Path, capsys: p
     assert f" {number / 4:.6g} " in shown.text
     assert f"dose {number / 4:.6g}" in printed
     hit = cml.search(tmp_path / "index", rows[[number]], k=2)[0]
-    assert hit[0].columns == {"site": f"{HOSTILE} {number}", "dose": number / 4}
+    assert dict(hit[0].columns) == {"site": f"{HOSTILE} {number}", "dose": number / 4}
     assert run.model.calibration is None or run.model.calibration.unit == "years"
     expected, low, high = (f"{float(end):.3g}" for end in run.calibrate().expect(np.array(hit[1].distance)))
     assert f" {expected}, {low} to {high} " in shown.text

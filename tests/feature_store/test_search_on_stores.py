@@ -13,9 +13,9 @@ import cml
 from cml.cli import main
 from cml.data import images as images_module
 from cml.data.prepared import PreparedDataset
-from cml.export.index import Index
 from cml.feature_store.store import FeatureStore
 from cml.searching.embedding_folder import EmbeddingFolder
+from cml.searching.index import Index
 
 SMALL: dict[str, Any] = {"image_size": (32, 32), "quiet": True}
 

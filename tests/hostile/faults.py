@@ -23,6 +23,7 @@ import random
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -72,8 +73,8 @@ IMPORTED = [
     "cml.export.captioning",
     "cml.searching.search_page",
     "cml.export.hub",
-    "cml.export.index",
-    "cml.export.index_images",
+    "cml.searching.index",
+    "cml.searching.index_images",
     "cml.doors.index",
     "cml.doors.search",
     "cml.export.onnx_graph",
@@ -158,7 +159,7 @@ def cases(scratch: Path) -> dict[str, Case]:
     (scratch / "masks").mkdir()
     for number in range(count):
         Image.fromarray(np.full((32, 32), number % 5, np.uint8)).save(scratch / "masks" / f"{number}.png")
-    made("index", run, photos, "--out", index, "--method", "flat")
+    made("index", run, photos, "--out", index)
 
     def folder_of(images: Path, *more: object) -> Callable[[Path], list[str]]:
         words = ["prepare", "folder", "--images", images, *more, "--out"]
@@ -216,9 +217,7 @@ def cases(scratch: Path) -> dict[str, Case]:
         ),
         "embed": on_photos("embed", run, "--batch-size", "2"),
         "embed skip": on_photos("embed", run, "--batch-size", "2", skip, "--tsv", images=torn),
-        "index": Case(
-            lambda out: ["index", str(run), str(photos), "--out", str(out), "--batch-size", "2", "--method", "flat"]
-        ),
+        "index": Case(lambda out: ["index", str(run), str(photos), "--out", str(out), "--batch-size", "2"]),
         "index add": Case(
             lambda out: ["index", str(run), str(torn), "--out", str(out), "--add", "--prefix", "b", skip, *by_two],
             start=_copy(index),
@@ -273,9 +272,7 @@ def table_cases(scratch: Path) -> dict[str, Case]:
     budget, pair = ("--budget", "30%", "--neighbors", "3", "--role", "all"), ("--losses", "log-ratio", "cosent")
     return {
         "index changes": Case(lambda out: ["change_index", str(out)]),
-        "index vectors": Case(
-            lambda out: ["index", str(run), str(patients), "--out", str(out), "--batch-size", "16", "--method", "flat"]
-        ),
+        "index vectors": Case(lambda out: ["index", str(run), str(patients), "--out", str(out), "--batch-size", "16"]),
         "distances budget": Case(lambda out: ["distances", str(few), *budget, "--out", str(out)]),
         "audit": Case(lambda out: ["audit", str(out)], start=_copy(run)),
         "calibrate": Case(lambda out: ["calibrate", str(out)], start=_copy(run)),
@@ -324,7 +321,7 @@ def store_cases(scratch: Path) -> dict[str, Case]:
     made(*of_ages, "--out", run, "--steps", "3")
     steps = ("--steps", "24", "--checkpoint-every", "4")
     resumed: dict[str, Any] = {"again": ("--resume",), "begun": "config.json", "forms": {"last.pt": _checkpoint}}
-    index = ["index", str(run), str(ages), *stored, "--batch-size", "2", "--method", "flat"]
+    index = ["index", str(run), str(ages), *stored, "--batch-size", "2"]
     embed = ["embed", str(run), "--images", str(photos), *stored, "--batch-size", "2"]
     budget = [
         "distances",
@@ -442,6 +439,13 @@ def _checkpoint(path: Path) -> Any:  # noqa: ANN401 - tensors as bytes: a pickle
     return plain(torch.load(path, weights_only=True))
 
 
+def _items(path: Path) -> list[tuple[Any, ...]]:
+    """The items of an index; where they lie in the file, and when they came, may differ."""
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.text_factory = bytes
+        return db.execute("SELECT id, label, path, columns, vector FROM items ORDER BY row").fetchall()
+
+
 def content(folder: Path, case: Case) -> dict[str, Any]:
     """What a result is compared by: every file below a folder, bytes or form; temporaries and its own place aside."""
 
@@ -449,7 +453,7 @@ def content(folder: Path, case: Case) -> dict[str, Any]:
         return path.read_bytes().replace(str(folder).encode(), b"OUT")
 
     return {
-        path.relative_to(folder).as_posix(): case.forms.get(path.name, plain)(path)
+        path.relative_to(folder).as_posix(): ({"index.sqlite": _items} | {**case.forms}).get(path.name, plain)(path)
         for path in sorted(folder.rglob("*"))
         if path.is_file() and ".partial-" not in path.name
     }

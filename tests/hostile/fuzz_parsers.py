@@ -344,28 +344,27 @@ def _annotation_seeds() -> list[bytes]:
 
 
 def _index(data: bytes, folder: Path) -> None:
-    from cml.export.index import Index
+    from cml.searching.index import Index
+    from cml.searching.index_file import FILE
 
-    parts = [*data.split(CUT), b"", b"", b""]
-    part = folder / "parts" / "0001"
-    part.mkdir(parents=True, exist_ok=True)
-    files = (folder / "manifest.json", part / "manifest.json", part / "items.jsonl", part / "embeddings.npy")
-    for path, content in zip(files, parts, strict=False):
-        path.write_bytes(content)
+    (folder / FILE).write_bytes(data)
     index = Index.open(folder)
-    for hits in index.search(np.zeros((1, index.parts[0].embeddings.shape[1]), np.float32), 2):
+    for hits in index.search(np.zeros((1, index.dimension), np.float32), min(2, max(1, len(index)))):
         for hit in hits:
             assert str(folder) not in str(hit.path)
 
 
 def _index_seeds() -> list[bytes]:
-    manifest = {"parts": ["0001"], "items": 2, "model": "m", "method": "exact", "run": "r", "dimension": 3}
-    manifest |= {"file": None, "recall": None}
-    part = {"items": 2, "skipped": 0, "dimension": 3, "images": "/photos", "model": "m"}
-    part["made_with"] = {"images": "i", "model": "m"}
-    items = _lines({"item_id": "a", "file_name": "a.jpg"}, {"item_id": "b", "file_name": "b.jpg"})
-    head = json.dumps(manifest).encode(), json.dumps(part).encode(), items
-    return [CUT.join([*head, _saved(np.zeros((2, 3), np.float32))])]
+    import tempfile
+
+    from cml.searching.index import Index
+    from cml.searching.index_file import FILE
+
+    with tempfile.TemporaryDirectory() as place:
+        index = Index.create(Path(place) / "index", dimension=3, digest="m")
+        index.add(np.eye(3, dtype=np.float32), ["a", "b", "c"], [1, "x", [2.5]], columns=[{"site": 3}] * 3)
+        index.remove(["b"])
+        return [(index.folder / FILE).read_bytes()]
 
 
 # ---- run folders

@@ -6,7 +6,7 @@ Each start comes at a random moment of the first. A third of the tries kill the 
 command that finds another at work may end with one line of error, or wait. Given once more, it has to end as a lone run
 does. Readers open and search the index meanwhile; they may never fail or see half a change.
 
-Not for: threads of one process (tests/export/test_index.py), processes of one run (tests/distributed).
+Not for: threads of one process (tests/searching/test_index.py), processes of one run (tests/distributed).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def search_while_changed(out: Path) -> int:
     """Search the index of ``faults.change_index`` until its result is there; every hit has to be as the item is."""
     folder, rows = out.with_name("index"), np.random.default_rng(0).normal(size=(60, 6)).astype(np.float32)
     deadline = time.monotonic() + faults.LIMIT / 4
-    while not (folder / "manifest.json").exists() and time.monotonic() < deadline:
+    while not (folder / "index.sqlite").exists() and time.monotonic() < deadline:
         time.sleep(0.002)
     index = cml.Index.open(folder)
     while not (out / "hits.json").exists() and time.monotonic() < deadline:

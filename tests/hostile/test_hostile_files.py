@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import hashlib
 import io
 import json
 import os
@@ -25,7 +26,6 @@ from cml.data.masks import MaskFault, read_mask
 from cml.data_prep import archive
 from cml.data_prep.mat_file import read_variable
 from cml.errors import DataError, UserError
-from cml.export.approximate import Method
 from cml.registry import Choice, Registry
 from cml.storage.json_file import read_json
 from cml.storage.npy import map_array
@@ -439,81 +439,85 @@ def test_settings_of_any_name_and_type_are_the_users_error() -> None:
 # ---- indexes and runs
 
 
-def index(folder: Path, **changes: object) -> Path:
-    part = folder / "parts" / "0001"
-    part.mkdir(parents=True)
-    manifest = {"parts": ["0001"], "items": 1, "model": "m", "method": "exact", "run": "r", "dimension": 2}
-    manifest |= {"file": None, "recall": None, **changes}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    about = {"items": 1, "skipped": 0, "dimension": 2, "images": "/photos", "model": "m"}
-    about["made_with"] = {"images": "", "model": "m"}
-    (part / "manifest.json").write_text(json.dumps(about))
-    (part / "items.jsonl").write_text('{"item_id": "a", "file_name": "a.jpg"}\n')
-    np.save(part / "embeddings.npy", np.zeros((1, 2), np.float32))
-    return folder
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        *({"parts": ["../../secret"]}, {"parts": ["/etc"]}, {"parts": [".."]}, {"parts": [7]}, {"parts": 7}),
-        *({"parts": []}, {"items": "1"}, {"method": "hnsw", "file": "../../precious.txt"}, {"method": "hnsw"}),
-        *({"method": "hnsw", "file": "/etc/passwd"}, {"file": "../x"}),
-    ],
-)
-def test_indexes_that_name_files_elsewhere(tmp_path: Path, changes: dict[str, object]) -> None:
-    from cml.export.index import Index
-
-    assert len(Index.open(index(tmp_path / "good"))) == 1
-    with pytest.raises(
-        DataError, match=r"manifest\.json(: the entry '\w+' cannot be| does not describe).* Build the index again\."
-    ):
-        Index.open(index(tmp_path / "bad", **changes))
-
-
 @pytest.mark.parametrize("name", ["../a.jpg", "/etc/passwd", "x\0", 7, ""])
-def test_items_of_an_index_that_lie_elsewhere(tmp_path: Path, name: object) -> None:
-    from cml.export.index import Index
+def test_items_of_embeddings_that_lie_elsewhere(tmp_path: Path, name: object) -> None:
+    from cml.searching.embedding_folder import DIGESTED, EmbeddingFolder
+    from cml.storage.regular_file import digest_file
 
-    folder = index(tmp_path / "index")
-    (folder / "parts/0001/items.jsonl").write_text(json.dumps({"item_id": "a", "file_name": name}) + "\n")
+    rows, folder = np.zeros((1, 2), np.float32), tmp_path / "folder"
+    folder.mkdir()
+    np.save(folder / "embeddings.npy", rows)
+    (folder / "items.jsonl").write_text(json.dumps({"item_id": "a", "file_name": name}) + "\n")
+    about = {"format": 1, "run": "", "images": "/photos", "items": 1, "skipped": 0, "dimension": 2, "model": "m"}
+    made = {"made_with": {"model": "m", "images": ""}, "sha256": {n: digest_file(folder / n) for n in DIGESTED}}
+    (folder / "manifest.json").write_text(json.dumps(about | made))
     with pytest.raises(DataError, match=r"items\.jsonl:1 is not an item"):
-        Index.open(folder).search(np.zeros((1, 2), np.float32), 1)
+        EmbeddingFolder.open(tmp_path / "folder").search(rows, 1)
 
 
-@pytest.mark.parametrize("method", ["flat", "hnsw", "ivf"])
-def test_approximate_indexes_that_claim_more_than_they_have(tmp_path: Path, method: Method) -> None:
+@pytest.fixture
+def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An index of 120 items that counts as a large one."""
     pytest.importorskip("faiss")
-    from cml.export.approximate import ApproximateIndex
+    import cml
 
-    path = tmp_path / "a.faiss"
-    ApproximateIndex.build(method, [np.random.default_rng(0).normal(size=(80, 4)).astype(np.float32)]).save(path)
-    assert len(ApproximateIndex.load(path)) == 80
-    whole = path.read_bytes()
-    claimed = struct.pack("<q", 320)  # numbers in the vectors
-    if claimed in whole:
-        path.write_bytes(whole.replace(claimed, struct.pack("<q", 1 << 38)))
-        with pytest.raises(DataError, match="Build the index again"):
-            ApproximateIndex.load(path)
-    path.write_bytes(whole[:-20])
-    with pytest.raises(DataError, match="Build the index again"):
-        ApproximateIndex.load(path)
+    monkeypatch.setattr("cml.searching.approximate._EXACT_TO", 90)
+    monkeypatch.setattr("cml.searching.approximate._BESIDE", 50)
+    index = cml.Index.create(tmp_path / "index", dimension=4, digest="m")
+    index.add(np.random.default_rng(0).normal(size=(120, 4)).astype(np.float32), ids=range(120))
+    assert index.method == "hnsw"
+    return index.folder
+
+
+@pytest.mark.parametrize("kind", ["cut", "claims", "product", "narrow", "few", "flat"])
+def test_files_of_faiss_that_are_others_or_claim_more_than_they_have(large: Path, kind: str) -> None:
+    import sqlite3
+
+    import faiss
+
+    import cml
+    from cml.searching.index_file import change_about
+
+    path, rows = large / "index.faiss", np.random.default_rng(1).normal(size=(30, 4)).astype(np.float32)
+    whole, narrow = path.read_bytes(), faiss.IndexIDMap(faiss.IndexHNSWFlat(3, 8))
+    narrow.add_with_ids(np.ascontiguousarray(rows[:, :3]), np.arange(1, 31))
+    if kind == "cut":
+        path.write_bytes(whole[:-20])
+    elif kind == "claims":
+        claimed = [struct.pack("<q", size) for size in (480, 1920)]  # numbers in the vectors, or their bytes
+        path.write_bytes(whole.replace(claimed[0], struct.pack("<q", 1 << 38)).replace(claimed[1], b"\0\0\0\0\0\1\0\0"))
+        assert path.read_bytes() != whole
+    else:
+        other = {"product": faiss.IndexPQ(4, 1, 8), "narrow": narrow, "flat": faiss.IndexFlatL2(4)}
+        faiss.write_index(other.get(kind, faiss.IndexIDMap(faiss.IndexFlatIP(4))), str(path))
+    for is_noted in (False, True):  # also where somebody wrote the checksum of that file into the index
+        if is_noted:
+            noted = json.dumps({"sha256": hashlib.sha256(path.read_bytes()).hexdigest(), "last": 120, "recall": None})
+            db = sqlite3.connect(large / "index.sqlite")
+            with db:
+                change_about(db, large, faiss=noted)
+            db.close()
+        index = cml.Index.open(large)
+        assert index.method == "exact"
+        assert len(index.search(rows, 7)[0]) == 7
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sizes of files cannot be limited")
-def test_an_index_whose_end_finds_no_room_is_an_error(tmp_path: Path) -> None:
+def test_a_file_of_faiss_whose_end_finds_no_room_is_an_error(large: Path) -> None:
     import resource
 
-    from cml.export.approximate import ApproximateIndex
+    import cml
 
-    index = ApproximateIndex.build("flat", [np.zeros((80, 4), np.float32)])
-    index.save(tmp_path / "whole.faiss")
+    index, size = cml.Index.open(large), (large / "index.faiss").stat().st_size
+    before = (large / "index.faiss").read_bytes()
+    assert index.method == "hnsw"
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / "whole.faiss").stat().st_size - 9, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size - 9, hard))
     try:
         with pytest.raises(OSError, match="File too large") as error:
-            index.save(tmp_path / "half.faiss")
+            index.cover(anew=True)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert error.value.filename == str(tmp_path / "half.faiss")
-    assert [path.name for path in tmp_path.iterdir()] == ["whole.faiss"]
+    assert error.value.filename == str(large / "index.faiss")
+    assert sorted(path.name for path in large.iterdir()) == ["index.faiss", "index.sqlite"]
+    assert (large / "index.faiss").read_bytes() == before

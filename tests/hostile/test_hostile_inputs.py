@@ -6,6 +6,7 @@ Not for: images, archives and parsers (test_hostile_files.py). The whole series 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import io
 import json
 import os
@@ -38,13 +39,6 @@ def said(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     *_, last = capsys.readouterr().err.splitlines()
     assert last.startswith("error: ")
     return last
-
-
-def without_digests(manifest: Path) -> None:
-    """As of a folder that was made before its files' checksums were noted."""
-    content = json.loads(manifest.read_text())
-    del content["sha256"]
-    manifest.write_text(json.dumps(content))
 
 
 @pytest.fixture(scope="module")
@@ -354,71 +348,40 @@ def test_another_dataset_is_told_by_what_changed(
 # ---- indexes
 
 
-def test_indexes_without_an_entry_and_embeddings_that_are_no_numbers(
+def test_embeddings_without_an_entry_or_that_are_no_numbers(
     made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    index, search = tmp_path / "index", ("search", tmp_path / "index", made / "photos" / "00.png")
-    assert main(["index", str(made / "run"), str(made / "photos"), "--out", str(index), "--device", "cpu"]) == 0
-    for path in (index / "manifest.json", index / "parts" / "0001" / "manifest.json"):
-        sound = json.loads(path.read_text())
-        needed = {"run", "model", "dimension", "method", "items", "recall", "made_with"} & sound.keys()
-        for name in needed:
-            for changed in ({key: one for key, one in sound.items() if key != name}, sound | {name: [{}]}):
-                path.write_text(json.dumps(changed))
-                assert f"{path}" in (line := said(capsys, *search))
-                assert f"field {name}." in line or f"{name!r} cannot be" in line
-        path.write_text(json.dumps(sound))
-    embeddings = index / "parts" / "0001" / "embeddings.npy"
-    without_digests(embeddings.with_name("manifest.json"))
-    np.save(embeddings, np.full_like(np.load(embeddings), np.nan))
+    out, search = tmp_path / "out", ("search", tmp_path / "out", made / "photos" / "00.png")
+    embed = ["embed", str(made / "run"), "--images", str(made / "photos"), "--out", str(out), "--device", "cpu"]
+    assert main(embed) == 0
+    path = out / "manifest.json"
+    sound = json.loads(path.read_text())
+    for name in ("run", "model", "dimension", "items", "made_with", "sha256"):
+        for changed in ({key: one for key, one in sound.items() if key != name}, sound | {name: [{}]}):
+            path.write_text(json.dumps(changed))
+            assert f"{path}" in (line := said(capsys, *search))
+            assert f"field {name}." in line or f"{name!r} cannot be" in line
+    np.save(out / "embeddings.npy", np.full_like(np.load(out / "embeddings.npy"), np.nan))
+    digest = hashlib.sha256((out / "embeddings.npy").read_bytes()).hexdigest()
+    path.write_text(json.dumps(sound | {"sha256": sound["sha256"] | {"embeddings.npy": digest}}))
     assert "NaN or infinity" in said(capsys, *search)
 
 
 @pytest.mark.parametrize("file", ["embeddings.npy", "items.jsonl"])
 @pytest.mark.parametrize("bit", [0.3, 0.6, 0.9])
-def test_a_flipped_bit_of_an_index_or_of_embeddings(
+def test_a_flipped_bit_of_embeddings(
     made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str, bit: float
 ) -> None:
-    from cml.searching.embedding_folder import EmbeddingFolder
-
-    index, search = tmp_path / "index", ("search", tmp_path / "index", made / "photos" / "00.png")
-    assert main(["index", str(made / "run"), str(made / "photos"), "--out", str(index), "--device", "cpu"]) == 0
-    path = index / "parts" / "0001" / file
+    out, search = tmp_path / "out", ("search", tmp_path / "out", made / "photos" / "00.png")
+    embed = ["embed", str(made / "run"), "--images", str(made / "photos"), "--out", str(out), "--device", "cpu"]
+    assert main(embed) == 0
+    path = out / file
     sound = path.read_bytes()
     place = int(bit * len(sound))
     if file == "items.jsonl":
         place = sound.index(b".png", place) - 1  # the last digit of a name, which becomes another one
     path.write_bytes(sound[:place] + bytes([sound[place] ^ 1]) + sound[place + 1 :])
     assert f"{path} is damaged: its checksum is wrong. Delete {path.parent} and embed again." in said(capsys, *search)
-    with pytest.raises(DataError, match="checksum"):
-        EmbeddingFolder.open(path.parent)
-    without_digests(path.with_name("manifest.json"))
-    assert main(list(map(str, search))) == 0
-
-
-@pytest.mark.parametrize("noted", [True, False])
-def test_approximate_indexes_of_other_items(
-    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], noted: bool
-) -> None:
-    faiss = pytest.importorskip("faiss")
-    index, search = tmp_path / "index", ("search", tmp_path / "index", made / "photos" / "00.png")
-    made_by = ["index", made / "run", made / "photos", "--out", index, "--method", "flat", "--device", "cpu"]
-    assert main(list(map(str, made_by))) == 0
-    assert main(list(map(str, search))) == 0
-    manifest = json.loads((index / "manifest.json").read_text())
-    if not noted:  # as of an index that was made before its file's checksum was noted
-        (index / "manifest.json").write_text(json.dumps(manifest | {"sha256": None}))
-    rows = np.random.default_rng(0).normal(size=(30, 8)).astype(np.float32)
-    flat, few, more, narrow = (faiss.IndexFlatL2(size) for size in (8, 8, 8, 7))
-    few.add(rows[:3])
-    more.add(rows)
-    narrow.add(np.ascontiguousarray(rows[:24, :7]))
-    foreign = faiss.IndexIDMap(faiss.IndexFlatL2(8))
-    foreign.add_with_ids(rows[:24], np.arange(24) * 1000)
-    product = faiss.IndexPQ(8, 1, 8)  # untrained
-    for other in (flat, few, more, narrow, foreign, product, faiss.IndexFlatIP(8)):
-        faiss.write_index(other, str(index / manifest["file"]))
-        assert "the index again." in said(capsys, *search)
 
 
 @pytest.mark.parametrize(

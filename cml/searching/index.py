@@ -1,0 +1,659 @@
+"""``cml.Index``: embeddings with ids, labels and columns in a folder, to add to, remove from and search."""
+
+import json
+import math
+import os
+import sqlite3
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, Self, runtime_checkable
+
+import numpy as np
+
+from cml.array_types import Float32
+from cml.data.image_sources import as_array, label_list
+from cml.errors import DataError, UserError
+from cml.models.embedding import EmbeddingModel, ModelConfig
+from cml.searching.approximate import Neighbors, Recall
+from cml.searching.hit import Hit
+from cml.searching.index_file import (
+    AGAIN,
+    CALLS,
+    FILE,
+    IndexFile,
+    Row,
+    as_bytes,
+    change_about,
+    insert,
+    read_about,
+    select_where,
+)
+from cml.searching.index_rows import HeldRows, describe_hit, read_items
+from cml.storage.atomic import make_folder
+
+_LARGEST = 1e15  # of a norm: search squares it in float32
+_FOUND, _FIRST = 10, 64  # items that are found by default; that are looked for at first within a distance
+
+
+@runtime_checkable
+class IndexModel(Protocol):
+    """What an index asks of a model, a ``cml.Model``."""
+
+    @property
+    def config(self) -> ModelConfig:
+        """The shape of its network."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """A digest of its form and weights."""
+        ...
+
+    @property
+    def network(self) -> EmbeddingModel:
+        """The network."""
+        ...
+
+    def embed_unless_embedded(self, inputs: Any) -> Float32:  # noqa: ANN401 - inputs or embeddings
+        """Embed inputs that are not embeddings already."""
+        ...
+
+
+class Index:
+    """A search index in a folder: embeddings of items, with an id, a label and columns for each.
+
+    The folder holds one SQLite file. Several processes and threads may hold one index. A search sees all changes that
+    are finished; one process at a time makes a change, whole or not at all, and others wait. ``Index.create`` and
+    ``Index.open`` make an index.
+
+    Search compares with every item. Above 200,000 items, where faiss is installed (extra ``index``), an addition also
+    writes ``index.faiss``, by which searches are fast and miss some neighbours; items that were added later are
+    compared exactly. That file may be deleted at any time.
+
+    Args:
+        folder: Its folder.
+        model: The model that embeds what is added and searched; None if the index holds ready embeddings only.
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> import cml
+        >>> rows = np.random.default_rng(0).normal(size=(40, 6))
+        >>> model = cml.fit(rows, rows[:, 0], steps=5, dimension=4, sampler="random(batch_size=20)", quiet=True)
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> index = cml.Index.create(f"{folder.name}/index", model)
+        >>> index.add(rows[:30], ids=range(30), labels=rows[:30, 0], columns=[{"site": row % 2} for row in range(30)])
+        >>> index.add(model.embed(rows[30:]), ids=range(30, 40))
+        >>> index
+        Index(40 items of 4 numbers, exact)
+        >>> [hit.item_id for hit in index.search(rows[7:8], k=3)[0]][0]
+        '7'
+        >>> [hit.columns["site"] for hit in index.search(rows[7:8], k=2, where="site = 0 AND label > -9")[0]]
+        [0, 0]
+        >>> index.remove(["7"])
+        >>> len(index), "7" in index
+        (39, False)
+        >>> folder.cleanup()
+    """
+
+    def __init__(self, folder: Path, model: IndexModel | None = None) -> None:
+        self.folder = folder
+        self.model = model
+        self._file = IndexFile(folder)
+        self._connected: sqlite3.Connection | None = None
+        self._identity: tuple[int, ...] = ()
+        self._version: int | None = None  # SQLite's number of the changes of others; None after an own change
+        self._about: dict[str, str] = {}
+        self._held: dict[bool, HeldRows] = {}  # by whether those that faiss covers are among them
+        self._neighbors: Neighbors | None = None
+        self._noted: str | None = None  # of the file of faiss, when it was looked for
+
+    @classmethod
+    def create(
+        cls,
+        folder: Path | str,
+        model: IndexModel | None = None,
+        *,
+        run: Path | str = "",
+        dimension: int | None = None,
+        digest: str | None = None,
+    ) -> Self:
+        """Create an empty index.
+
+        Args:
+            folder: The folder to create.
+            model: The model whose embeddings it is to hold.
+            run: Run folder of the model, which ``cml search`` loads.
+            dimension: Without a model, D of the embeddings.
+            digest: Without a model, the digest of the one that makes them: any text that no other model has.
+
+        Returns:
+            The index.
+
+        Raises:
+            UserError: The folder is not empty, or model and dimension do not fit.
+        """
+        folder = Path(folder)
+        if model is not None:
+            _check_is_model(model)
+            if dimension is not None or digest is not None:
+                raise UserError("'dimension' and 'digest' are those of the model: leave them out, or leave it out.")
+            dimension, digest = model.config.dimension, model.digest
+        elif isinstance(dimension, bool) or not isinstance(dimension, int) or dimension < 1:
+            raise UserError(f"An index without a model needs 'dimension', 1 or more. Got {dimension!r} instead.")
+        elif not isinstance(digest, str) or not digest:
+            raise UserError(f"An index without a model needs 'digest', a text that names the model. Got {digest!r}.")
+        with make_folder(folder):
+            if (folder / FILE).exists():
+                raise UserError(f"{folder} already holds an index. Open it: cml.Index.open({str(folder)!r}).")
+            if any(folder.iterdir()):
+                raise UserError(f"{folder} is not an empty folder. Choose another folder or delete this one.")
+            place = json.dumps(os.path.abspath(run) if run else "")  # a path may be no Unicode
+            IndexFile.create(folder, {"dimension": str(dimension), "digest": digest, "run": place})
+        return cls.open(folder, model)
+
+    @classmethod
+    def open(cls, folder: Path | str, model: IndexModel | None = None) -> Self:
+        """Open an index, also one that ``cml index`` made.
+
+        Args:
+            folder: Its folder.
+            model: The model whose embeddings it holds, to embed what is added and searched.
+
+        Returns:
+            The index.
+
+        Raises:
+            UserError: It holds embeddings of another model.
+            DataError: It is not an index, or is damaged.
+        """
+        index = cls(Path(folder), model)
+        with index._file.reading() as db:
+            index._about = read_about(db, index.folder)
+            if not index.digest or index.dimension < 1:
+                raise DataError(f"{folder} does not describe a search index. {AGAIN}")
+        if model is not None:
+            _check_is_model(model)
+            index._check_digest(model.digest, "the model")
+        return index
+
+    @property
+    def digest(self) -> str:
+        """The digest of the model whose embeddings it holds."""
+        return self._about.get("digest", "")
+
+    @property
+    def dimension(self) -> int:
+        """D, the number of dimensions of the embeddings."""
+        return int(self._about.get("dimension", "0"))
+
+    @property
+    def run(self) -> str:
+        """Run folder of the model; "" if it is not known."""
+        return str(json.loads(self._about.get("run", '""')))
+
+    @property
+    def about(self) -> Mapping[str, str]:
+        """What the index says of itself, as it was read last."""
+        return self._about
+
+    @property
+    def method(self) -> str:
+        """How it is searched: exact, or the method of faiss."""
+        with self._file.reading() as db:
+            self._refresh(db, exact=False)
+            return "exact" if self._neighbors is None else self._neighbors.method
+
+    @property
+    def recall(self) -> Recall | None:
+        """The measured share of the true neighbours that faiss finds; None of exact search."""
+        with self._file.reading() as db:
+            self._refresh(db, exact=False)
+            return None if self._neighbors is None else self._neighbors.recall
+
+    @property
+    def embeddings(self) -> Float32:
+        """The embeddings (N, D) of all items, in the order in which they were added."""
+        with self._file.reading() as db:
+            held, _ = self._refresh(db, exact=True)
+            return held.gallery.embeddings[held.gallery.is_live]
+
+    def __len__(self) -> int:
+        with self._file.reading() as db:
+            return _count(db)
+
+    def __contains__(self, item_id: object) -> bool:
+        with self._file.reading() as db:
+            return _row_of(db, str(item_id)) is not None
+
+    def __repr__(self) -> str:
+        return f"Index({len(self):,} items of {self.dimension} numbers, {self.method})"
+
+    def add(
+        self,
+        inputs: Any,  # noqa: ANN401 - as cml.fit takes them, or embeddings
+        ids: Iterable[str | int] | None = None,
+        labels: Any = None,  # noqa: ANN401 - a sequence of labels
+        *,
+        columns: Sequence[Mapping[str, Any]] | None = None,
+        replace: bool = False,
+        digest: str | None = None,
+    ) -> None:
+        """Add items, all or none of them. They are on the disk, and a search finds them, as soon as this returns.
+
+        Args:
+            inputs: N inputs of any kind that the model embeds, such as paths, Pillow images, arrays or the bytes of
+                image files; or their embeddings (N, D), told apart as by ``model.search``.
+            ids: A new id for each, a text or a whole number, which becomes a text; None for paths, which are their own.
+            labels: A label for each, which a search returns: a number, a text, a list of these, or None.
+            columns: Further columns of each, by name: numbers, texts or None. Searches return them, and ``where`` may
+                ask for them.
+            replace: Put items in the place of those that have their ids; otherwise an id that is taken is an error.
+            digest: Digest of the model that made the embeddings (``model.digest``), to be compared with the index's.
+
+        Raises:
+            UserError: An id is taken, numbers of inputs, ids and labels differ, the embeddings are of another model or
+                dimension or not finite, or another process has been changing the index for 30 seconds.
+            DataError: An image cannot be read, or the index is damaged.
+        """
+        paths = _paths_in(inputs)
+        chosen = _check_ids(paths if ids is None else ids)
+        if not replace:
+            self._refuse_taken(chosen)  # before they are embedded
+        described = _describe(chosen, paths, labels, columns)
+        self.insert(self._embed(inputs, digest, "the items"), described, replace=replace)
+
+    def insert(
+        self, rows: Float32, items: "Sequence[Described]", *, replace: bool = False, **about: str | None
+    ) -> None:
+        """Add embeddings (N, D) of items that are described and checked already; the rest as of ``add``.
+
+        Args:
+            rows: The embeddings.
+            items: Of each its id, label, path and columns as ``describe_item`` gives them.
+            replace: As of ``add``.
+            about: Changes of what the index says of itself, made with the addition.
+        """
+        if len(rows) != len(items):
+            raise UserError(f"There must be one id per item. Got {len(rows)} items and {len(items)} ids instead.")
+        is_usable = np.sqrt(np.einsum("nd,nd->n", rows, rows, dtype=np.float64)) < _LARGEST  # False for NaN
+        if not is_usable.all():
+            item_id = items[int(np.argmin(is_usable))][0]
+            raise UserError(f"The embedding of {item_id!r} must be finite and less than {_LARGEST:g} long.")
+        now = round(time.time(), 3)
+        lines = [Row(*item, now, row.tobytes()) for item, row in zip(items, rows.astype("<f4"), strict=True)]
+        with CALLS:
+            try:
+                with self._file.changing() as db:
+                    self._version = None
+                    if replace:
+                        db.executemany(
+                            "DELETE FROM items WHERE id = CAST(? AS TEXT)", [(as_bytes(line.id),) for line in lines]
+                        )
+                    insert(db, lines)
+                    if about:
+                        change_about(db, self.folder, **about)
+            except sqlite3.IntegrityError as error:
+                self._refuse_taken([line.id for line in lines])
+                raise DataError(f"{self.folder / FILE} is damaged ({error}). {AGAIN}") from None
+        self.cover()
+
+    def note(self, **about: str | None) -> None:
+        """Change what the index says of itself; None deletes an entry."""
+        with self._file.changing() as db:
+            change_about(db, self.folder, **about)
+            self._about = read_about(db, self.folder)
+
+    def sources(self) -> list[tuple[str, str | None, float]]:
+        """Id, path and time of addition, in seconds since 1970, of every item in order."""
+        with self._file.reading() as db:
+            return db.execute("SELECT id, path, added FROM items ORDER BY row").fetchall()
+
+    def remove(self, ids: Iterable[str | int]) -> None:
+        """Remove items, all or none of them.
+
+        Args:
+            ids: Their ids.
+
+        Raises:
+            UserError: The index does not hold one of them, or one is given twice.
+            DataError: The index is damaged.
+        """
+        chosen = _check_ids(ids)
+        with self._file.changing() as db:
+            self._version = None
+            for item_id in chosen:
+                if not db.execute("DELETE FROM items WHERE id = CAST(? AS TEXT)", [as_bytes(item_id)]).rowcount:
+                    had = "SELECT 1 FROM removed WHERE id = CAST(? AS TEXT)"
+                    was_there = db.execute(had, [as_bytes(item_id)]).fetchone()
+                    why = "it was removed before" if was_there else "it never did"
+                    raise UserError(f"{self.folder} does not hold the item {item_id!r}: {why}.")
+
+    def search(
+        self,
+        queries: Any,  # noqa: ANN401 - as cml.fit takes them, or embeddings
+        k: int | None = None,
+        *,
+        within: float | None = None,
+        where: str | None = None,
+        values: Sequence[Any] = (),
+        exclude: Iterable[str | int] = (),
+        exact: bool = False,
+        digest: str | None = None,
+    ) -> list[list[Hit]]:
+        """Find the items nearest to queries.
+
+        Distances are computed in float64 and rounded; of items that are equally far, the one that was added first is
+        the nearer. ``model.search`` finds the same items in an array.
+
+        Args:
+            queries: Q inputs, or their embeddings (Q, D), as of ``add``.
+            k: Items found for each query, at most as many as the index holds, by default 10, or with ``within`` all.
+                With ``where`` and ``exclude``, and by faiss, fewer may be found.
+            within: Only items at this embedding distance or nearer; ``model.calibration.radius`` gives that of a label
+                distance.
+            where: Only items that meet this condition in SQL over ``id``, ``label``, ``path`` and the names of columns,
+                such as "age > 30 AND site = 'north'". It is run as it is: take texts of strangers as ``values``.
+            values: Values for each ? in ``where``.
+            exclude: Ids of items that are not to be found, such as that of the query.
+            exact: Compare with every item, also where there is an index of faiss.
+            digest: Digest of the model that made the embeddings, to be compared with the index's.
+
+        Returns:
+            For each query its hits, nearest first: ``item_id``, ``label``, ``distance`` (L2), ``path`` and ``columns``.
+
+        Raises:
+            UserError: The index is empty, ``k`` is out of range, ``where`` is no condition, or queries are of another
+                model or dimension or not finite.
+            DataError: An image cannot be read, or the index is damaged.
+        """
+        rows = self._embed(queries, digest, "the queries")
+        left_out = [str(item_id) for item_id in exclude]
+        if within is not None and not within >= 0:
+            return [[] for _ in rows]
+        with self._file.reading() as db:
+            while True:
+                held, covers = self._refresh(db, exact=exact or where is not None)
+                most = len(held.gallery) if covers is None else _count(db)
+                if not most:
+                    raise UserError(f"The index {self.folder} is empty: add items to it before a search.")
+                wanted = most if within is not None else min(_FOUND, most)
+                if k is not None:
+                    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= most:
+                        raise UserError(
+                            f"'k' must be 1 or more and at most the number of items, {most}. Got {k!r} instead."
+                        )
+                    wanted = int(k)
+                among = None if where is None else held.at(np.array(select_where(db, where, values), np.int64))
+                hidden = [row for row in (_row_of(db, item_id) for item_id in left_out) if row is not None]
+                take = min(wanted + len(hidden), most if among is None else int(np.count_nonzero(among)))
+                look = take if within is None else min(_FIRST, take)
+                while True:
+                    if not look or not len(rows):
+                        return [[] for _ in rows]
+                    if covers is None:
+                        distances, positions = held.gallery.search(rows, look, among)
+                        found, far = positions.tolist(), distances.tolist()
+                    else:
+                        found, far = covers.search(db, held, rows, look)
+                    if within is None or look == take or all(len(row) < look or row[-1] > within for row in far):
+                        break
+                    look = min(4 * look, take)
+                items: Any = held.items
+                if covers is None:
+                    hidden = np.flatnonzero(held.at(np.array(hidden, np.int64))).tolist() if hidden else []
+                else:
+                    items = read_items(db, list({number for row in found for number in row}))
+                    if any(number not in items for row in found for number in row):
+                        continue  # another process removed one meanwhile
+                if within is not None or hidden:
+                    kept = [
+                        [one for one in zip(*both, strict=True) if one[0] not in hidden and _is_within(one[1], within)]
+                        for both in zip(found, far, strict=True)
+                    ]
+                    found = [[place for place, _ in row[:wanted]] for row in kept]
+                    far = [[distance for _, distance in row[:wanted]] for row in kept]
+                return [
+                    [describe_hit(items[place], distance) for place, distance in zip(*both, strict=True)]
+                    for both in zip(found, far, strict=True)
+                ]
+
+    def compact(self) -> None:
+        """Give the room of removed items back to the disk, and forget which they were.
+
+        Raises:
+            UserError: Another process has been changing the index for 30 seconds.
+            DataError: The index is damaged.
+        """
+        with self._file.reading() as db:
+            with self._file.changing():
+                epoch = str(int(self._about.get("epoch", "0")) + 1)
+                change_about(db, self.folder, epoch=epoch)  # others cannot tell any more which rows are gone
+                db.execute("DELETE FROM removed")
+            self._version = None
+            db.execute("VACUUM")
+        self.cover(anew=True)
+
+    def cover(self, *, anew: bool = False) -> None:
+        """Write ``index.faiss``, or extend it, if that is due: above 200,000 items, a tenth of which it lacks.
+
+        Args:
+            anew: Write it anew, if the index is large enough.
+        """
+        with self._file.reading() as db:
+            total = _count(db)
+            if not Neighbors.is_due(total, 0):
+                return
+            beside, covers = self._refresh(db, exact=False)
+            if not (anew or Neighbors.is_due(total, total - len(beside.gallery) if covers else 0)):
+                return
+            earlier = None if anew else covers
+            held, _ = self._refresh(db, exact=True)
+            numbers, is_live = held.numbers.copy(), held.gallery.is_live
+            rows = held.gallery.embeddings
+        made = Neighbors.make(numbers[is_live], rows[is_live], earlier)  # minutes, in which others search
+        with self._file.changing() as db:
+            change_about(db, self.folder, faiss=made.save(self.folder))
+            self._version = None
+
+    def check_model(self, model: IndexModel, run: Path | str) -> None:
+        """Check that the index was made with a model.
+
+        Args:
+            model: The model.
+            run: Its run folder, for the message.
+
+        Raises:
+            UserError: The index was made with another model.
+        """
+        digest = model.digest
+        if digest != self.digest and self.run:
+            if str(run) == self.run:
+                raise UserError(f"{run} was trained again after {self.folder} was made. {AGAIN}")
+            raise UserError(
+                f"{self.folder} is an index of another run ({self.run}), not of {run}: their embeddings cannot be "
+                "compared. Give that run, or build the index again."
+            )
+        self._check_digest(digest, str(run))
+
+    def _check_digest(self, digest: str, owner: str) -> None:
+        if digest != self.digest:
+            raise UserError(
+                f"{self.folder} holds embeddings of another model (digest {self.digest[:12]}...) than {owner} (digest "
+                f"{str(digest)[:12]}...): they cannot be compared. Give that model, or make a new index."
+            )
+
+    def _refuse_taken(self, ids: Sequence[str]) -> None:
+        with self._file.reading() as db:
+            taken = next((item_id for item_id in ids if _row_of(db, item_id) is not None), None)
+        if taken is not None:
+            raise UserError(
+                f"{self.folder} already holds an item {taken!r}. Remove it first, give another id, or replace it "
+                "(replace=True)."
+            )
+
+    def _refresh(self, db: sqlite3.Connection, *, exact: bool) -> tuple[HeldRows, Neighbors | None]:
+        """The rows in memory, after what any process has changed: all, or those beside the index of faiss, and that."""
+        if self._connected is not db:  # after a fork, or the file is another one: numbers of changes are not comparable
+            self._connected, self._version = db, None
+            if self._file.identity != self._identity:
+                self._held.clear()
+                self._identity, self._noted, self._neighbors = self._file.identity, None, None
+        (version,) = db.execute("PRAGMA data_version").fetchone()
+        key = exact or self._neighbors is None
+        held = self._held.get(key)
+        if held is not None and version == self._version and held.is_new:
+            return held, None if key else self._neighbors
+        db.execute("BEGIN")  # one state of the file
+        try:
+            about = read_about(db, self.folder)
+            if self.digest and about.get("digest") != self.digest:
+                raise DataError(
+                    f"{self.folder} is now an index of another model than when it was opened. Open it again."
+                )
+            if about.get("faiss") != self._about.get("faiss") or about.get("epoch") != self._about.get("epoch"):
+                self._held.clear()
+            self._about = about
+            for other in self._held.values():
+                other.is_new = False
+            if not exact and about.get("faiss") != self._noted:
+                self._noted = about.get("faiss")
+                self._neighbors = (self._noted and Neighbors.load(self.folder, self._noted, self.dimension)) or None
+            covers = None if exact else self._neighbors
+            key = covers is None
+            held = self._held.get(key) or HeldRows(db, self.dimension, 0 if covers is None else covers.last)
+            held.refresh(db, self.folder)
+            self._held[key], self._version = held, version
+        finally:
+            if db.in_transaction:
+                db.execute("COMMIT")
+        return held, covers
+
+    def _embed(self, inputs: Any, digest: str | None, owner: str) -> Float32:  # noqa: ANN401
+        """Embeddings (N, D) of inputs, or inputs that are embeddings already."""
+        dimension = self.dimension
+        if digest is not None:
+            self._check_digest(digest, owner)
+        if self.model is not None and digest is None:
+            rows = self.model.embed_unless_embedded(inputs)
+        else:
+            array = inputs if isinstance(inputs, np.ndarray) else as_array(inputs)
+            if array is None or array.dtype.kind not in "fiu":
+                raise UserError(
+                    f"Without a model, or with a digest, {owner} must be an array of embeddings (N, {dimension}). Got "
+                    f"{type(inputs).__name__} instead; cml.Index.open({str(self.folder)!r}, model) embeds others."
+                )
+            rows = np.ascontiguousarray(array, np.float32)
+        if rows.ndim != 2 or rows.shape[1] != dimension:
+            raise UserError(f"The embeddings of {owner} must be (N, {dimension}). Got {rows.shape} instead.")
+        return rows
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"folder": self.folder, "model": self.model}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(vars(type(self).open(state["folder"], state["model"])))
+
+
+Described = tuple[str, Any, str | None, str]  # id, label, path and columns of an item
+
+
+def describe_item(
+    item_id: str,
+    label: Any = None,  # noqa: ANN401 - any label
+    path: str | None = None,
+    columns: Mapping[str, Any] | None = None,
+) -> Described:
+    """Check label and columns of an item, and bring them into the form of the file."""
+    plain = _check_label(label, item_id)
+    is_number = isinstance(plain, int | float) and not isinstance(plain, bool) and abs(plain) < 1 << 63
+    stored = plain if plain is None or is_number else json.dumps(plain)
+    further = {str(name): _check_column(value, name, item_id) for name, value in (columns or {}).items()}
+    return item_id, stored, path, json.dumps(further)
+
+
+def _count(db: sqlite3.Connection) -> int:
+    return int(db.execute("SELECT count(*) FROM items").fetchone()[0])
+
+
+def _is_within(distance: float, within: float | None) -> bool:
+    return within is None or distance <= within
+
+
+def _row_of(db: sqlite3.Connection, item_id: str) -> int | None:
+    found = db.execute("SELECT row FROM items WHERE id = CAST(? AS TEXT)", [as_bytes(item_id)]).fetchone()
+    return None if found is None else int(found[0])
+
+
+def _check_is_model(model: object) -> None:
+    if not isinstance(model, IndexModel):
+        raise UserError(
+            f"'model' must be a model of cml.fit or cml.load. Got {type(model).__name__} instead: load it first, as "
+            "by cml.load(path)."
+        )
+
+
+def _check_ids(ids: Iterable[str | int] | None) -> list[str]:
+    """Ids as texts."""
+    if ids is None or isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
+        raise UserError(f"'ids' must be a list with a text or whole number for each item. Got {ids!r:.80} instead.")
+    chosen: dict[str, None] = {}
+    for number, item_id in enumerate(ids):
+        is_number = isinstance(item_id, int | np.integer) and not isinstance(item_id, bool)
+        if not (is_number or isinstance(item_id, str)) or item_id == "":
+            raise UserError(f"ids[{number}] must be a text or a whole number. Got {item_id!r:.80} instead.")
+        if str(item_id) in chosen:
+            raise UserError(f"The id {str(item_id)!r} is given twice; each item needs its own.")
+        chosen[str(item_id)] = None
+    return list(chosen)
+
+
+def _paths_in(inputs: Any) -> list[str] | None:  # noqa: ANN401
+    """The paths of inputs that are a list of files; None for other inputs."""
+    is_list = isinstance(inputs, list | tuple) and len(inputs) > 0
+    return [str(path) for path in inputs] if is_list and all(isinstance(i, str | Path) for i in inputs) else None
+
+
+def _describe(
+    ids: Sequence[str],
+    paths: Sequence[str] | None,
+    labels: Any,  # noqa: ANN401
+    columns: Sequence[Mapping[str, Any]] | None,
+) -> list[Described]:
+    """Items as ``describe_item`` gives them."""
+    listed = [None] * len(ids) if labels is None else label_list(labels)
+    if len(listed) != len(ids):
+        raise UserError(f"There must be one label per item. Got {len(ids)} ids and {len(listed)} labels instead.")
+    further: Sequence[Mapping[str, Any]] = [{}] * len(ids) if columns is None else list(columns)
+    if len(further) != len(ids) or not all(isinstance(one, Mapping) for one in further):
+        raise UserError(f"'columns' must be a dict for each of the {len(ids)} items. Got {columns!r:.80} instead.")
+    places = [None] * len(ids) if paths is None else [os.path.abspath(path) for path in paths]
+    if len(places) != len(ids):
+        raise UserError(f"There must be one id per item. Got {len(places)} items and {len(ids)} ids instead.")
+    return [describe_item(*item) for item in zip(ids, listed, places, further, strict=True)]
+
+
+def _check_label(label: Any, item_id: str) -> Any:  # noqa: ANN401 - any label
+    """A label as JSON."""
+    if isinstance(label, np.generic | np.ndarray):
+        label = label.tolist()
+    if isinstance(label, list | tuple):
+        return [_check_label(value, item_id) for value in label]
+    if isinstance(label, float) and not math.isfinite(label):
+        raise UserError(f"The label of {item_id!r} must be finite. Got {label} instead; None stands for no label.")
+    if label is None or isinstance(label, bool | int | float | str):
+        return label
+    raise UserError(
+        f"The label of {item_id!r} must be a number, a text, a list of these or None. Got {type(label).__name__} "
+        "instead."
+    )
+
+
+def _check_column(value: Any, name: str, item_id: str) -> Any:  # noqa: ANN401 - any value
+    """A value of a column as JSON."""
+    value = value.item() if isinstance(value, np.generic) else value
+    is_finite = not isinstance(value, float) or math.isfinite(value)
+    if not is_finite or not (value is None or isinstance(value, bool | int | float | str)):
+        raise UserError(f"Column {name!r} of {item_id!r} must be a finite number, a text or None. Got {value!r:.80}.")
+    return value
