@@ -28,7 +28,7 @@ _FIGURES: Mapping[str, tuple[str, str]] = {  # name to heading and caption
     "retrieval": (
         "The metrics over K",
         "Whiskers are 95 % intervals over seeds; one that reaches the edge goes on beyond it. The grey references have "
-        "intervals over queries, which the table shows.",
+        "intervals over items, which the table shows.",
     ),
     "dimension": ("The metrics over the dimension of the embedding", "Whiskers are 95 % intervals over seeds."),
     "search_space": ("Scores over the options that varied", "Whiskers are 95 % intervals over seeds."),

@@ -11,6 +11,7 @@ from cml.processes.ranks import Ranks
 from cml.retrieval.embeddings import EMBEDDING, cut_row, evaluate_by_label_kind
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.form_rankers import embedding_rankers
+from cml.retrieval.item_units import groups_of_new_classes
 from cml.retrieval.judgement_agreement import with_judgements
 from cml.retrieval.random_row import RANDOM, random_ranker
 from cml.retrieval.results import Evaluation
@@ -36,6 +37,7 @@ class Report:
         advise: Gives further sentences of the verdict.
         judge: Adds how well rows agree with what people judged; None for the labels' own judgements.
         ranks: The processes that share the work; None for this one alone.
+        trained_classes: The classes of the training items; None if labels are not classes, or it is not known.
     """
 
     rows: Mapping[str, Pair] = field(default_factory=dict)
@@ -48,6 +50,7 @@ class Report:
     advise: Callable[[Standing], Sequence[str]] | None = None
     judge: Amend | None = None
     ranks: Ranks | None = None
+    trained_classes: Sequence[str] | None = None
 
 
 def evaluate_items(
@@ -89,6 +92,7 @@ def evaluate_items(
         same_items=same_items,
         oracle=report.references,
         ranks=report.ranks,
+        **_groups(queries, ranked, report.trained_classes),
     )
     if report.reported is not None:
         evaluation = replace(evaluation, unit=report.unit).in_unit(*report.reported)
@@ -98,6 +102,14 @@ def evaluate_items(
         first = {name: both[0] for name, both in rows.items()}
         evaluation = with_judgements(evaluation, queries.distance, queries.labels, first, seed=options.seed)
     return with_verdict(evaluation, EMBEDDING, report.losses, own_rows=report.own_rows, advise=report.advise)
+
+
+def _groups(queries: LabelledItems, ranked: LabelledItems, trained: Sequence[str] | None) -> dict[str, Sequence[Any]]:
+    """What intervals take as drawn in place of items: the groups of the queries, or classes that are new."""
+    if ranked is queries and queries.groups is not None:
+        return {"groups": queries.groups.tolist()}
+    names = queries.distance.class_names
+    return groups_of_new_classes(trained, names(queries.labels), names(ranked.labels))
 
 
 def own_rows(selection: Selection | None) -> tuple[str, ...]:

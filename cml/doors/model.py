@@ -269,7 +269,7 @@ class Model:
             options: What is measured, and how, a ``cml.retrieval.EvaluateOptions``; the defaults when not given.
 
         Returns:
-            The rows "embedding", "random" and "oracle", each metric with its 95 % interval over queries. Of a model of
+            The rows "embedding", "random" and "oracle", each metric with its 95 % interval over items. Of a model of
             vectors also the vectors themselves, "vectors" as they are, "vectors, L2-normalised" and "vectors,
             standardised"; the verdict compares with the best of the three. Until the model is saved and loaded, there
             is also "ridge" or "ridge on label MDS": the prediction of a ridge regression of the training labels, see

@@ -83,7 +83,7 @@ class Run(TrainedRun):
             tracker: An experiment tracker, whose run of this folder gets the embedding's figures.
 
         Returns:
-            A row a ranking, each metric with its 95 % interval over queries.
+            A row a ranking, each metric with its 95 % interval over items.
 
         Raises:
             UserError: the run was trained on images given in Python, or its dataset or label distance is not here.
@@ -105,6 +105,7 @@ class Run(TrainedRun):
             advise=self._advise if self._is_first else None,
             judge=None if judged is None else lambda found, rows: with_pairs(found, self, rows, judged, options.seed),
             ranks=self.ranks,
+            trained_classes=self._trained_classes(),
         )
         gallery = None if self.gallery is self.queries else self.gallery
         evaluation = evaluate_items(self, self.queries, gallery, options, report)
@@ -116,6 +117,13 @@ class Run(TrainedRun):
             if tracker:
                 track_evaluation(tracker, self.folder, self.config.train, evaluation.rows[EMBEDDING])
         return evaluation
+
+    def _trained_classes(self) -> list[str] | None:
+        """The classes of the training items; None if labels are not classes."""
+        if self.distance.class_names(self.query_labels) is None:
+            return None
+        names = self.distance.class_names(self.distance.encode(self.dataset.split("train").labels))
+        return None if names is None else names.tolist()
 
     def _in_label_units(self, options: EvaluateOptions) -> EvaluateOptions:
         """The options with the dataset's K and radius of Recall@K as defaults, the radius in the unit of the labels."""

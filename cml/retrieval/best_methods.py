@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cml.array_types import Bools, Float64
-from cml.retrieval.mean_interval import LEVEL, MeanEstimate, estimate_means
+from cml.retrieval.item_influences import ItemInfluences
+from cml.retrieval.mean_interval import LEVEL, MeanEstimate, estimate
 
 _DRAWS = 10_000
 
 
 def find_best(scores: Sequence[Float64], level: float = LEVEL) -> list[int]:
-    """Find the methods that are not significantly worse than the best one.
+    """Find the methods that are not significantly worse than the best one, given the gallery.
 
-    A method is worse if another one is ahead of it by more than the errors of all its differences explain at once: the
-    quantile is that of their maximum. So the method that truly is best is among those found with the probability
-    ``level``, however many methods there are (Hsu, Multiple Comparisons, 1996, chapter 4; Mogstad, Romano, Shaikh and
-    Wilhelm, Inference for Ranks, Review of Economic Studies 91, 2024). tests/benchmarks/interval_coverage.py measures
-    how often it is.
+    See ``MethodScores.find_best``, which counts gallery items too where their influences are known.
 
     Args:
         scores: Per method (S, Q) scores of the same seeds and queries, higher is better, or (1, Q) of a method without
@@ -36,82 +33,117 @@ def find_best(scores: Sequence[Float64], level: float = LEVEL) -> list[int]:
         >>> find_best([good, equal, worse])
         [0, 1]
     """
-    best = []
-    for index in range(len(scores)):
-        ahead = compare_with(scores, index)
-        probability = simultaneous_probability(scores, index, level)
-        least = ahead.mean - ahead.error * ahead.critical_values(probability)
-        if not (least > 0).any():
-            best.append(index)
-    return best
+    return MethodScores.of_queries(scores).find_best(level)
 
 
-def compare_with(scores: Sequence[Float64], reference: int) -> MeanEstimate:
-    """Estimate how far each other method is ahead of one, paired by seeds and queries.
+@dataclass(frozen=True, eq=False)
+class MethodScores:
+    """What several methods score on the same items, higher is better.
 
-    A few seeds may happen to agree. Where several methods have seeds, the variance due to seeds is therefore at least
-    the one pooled over all methods, which has more degrees of freedom.
-
-    Args:
-        scores: See ``find_best``.
-        reference: Index of the one method.
-
-    Returns:
-        Estimates of the differences, one per other method in their order.
+    Attributes:
+        values: Influences (S, K) of K methods with S seeds; those of a method without seeds are repeated.
+        has_seeds: (K,) which methods have several seeds.
     """
-    values, has_seeds = _as_array(scores)
-    others = np.arange(len(scores)) != reference
-    estimate = estimate_means(values[:, :, others] - values[:, :, [reference]])
-    pooled, pooled_freedom = _pooled_seed_variance(values[:, :, has_seeds])
-    pooled_variance = pooled * (has_seeds[others].astype(np.float64) + has_seeds[reference])
-    is_larger = pooled_variance > estimate.seed_variance
-    return replace(
-        estimate,
-        seed_variance=np.where(is_larger, pooled_variance, estimate.seed_variance),
-        seed_freedom=np.where(is_larger, pooled_freedom, estimate.seed_freedom),
-    )
 
+    values: ItemInfluences
+    has_seeds: Bools
 
-def simultaneous_probability(
-    scores: Sequence[Float64], reference: int, level: float = LEVEL, *, two_sided: bool = False
-) -> float:
-    """The probability of each quantile below which the errors of all differences from one method lie at once.
+    @classmethod
+    def of(cls, methods: Sequence[ItemInfluences]) -> MethodScores:
+        """Join influences (S,) of the same units of each method, or (1,) of a method without seeds."""
+        seeds = max(len(method.mean) for method in methods)
+        some = np.arange(seeds)
+        each = [method.select(some if len(method.mean) > 1 else 0 * some) for method in methods]
+        return cls(ItemInfluences.stack(each, axis=1), np.array([len(method.mean) > 1 for method in methods]))
 
-    The distribution of the largest error is simulated by normal errors with the covariance of the means (Chernozhukov,
-    Chetverikov and Kato, Gaussian approximations and multiplier bootstrap for maxima, Annals of Statistics 41, 2013).
+    @classmethod
+    def of_queries(cls, scores: Sequence[Float64]) -> MethodScores:
+        """Join scores of queries, given their gallery, see ``find_best``."""
+        complete = np.isfinite(np.concatenate(scores)).all(axis=0)
+        return cls.of([ItemInfluences.of_queries(score[:, complete]) for score in scores])
 
-    Args:
-        scores: See ``find_best``.
-        reference: Index of the one method.
-        level: The probability that all lie below.
-        two_sided: Whether the amounts of the errors are to lie below.
+    def find_best(self, level: float = LEVEL) -> list[int]:
+        """Indices of the methods that are not significantly worse than the best one.
 
-    Returns:
-        The probability: ``level`` for one difference, or (1 + level) / 2 if two-sided; larger for several.
-    """
-    from scipy.special import ndtr
+        A method is worse if another one is ahead of it by more than the errors of all its differences explain at once:
+        the quantile is that of their maximum. So the method that truly is best is among those found with the
+        probability ``level``, however many methods there are (Hsu, Multiple Comparisons, 1996, chapter 4; Mogstad,
+        Romano, Shaikh and Wilhelm, Inference for Ranks, Review of Economic Studies 91, 2024).
+        tests/benchmarks/item_intervals.py measures how often it is.
+        """
+        best = []
+        for index in range(len(self.has_seeds)):
+            ahead = self.compare_with(index)
+            probability = self.simultaneous_probability(index, level)
+            least = ahead.mean - ahead.error * ahead.critical_values(probability)
+            if not (least > 0).any():
+                best.append(index)
+        return best
 
-    values, _ = _as_array(scores)
-    if len(scores) <= 2 or not values.size:
-        return (1 + level) / 2 if two_sided else level
-    others = np.arange(len(scores)) != reference
-    differences = values[:, :, others] - values[:, :, [reference]]
-    covariance = _covariance_of_mean(differences.mean(axis=0)) + _covariance_of_mean(differences.mean(axis=1))
-    error = np.sqrt(np.diag(covariance))
-    error = np.where(error > 0, error, 1)
-    variances, axes = np.linalg.eigh(covariance / np.outer(error, error))
-    root = (axes * np.sqrt(np.maximum(variances, 0))) @ axes.T  # the symmetric one: the same on every machine
-    errors = np.random.default_rng(0).standard_normal((_DRAWS, len(root))) @ root
-    largest = (np.abs(errors) if two_sided else errors).max(axis=1)
-    return float(ndtr(np.quantile(largest, level)))
+    def compare_with(self, reference: int) -> MeanEstimate:
+        """Estimate how far each other method is ahead of one, paired by seeds and items; one column each, in order.
 
+        A few seeds may happen to agree. Where several methods have seeds, the variance due to seeds is therefore at
+        least the one pooled over all methods, which has more degrees of freedom.
+        """
+        others = np.arange(len(self.has_seeds)) != reference
+        found = estimate(self._differences(reference))
+        pooled, pooled_freedom = self._pooled_seed_variance()
+        pooled_variance = pooled * (self.has_seeds[others].astype(np.float64) + self.has_seeds[reference])
+        is_larger = pooled_variance > found.seed_variance
+        return replace(
+            found,
+            seed_variance=np.where(is_larger, pooled_variance, found.seed_variance),
+            seed_freedom=np.where(is_larger, pooled_freedom, found.seed_freedom),
+        )
 
-def _as_array(scores: Sequence[Float64]) -> tuple[Float64, Bools]:
-    """The scores as (S, Q, K) of the queries that all methods have, and which methods have several seeds: (K,)."""
-    seeds = max(map(len, scores))
-    values = np.stack([np.broadcast_to(score, (seeds, score.shape[1])) for score in scores], axis=2)
-    complete = np.isfinite(values).all(axis=(0, 2))
-    return values[:, complete], np.array([len(score) > 1 for score in scores])
+    def simultaneous_probability(self, reference: int, level: float = LEVEL, *, two_sided: bool = False) -> float:
+        """The probability of each quantile below which the errors of all differences from one method lie at once.
+
+        The distribution of the largest error is simulated by normal errors with the covariance of the means
+        (Chernozhukov, Chetverikov and Kato, Gaussian approximations and multiplier bootstrap for maxima, Annals of
+        Statistics 41, 2013).
+
+        Args:
+            reference: Index of the one method.
+            level: The probability that all lie below.
+            two_sided: Whether the amounts of the errors are to lie below.
+
+        Returns:
+            The probability: ``level`` for one difference, or (1 + level) / 2 if two-sided; larger for several.
+        """
+        from scipy.special import ndtr
+
+        if len(self.has_seeds) <= 2 or not np.isfinite(self.values.mean).all():
+            return (1 + level) / 2 if two_sided else level
+        differences = self._differences(reference)
+        covariance = differences.average().covariance() + _covariance_of_mean(differences.mean)
+        error = np.sqrt(np.diag(covariance))
+        error = np.where(error > 0, error, 1)
+        variances, axes = np.linalg.eigh(covariance / np.outer(error, error))
+        root = (axes * np.sqrt(np.maximum(variances, 0))) @ axes.T  # the symmetric one: the same on every machine
+        errors = np.random.default_rng(0).standard_normal((_DRAWS, len(root))) @ root
+        largest = (np.abs(errors) if two_sided else errors).max(axis=1)
+        return float(ndtr(np.quantile(largest, level)))
+
+    def _differences(self, reference: int) -> ItemInfluences:
+        others = np.arange(len(self.has_seeds)) != reference
+        return self.values.select((slice(None), others)) - self.values.select((slice(None), [reference]))
+
+    def _pooled_seed_variance(self) -> tuple[float, int]:
+        """Variance of one method's mean due to seeds, of all methods that have them, and its degrees of freedom."""
+        values = self.values.select((slice(None), self.has_seeds))
+        seeds, methods = values.mean.shape
+        if seeds < 2 or methods < 2:
+            return 0.0, 1
+        # what a seed does to all methods is in no difference
+        apart = values - values.average(axis=1).select((slice(None), None))
+        rest = apart - apart.average()
+        explained = rest.variances()[0]
+        if not np.isfinite(explained).all():
+            return 0.0, 1
+        freedom = (seeds - 1) * (methods - 1)
+        return max(0.0, float((rest.mean**2 - explained).sum()) / freedom / seeds), freedom
 
 
 def _covariance_of_mean(values: Float64) -> Float64:
@@ -119,17 +151,3 @@ def _covariance_of_mean(values: Float64) -> Float64:
     centred = values - values.mean(axis=0)
     covariance: Float64 = centred.T @ centred / max(1, len(values) * (len(values) - 1))
     return covariance
-
-
-def _pooled_seed_variance(values: Float64) -> tuple[float, int]:
-    """Variance of one method's mean due to seeds, from (S, Q, K) values of all, and its degrees of freedom."""
-    seeds, queries, methods = values.shape
-    if seeds < 2 or queries < 2 or methods < 2:
-        return 0.0, 1
-    apart = values - values.mean(axis=2, keepdims=True)  # what a seed does to all methods is in no difference
-    seed_effects = apart.mean(axis=1, keepdims=True) - apart.mean(axis=(0, 1))
-    remainder = apart - apart.mean(axis=0) - seed_effects
-    freedom = (seeds - 1) * (methods - 1)
-    of_seeds = (seed_effects**2).sum() / freedom
-    of_remainder = (remainder**2).sum() / (freedom * (queries - 1))
-    return max(0.0, float(of_seeds - of_remainder / queries) / seeds), freedom

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cml.array_types import Float64
 from cml.retrieval import text_table
-from cml.retrieval.best_methods import compare_with, simultaneous_probability
+from cml.retrieval.best_methods import MethodScores
 from cml.retrieval.feature_forms import find_best_form
+from cml.retrieval.item_influences import ItemInfluences
 from cml.retrieval.mean_interval import LEVEL, MeanEstimate
-from cml.retrieval.metric_result import MetricResult, none_if_nan
+from cml.retrieval.metric_result import GIVEN_GALLERY, MetricResult, none_if_nan
 from cml.retrieval.metrics import LABEL_DISTANCE, MetricInfo, family
 from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import FEW_QUERIES, main_metric
@@ -71,7 +71,7 @@ class Comparison:
         }
 
     def rows(self, dimension: int | None = None) -> Rows:
-        """Mean and 95 % interval: over seeds for trained methods (Student's t), over queries for the references.
+        """Mean and 95 % interval: over seeds for trained methods (Student's t), over items for the references.
 
         The intervals hold only values that the metric can have, see ``MetricInfo``.
         """
@@ -116,7 +116,7 @@ class Comparison:
             better += "; score is 1 for the oracle and 0 for the mean of all random rankings; 'random' is one of them"
         if self.references.recall_within:
             better += f"; recall: within {self.references.recall_within:g} {self.unit}"
-        sentences = [f"{better}. 95 % intervals: {over}, over queries for the references."]
+        sentences = [f"{better}. 95 % intervals: {over}, over items for the references."]
         if self.seeds > 1:
             sentences.append(f"{APART} marks an interval that does not overlap that of {next(iter(self.trained))}.")
         return f"{' '.join(sentences)}\n{self.verdict()}"
@@ -130,33 +130,45 @@ class Comparison:
         other = find_best_form(self.references.rows, name) or first_reference
         there = self.references.rows[other][name]
         sign = 1 if there.higher_is_better else -1
-        scores, reference = self._query_values(name, there)
-        (first, ours), *rest = ((method, sign * values) for method, values in scores.items())
-        estimate = compare_with([sign * reference, ours], 0)
+        scores, reference, given = self._scores(name, there)
+        (first, ours), *rest = ((method, values * sign) for method, values in scores.items())
+        estimate = MethodScores.of([reference * sign, ours]).compare_with(0)
         sentences = [f"Verdict: {self._compare_text(first, other, estimate, name)}"]
         if rest:
-            every = [ours, *(values for _, values in rest)]
-            estimates = compare_with(every, 0)
+            every = MethodScores.of([ours, *(values for _, values in rest)])
+            estimates = every.compare_with(0)
             best = int(np.argmax(estimates.mean))
-            probability = simultaneous_probability(every, 0, two_sided=True)
+            probability = every.simultaneous_probability(0, two_sided=True)
             text = self._compare_text(rest[best][0], first, estimates.select(best), name, probability)
             sentences.append(f"Best of the other methods: {text}")
             if len(rest) > 1:
                 sentences.append(f"That interval allows for the choice among {len(rest)} methods.")
+        if given:
+            sentences.append(given)
         if self.references.queries < FEW_QUERIES:
             sentences.append(f"Few queries ({self.references.queries}): the size of differences is uncertain.")
         return " ".join(sentences)
 
-    def _query_values(self, name: str, reference: MetricResult) -> tuple[dict[str, Float64], Float64]:
-        """Values of a metric: (S, Q) of each trained method and (1, Q) of a reference; Q is 1, means, if not kept."""
+    def _scores(self, name: str, reference: MetricResult) -> tuple[dict[str, ItemInfluences], ItemInfluences, str]:
+        """Influences on a metric: (S,) of each trained method and (1,) of a reference, and a sentence on the gallery.
+
+        Where those of items were not kept, they are of queries, given the gallery, and else of the mean alone.
+        """
         results = {method: [run.rows[self.row][name] for run in runs] for method, runs in self.trained.items()}
         every = [reference, *(result for runs in results.values() for result in runs)]
+        has_items = all(result.minus(reference) is not None for result in every)
         has_queries = all(len(result.per_query) == len(reference.per_query) > 0 for result in every)
 
-        def values(runs: Sequence[MetricResult]) -> Float64:
-            return np.array([result.per_query if has_queries else [result.mean] for result in runs], np.float64)
+        def influences(runs: Sequence[MetricResult]) -> ItemInfluences:
+            if has_items:
+                return ItemInfluences.stack([result.influences for result in runs if result.influences is not None])
+            return ItemInfluences.of_queries(
+                np.array([result.per_query if has_queries else [result.mean] for result in runs], np.float64)
+            )
 
-        return {method: values(runs) for method, runs in results.items()}, values([reference])
+        over = "seeds and queries" if has_queries else "seeds alone"
+        given = "" if has_items else f"The intervals are over {over}{GIVEN_GALLERY}."
+        return {method: influences(runs) for method, runs in results.items()}, influences([reference]), given
 
     def _compare_text(
         self, method: str, other: str, gain: MeanEstimate, name: str, probability: float = (1 + LEVEL) / 2
@@ -173,11 +185,10 @@ class Comparison:
             return f"{method} is {side} than {other} by {gap:.3g} ± {half:.3g}{unit} in {name}."
         seeds = next((n for n in range(self.seeds + 1, _MOST_SEEDS + 1) if self._tells(gain, n, probability)), None)
         needed = f"even {_MOST_SEEDS} seeds would not be enough" if seeds is None else f"{seeds} seeds would be needed"
-        queries = int(gain.query_freedom[0]) + 1 if gain.query_variance[0] > 0 else 0
-        over = f"{self.seeds} seeds" + (f" and {queries} queries" if queries else "")
+        over = f"{self.seeds} seeds" + (f" and {self.references.queries} queries" if gain.item_variance[0] > 0 else "")
         return (
-            f"{method} and {other} do not differ significantly: the difference in {name} is {gap:.3g}{unit}, and its "
-            f"95 % interval over {over} is ± {half:.3g}; {needed}."
+            f"there is no clear difference between {method} and {other}: it is {gap:.3g}{unit} in {name}, and its 95 % "
+            f"interval over {over} is ± {half:.3g}; {needed}."
         )
 
     def _tells(self, gain: MeanEstimate, seeds: int, probability: float) -> bool:

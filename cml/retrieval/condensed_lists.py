@@ -9,10 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from cml.array_types import Bools, Float64, Floating, Int64
+from cml.array_types import Bools, Float32, Float64, Floating, Int64
 from cml.distances import LabelDistance, Labels
 from cml.retrieval.evaluate_options import DISTANCE_KS, HIT_KS, NDCG_KS, EvaluateOptions
-from cml.retrieval.metrics.label_distance import compute_label_distance
 from cml.retrieval.metrics.metric import cut_ks
 from cml.retrieval.ranking import Ranking
 from cml.retrieval.ranking_ties import rank_columns
@@ -62,30 +61,32 @@ def cut_options(options: EvaluateOptions, known_items: int, gallery: int) -> Eva
     return replace(options, distance_ks=distance_ks, ndcg_ks=ndcg_ks, hit_ks=hit_ks, ranking_sample=sample)
 
 
-def comparable_label_distance(ranking: Ranking, columns: Int64, k: int, *, first: int = 0, seed: int = 0) -> Float64:
-    """Mean label distance of the first K items that can be compared with the query, whatever lies between them.
+def comparable_lists(ranking: Ranking, k: int, *, first: int = 0, seed: int = 0) -> tuple[Float32, Int64]:
+    """The first K + 1 items that can be compared with the query, whatever lies between them.
 
-    It is at least the mean of the K nearest, as the mean of the comparable ones among the first K is not.
+    The mean label distance of the first K is at least that of the K nearest, as the mean of the comparable ones among
+    the first K is not.
 
     Args:
         ranking: The rankings of R queries, whose scores are infinite only where the label distance is.
-        columns: (R, >= K) positions of the first items in the gallery, in the order retrieved.
         k: K.
         first: Number of the query in the first row, on which the order of ties depends.
         seed: Random seed of the order of ties.
 
     Returns:
-        (R,) float64; NaN for a query with which nothing can be compared.
+        (R, K + 1) label distances and positions, fewer of a smaller gallery; infinite where there are no more.
     """
-    distances = ranking.labels.distances
-    retrieved = np.take_along_axis(distances, columns[:, :k], axis=1)  # (R, K)
+    distances, length = ranking.labels.distances, min(k + 1, ranking.labels.distances.shape[1])
+    retrieved, items = ranking.retrieved[:, :length], ranking.items[:, :length]
     left_out = np.isinf(retrieved).any(axis=1)
+    if left_out.any():
+        retrieved, items = retrieved.copy(), items.copy()
     for row in np.flatnonzero(left_out).tolist():
         some = slice(row, row + 1)
         scores = put_last(ranking.scores[some], np.isinf(distances[some]))
-        nearest, _ = rank_columns(scores, k, first=first + row, seed=seed)
-        retrieved[row] = distances[row, nearest[0]]
-    return compute_label_distance(retrieved, [k])[:, 0]
+        items[row] = rank_columns(scores, length, first=first + row, seed=seed)[0][0, :length]
+        retrieved[row] = distances[row, items[row]]
+    return retrieved, items
 
 
 def put_last(scores: Floating, left_out: Bools) -> Float64:

@@ -48,6 +48,8 @@ def evaluate_embeddings(
     others: Mapping[str, Any] | None = None,
     own_rows: Collection[str] = (),
     advise: Callable[[Standing], Sequence[str]] | None = None,
+    groups: Sequence[Any] | None = None,
+    gallery_groups: Sequence[Any] | None = None,
 ) -> Evaluation:
     """How well embeddings find embeddings with near labels, beside chance and the best possible ranking.
 
@@ -64,10 +66,13 @@ def evaluate_embeddings(
             queries and those of the gallery; without a gallery also to one array.
         own_rows: Those of ``others`` that the embeddings are themselves, with which the verdict does not compare them.
         advise: Gives further sentences of the verdict, see ``cml.retrieval.verdict.with_verdict``.
+        groups: The group of each query, such as a patient, a scene or a class, where groups are drawn and not items:
+            intervals and verdict then count groups. None where items are drawn one by one.
+        gallery_groups: The group of each gallery item. A group on both sides is drawn as a whole.
 
     Returns:
         The rows "embedding", those of ``others``, "random" and "oracle", each metric with its 95 % interval over
-        queries, and a verdict.
+        items, which count as queries and in the gallery, and a verdict.
 
     Raises:
         UserError: embeddings and labels are not as many, a label does not fit the label distance, or ``others`` lacks
@@ -100,7 +105,16 @@ def evaluate_embeddings(
     pairs = {EMBEDDING: (query, gallery), **pairs}
     rankers = embedding_rankers(pairs)
     rankers[RANDOM] = random_ranker(len(query), len(gallery), options.seed)
-    evaluation = evaluate_by_label_kind(rankers, distance, query_labels, gallery_labels, options, same_items=same_items)
+    evaluation = evaluate_by_label_kind(
+        rankers,
+        distance,
+        query_labels,
+        gallery_labels,
+        options,
+        same_items=same_items,
+        groups=groups,
+        gallery_groups=gallery_groups,
+    )
     if same_items:
         rows = {name: pair[0] for name, pair in pairs.items()}
         evaluation = with_judgements(evaluation, distance, query_labels, rows, seed=options.seed)
@@ -129,6 +143,8 @@ def evaluate_by_label_kind(
     same_items: bool,
     oracle: bool = True,
     ranks: Ranks | None = None,
+    groups: Sequence[Any] | None = None,
+    gallery_groups: Sequence[Any] | None = None,
 ) -> Evaluation:
     """Evaluate rankers by the metrics that suit the kind of label, with a progress bar.
 
@@ -143,6 +159,8 @@ def evaluate_by_label_kind(
         same_items: Whether the queries are the gallery, in the same order.
         oracle: Whether to add the row "oracle".
         ranks: The processes that share the work; None for this one alone.
+        groups: (Q,) the group of each query, where groups are drawn and not items; see ``cml.retrieval.evaluate``.
+        gallery_groups: (G,) that of each gallery item.
 
     Returns:
         A row for each ranker, and one for the oracle.
@@ -167,6 +185,8 @@ def evaluate_by_label_kind(
             oracle=oracle,
             progress=bar.update,
             ranks=ranks,
+            groups=groups,
+            gallery_groups=gallery_groups,
         )
 
 

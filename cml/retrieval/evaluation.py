@@ -18,14 +18,17 @@ from cml.distances import LabelDistance, Labels
 from cml.distances.blas_threads import one_blas_thread
 from cml.errors import UserError
 from cml.option_types import check_options
-from cml.retrieval.condensed_lists import comparable_label_distance, count_known, cut_options, put_last
+from cml.retrieval.condensed_lists import comparable_lists, count_known, cut_options, put_last
 from cml.retrieval.evaluate_options import EvaluateOptions
-from cml.retrieval.mean_interval import mean_intervals
+from cml.retrieval.item_influences import ItemInfluences
+from cml.retrieval.item_units import ItemUnits
+from cml.retrieval.mean_interval import item_intervals
 from cml.retrieval.metric_result import MetricResult
-from cml.retrieval.metrics import Metric, MetricInfo, make_metrics
+from cml.retrieval.metrics import Metric, make_metrics
 from cml.retrieval.metrics.all_queries import SCORE_K, AllQueriesMetric, QueryTable
 from cml.retrieval.metrics.hit import choose_hit_neighbors
-from cml.retrieval.metrics.label_distance import compute_label_distance
+from cml.retrieval.metrics.label_distance import compute_label_distance, label_distance_effects
+from cml.retrieval.metrics.metric import Effects
 from cml.retrieval.oracle_row import ORACLE, measure_oracle
 from cml.retrieval.own_column import mask_own_column
 from cml.retrieval.ranker import Ranker
@@ -40,6 +43,10 @@ _FEWEST_ROWS = 16  # a matrix product of fewer rows only waits for the gallery t
 _READ_ROWS = 64  # which make more of each reading of a large gallery, as long as their scores take up to 160 MB
 _LARGE = 1 << 14  # items
 _SCORE_BYTES = 160 << 20
+_EFFECT_QUERIES = 128  # whose whole rankings show what gallery items do; all of them give the same errors
+
+_Source = LabelBlock | Ranking
+_FoundEffects = tuple[int, int, Int64 | None, Effects]  # row, first column, queries or None for all of a block, effects
 
 
 def evaluate(
@@ -53,6 +60,8 @@ def evaluate(
     oracle: bool = True,
     progress: Callable[[int], object] | None = None,
     ranks: Ranks | None = None,
+    groups: Sequence[Any] | None = None,
+    gallery_groups: Sequence[Any] | None = None,
 ) -> Evaluation:
     """Measure every ranker, and the ranking by the label distance itself as the row "oracle".
 
@@ -81,9 +90,13 @@ def evaluate(
         progress: Called with the number of queries done, block by block.
         ranks: The processes that share the blocks of queries, all of which call this with the same arguments and get
             the same result; None for this one alone.
+        groups: (Q,) the group of each query, such as a patient or a scene, where groups are drawn and not items:
+            intervals then count groups. None where items are drawn one by one.
+        gallery_groups: (G,) that of each gallery item. A group on both sides is drawn as a whole.
 
     Returns:
-        A row for each ranker and one for the oracle, each metric with its 95 % interval over queries.
+        A row for each ranker and one for the oracle, each metric with its 95 % interval over items, each of which
+        counts as a query, in the gallery or as both.
 
     Raises:
         UserError: a setting is out of range, there is nothing to rank, or a ranker or the label distance gives a
@@ -112,13 +125,23 @@ def evaluate(
     names = [*rankers, *([ORACLE] if oracle else [])]
     _check_rankers(rankers, names, queries, gallery, len(columns), oracle=oracle)
 
-    blocks = _Blocks(rankers, distance, query_labels, gallery_labels, options, per_query, columns, same_items, oracle)
+    units = ItemUnits.of(queries, gallery, same_items, groups, gallery_groups)
+    blocks = _Blocks(
+        rankers, distance, query_labels, gallery_labels, options, per_query, columns, same_items, oracle, units
+    )
     blocks.measure(progress, ranks)
 
     measured = dict(zip(columns, blocks.values.transpose(2, 0, 1), strict=True))  # (names, Q) each
     vectors = distance.label_vectors(query_labels)
-    table = QueryTable(measured, blocks.comparable, blocks.chance, blocks.best, blocks.best_k, vectors)
-    results = _summarize(metrics, table, names)
+    influences = blocks.influences()
+    kept = influences.select((slice(-1), slice(-1)))  # (names, columns)
+    of_terms = {
+        "comparable": influences.select((slice(-1), -1)),
+        "chance": influences.select((-1, 0)),
+        "best": influences.select((-1, 1)),
+    }
+    table = QueryTable(measured, blocks.comparable, blocks.chance, blocks.best, of_terms, blocks.best_k, vectors)
+    results = _summarize(metrics, table, names, kept)
     ties = {name: int(tied.sum()) for name, tied in zip(rankers, blocks.tied, strict=True) if tied.any()}
     return Evaluation(
         rows=results,
@@ -171,7 +194,10 @@ class _Blocks:
         columns: Sequence[str],
         same_items: bool,
         oracle: bool,
+        units: ItemUnits,
     ) -> None:
+        from cml.retrieval.effect_sums import EffectSums
+
         self.rankers = rankers
         self.distance = distance
         self.query_labels = query_labels
@@ -185,6 +211,13 @@ class _Blocks:
         self.sample = _draw_sample(metrics, options, self.gallery)
         # one row and two columns more than values, for the other results
         self._all = np.zeros((len(rankers) + oracle + 1, self.queries, len(columns) + 2))
+        self.units = units
+        self._sums = EffectSums(units, len(self._all), len(columns) + 1)
+        places = np.cumsum([0, *(len(metric.columns) for metric in metrics)]).tolist()
+        self._places = dict(zip(metrics, places, strict=False))  # the first column of each metric
+        some = np.linspace(0, self.queries - 1, min(self.queries, _EFFECT_QUERIES))
+        self._has_whole = any(metric.needs == "whole_ranking" for metric in metrics)
+        self._effect_queries = np.unique(some.astype(np.int64))  # for whole rankings
 
     @property
     def _on_sample(self) -> list[Metric]:
@@ -233,43 +266,69 @@ class _Blocks:
         left = self.queries
         # BLAS threads below these threads would only wait for each other
         with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
-            for done in pool.map(self._measure_block, slices):
-                left -= done
+            for rows, found, label_distances in pool.map(self._measure_block, slices):
+                queries = np.arange(rows.start, rows.stop)
+                for row, column, some, effects in found:
+                    factor = 1.0 if some is None else self.queries / len(self._effect_queries)
+                    self._sums.add(row, column, queries if some is None else some, effects, factor)
+                if self.best_k:
+                    self._sums.add_chance(queries, label_distances, self.chance[rows])
+                left -= len(queries)
                 if progress is not None:
-                    progress(done)
+                    progress(len(queries))
         if ranks is not None and ranks.size > 1:
             self._all = ranks.all_reduce_array(self._all)  # rows that others have measured are 0 here
+            self._sums.merge(self._all[:, :, :-1], ranks)
             if progress is not None:
                 progress(left)
 
-    def _measure_block(self, rows: slice) -> int:
+    def influences(self) -> ItemInfluences:
+        """What items do to the means: (rows + 1, columns + 1), the last column of ``comparable``.
+
+        The first two columns of the last row are of ``chance`` and ``best``.
+        """
+        in_gallery = np.bincount(self.units.of_gallery, minlength=self.units.gallery) > 0
+        is_ranked = np.repeat(in_gallery[None], self._all.shape[2] - 1, axis=0)  # (columns + 1, units)
+        if self.sample is not None:
+            in_sample = np.bincount(self.units.of_gallery[self.sample], minlength=self.units.gallery) > 0
+            for metric in self._on_sample:
+                first = self._places[metric]
+                is_ranked[first : first + len(metric.columns)] = in_sample
+        return self._sums.influences(self._all[:, :, :-1], is_ranked)
+
+    def _measure_block(self, rows: slice) -> tuple[slice, list[_FoundEffects], Float32]:
+        """Measure a block; gives effects of gallery items, which are added up in the order of the queries."""
+        found: list[_FoundEffects] = []
         labels = LabelBlock(self._label_distances(rows), self._on_all)
         sampled = None if self.sample is None else LabelBlock(labels.distances[:, self.sample], self._on_sample)
         unknown = np.isinf(labels.distances) if self.distance.is_partial else None
         for row, (name, ranker) in enumerate(self.rankers.items()):
-            values, comparable, tied = self._measure_ranker(name, ranker, rows, labels, sampled, unknown)
-            self.values[row, rows], self.comparable[row, rows], self.tied[row, rows] = values, comparable, tied
+            found += self._measure_ranker(row, name, ranker, rows, labels, sampled, unknown)
         oracle_row = len(self.rankers)
         if self.oracle:
             self.values[oracle_row, rows] = measure_oracle(self.metrics, labels, sampled)
+            found += self._find_effects(oracle_row, rows, labels, sampled, "oracle_effects")
         if self.best_k:
             best = compute_label_distance(labels.ideal, [self.best_k])[:, 0]
             self.chance[rows], self.best[rows] = labels.chance, best
+            lists = label_distance_effects(labels.ideal[:, : self.best_k + 1], labels.nearest, [self.best_k])
+            found.append((oracle_row + self.oracle, 1, None, lists))
             if self.oracle:
                 self.comparable[oracle_row, rows] = best
-        done: int = rows.stop - rows.start
-        return done
+                found.append((oracle_row, self.values.shape[2], None, lists))
+        return rows, found, labels.distances
 
     def _measure_ranker(
         self,
+        row: int,
         name: str,
         ranker: Ranker,
         rows: slice,
         labels: LabelBlock,
         sampled: LabelBlock | None,
         unknown: Bools | None,
-    ) -> tuple[Float64, Float64, Bools]:
-        """The ``values`` (R, columns), ``comparable`` (R,) and ``tied`` (R,) of a ranker, whose scores are not kept."""
+    ) -> list[_FoundEffects]:
+        """Measure a ranker, whose scores are not kept, and give the effects of gallery items."""
         scores = self._scores(name, ranker, rows)
         if unknown is not None:
             scores = put_last(scores, unknown)
@@ -280,13 +339,33 @@ class _Blocks:
             some = scores[:, self.sample]
             first, _ = rank_columns(some, sampled.depth, first=rows.start, seed=self.options.seed)
             of_sample = Ranking.from_columns(sampled, some, first)
-        measured = _measure_ranking(self.metrics, ranking, of_sample)
-        comparable = np.full(len(tied), np.nan)
+        self.values[row, rows] = _measure_ranking(self.metrics, ranking, of_sample)
+        self.tied[row, rows] = tied
+        found = self._find_effects(row, rows, ranking, of_sample, "effects")
+        self.comparable[row, rows] = np.nan
         if self.best_k:
-            comparable = comparable_label_distance(
-                ranking, columns, self.best_k, first=rows.start, seed=self.options.seed
-            )
-        return measured, comparable, tied
+            retrieved, items = comparable_lists(ranking, self.best_k, first=rows.start, seed=self.options.seed)
+            self.comparable[row, rows] = compute_label_distance(retrieved, [self.best_k])[:, 0]
+            lists = label_distance_effects(retrieved, items, [self.best_k])
+            found.append((row, self.values.shape[2], None, lists))
+        return found
+
+    def _find_effects(
+        self, row: int, rows: slice, all_items: _Source, sampled: _Source | None, method: str
+    ) -> list[_FoundEffects]:
+        """Effects of gallery items on the metrics, by a method of theirs; of some queries on whole rankings."""
+        found: list[_FoundEffects] = []
+        chosen = self._effect_queries
+        chosen = chosen[(chosen >= rows.start) & (chosen < rows.stop)]
+        whole = (all_items if sampled is None else sampled).select(chosen - rows.start) if self._has_whole else None
+        for metric, column in self._places.items():
+            is_whole = metric.needs == "whole_ranking"
+            effects = getattr(metric, method)(whole if is_whole else all_items)
+            if effects is not None and len(effects.items):
+                if is_whole and self.sample is not None:
+                    effects = Effects(self.sample[effects.items], effects.changes)
+                found.append((row, column, chosen if is_whole else None, effects))
+        return found
 
     def _label_distances(self, rows: slice) -> Float32:
         distances = self.distance.pairwise(self.query_labels[rows], self.gallery_labels)  # (R, G)
@@ -345,33 +424,44 @@ def _largest_score_k(columns: Sequence[str]) -> int:
 
 
 def _summarize(
-    metrics: Sequence[Metric], table: QueryTable, names: Sequence[str]
+    metrics: Sequence[Metric], table: QueryTable, names: Sequence[str], measured: ItemInfluences
 ) -> dict[str, dict[str, MetricResult]]:
     """Means and intervals: ranker name -> column -> result, the columns in the order of the metrics."""
-    infos = {column: metric.info for metric in metrics for column in metric.columns}
-    columns: dict[str, Float64] = {}  # (names, Q) each
-    intervals: dict[str, Float64] = {}  # (names, 2) each
+    results: dict[str, dict[str, MetricResult]] = {name: {} for name in names}
+    first = 0
     for metric in metrics:
-        if not isinstance(metric, AllQueriesMetric):
-            columns |= {column: table.columns[column] for column in metric.columns}
-            continue
-        values = metric.measure_queries(table)
-        if values is not None:
-            columns[metric.columns[0]] = values.per_query
-            if values.intervals is not None:
-                intervals[metric.columns[0]] = values.intervals
-    flat = np.concatenate([*columns.values()])  # (columns x names, Q)
-    ends = mean_intervals(flat.T)
-    intervals = dict(zip(columns, ends.reshape(len(columns), len(names), 2), strict=True)) | intervals
-    results: dict[str, dict[str, MetricResult]] = {ranker: {} for ranker in names}
-    for column, rows in columns.items():
-        for ranker, per_query, interval in zip(names, rows, intervals[column], strict=True):
-            results[ranker][column] = _metric_result(column, per_query, interval, infos[column])
+        columns = metric.columns
+        if isinstance(metric, AllQueriesMetric):
+            found = metric.measure_queries(table)
+            if found is None:
+                continue
+            values, influences = found.per_query[:, None], found.influences
+            has_effects = influences is not None
+            influences = ItemInfluences.of_queries(found.per_query) if influences is None else influences
+            influences = influences.select((slice(None), None))
+        else:
+            values = np.stack([table.columns[column] for column in columns], axis=1)  # (names, columns, Q)
+            influences = measured.select((slice(None), slice(first, first + len(columns))))
+            has_effects = type(metric).effects is not Metric.effects
+            first += len(columns)
+        ends, of_gallery = item_intervals(influences), influences.given_gallery() if has_effects else None
+        given = None if of_gallery is None else item_intervals(of_gallery)
+        for row, name in enumerate(names):
+            for place, column in enumerate(columns):
+                per_query = values[row, place]
+                present = per_query[~np.isnan(per_query)]
+                mean = float(present.mean()) if len(present) else float("nan")
+                low, high = metric.info.clip_interval(mean, *ends[row, place].tolist())
+                results[name][column] = MetricResult(
+                    column,
+                    per_query.copy(),
+                    mean,
+                    low,
+                    high,
+                    len(per_query) - len(present),
+                    metric.info,
+                    "items" if has_effects else "queries",
+                    None if given is None else metric.info.clip_interval(mean, *given[row, place].tolist()),
+                    influences.select((row, place)),
+                )
     return results
-
-
-def _metric_result(column: str, per_query: Float64, interval: Float64, info: MetricInfo) -> MetricResult:
-    present = per_query[~np.isnan(per_query)]
-    mean = float(present.mean()) if len(present) else float("nan")
-    low, high = info.clip_interval(mean, *interval.tolist())
-    return MetricResult(column, per_query.copy(), mean, low, high, len(per_query) - len(present), info)

@@ -1,4 +1,7 @@
-"""Confidence intervals of means over queries, and over seeds and queries together; not of differences to the best."""
+"""Confidence intervals of means over items, and over seeds and items together; not of differences to the best.
+
+What items do to a mean comes from ``ItemInfluences``; intervals from values of queries alone hold given their gallery.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from cml.array_types import Bools, Float64
+from cml.array_types import Float64
+from cml.retrieval.item_influences import ItemInfluences
 
 LEVEL = 0.95
 _NEARLY_SYMMETRIC = 1e-8  # below this skewness the cube root loses more digits than the transformation changes
@@ -16,24 +20,24 @@ _NEARLY_SYMMETRIC = 1e-8  # below this skewness the cube root loses more digits 
 class MeanEstimate:
     """Means of M columns over seeds and queries, and what is known of their errors.
 
-    The variance of a mean is the sum of what seeds and queries contribute. Its skewness is that of the queries, which
+    The variance of a mean is the sum of what seeds and items contribute. Its skewness is that of the items, which
     weighs the less, the more the seeds differ.
 
     Attributes:
         mean: (M,) means of the present values; NaN where there are none.
         seed_variance: (M,) variance of the mean due to seeds; 0 for one seed, NaN for one value alone.
-        query_variance: (M,) variance of the mean due to queries; 0 for one query.
+        item_variance: (M,) variance of the mean due to queries; 0 for one query.
         seed_freedom: (M,) degrees of freedom of ``seed_variance``: the number of seeds less 1, at least 1.
-        query_freedom: (M,) degrees of freedom of ``query_variance``: the number of queries less 1, at least 1.
-        query_skewness: (M,) skewness of the mean over queries: theirs over the root of their number.
+        item_freedom: (M,) degrees of freedom of ``item_variance``: the number of queries less 1, at least 1.
+        item_skewness: (M,) skewness of the mean over queries: theirs over the root of their number.
     """
 
     mean: Float64
     seed_variance: Float64
-    query_variance: Float64
+    item_variance: Float64
     seed_freedom: Float64
-    query_freedom: Float64
-    query_skewness: Float64
+    item_freedom: Float64
+    item_skewness: Float64
 
     def select(self, column: int) -> MeanEstimate:
         """The estimate of one column."""
@@ -42,7 +46,7 @@ class MeanEstimate:
     @property
     def error(self) -> Float64:
         """(M,) standard errors of the means."""
-        error: Float64 = np.sqrt(self.seed_variance + self.query_variance)
+        error: Float64 = np.sqrt(self.seed_variance + self.item_variance)
         return error
 
     def critical_values(self, probability: float) -> Float64:
@@ -60,13 +64,13 @@ class MeanEstimate:
         """
         from scipy.special import stdtrit  # the quantile itself: scipy.stats takes half a second to import
 
-        seeds, queries = self.seed_variance, self.query_variance
+        seeds, queries = self.seed_variance, self.item_variance
         variance = seeds + queries
         known = variance > 0
         share = np.divide(seeds, variance, out=np.zeros_like(seeds), where=known)
-        freedom = 1 / (share**2 / self.seed_freedom + (1 - share) ** 2 / self.query_freedom)
+        freedom = 1 / (share**2 / self.seed_freedom + (1 - share) ** 2 / self.item_freedom)
         of_seeds = stdtrit(self.seed_freedom, probability)
-        of_queries = stdtrit(self.query_freedom, probability)
+        of_queries = stdtrit(self.item_freedom, probability)
         cochran_cox = share * of_seeds + (1 - share) * of_queries
         quantiles: Float64 = (stdtrit(freedom, probability) + cochran_cox) / 2
         return quantiles
@@ -85,62 +89,70 @@ class MeanEstimate:
         """
         critical = self.critical_values((1 + level) / 2)
         error = self.error
-        variance = self.seed_variance + self.query_variance
-        share = np.divide(self.query_variance, variance, out=np.zeros_like(error), where=variance > 0)
-        skewness = self.query_skewness * share**1.5
+        variance = self.seed_variance + self.item_variance
+        share = np.divide(self.item_variance, variance, out=np.zeros_like(error), where=variance > 0)
+        skewness = self.item_skewness * share**1.5
         below = np.maximum(critical, _undo_skewness_removal(critical, skewness))
         above = np.maximum(critical, -_undo_skewness_removal(-critical, skewness))
         return np.stack([self.mean - error * below, self.mean + error * above], axis=1)
 
 
-def estimate_means(values: Float64) -> MeanEstimate:
-    """Estimate means over seeds and queries with the variances due to both.
+def estimate(values: ItemInfluences) -> MeanEstimate:
+    """Estimate means over seeds of what is measured on the same items, with the variances due to seeds and to items.
 
-    A value is the sum of a mean, an effect of its seed, an effect of its query and a remainder (Searle, Casella and
-    McCulloch, Variance Components, 1992, section 4.3). The variance of the query means over the number of queries
-    holds the remainder's part, so it is taken off the seeds' part.
+    What the seeds differ by is due to themselves as far as it exceeds what the items explain of the differences between
+    seeds (Searle, Casella and McCulloch, Variance Components, 1992, section 4.3).
 
     Args:
-        values: (S, Q, M), one row per seed and query; NaN is left out of its column.
-
-    Returns:
-        The estimates. With values missing they are approximate: every seed and query has the same weight.
+        values: Influences of shape (S, M): S seeds of M columns. The seeds of a column without a mean are left out.
     """
-    present = np.isfinite(values)
-    counts = present.sum(axis=(0, 1))
-    largest = np.where(present, values, -np.inf).max(axis=(0, 1), initial=-np.inf)
-    origin = np.where(counts > 0, largest, 0)  # so that equal values have their own mean exactly
-    total = np.where(present, values - origin, 0).sum(axis=(0, 1))
-    mean = origin + np.divide(total, counts, out=np.full(total.shape, np.nan), where=counts > 0)
-    centred = np.where(present, values - mean, 0)
-    seed_effects, seeds = _effects(centred, present, axis=1)  # (S, M)
-    query_effects, queries = _effects(centred, present, axis=0)  # (Q, M)
-    seed_freedom, query_freedom = np.maximum(seeds - 1, 1), np.maximum(queries - 1, 1)
+    present = np.isfinite(values.mean)
+    seeds = present.sum(axis=0)
+    mean = values.average()
+    variance, freedom, skewness = mean.variances()
+    is_known = np.isfinite(variance)
+    seed_variance = np.where(is_known, 0, np.full(variance.shape, np.nan))
+    if len(present) > 1:
+        apart = values - mean
+        explained = np.nan_to_num(apart.variances()[0])
+        beyond = np.where(present, apart.mean**2 - explained, 0).sum(axis=0)
+        between = np.maximum(beyond, 0) / (np.maximum(seeds - 1, 1) * np.maximum(seeds, 1))
+        seed_variance = np.where(seeds > 1, between, seed_variance)
+    return MeanEstimate(
+        mean.mean,
+        seed_variance,
+        np.where(is_known, variance, 0),
+        np.maximum(seeds - 1.0, 1),
+        np.where(is_known, freedom, 1),
+        np.where(is_known, skewness, 0),
+    )
 
-    of_queries = (query_effects**2).sum(axis=0) / query_freedom
-    of_seeds = (seed_effects**2).sum(axis=0) / seed_freedom
-    seed_variance = np.where(queries > 1, 0, np.full(mean.shape, np.nan))
-    if len(values) > 1:
-        remainder = np.where(present, centred - seed_effects[:, None] - query_effects, 0)
-        of_remainder = (remainder**2).sum(axis=(0, 1)) / np.maximum(counts - seeds - queries + 1, 1)
-        of_remainder[queries < 2] = 0
-        corrected = of_seeds / np.maximum(seeds, 1) - of_remainder / np.maximum(counts, 1)
-        seed_variance = np.where(seeds > 1, np.maximum(corrected, 0), seed_variance)
-    query_variance = np.where(queries > 1, of_queries / np.maximum(queries, 1), 0)
 
-    largest_effect = np.abs(query_effects).max(axis=0, initial=0)
-    query_effects /= np.where(largest_effect > 0, largest_effect, 1)  # in place, so that no power of them is 0
-    squares = query_effects**2
-    second, third = (part.sum(axis=0) / np.maximum(queries, 1) for part in (squares, squares * query_effects))
-    skewness = np.divide(third, second**1.5, out=np.zeros_like(third), where=second > 0)
-    query_skewness = skewness / np.sqrt(np.maximum(queries, 1))
-    return MeanEstimate(mean, seed_variance, query_variance, seed_freedom, query_freedom, query_skewness)
+def estimate_means(values: Float64) -> MeanEstimate:
+    """Estimate means over seeds and queries of values (S, Q, M), given the gallery; NaN is left out of its column.
+
+    With values missing the estimates are approximate: every seed and query has the same weight.
+    """
+    return estimate(ItemInfluences.of_queries(np.moveaxis(values, 1, -1)))
+
+
+def item_intervals(values: ItemInfluences) -> Float64:
+    """95 % intervals (..., 2) of single means, of influences of any shape."""
+    flat = ItemInfluences(
+        **{
+            field.name: (part := getattr(values, field.name)).reshape(
+                1, values.mean.size, *part.shape[values.mean.ndim :]
+            )
+            for field in fields(values)
+        }
+    )
+    return estimate(flat).intervals().reshape(*values.mean.shape, 2)
 
 
 def mean_intervals(values: Float64) -> Float64:
     """95 % intervals of column means over queries, or over seeds and queries together.
 
-    tests/benchmarks/interval_coverage.py measures how often they cover.
+    tests/benchmarks/interval_coverage.py measures how often they cover, given the gallery.
 
     Args:
         values: (Q, M), one row per query, or (S, Q, M), one per seed and query. NaN is left out of its column, as it is
@@ -191,13 +203,6 @@ def ratio_intervals(numerators: Float64, denominators: Float64) -> Float64:
         (M, 2) float64 lower and upper ends; NaN for a ratio that does not exist.
     """
     return mean_intervals(linearize_ratio(numerators, denominators))
-
-
-def _effects(centred: Float64, present: Bools, axis: int) -> tuple[Float64, Float64]:
-    """Mean deviations over an axis, 0 where no value is present, and the number of the others: (N, M) and (M,)."""
-    counts = present.sum(axis=axis)
-    effects = centred.sum(axis=axis) / np.maximum(counts, 1)
-    return effects, (counts > 0).sum(axis=0).astype(np.float64)
 
 
 def _undo_skewness_removal(quantile: Float64, skewness: Float64) -> Float64:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from cml.array_types import Float64
+from cml.retrieval.item_influences import ItemInfluences
 from cml.retrieval.metrics import LABEL_DISTANCE, MetricInfo, describe
+
+Over = Literal["items", "queries"]
+GIVEN_GALLERY = ", given this gallery"  # ends what is said of an interval in which gallery items do not count
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,10 +23,14 @@ class MetricResult:
         name: The column: "label_distance@10", "score@10", "ndcg@100", "hit@5", "spearman_rho" ...
         per_query: (Q,) float64, NaN for a query without a value; empty if it was not saved.
         mean: Mean over the queries with a value; NaN if there are none.
-        low: Lower end of the 95 % interval of the mean over queries; see ``mean_interval.py``.
+        low: Lower end of the 95 % interval of the mean; see ``mean_interval.py``.
         high: Upper end.
         undefined: Number of queries left out.
         own_info: Direction, unit and note, as the evaluation had them; None for what is registered under the name.
+        over: What the interval is over: "items", each as a query, in the gallery or as both, or "queries", given the
+            gallery.
+        given_gallery: The 95 % interval given the gallery, where that has items of its own and ``over`` is "items".
+        influences: What each item does to the mean, of shape (); None if it was not saved.
     """
 
     name: str
@@ -32,6 +40,9 @@ class MetricResult:
     high: float
     undefined: int = 0
     own_info: MetricInfo | None = None
+    over: Over = "queries"
+    given_gallery: tuple[float, float] | None = None
+    influences: ItemInfluences | None = field(default=None, repr=False)
 
     @functools.cached_property
     def info(self) -> MetricInfo:
@@ -47,6 +58,13 @@ class MetricResult:
     def is_label_distance(self) -> bool:
         """Whether it is in the unit of the label distance."""
         return self.info.unit == LABEL_DISTANCE
+
+    def minus(self, other: MetricResult) -> ItemInfluences | None:
+        """What items do to the difference of two results; None where their influences are not known of both."""
+        ours, theirs = self.influences, other.influences
+        if ours is None or theirs is None or "queries" in (self.over, other.over) or not ours.fits(theirs):
+            return None
+        return ours - theirs
 
     def scale(self, factor: float) -> MetricResult:
         """Express a label distance in another unit.
@@ -65,21 +83,27 @@ class MetricResult:
             mean=factor * self.mean,
             low=factor * self.low,
             high=factor * self.high,
+            given_gallery=self.given_gallery and (factor * self.given_gallery[0], factor * self.given_gallery[1]),
+            influences=None if self.influences is None else self.influences * factor,
         )
 
     def to_json(self, *, per_query: bool = False) -> dict[str, Any]:
         """Give the figures as JSON can hold them, NaN as null.
 
         Args:
-            per_query: Add the values of all queries.
+            per_query: Add the values of all queries, and the influences of all items.
 
         Returns:
             Mean, interval and number of queries left out, by name.
         """
         values: dict[str, Any] = {key: none_if_nan(float(getattr(self, key))) for key in ("mean", "low", "high")}
-        values["undefined"] = self.undefined
+        values |= {"undefined": self.undefined, "over": self.over}
+        if self.given_gallery is not None:
+            values["given_gallery"] = list(map(none_if_nan, self.given_gallery))
         if per_query:
             values["per_query"] = list(map(none_if_nan, self.per_query.tolist()))
+            if self.influences is not None and self.over == "items" and math.isfinite(self.mean):
+                values["influences"] = self.influences.to_json()
         return values
 
 

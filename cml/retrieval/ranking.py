@@ -6,6 +6,7 @@ Whatever serves several metrics or several rankers is computed once, when it is 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from functools import cached_property
 from typing import Protocol
 
@@ -14,6 +15,7 @@ import numpy as np
 from cml.array_types import Float32, Float64, Floating, Int32, Int64
 from cml.errors import UserError
 from cml.retrieval.graded_gains import graded_gains
+from cml.retrieval.metrics.metric import Effects
 from cml.retrieval.relevance_gains import compute_gains
 
 
@@ -37,16 +39,21 @@ class LabelBlock:
     Attributes:
         distances: (R, G) label distances.
         depth: How many of the first items of each ranking are looked at.
-        ideal: (R, >= depth) the smallest label distances of each query, rising.
+        nearest: (R, > depth) positions of the nearest items by label, one more than is looked at if there are more.
+        ideal: (R, > depth) their label distances, rising.
     """
 
     def __init__(self, distances: Float32, metrics: Sequence[LooksAt]) -> None:
+        from cml.retrieval.top_k import top_columns
+
         self.distances = distances
         self._relevant: dict[float, Float64] = {}
         self._ideal_gains: dict[tuple[str, int], Float64] = {}
         self.depth = max((metric.depth(self) for metric in metrics), default=1)
         nearest = max((metric.nearest_depth(self) for metric in metrics), default=1)
-        self.ideal = retrieved_distances(distances, distances, max(self.depth, nearest))
+        # the first item behind a list moves up where an item of the list is left out
+        self.nearest = top_columns(distances, min(max(self.depth, nearest) + 1, distances.shape[1]))
+        self.ideal = np.take_along_axis(distances, self.nearest, axis=1)
 
     def count_relevant(self, within: float) -> Float64:
         """The number of items within a label distance of each query.
@@ -64,7 +71,20 @@ class LabelBlock:
     @property
     def oracle(self) -> Ranking:
         """The ranking by label distance; it is not kept, as a circle of references would keep the block in memory."""
-        return Ranking(self, self.distances, self.ideal[:, : self.depth])
+        first = slice(self.depth + 1)
+        return Ranking(self, self.distances, self.ideal[:, first], self.nearest[:, first])
+
+    def select(self, rows: Int64) -> LabelBlock:
+        """The label distances of some of the queries, for what whole rankings need of them."""
+        some = copy(self)
+        for name in ("distances", "nearest", "ideal"):
+            setattr(some, name, getattr(self, name)[rows])
+        for name in ("ranks", "graded_gains"):
+            vars(some)[name] = getattr(self, name)[rows]
+        for name in ("perfect_correlation", "chance"):
+            vars(some).pop(name, None)
+        some._relevant, some._ideal_gains = {}, {}
+        return some
 
     def ideal_gains(self, gain: str, depth: int) -> Float64:
         """Gains of nDCG of the nearest items.
@@ -115,18 +135,20 @@ class Ranking:
     Args:
         labels: The label distances of these queries.
         scores: (R, G) by which the gallery is ranked, rising.
-        retrieved: (R, depth) label distances of the first items, in the order retrieved.
+        retrieved: (R, > depth) label distances of the first items, in the order retrieved.
+        items: (R, > depth) their positions in the gallery; None where effects of items are not asked for.
 
     Attributes:
         labels: The label distances of these queries.
         scores: (R, G) by which the gallery is ranked, rising.
-        retrieved: (R, depth) label distances of the first items, in the order retrieved.
+        retrieved: (R, > depth) label distances of the first items, in the order retrieved.
     """
 
-    def __init__(self, labels: LabelBlock, scores: Floating, retrieved: Float32) -> None:
+    def __init__(self, labels: LabelBlock, scores: Floating, retrieved: Float32, items: Int64 | None = None) -> None:
         self.labels = labels
         self.scores = scores
         self.retrieved = retrieved
+        self._items = items
         self._gains: dict[tuple[str, int], Float64] = {}
 
     @classmethod
@@ -136,12 +158,23 @@ class Ranking:
         Args:
             labels: The label distances of R queries.
             scores: (R, G) by which the gallery is ranked, rising.
-            columns: (R, depth) positions of the first items in the gallery, in the order retrieved.
+            columns: (R, > depth) positions of the first items in the gallery, in the order retrieved.
 
         Returns:
             The ranking.
         """
-        return cls(labels, scores, np.take_along_axis(labels.distances, columns, axis=1))
+        return cls(labels, scores, np.take_along_axis(labels.distances, columns, axis=1), columns)
+
+    @property
+    def items(self) -> Int64:
+        """Positions of the first items in the gallery, (R, > depth): one more than metrics look at, if there are more.
+
+        Raises:
+            UserError: the ranking was made without them.
+        """
+        if self._items is None:
+            raise UserError("The ranking was made without the positions of its items: Ranking.from_columns has them.")
+        return self._items
 
     def gains(self, gain: str, depth: int) -> Float64:
         """Gains of nDCG of the first items.
@@ -163,6 +196,33 @@ class Ranking:
         from cml.retrieval.rank_correlation import rank_correlations
 
         return rank_correlations(self.scores, self.labels.ranks, self.labels.graded_gains)
+
+    def select(self, rows: Int64) -> Ranking:
+        """The rankings of some of the queries."""
+        return Ranking(self.labels.select(rows), self.scores[rows], self.retrieved[rows], self.items[rows])
+
+    def correlation_effects(self, column: int) -> Effects:
+        """Effects of all items on one of ``correlations``."""
+        items, changes = self._correlation_effects
+        return Effects(items, changes[:, :, column, None])
+
+    @cached_property
+    def _correlation_effects(self) -> Effects:
+        from cml.retrieval.rank_effects import rank_effects
+
+        changes = rank_effects(self.scores, self.labels.ranks, self.labels.graded_gains)
+        return Effects(np.broadcast_to(np.arange(changes.shape[1]), changes.shape[:2]), changes)
+
+    @cached_property
+    def class_effects(self) -> tuple[Effects, Effects]:
+        """Effects on MAP@R and on R-precision."""
+        from cml.retrieval.list_effects import class_changes
+
+        labels, relevant = self.labels, self.labels.count_relevant(0)
+        changes = class_changes(self.retrieved, self.items, labels.nearest, relevant, labels.distances.shape[1])
+        depth = changes[0].shape[1] // 2
+        items = np.concatenate([self.items[:, :depth], labels.nearest[:, :depth]], axis=1)
+        return Effects(items, changes[0]), Effects(items, changes[1])
 
 
 def retrieved_distances(label_distances: Float32, scores: Floating, k: int) -> Float32:

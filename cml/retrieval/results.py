@@ -11,7 +11,8 @@ import numpy as np
 from cml.errors import DataError
 from cml.retrieval import text_table
 from cml.retrieval.evaluation_table import format_html, format_table
-from cml.retrieval.metric_result import MetricResult, nan_if_none
+from cml.retrieval.item_influences import ItemInfluences
+from cml.retrieval.metric_result import MetricResult, Over, nan_if_none
 from cml.retrieval.metrics import MetricInfo, describe, family
 from cml.storage.saved_options import Count, record
 
@@ -24,12 +25,24 @@ _MEND = "Run cml evaluate again."
 _FIGURES = ("mean", "low", "high", "undefined")  # of a result, as tables for further work hold them
 
 
+class _SavedInfluences(TypedDict):
+    first: list[float]
+    second: list[float]
+    signed: list[float]
+    total: list[float]
+    known: Count
+    ranked: Count
+
+
 class _SavedResult(TypedDict):
     mean: float | None
     low: float | None
     high: float | None
     undefined: Count
+    over: NotRequired[Over]
+    given_gallery: NotRequired[list[float | None] | None]
     per_query: NotRequired[list[float | None]]
+    influences: NotRequired[_SavedInfluences]
 
 
 class _SavedInfo(TypedDict):
@@ -186,11 +199,12 @@ class Evaluation:
         return self.table(markdown=True)
 
     def to_dict(self) -> dict[str, dict[str, dict[str, float]]]:
-        """Give ranker -> metric -> its mean, the ends of its 95 % interval ("low", "high") and queries left out."""
-        return {
-            ranker: {name: {key: getattr(result, key) for key in _FIGURES} for name, result in row.items()}
-            for ranker, row in self.rows.items()
-        }
+        """Give ranker -> metric -> its mean, the ends of its 95 % interval ("low", "high") and queries left out.
+
+        Where the gallery has items of its own, "low_given_gallery" and "high_given_gallery" are the ends of the
+        interval that holds for this gallery alone.
+        """
+        return {ranker: {name: _figures(result) for name, result in row.items()} for ranker, row in self.rows.items()}
 
     def to_pandas(self) -> pandas.DataFrame:
         """Give one line per ranker and metric: mean, ends of its 95 % interval, queries left out.
@@ -224,9 +238,21 @@ class Evaluation:
         return self.table()
 
 
+def _figures(result: MetricResult) -> dict[str, float]:
+    figures = {key: getattr(result, key) for key in _FIGURES}
+    if result.given_gallery is None:
+        return figures
+    return figures | dict(zip(("low_given_gallery", "high_given_gallery"), result.given_gallery, strict=True))
+
+
 def _result_from_json(name: str, saved: _SavedResult, infos: Mapping[str, MetricInfo]) -> MetricResult:
     per_query = np.array([nan_if_none(value) for value in saved.get("per_query", [])], np.float64)
     mean, low, high = (nan_if_none(value) for value in (saved["mean"], saved["low"], saved["high"]))
     info = infos.get(family(name))
     low, high = (info or describe(name)).clip_interval(mean, low, high)  # earlier versions did not
-    return MetricResult(name, per_query, mean, low, high, saved["undefined"], info)
+    ends = saved.get("given_gallery")
+    given_gallery = (nan_if_none(ends[0]), nan_if_none(ends[1])) if ends and len(ends) == 2 else None
+    kept = saved.get("influences")
+    influences = None if kept is None else ItemInfluences.from_json(mean, kept)
+    over = saved.get("over", "queries")
+    return MetricResult(name, per_query, mean, low, high, saved["undefined"], info, over, given_gallery, influences)

@@ -7,12 +7,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cml.retrieval.feature_forms import VECTOR_ROWS, find_best_form
-from cml.retrieval.mean_interval import mean_intervals
+from cml.retrieval.item_influences import ItemInfluences
+from cml.retrieval.mean_interval import item_intervals
+from cml.retrieval.metric_result import GIVEN_GALLERY, MetricResult
 from cml.retrieval.random_row import RANDOM
 from cml.retrieval.results import Evaluation
 
 FEW_QUERIES = 100  # the interval of a mean over them is +- 0.2 standard deviations; fewer show only large differences
 NEAR_ORACLE = 0.99  # of the way from chance to the oracle: more items or another head can add 1 % of it at most
+NO_DIFFERENCE = "no clear difference from"
 _FALLEN = 0.1  # a training loss below this share of its first values: the training set was memorised or fitted well
 
 
@@ -60,22 +63,21 @@ def with_verdict(
     name = main_metric(list(evaluation.rows[row]))
     ours = evaluation.rows[row][name]
     is_better: dict[str, bool] = {}
-    sentences: dict[str, list[str]] = {"worse than": [], "not better than": [], "better than": []}
+    sentences: dict[str, list[str]] = {"worse than": [], NO_DIFFERENCE: [], "better than": []}
     best_form = find_best_form(evaluation.rows, name)
     other_forms = {form for form in VECTOR_ROWS if form in evaluation.rows and form != best_form}
     left_out = {row, "oracle", *own_rows, *other_forms}
     for other, metrics in evaluation.rows.items():
         if other in left_out or other.startswith(f"{row}, "):  # cut to its first numbers
             continue
-        # how much better ours is, query by query
-        gain = (ours.per_query - metrics[name].per_query) * (1 if ours.higher_is_better else -1)
-        low, high = mean_intervals(gain[:, None])[0].tolist()
+        gain, given = paired_gain(ours, metrics[name])
+        low, high = item_intervals(gain).tolist()
         against = f"{ours.mean:.3g} against {metrics[name].mean:.3g} in {name}"
-        relation = "better than" if low > 0 else "worse than" if high < 0 else "not better than"
+        relation = "better than" if low > 0 else "worse than" if high < 0 else NO_DIFFERENCE
         is_better[other] = low > 0
         best_of = f", the best of {1 + len(other_forms)} forms" if other_forms and other == best_form else ""
         sentences[relation].append(
-            f"{relation} {other}{best_of} ({against}; 95 % interval of the paired gain {low:.3g} to {high:.3g})"
+            f"{relation} {other}{best_of} ({against}; 95 % interval of the paired gain {low:.3g} to {high:.3g}{given})"
         )
     if not is_better:
         return evaluation
@@ -89,7 +91,7 @@ def with_verdict(
         oracle = evaluation.rows["oracle"][name].mean
         parts.append(f"nearly as good as the oracle ({ours.mean:.3g} against {oracle:.3g}), so little is left to gain")
     if evaluation.queries < FEW_QUERIES:
-        few = "too few to show small differences" if sentences["not better than"] else "few"
+        few = "too few to show small differences" if sentences[NO_DIFFERENCE] else "few"
         parts.append(f"{evaluation.queries} queries are {few}")
         if few == "few":
             parts.append("the size of the difference is uncertain")
@@ -98,6 +100,18 @@ def with_verdict(
     texts = [parts[0], *(f"{part[0].upper()}{part[1:]}" for part in parts[1:])]
     advice = [] if advise is None else advise(Standing(is_better, is_overfitted, is_near_oracle))
     return replace(evaluation, verdict=" ".join([f"Verdict: {'. '.join(texts)}.", *advice]))
+
+
+def paired_gain(ours: MetricResult, theirs: MetricResult) -> tuple[ItemInfluences, str]:
+    """How much better one row is than another, and ", given this gallery" where its items are not counted.
+
+    Influences of items are there unless a metric has none, or a file did not keep them; then queries are paired.
+    """
+    sign = 1 if ours.higher_is_better else -1
+    gain = ours.minus(theirs)
+    if gain is not None:
+        return gain * sign, ""
+    return ItemInfluences.of_queries((ours.per_query - theirs.per_query) * sign), GIVEN_GALLERY
 
 
 def describe_ceiling(evaluation: Evaluation, row: str) -> str:

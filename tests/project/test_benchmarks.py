@@ -37,6 +37,7 @@ TINY = {
     "interval_coverage": "--queries 8 --seeds 2 --methods 2 --repetitions 20 --best-repetitions 2 --bca 2",
     "index": "--items 400 --queries 10 --single 2",
     "large_dataset": "OUT 400 pose",
+    "item_intervals": "--repetitions 2 --slow-repetitions 0 --only ^12",
     "layout": "--maps 10 20 --pairs 5 --rounds 1",
     "log_ratio": "--items 8 16 --repeat 1",
     "losses": "--items 16 --repeat 1",

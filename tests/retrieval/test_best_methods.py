@@ -10,7 +10,7 @@ from scipy.stats import dunnett, norm
 from scipy.stats import t as student
 
 from cml.array_types import Float64
-from cml.retrieval.best_methods import compare_with, find_best, simultaneous_probability
+from cml.retrieval.best_methods import MethodScores, find_best
 from cml.retrieval.mean_interval import estimate_means
 
 
@@ -41,7 +41,7 @@ def test_two_methods_of_one_seed_are_compared_by_students_test() -> None:
 @pytest.mark.parametrize("two_sided", [False, True])
 def test_the_quantile_of_many_comparisons_is_dunnetts(two_sided: bool) -> None:
     methods = [np.random.default_rng(number).normal(size=(1, 20_000)) for number in range(6)]
-    probability = simultaneous_probability(methods, 0, two_sided=two_sided)
+    probability = MethodScores.of_queries(methods).simultaneous_probability(0, two_sided=two_sided)
     # the largest of 5 normal errors that all share the reference's: correlated by .5
     errors = np.random.default_rng(0).normal(size=(200_000, 6))
     differences = (errors[:, 1:] - errors[:, :1]) / math.sqrt(2)
@@ -49,14 +49,16 @@ def test_the_quantile_of_many_comparisons_is_dunnetts(two_sided: bool) -> None:
     assert norm.ppf(probability) == pytest.approx(quantile, abs=0.05)
     ends = dunnett(*(method[0] for method in methods[1:]), control=methods[0][0], rng=np.random.default_rng(0))
     if two_sided:
-        ours = compare_with(methods, 0).intervals(2 * probability - 1)
+        ours = MethodScores.of_queries(methods).compare_with(0).intervals(2 * probability - 1)
         np.testing.assert_allclose(ours[:, 1], ends.confidence_interval().high, atol=0.002)
-    assert simultaneous_probability(methods[:2], 0, two_sided=two_sided) == (0.975 if two_sided else 0.95)
+    assert MethodScores.of_queries(methods[:2]).simultaneous_probability(0, two_sided=two_sided) == (
+        0.975 if two_sided else 0.95
+    )
 
 
 def test_the_variance_of_few_seeds_is_at_least_the_pooled_one() -> None:
     methods = draw(6, 3, 50)
-    estimate = compare_with(methods, 2)
+    estimate = MethodScores.of_queries(methods).compare_with(2)
     others = [0, 1, 3, 4, 5]
     own = estimate_means(np.stack([methods[other] - methods[2] for other in others], axis=2))
     np.testing.assert_allclose(estimate.mean, own.mean)
@@ -75,12 +77,12 @@ def test_the_variance_of_few_seeds_is_at_least_the_pooled_one() -> None:
 
 def test_a_method_without_seeds_adds_none_of_their_variance() -> None:
     ours, theirs, fixed = draw(2, 3, 50) + draw(1, 1, 50)
-    with_fixed = compare_with([ours, theirs, fixed], 2)
-    both = compare_with([ours, theirs, fixed], 0)
+    with_fixed = MethodScores.of_queries([ours, theirs, fixed]).compare_with(2)
+    both = MethodScores.of_queries([ours, theirs, fixed]).compare_with(0)
     assert with_fixed.seed_variance[0] == pytest.approx(
         max(both.seed_variance[0] / 2, estimate_means((ours - fixed)[:, :, None]).seed_variance[0])
     )
-    alone = compare_with([fixed, fixed + np.arange(50)], 0)
+    alone = MethodScores.of_queries([fixed, fixed + np.arange(50)]).compare_with(0)
     assert alone.seed_variance[0] == 0
 
 
@@ -88,7 +90,9 @@ def test_a_query_that_one_method_lacks_is_left_out() -> None:
     methods = draw(3, 3, 40)
     part = [np.delete(method, 7, axis=1) for method in methods]
     methods[1][0, 7] = np.nan
-    np.testing.assert_allclose(compare_with(methods, 0).error, compare_with(part, 0).error)
+    np.testing.assert_allclose(
+        MethodScores.of_queries(methods).compare_with(0).error, MethodScores.of_queries(part).compare_with(0).error
+    )
     assert find_best(methods) == find_best(part)
     methods[1][:] = np.nan  # nothing can be compared
     assert find_best(methods) == [0, 1, 2]

@@ -62,13 +62,13 @@ def sample(count: int, mean: float) -> Float64:
             r"random \(3 against 6 in .*\)\. 20 queries are few\. The size of the difference is uncertain\.",
         ),
         (500, (5, 3, 6), (), r"worse than frozen \(5 against 3 in .*\)\. Better than random \(5 against 6"),
-        (7, (5, 5.1, 5.05), (), r"Not better than random \(5 against 5.05 in .*\)\. 7 queries are too few to"),
-        (7, (5, 5, 5), [0.7, 0.0007] * 2, r"Verdict: not better than frozen \(5 against 5 in .*\)\. Not"),
+        (7, (5, 5.1, 5.05), (), r"No clear difference from random \(5 against 5.05 in .*\)\. 7 queries are too few to"),
+        (7, (5, 5, 5), [0.7, 0.0007] * 2, r"Verdict: no clear difference from frozen \(5 against 5 in .*\)\. No clear"),
         (
             7,
             (5, 5, 5),
             [0.7] * 10 + [0.0007] * 10,
-            r"Verdict: overfitted: the training loss fell from 0.7 to 0.0007\. Not better than frozen \(5 against 5",
+            r"Verdict: overfitted: the training loss fell from 0.7 to 0.0007\. No clear difference from frozen \(5",
         ),
     ],
 )
@@ -125,7 +125,10 @@ def test_an_embedding_is_compared_with_the_best_form_of_vectors(best: int) -> No
     references = evaluation(embedding=np.array([4.5]), **means)
     runs = [evaluation(embedding=np.array([value])) for value in (4.4, 4.6)]
     compared = Comparison({"ours": runs}, references, "embedding", 16, {}).verdict()
-    assert re.match(rf"Verdict: ours (is worse than|and) {VECTOR_ROWS[best]}( by| do not differ)", compared)
+    assert re.match(
+        rf"Verdict: (ours is worse than|there is no clear difference between ours and) {VECTOR_ROWS[best]}( by|:)",
+        compared,
+    )
 
 
 def test_classes_choose_the_form_of_the_highest_score() -> None:
@@ -145,7 +148,7 @@ def test_no_ranking_is_near_an_oracle_that_is_no_better_than_chance() -> None:
 def test_a_verdict_has_the_interval_of_the_paired_gain() -> None:
     ours = np.random.default_rng(0).normal(3, 1, 400)
     found = with_verdict(evaluation(embedding=ours, frozen=ours + np.tile([0.1, 0.3], 200)), "embedding").verdict
-    low, high = map(float, re.search(r"paired gain (\S+) to (\S+)\)", found).groups())  # type: ignore[union-attr]
+    low, high = map(float, re.search(r"paired gain (\S+) to (\S+), given this gallery\)", found).groups())  # type: ignore[union-attr]
     # sd of the differences 0.1, so +- 1.96 * 0.1 / 20; those of the two means are ten times as wide, and overlap
     assert (low, high) == (pytest.approx(0.19, abs=0.002), pytest.approx(0.21, abs=0.002))
 
@@ -163,13 +166,14 @@ def test_a_comparison_says_how_many_seeds_would_tell() -> None:
         .endswith("one seed does not show the spread between training runs; use --seeds 3.")
     )
     few = "Few queries (1): the size of differences is uncertain."
+    few = f"The intervals are over seeds and queries, given this gallery. {few}"
     said = comparison(3, 3.1, 3.2, frozen=5).notes()
     assert said.endswith(f"ours is better than frozen by 1.9 ± 0.248 px in label_distance@10. {few}")
     said = comparison(7, 7.1, 7.2, frozen=5).notes()
     assert said.endswith(f"ours is worse than frozen by 2.1 ± 0.248 px in label_distance@10. {few}")
     wide = comparison(3, 4, frozen=5.5).notes()
     # by hand: sd .7071, t(.975, 1) 12.706, and 2.776 * .7071 / sqrt(5) = .878 <= 1 = half of the gap
-    assert "the difference in label_distance@10 is 2 px, and its 95 % interval over 2 seeds is ± 6.35;" in wide
+    assert "it is 2 px in label_distance@10, and its 95 % interval over 2 seeds is ± 6.35;" in wide
     assert "± 6.35; 5 seeds would be needed." in wide
     assert "even 20 seeds would not be enough" in comparison(3, 6, frozen=4.6).notes()
 
@@ -180,12 +184,12 @@ def test_a_comparison_sets_its_best_method_against_the_first_paired_by_seed() ->
     rest = {name: [evaluation(embedding=np.array([value])) for value in values] for name, values in others.items()}
     # gains .1 .2 .1: mean .1333, sd .0577, t(.975, 2) 4.303, so +- 4.303 * .0577 / sqrt(3) = .143
     said = replace(first, trained={**first.trained, "paired": rest["paired"]}).verdict()
-    assert "Best of the other methods: paired and ours do not differ significantly: " in said
-    assert "the difference in label_distance@10 is 0.133 px" in said
+    assert "Best of the other methods: there is no clear difference between paired and ours: " in said
+    assert "it is 0.133 px in label_distance@10" in said
     assert "interval over 3 seeds is ± 0.143" in said
     assert "choice" not in said
     said = replace(first, trained={**first.trained, **rest}).verdict()
-    assert "paired and ours do not differ significantly: the difference in label_distance@10 is 0.133 px" in said
+    assert "there is no clear difference between paired and ours: it is 0.133 px in label_distance@10" in said
     assert (
         float(re.search(r"0.133 px.*± (\S+); .* That interval allows for the choice among 2 methods\.", said)[1])
         > 0.143
@@ -208,6 +212,7 @@ def test_a_comparison_pairs_queries_as_well_as_seeds() -> None:
     ours = [evaluation(embedding=queries - 0.01 + row) for row in noise]
     said = Comparison({"ours": ours}, references, "embedding", 16, {}).verdict()
     assert re.search(r"interval over 3 seeds and 200 queries is ± 0\.\d+; even 20 seeds would not be enough", said)
+    assert "The intervals are over seeds and queries, given this gallery." in said
     # where the values of queries were not kept, the means of the seeds alone are compared
     brief = [Evaluation.from_json(run.to_json()) for run in ours]
     said = Comparison({"ours": brief}, references, "embedding", 16, {}).verdict()

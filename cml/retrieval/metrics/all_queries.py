@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cml.array_types import Float64, Floating
+from cml.retrieval.item_influences import ItemInfluences
 from cml.retrieval.metrics.metric import Metric
 
 SCORE_K = 10
@@ -22,6 +23,7 @@ class QueryTable:
             can, it is that of the first ``k``.
         chance: (Q,) mean label distance of a random ranking, in expectation.
         best: (Q,) mean label distance of the ``k`` nearest items.
+        influences: What items do to the means of these: "comparable", of shape (N,), "chance" and "best", ().
         k: The K of ``best``; 0 if no label distance was measured.
         label_vectors: (Q, V) labels as vectors; None where they are none.
     """
@@ -30,6 +32,7 @@ class QueryTable:
     comparable: Float64
     chance: Float64
     best: Float64
+    influences: Mapping[str, ItemInfluences]
     k: int
     label_vectors: Floating | None
 
@@ -40,11 +43,11 @@ class QueryValues:
 
     Attributes:
         per_query: (N, Q) values of N rankers; NaN for a query that does not count.
-        intervals: (N, 2) ends of the 95 % intervals; None for those of the mean over queries.
+        influences: (N,) what items do to it; None for intervals over queries alone, given the gallery.
     """
 
     per_query: Float64
-    intervals: Float64 | None = None
+    influences: ItemInfluences | None = None
 
 
 class AllQueriesMetric(Metric):

@@ -4,7 +4,7 @@ import numpy as np
 
 from cml.array_types import Float32, Float64, Floating
 from cml.retrieval.graded_gains import NEIGHBORS, graded_gains
-from cml.retrieval.metrics.metric import Metric, MetricInfo
+from cml.retrieval.metrics.metric import Effects, Metric, MetricInfo
 from cml.retrieval.ranking import LabelBlock, Ranking, retrieved_distances
 
 
@@ -17,6 +17,13 @@ class HAP(Metric):
     def measure(self, ranking: Ranking) -> Float64:
         """As ``compute_h_ap``, (R,)."""
         return ranking.correlations[2]
+
+    def effects(self, ranking: Ranking) -> Effects:
+        """Those of all items; gains stay those of the whole gallery."""
+        return ranking.correlation_effects(2)
+
+    def oracle_effects(self, labels: LabelBlock) -> None:
+        """None: without any item the order of the labels still has 1."""
 
     def measure_oracle(self, labels: LabelBlock) -> Float64:
         """1, or NaN where nothing in the gallery can be compared: (R,)."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from cml.array_types import Float32, Float64
 from cml.retrieval.evaluate_options import HIT_KS, HIT_NEIGHBORS
-from cml.retrieval.metrics.metric import Metric, MetricInfo, check_ks, columns_of
+from cml.retrieval.metrics.metric import Effects, Metric, MetricInfo, check_ks, columns_of
 from cml.retrieval.ranking import LabelBlock, Ranking
 
 _LARGEST_FRACTION = 10  # by default it is measured if the true nearest are at most 1 / this of the gallery
@@ -32,6 +32,16 @@ class Hit(Metric):
     def measure(self, ranking: Ranking) -> Float64:
         """As ``compute_hits``, (R, len(ks))."""
         return compute_hits(ranking.retrieved, ranking.labels.ideal, self.ks, self.neighbors)
+
+    def effects(self, ranking: Ranking) -> Effects:
+        """Those of the first K items, and of the true nearest, which the next one joins."""
+        from cml.retrieval.list_effects import hit_changes
+
+        labels, items = ranking.labels, ranking.items
+        nearest, gallery = labels.nearest, labels.distances.shape[1]
+        ks = np.array(self.ks, np.int64)
+        changes = hit_changes(ranking.retrieved, items, labels.ideal, nearest, ks, self.neighbors, gallery)
+        return Effects(np.concatenate([items[:, : ks.max()], nearest[:, : self.neighbors]], axis=1), changes)
 
     def nearest_depth(self, labels: LabelBlock) -> int:
         """The number of true nearest items, or the largest K."""

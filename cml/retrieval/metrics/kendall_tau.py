@@ -1,7 +1,7 @@
 """kendall_tau: Kendall's tau-b between the embedding distances and the label distances of a query's whole ranking."""
 
 from cml.array_types import Float32, Float64, Floating
-from cml.retrieval.metrics.metric import Metric, MetricInfo
+from cml.retrieval.metrics.metric import Effects, Metric, MetricInfo
 from cml.retrieval.ranking import LabelBlock, Ranking
 
 
@@ -14,6 +14,13 @@ class KendallTau(Metric):
     def measure(self, ranking: Ranking) -> Float64:
         """As ``compute_kendall_tau``, (R,)."""
         return ranking.correlations[0]
+
+    def effects(self, ranking: Ranking) -> Effects:
+        """Those of all items."""
+        return ranking.correlation_effects(0)
+
+    def oracle_effects(self, labels: LabelBlock) -> None:
+        """None: without any item the order of the labels still has 1."""
 
     def measure_oracle(self, labels: LabelBlock) -> Float64:
         """1, or NaN where all labels are equally far: (R,)."""

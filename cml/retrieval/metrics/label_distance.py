@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cml.array_types import Float32, Float64
+from cml.array_types import Float32, Float64, Int64
 from cml.retrieval.evaluate_options import DISTANCE_KS
-from cml.retrieval.metrics.metric import LABEL_DISTANCE, Metric, MetricInfo, check_ks, columns_of
+from cml.retrieval.metrics.metric import LABEL_DISTANCE, Effects, Metric, MetricInfo, check_ks, columns_of
 from cml.retrieval.ranking import Ranking
 
 
@@ -23,6 +23,18 @@ class LabelDistanceAtK(Metric):
     def measure(self, ranking: Ranking) -> Float64:
         """As ``compute_label_distance``, (R, len(ks))."""
         return compute_label_distance(ranking.retrieved, self.ks)
+
+    def effects(self, ranking: Ranking) -> Effects:
+        """Those of the first K items."""
+        return label_distance_effects(ranking.retrieved, ranking.items, self.ks)
+
+
+def label_distance_effects(retrieved: Float32, items: Int64, ks: Sequence[int]) -> Effects:
+    """Effects on ``compute_label_distance`` of lists (R, K + 1) of label distances and items, or of all items."""
+    from cml.retrieval.list_effects import label_distance_changes
+
+    changes = label_distance_changes(retrieved, np.array(ks, np.int64))
+    return Effects(items[:, : changes.shape[1]], changes)
 
 
 def compute_label_distance(retrieved: Float32, ks: Sequence[int]) -> Float64:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from cml.array_types import Float32, Float64
-from cml.retrieval.metrics.metric import Metric, MetricInfo, over_relevant
+from cml.retrieval.metrics.metric import Effects, Metric, MetricInfo, over_relevant
 from cml.retrieval.metrics.r_precision import relevant_in_top_r
 from cml.retrieval.ranking import LabelBlock, Ranking
 
@@ -22,6 +22,10 @@ class MAPAtR(Metric):
     def measure(self, ranking: Ranking) -> Float64:
         """As ``compute_map_at_r``, (R,)."""
         return compute_map_at_r(ranking.retrieved, ranking.labels.count_relevant(0))
+
+    def effects(self, ranking: Ranking) -> Effects:
+        """Those of the first R items, and of the relevant items behind them."""
+        return ranking.class_effects[0]
 
     def depth(self, labels: LabelBlock) -> int:
         """The largest number of relevant items."""

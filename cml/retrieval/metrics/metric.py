@@ -6,11 +6,11 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from cml.array_types import Float32, Float64
+from cml.array_types import Float32, Float64, Int64
 from cml.errors import UserError
 
 if TYPE_CHECKING:
@@ -89,6 +89,20 @@ class MetricInfo:
         return max(mean - low, high - mean) if is_cut else (high - low) / 2
 
 
+class Effects(NamedTuple):
+    """How leaving out one gallery item changes the values of R queries.
+
+    Attributes:
+        items: (R, W) positions in the gallery of the items that change a value, each once; further columns hold any
+            item with changes of 0.
+        changes: (R, W, columns) float64: the value without the item less the value with it; NaN where the query then
+            has no value, 0 where it has none anyway.
+    """
+
+    items: Int64
+    changes: Float64
+
+
 class Metric:
     """A metric of rankings, measured for each query; its mean over the queries is the figure.
 
@@ -143,6 +157,31 @@ class Metric:
             (R,) or (R, columns) float64; NaN for a query for which the metric does not exist.
         """
         raise NotImplementedError(f"{type(self).__name__} does not implement measure().")
+
+    def effects(self, ranking: Ranking) -> Effects | None:
+        """Compute how each gallery item changes the values, so that intervals count it as they count a query.
+
+        A metric of the first K items looks at ``ranking.retrieved`` and ``ranking.items``, which hold the item behind
+        the list too. A metric of the whole ranking is asked for some of the queries, at most 128.
+
+        Args:
+            ranking: The rankings of R queries.
+
+        Returns:
+            The effects; None, the default, for intervals over queries alone, given the gallery, which tables then say.
+        """
+        return None
+
+    def oracle_effects(self, labels: LabelBlock) -> Effects | None:
+        """Compute the effects on what ``measure_oracle`` measures; override it where the value is known.
+
+        Args:
+            labels: The label distances of R queries.
+
+        Returns:
+            The effects; None where no item changes a value, or where ``effects`` are not known either.
+        """
+        return self.effects(labels.oracle)
 
     def measure_oracle(self, labels: LabelBlock) -> Float64:
         """Measure the ranking by label distance, the best there is; override it where the value is known.

@@ -6,7 +6,7 @@ import numpy as np
 
 from cml.array_types import Float64
 from cml.retrieval.evaluate_options import NDCG_KS
-from cml.retrieval.metrics.metric import Metric, MetricInfo, check_ks, columns_of
+from cml.retrieval.metrics.metric import Effects, Metric, MetricInfo, check_ks, columns_of
 from cml.retrieval.ranking import LabelBlock, Ranking
 
 
@@ -22,8 +22,24 @@ class NDCG(Metric):
 
     def measure(self, ranking: Ranking) -> Float64:
         """As ``compute_ndcg``, (R, len(ks))."""
-        depth, gain = max(self.ks), self.options.gain
-        return compute_ndcg(ranking.gains(gain, depth), ranking.labels.ideal_gains(gain, depth), self.ks)
+        return compute_ndcg(*self._gains(ranking), self.ks)
+
+    def effects(self, ranking: Ranking) -> Effects:
+        """Those of the first K items and of the K nearest by label; gains stay those of the whole gallery."""
+        from cml.retrieval.list_effects import ndcg_changes
+
+        (gains, ideal), depth = self._gains(ranking), max(self.ks)
+        nearest, gallery = ranking.labels.nearest, ranking.labels.distances.shape[1]
+        changes = ndcg_changes(gains, ranking.items, ideal, nearest, np.array(self.ks, np.int64), gallery)
+        return Effects(np.concatenate([ranking.items[:, :depth], nearest[:, :depth]], axis=1), changes)
+
+    def oracle_effects(self, labels: LabelBlock) -> None:
+        """None: without any item the order of the labels still has 1."""
+
+    def _gains(self, ranking: Ranking) -> tuple[Float64, Float64]:
+        """Gains (R, K + 1) of the first items and of the nearest by label, fewer of a smaller gallery."""
+        gain, depth = self.options.gain, min(max(self.ks) + 1, ranking.retrieved.shape[1])
+        return ranking.gains(gain, depth), ranking.labels.ideal_gains(gain, depth)
 
     def measure_oracle(self, labels: LabelBlock) -> Float64:
         """1, or NaN where nothing in the gallery can be compared: (R, len(ks))."""

@@ -4,7 +4,7 @@ import numpy as np
 
 from cml.array_types import Float32, Float64
 from cml.errors import UserError
-from cml.retrieval.metrics.metric import Metric, MetricInfo, over_relevant
+from cml.retrieval.metrics.metric import Effects, Metric, MetricInfo, over_relevant
 from cml.retrieval.ranking import LabelBlock, Ranking
 
 
@@ -17,6 +17,10 @@ class RPrecision(Metric):
     def measure(self, ranking: Ranking) -> Float64:
         """As ``compute_r_precision``, (R,)."""
         return compute_r_precision(ranking.retrieved, ranking.labels.count_relevant(0))
+
+    def effects(self, ranking: Ranking) -> Effects:
+        """Those of the first R items, and of the relevant items behind them."""
+        return ranking.class_effects[1]
 
     def depth(self, labels: LabelBlock) -> int:
         """The largest number of relevant items."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cml.array_types import Float32, Float64
-from cml.retrieval.metrics.metric import Metric, MetricInfo, check_ks, columns_of
+from cml.retrieval.metrics.metric import Effects, Metric, MetricInfo, check_ks, columns_of
 from cml.retrieval.ranking import Ranking
 
 
@@ -24,6 +24,16 @@ class Recall(Metric):
         within = self.options.recall_within
         relevant = ranking.labels.count_relevant(within)
         return compute_recall(ranking.retrieved, relevant, self.ks, within, self.options.singletons_as_misses)
+
+    def effects(self, ranking: Ranking) -> Effects:
+        """Those of the first K items, and of a query's only relevant item."""
+        from cml.retrieval.list_effects import recall_changes
+
+        within, misses = self.options.recall_within, self.options.singletons_as_misses
+        relevant, nearest = ranking.labels.count_relevant(within), ranking.labels.nearest[:, 0]
+        ks = np.array(self.ks, np.int64)
+        changes = recall_changes(ranking.retrieved, ranking.items, nearest, relevant, ks, within, misses)
+        return Effects(np.column_stack([ranking.items[:, : ks.max()], nearest]), changes)
 
 
 def compute_recall(

@@ -1,9 +1,10 @@
 """score@K: the mean label distance between chance, 0, and the oracle, 1."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from cml.array_types import Float64
-from cml.retrieval.mean_interval import ratio_intervals
 from cml.retrieval.metrics.all_queries import AllQueriesMetric, QueryTable, QueryValues
 from cml.retrieval.metrics.metric import MetricInfo
 
@@ -26,8 +27,11 @@ class Score(AllQueriesMetric):
         """The ratio of means, with the interval of a ratio."""
         terms = np.array([score_terms(row, table.chance, table.best) for row in table.comparable])
         gains, reaches = terms.transpose(1, 2, 0)  # (Q, N) each
-        intervals = ratio_intervals(gains, reaches)
-        return QueryValues(over_mean(gains, reaches).T, intervals)
+        chance = table.influences["chance"]
+        reach = chance - table.influences["best"]
+        exists = np.isfinite(reaches).any(axis=0)
+        ratio = (chance - table.influences["comparable"]).ratio(reach)
+        return QueryValues(over_mean(gains, reaches).T, replace(ratio, mean=np.where(exists, ratio.mean, np.nan)))
 
 
 def score_terms(ours: Float64, chance: Float64, best: Float64) -> tuple[Float64, Float64]:

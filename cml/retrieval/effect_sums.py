@@ -1,0 +1,191 @@
+"""Sums over queries of how much each gallery item changes their values; it imports numba: import it late."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numba import njit
+
+from cml.array_types import Bools, Float32, Float64, Int64
+from cml.retrieval.item_influences import ItemInfluences, mean_of_present
+from cml.retrieval.item_units import ItemUnits
+from cml.retrieval.metrics.metric import Effects
+from cml.retrieval.rank_correlation import Jit
+
+if TYPE_CHECKING:
+    from cml.processes.ranks import Ranks
+
+
+class EffectSums:
+    """Effects of gallery items on the columns of all rows, added up query by query in their order.
+
+    So the sums do not depend on how queries are cut into blocks.
+
+    Args:
+        units: What is drawn independently.
+        rows: Number of rows.
+        columns: Number of columns.
+    """
+
+    def __init__(self, units: ItemUnits, rows: int, columns: int) -> None:
+        self._units = units
+        self._queries = len(units.of_queries)
+        # one array, so that several processes merge it at once: per unit and per query, without and with signs
+        self.merged = np.zeros((rows, units.gallery + 2 * self._queries, columns))
+        self.chance = np.zeros(units.gallery)  # the effects on the mean label distance of all items
+        self._lost: list[tuple[int, Int64, Int64, Int64]] = []  # row, queries, items, columns of undefined values
+
+    def add(self, row: int, column: int, queries: Int64, effects: Effects, factor: float = 1.0) -> None:
+        """Add the effects on some columns of R queries.
+
+        Args:
+            row: The row.
+            column: The first of the columns.
+            queries: (R,) numbers of the queries.
+            effects: Their effects.
+            factor: By which they are multiplied: of every fourth query, 4.
+        """
+        units, sums = self._units, self.merged[row]
+        items, changes = map(np.ascontiguousarray, effects)  # one form to compile for
+        part = sums[:, column : column + changes.shape[2]]
+        lost = _add(items, changes, queries, factor, units.of_queries, units.of_gallery, units.are_joint, part)
+        if lost:
+            at, place, which = np.nonzero(np.isnan(changes))
+            self._lost.append((row, queries[at], items[at, place], which + column))
+
+    def add_chance(self, queries: Int64, label_distances: Float32, chance: Float64) -> None:
+        """Add the effects on the mean label distance of all items that can be compared; label distances are (R, G)."""
+        units = self._units
+        _add_chance(label_distances, chance, queries, units.of_queries, units.of_gallery, units.are_joint, self.chance)
+
+    def merge(self, values: Float64, ranks: Ranks) -> None:
+        """Add up the sums of several processes; values (rows, Q, columns) are those of all."""
+        self._replace_lost(values, mean_of_present(values.transpose(0, 2, 1)))
+        self.merged = ranks.all_reduce_array(self.merged)
+        self.chance = ranks.all_reduce_array(self.chance)
+
+    def influences(self, values: Float64, is_ranked: Bools) -> ItemInfluences:
+        """The influences of all units on the means of values.
+
+        Args:
+            values: (rows, Q, columns) values of the queries.
+            is_ranked: (columns, gallery units) which of the gallery's units the queries rank.
+
+        Returns:
+            Of shape (rows, columns).
+        """
+        units = self._units
+        means = mean_of_present(values.transpose(0, 2, 1))  # (rows, columns)
+        self._replace_lost(values, means)
+        self.merged[-1, : units.gallery, 0] = self.chance
+        sums = self.merged.transpose(0, 2, 1)  # (rows, columns, ..)
+        of_items, of_queries = sums[..., : units.gallery], sums[..., units.gallery :]
+        signed, total = of_queries[..., : self._queries], of_queries[..., self._queries :]
+        return make_influences(units, values.transpose(0, 2, 1), means, of_items, signed, total, is_ranked)
+
+    def _replace_lost(self, values: Float64, means: Float64) -> None:
+        """A query that has no value without an item is left out of the mean without it."""
+        units = self._units
+        for row, queries, items, columns in self._lost:
+            change = means[row, columns] - values[row, queries, columns]
+            to, of = units.of_gallery[items], units.of_queries[queries]
+            change[(to == of) & units.are_joint] = 0
+            np.add.at(self.merged[row], (to, columns), change)
+            sign = np.array([_sign(*pair) for pair in zip(of, to, strict=True)])
+            np.add.at(self.merged[row], (units.gallery + queries, columns), sign * change)
+            np.add.at(self.merged[row], (units.gallery + self._queries + queries, columns), change)
+        self._lost = []
+
+
+def make_influences(
+    units: ItemUnits,
+    values: Float64,
+    means: Float64,
+    of_items: Float64,
+    signed: Float64,
+    total: Float64,
+    is_ranked: Bools,
+) -> ItemInfluences:
+    """Influences of units on means (...) of values (..., Q).
+
+    Args:
+        units: What is drawn independently.
+        values: (..., Q).
+        means: (...).
+        of_items: (..., gallery units) the sum over queries of the change without each unit.
+        signed: (..., Q) per query, the sum of changes with signs.
+        total: (..., Q) the same without signs.
+        is_ranked: (..., gallery units), which broadcasts, the units that the queries rank.
+    """
+    present = np.isfinite(values)
+    counts = np.maximum(present.sum(axis=-1), 1)[..., None]
+    rest = units.sum_queries(np.where(present, values - means[..., None], 0)) / counts
+    known = (units.sum_queries(present.astype(np.float64)) > 0).sum(axis=-1)
+    signed, total = (units.sum_queries(part) / counts for part in (signed, total))
+    size = rest.shape[-1]
+    ranked = np.broadcast_to(is_ranked.sum(axis=-1), means.shape)
+    centre = (of_items.sum(axis=-1) / np.maximum(ranked, 1))[..., None]
+    centred = np.where(is_ranked, of_items - centre, 0) / counts
+    first, second = size * rest, np.zeros((*means.shape, 0))
+    if units.are_joint:
+        first = first - size * centred
+        ranked = ranked - 1
+    else:
+        gallery = of_items.shape[-1]
+        of_sample = np.sqrt(gallery * max(1, gallery - 1) * np.maximum(ranked - 1, 0) / np.maximum(ranked, 1))
+        second = -centred * of_sample[..., None]
+    return ItemInfluences(means, first, second, size * signed, size * total, known, ranked)
+
+
+@njit(nogil=True, cache=True)
+def _sign(query: int, item: int) -> float:
+    """A fixed random sign of two numbers (the finaliser of splitmix64)."""
+    bits = np.uint64(query) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(item) * np.uint64(0xD1B54A32D192ED03)
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return 1.0 if (bits >> np.uint64(40)) & np.uint64(1) else -1.0
+
+
+@njit(nogil=True, cache=True)
+def _add(
+    items: Jit, changes: Jit, queries: Jit, factor: float, of_queries: Jit, of_gallery: Jit, are_joint: bool, sums: Jit
+) -> int:
+    """Add changes (R, W, M) to sums (gallery units + 2 Q, M); gives the number of NaN, which are left out."""
+    lost = 0
+    columns, count = changes.shape[2], len(of_queries)
+    gallery = len(sums) - 2 * count
+    for r in range(len(items)):
+        query = queries[r]
+        with_sign, without = sums[gallery + query], sums[gallery + count + query]
+        for w in range(items.shape[1]):
+            unit = of_gallery[items[r, w]]
+            if are_joint and unit == of_queries[query]:
+                continue  # which goes with the query
+            change, sum_of_unit = changes[r, w], sums[unit]
+            sign = _sign(of_queries[query], unit)
+            for m in range(columns):
+                value = factor * change[m]
+                if np.isnan(value):
+                    lost += 1
+                    value = 0.0
+                sum_of_unit[m] += value
+                with_sign[m] += sign * value
+                without[m] += value
+    return lost
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _add_chance(
+    distances: Jit, chance: Jit, queries: Jit, of_queries: Jit, of_gallery: Jit, are_joint: bool, sums: Jit
+) -> None:
+    for r in range(len(distances)):
+        unit = of_queries[queries[r]] if are_joint else -1
+        count = 0
+        for j in range(distances.shape[1]):
+            count += np.isfinite(distances[r, j])
+        if count < 2:
+            continue
+        for j in range(distances.shape[1]):
+            if np.isfinite(distances[r, j]) and of_gallery[j] != unit:
+                sums[of_gallery[j]] += (chance[r] - distances[r, j]) / (count - 1)
