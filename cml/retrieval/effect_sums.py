@@ -8,9 +8,9 @@ import numpy as np
 from numba import njit
 
 from cml.array_types import Bools, Float32, Float64, Int64
+from cml.retrieval.effects import Effects
 from cml.retrieval.item_influences import ItemInfluences, mean_of_present
 from cml.retrieval.item_units import ItemUnits
-from cml.retrieval.metrics.metric import Effects
 from cml.retrieval.rank_correlation import Jit
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ import numpy as np
 
 from cml.array_types import Float32, Float64, Floating, Int32, Int64
 from cml.errors import UserError
+from cml.retrieval.effects import Effects
 from cml.retrieval.graded_gains import graded_gains
-from cml.retrieval.metrics.metric import Effects
 from cml.retrieval.relevance_gains import compute_gains
 
 

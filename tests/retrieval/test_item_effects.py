@@ -14,11 +14,11 @@ from cml import distances
 from cml.array_types import Float32, Float64
 from cml.retrieval import EvaluateOptions, Evaluation, embedding_ranker, evaluate, evaluate_embeddings
 from cml.retrieval.effect_sums import _sign
+from cml.retrieval.effects import Effects
 from cml.retrieval.graded_gains import graded_gains
 from cml.retrieval.mean_interval import mean_intervals
 from cml.retrieval.metric_result import MetricResult
 from cml.retrieval.metrics import Metric, compute_ndcg, make_metrics
-from cml.retrieval.metrics.metric import Effects
 from cml.retrieval.rank_correlation import dense_ranks, rank_correlations
 from cml.retrieval.rank_effects import rank_effects
 from cml.retrieval.ranking import LabelBlock, Ranking

@@ -6,14 +6,15 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from cml.array_types import Float32, Float64, Int64
+from cml.array_types import Float32, Float64
 from cml.errors import UserError
 
 if TYPE_CHECKING:
+    from cml.retrieval.effects import Effects
     from cml.retrieval.evaluate_options import EvaluateOptions
     from cml.retrieval.ranking import LabelBlock, Ranking
 
@@ -87,20 +88,6 @@ class MetricInfo:
         """
         is_cut = low < high and (low <= self.lowest or high >= self.highest)
         return max(mean - low, high - mean) if is_cut else (high - low) / 2
-
-
-class Effects(NamedTuple):
-    """How leaving out one gallery item changes the values of R queries.
-
-    Attributes:
-        items: (R, W) positions in the gallery of the items that change a value, each once; further columns hold any
-            item with changes of 0.
-        changes: (R, W, columns) float64: the value without the item less the value with it; NaN where the query then
-            has no value, 0 where it has none anyway.
-    """
-
-    items: Int64
-    changes: Float64
 
 
 class Metric:
