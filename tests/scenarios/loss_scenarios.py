@@ -7,7 +7,7 @@ combination is good if value and gradient are finite and right, or if it is refu
 be. Right is: float32 agrees with the same loss in float64, as nearly as rounded embeddings allow; in float64 the value
 is that of the formula written slowly, where there is one and the batch is small, and the gradient lies between the
 slopes to both sides of a step in a random direction. Prints the bad combinations and how many there are; ends with 1 if
-there is one. Not for: speed (benchmarks), nor the invariances of single losses (test_continuous_losses.py).
+there is one. Not for: speed (benchmarks), nor the invariances of losses (test_every_loss.py).
 """
 
 from __future__ import annotations
