@@ -231,8 +231,7 @@ def fit(
 
     with keep_interrupted(_make_model, has_folder=out is not None), init_processes(config.device) as ranks:
         place = Place(None if out is None else Path(out), resume, with_tracker(callbacks, tracker), quiet, ranks)
-        learner = learner.shrink_batch(items, validating, warn=ranks.first)
-        learned, run = run_learner(learner, items, validating, place)
+        learned, run = run_learner(learner, items, validating, place, shrink=True)
     return _make_model(learned, run)
 
 

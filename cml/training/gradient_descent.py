@@ -227,7 +227,7 @@ def reduce_batch_size(config: TrainConfig, items: int, sampler: Sampler, *, warn
         warnings.warn(
             f"A batch takes {sampler.batch_size} items, but there are {items}: the sampler is {smaller} instead of "
             f"{config.sampler}.",
-            stacklevel=4,
+            stacklevel=5,
         )
     return replace(config, sampler=smaller)
 

@@ -24,6 +24,7 @@ def run_learner(
     validation: LabelledItems | None,
     place: Place,
     *,
+    shrink: bool = False,
     task: str = "",
     dataset: PreparedDataset | None = None,
 ) -> tuple[Learned, RunConfig]:
@@ -35,6 +36,7 @@ def run_learner(
         validation: Items of the user's own to validate on, whose labels were encoded together with those of ``items``;
             None for none.
         place: Where to work.
+        shrink: Make a batch smaller that is larger than the data, with a warning.
         task: Name of the task; "" for inputs and labels given in Python.
         dataset: The prepared dataset; None for inputs and labels given in Python.
 
@@ -49,6 +51,8 @@ def run_learner(
         raise UserError("'resume' continues the run in the folder 'out'. Got resume=True and no 'out'.")
     refuse_in_starting_worker()
     ranks = place.find_ranks(learner.config)
+    if shrink:
+        learner = learner.shrink_batch(items, validation, warn=ranks.first)
     learner = learner.check(items, validation)  # before there is an empty run folder
     run = describe_run(learner, items, validation, task=task, dataset=dataset)
     place = replace(place, ranks=ranks, run=run)

@@ -275,7 +275,7 @@ def test_evaluations_of_vectors_have_their_baselines(model: cml.Model, tmp_path:
 def test_the_forms_of_vectors_are_those_that_tune_compares_heads_with(model: cml.Model) -> None:
     train, test = (ROWS[chosen].astype(np.float32) for chosen in (~IS_TEST, IS_TEST))
     for (name, (queries, gallery)), known in zip(
-        compute_vector_forms(model, test, train).items(), frozen_maps(train).values(), strict=True
+        compute_vector_forms(model.network, test, train).items(), frozen_maps(train).values(), strict=True
     ):
         np.testing.assert_allclose(queries, known.embed(test), atol=1e-5, err_msg=name)
         np.testing.assert_allclose(gallery, known.embed(train), atol=1e-5, err_msg=name)
