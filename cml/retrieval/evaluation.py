@@ -332,12 +332,12 @@ class _Blocks:
         scores = self._scores(name, ranker, rows)
         if unknown is not None:
             scores = put_last(scores, unknown)
-        columns, tied = rank_columns(scores, labels.depth, first=rows.start, seed=self.options.seed)
+        columns, tied = rank_columns(scores, labels.depth, first=rows.start, seed=self.options.seed, next_too=True)
         ranking = Ranking.from_columns(labels, scores, columns)
         of_sample = None
         if sampled is not None:
             some = scores[:, self.sample]
-            first, _ = rank_columns(some, sampled.depth, first=rows.start, seed=self.options.seed)
+            first, _ = rank_columns(some, sampled.depth, first=rows.start, seed=self.options.seed, next_too=True)
             of_sample = Ranking.from_columns(sampled, some, first)
         self.values[row, rows] = _measure_ranking(self.metrics, ranking, of_sample)
         self.tied[row, rows] = tied

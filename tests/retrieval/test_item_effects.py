@@ -44,7 +44,7 @@ def draw_labels(kind: str, gallery: int, rng: np.random.Generator) -> Float32:
 
 def rank(labels: Float32, scores: Float64, metrics: Sequence[Metric]) -> Ranking:
     block = LabelBlock(labels, metrics)
-    return Ranking.from_columns(block, scores, rank_columns(scores, block.depth)[0])
+    return Ranking.from_columns(block, scores, rank_columns(scores, block.depth, next_too=True)[0])
 
 
 def without(metrics: Sequence[Metric], labels: Float32, scores: Float64, item: int) -> dict[str, Float64]:
