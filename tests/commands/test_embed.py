@@ -35,7 +35,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(run: Path) -> EmbeddingModel:
-    return cml.load(run, device="cpu")
+    return cml.load(run, device="cpu").network
 
 
 @pytest.fixture(scope="module")
@@ -256,7 +256,7 @@ def embed(*arguments, **settings):
         os.kill(os.getpid(), signal.SIGKILL)
     return real(*arguments, **settings)
 EmbeddingModel.embed = embed
-model = cml.load(sys.argv[1], device="cpu")
+model = cml.load(sys.argv[1], device="cpu").network
 embeddings.embed_folder(model, ImageList.open(sys.argv[2]), Path(sys.argv[3]), batch_size=2, quiet=True)
 """
     command = [sys.executable, "-c", script, str(run), str(photos), str(tmp_path / "killed")]
@@ -286,8 +286,10 @@ def test_results_of_other_images_or_another_run_are_not_continued(
     with pytest.raises(UserError, match=r"different settings .not with the same images"):
         embed_folder(model, ImageList.open(tmp_path / "photos"), tmp_path / "out", quiet=True)
     (tmp_path / "photos" / "new.png").unlink()
-    other = cml.load(make_run(tmp_path / "other", seed=1), device="cpu")
-    assert model_fingerprint(other) != model_fingerprint(model) == model_fingerprint(cml.load(run, device="cpu"))
+    other = cml.load(make_run(tmp_path / "other", seed=1), device="cpu").network
+    assert (
+        model_fingerprint(other) != model_fingerprint(model) == model_fingerprint(cml.load(run, device="cpu").network)
+    )
     with pytest.raises(UserError, match=r"different settings .not with the same model"):
         embed_folder(other, ImageList.open(tmp_path / "photos"), tmp_path / "out", quiet=True)
     with pytest.raises(UserError, match=r"holds a run or a model .config.json.\. Choose another folder"):

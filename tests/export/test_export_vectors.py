@@ -31,7 +31,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_the_embeddings_of_a_folder_are_those_of_its_rows(run: Run, tmp_path: Path) -> None:
     items = ImageList.open(run.dataset.folder, ["train", "query"])
-    embedded = embed_folder(run.model, items, tmp_path / "out", batch_size=100, quiet=True)
+    embedded = embed_folder(run.model.network, items, tmp_path / "out", batch_size=100, quiet=True)
     rows = [np.load(run.dataset.folder / name / "vectors.npy") for name in ("train", "test")]
     np.testing.assert_allclose(embedded.embeddings, run.model.embed(np.concatenate(rows)), atol=1e-6)
     assert [entry["item_id"] for entry in embedded.items()] == list(items.item_ids)
@@ -83,7 +83,7 @@ def test_the_onnx_graph_standardises(run: Run, tmp_path: Path, missing: str) -> 
         rows[2, 3] = np.nan
     from cml.export.onnx_graph import export_onnx
 
-    written = export_onnx(model, tmp_path / "graph")
+    written = export_onnx(model.network, tmp_path / "graph")
     session = onnxruntime.InferenceSession(str(written.path), providers=["CPUExecutionProvider"])
     np.testing.assert_allclose(session.run(None, {"vectors": rows})[0], model.embed(rows), atol=1e-5)
     config = json.loads((tmp_path / "graph/config.json").read_text())
@@ -124,13 +124,13 @@ def test_what_does_not_fit_is_one_line(run: Run, tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     Image.new("RGB", (8, 8)).save(tmp_path / "photos/a.png")
     with pytest.raises(UserError, match=r"The model takes 10 numbers, but .*photos holds images"):
-        embed_folder(run.model, ImageList.open(tmp_path / "photos"), tmp_path / "out", quiet=True)
+        embed_folder(run.model.network, ImageList.open(tmp_path / "photos"), tmp_path / "out", quiet=True)
     info = DatasetInfo("other", "value", "value", "", "", "", "", {"inputs": {"kind": "vectors", "size": 3}})
     roles = ("train", "query", "gallery")
     rows = [Item(role, role, None, 1.0, vector=np.zeros(3, np.float32)) for role in roles]
     other = write_dataset(tmp_path / "other", info, rows)
     with pytest.raises(UserError, match=r"The model takes 10 numbers, but .*other holds 3 numbers"):
-        embed_folder(run.model, ImageList.open(other.folder), tmp_path / "out", quiet=True)
+        embed_folder(run.model.network, ImageList.open(other.folder), tmp_path / "out", quiet=True)
     with pytest.raises(DataError, match="was trained on another dataset"):
         _ = cml.open_run(run.folder, data=other.folder).dataset
 
@@ -327,14 +327,14 @@ def test_a_file_may_miss_numbers_where_the_model_takes_the_mean(tmp_path: Path) 
     model = cml.fit(rows, rows[:, 0], missing="mean", steps=2, sampler="random(batch_size=20)", quiet=True)
     rows[5, 1] = np.nan
     np.save(tmp_path / "new.npy", rows)
-    made = embed_folder(model, ImageList.open(tmp_path / "new.npy"), tmp_path / "out", batch_size=7, quiet=True)
+    made = embed_folder(model.network, ImageList.open(tmp_path / "new.npy"), tmp_path / "out", batch_size=7, quiet=True)
     np.testing.assert_allclose(made.embeddings, model.embed(rows), atol=1e-6)
     rows[5, 1] = np.inf
     np.save(tmp_path / "new.npy", rows)
     with pytest.raises(
         UserError, match=r"new.npy: row 5, column 1 of the vectors should be a finite number. It is inf"
     ):
-        embed_folder(model, ImageList.open(tmp_path / "new.npy"), tmp_path / "other", quiet=True)
+        embed_folder(model.network, ImageList.open(tmp_path / "new.npy"), tmp_path / "other", quiet=True)
 
 
 def test_a_model_of_images_takes_no_file_of_vectors(tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ def test_a_model_of_images_takes_no_file_of_vectors(tmp_path: Path) -> None:
     )  # fmt: skip
     np.save(tmp_path / "new.npy", np.zeros((3, 10)))
     with pytest.raises(UserError, match=r"^The model takes images, but .*new.npy holds 10 numbers"):
-        embed_folder(model, ImageList.open(tmp_path / "new.npy"), tmp_path / "out", quiet=True)
+        embed_folder(model.network, ImageList.open(tmp_path / "new.npy"), tmp_path / "out", quiet=True)
     with pytest.raises(
         UserError, match=r"a.png is not a folder; give a folder of images, .* or a .npy file of vectors"
     ):

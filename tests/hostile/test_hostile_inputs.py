@@ -394,7 +394,7 @@ def test_embedding_goes_on_from_the_last_sound_record(
     from cml.data.image_list import ImageList
     from cml.searching.embed_folder import embed_folder
 
-    model, photos = cml.load(made / "run", device="cpu"), made / "photos"
+    model, photos = cml.load(made / "run", device="cpu").network, made / "photos"
     sound = embed_folder(model, ImageList.open(photos), tmp_path / "sound", batch_size=1, quiet=True)
     embed = model.embed
     left = iter(range(20))
