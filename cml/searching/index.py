@@ -303,7 +303,9 @@ class Index:
         """Change what the index says of itself; None deletes an entry."""
         with self._file.changing() as db:
             change_about(db, self.folder, **about)
-            self._about = read_about(db, self.folder)
+            self._version = None
+        # what others changed meanwhile, such as the file of faiss, is for the next refresh to see
+        self._about = {name: value for name, value in (self._about | about).items() if value is not None}
 
     def sources(self) -> list[tuple[str, str | None, float]]:
         """Id, path and time of addition, in seconds since 1970, of every item in order."""

@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,14 +53,12 @@ BEGIN = {  # how the sound files are made; those with a bad image or an interrup
     "begun": f"{TRAIN} --evaluate-every 1 --validation-fraction 0.4 --out begun",
     "compared": COMPARE,
     "index": "index run photos --out index --device cpu",
-    "flat": "index run photos --out flat --method flat --device cpu",
-    "hnsw": "index run photos --out hnsw --method hnsw --device cpu",
+    "embedded": "embed run --images photos --out embedded --device cpu",
     "lists": LISTS,
     "matrix": MATRIX,
     "hub": "export hub run --out hub",
     "halfway": "embed run --images mixed --out halfway --batch-size 1 --device cpu",
     "features": "export captioning run --images numbered --out features --batch-size 1 --device cpu",
-    "half-indexed": "index run mixed --out half-indexed --batch-size 1 --device cpu",
     "half-prepared": "prepare folder --images mixed --labels mixed.csv --out half-prepared",
 }
 RESUMED = "train value --out {} --resume"
@@ -73,7 +71,7 @@ class Target:
     Attributes:
         needs: Folders and files that the commands read.
         file: The one that is changed; a pattern.
-        how: json | bytes | state | npy | tensors | faiss, or one of ``foreign_files.CHANGES``.
+        how: json | bytes | state | npy | tensors, or one of ``foreign_files.CHANGES``.
         commands: What reads it.
     """
 
@@ -105,18 +103,6 @@ _DATA = (
 )
 
 
-def _indexed(*names: str) -> Iterator[Target]:
-    for name in names:
-        commands = tuple(command.format(name) for command in _FIND)
-        for file, how in (
-            ("manifest.json", "json"),
-            ("parts/0001/manifest.json", "json"),
-            ("parts/0001/items.jsonl", "json"),
-            ("parts/0001/embeddings.npy", "npy"),
-        ):
-            yield Target(f"run photos other {name}", f"{name}/{file}", how, commands)
-
-
 TARGETS = [
     *[Target("data run few numbered", "run/config.json", "json", _RUN)] * 6,
     Target("data run few numbered", "run/model.safetensors", "tensors", _RUN[:4]),
@@ -130,16 +116,14 @@ TARGETS = [
     *[Target("data begun", "begun/checkpoints/last.pt", "state", (RESUMED.format("begun"),))] * 8,
     *[Target("data compared", f"compared/**/{file}", "json", (COMPARE,)) for file in ("metrics.jsonl", "config.json")],
     *[Target("data compared", "compared/**/evaluation.json", "json", (COMPARE,))] * 2,
-    *_indexed("index", "flat", "hnsw"),
+    *[Target("run photos other index", "index/index.sqlite", "bytes", tuple(one.format("index") for one in _FIND))] * 8,
     *[
-        Target(f"run photos other {name}", f"{name}/*.faiss", "faiss", tuple(command.format(name) for command in _FIND))
-        for name in ("flat", "hnsw")
-    ]
-    * 3,
+        Target("run photos embedded", f"embedded/{file}", how, tuple(one.format("embedded") for one in _SEARCH))
+        for file, how in (("manifest.json", "json"), ("items.jsonl", "json"), ("embeddings.npy", "npy"))
+    ],
     *[Target("run mixed halfway", "halfway/.manifest.partial-work/journal.jsonl", "json", (BEGIN["halfway"],))] * 4,
     *[Target("run mixed halfway", "halfway/.manifest.partial-work/*.npy", "npy", (BEGIN["halfway"],))],
     *[Target("run numbered features", "features/.*partial-work/journal.jsonl", "json", (BEGIN["features"],))] * 2,
-    Target("run mixed half-indexed", "half-indexed/parts/0001/.*/journal.jsonl", "json", (BEGIN["half-indexed"],)),
     *[
         Target(
             "mixed mixed.csv .half-prepared.partial",
@@ -447,8 +431,6 @@ def changed(content: bytes, how: str, rng: random.Random, root: Path) -> bytes:
         size = int.from_bytes(content[:8], "little")
         head = changed_json(content[8 : 8 + size], 1 << 22, rng.getrandbits(60))
         return len(head).to_bytes(8, "little") + head + content[8 + size :]
-    if how == "faiss" and kind < 0.7:
-        return other_faiss(rng)
     if how == "npy" and kind < 0.5:
         return other_array(content, rng)
     if how == "json":
@@ -522,32 +504,6 @@ def changed_state(content: bytes, rng: random.Random) -> bytes:
     file = io.BytesIO()
     torch.save(state, file)
     return file.getvalue()
-
-
-def other_faiss(rng: random.Random) -> bytes:
-    """A faiss index, of another kind, size or dimension, untrained, or with ids of its own."""
-    import faiss
-    import numpy as np
-
-    dimension, items = rng.choice((8, 8, 7, 16)), rng.choice((0, 1, 23, 24, 24, 25, 60))
-    rows = np.random.default_rng(0).normal(size=(items, dimension)).astype(np.float32)
-    flat = faiss.IndexFlatL2(dimension)
-    made = rng.choice(
-        [
-            flat,
-            faiss.IndexFlatIP(dimension),
-            faiss.IndexHNSWFlat(dimension, 4),
-            faiss.IndexIVFFlat(flat, dimension, 2),
-            faiss.IndexIDMap(flat),
-            faiss.IndexPQ(dimension, 1, 8),
-            faiss.IndexLSH(dimension, 8),
-        ]
-    )
-    if isinstance(made, faiss.IndexIDMap):
-        made.add_with_ids(rows, np.arange(items) * rng.choice((1, 10**9, -1)))
-    elif made.is_trained:
-        made.add(rows)
-    return bytes(faiss.serialize_index(made))
 
 
 def other_array(content: bytes, rng: random.Random) -> bytes:
@@ -636,7 +592,7 @@ class World:
         make_files(self.place)
         for name, command in BEGIN.items():
             code, trace, _, said, _ = self.commands.run(command.split(), seconds=600)
-            half = name in ("halfway", "features", "half-indexed", "half-prepared")
+            half = name in ("halfway", "features", "half-prepared")
             if code != (2 if half else 0):
                 raise RuntimeError(f"{command}: {code} {trace} {said}")
         (self.place / "begun" / "model.safetensors").unlink()
