@@ -521,7 +521,8 @@ class Index:
                 other.is_new = False
             if not exact and about.get("faiss") != self._noted:
                 self._noted = about.get("faiss")
-                self._neighbors = (self._noted and Neighbors.load(self.folder, self._noted, self.dimension)) or None
+                noted = self._noted
+                self._neighbors = None if noted is None else Neighbors.load(self.folder, noted, self.dimension)
             covers = None if exact else self._neighbors
             key = covers is None
             held = self._held.get(key) or HeldRows(db, self.dimension, 0 if covers is None else covers.last)

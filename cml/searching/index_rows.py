@@ -91,7 +91,10 @@ def read_items(db: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, Item
     for start in range(0, len(numbers), _ASKED):
         part = numbers[start : start + _ASKED]
         wanted = f"SELECT row, id, label, path, columns FROM items WHERE row IN ({','.join('?' * len(part))})"
-        items |= {number: tuple(item) for number, *item in db.execute(wanted, part)}
+        items |= {
+            number: (item_id, label, path, columns)
+            for number, item_id, label, path, columns in db.execute(wanted, part)
+        }
     return items
 
 
