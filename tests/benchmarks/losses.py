@@ -151,7 +151,7 @@ def compare_trees(other: str, only: Sequence[str], repeat: int) -> dict[str, obj
             print(f"{name:24} B={size:5} {median:6.2f} ({low:.2f} to {high:.2f})  {megabytes:6.0f} MB", flush=True)
             figures[f"{name} {size}"] = {"ratio": median, "low": low, "high": high, "megabytes": megabytes}
         for server in servers:
-            server.communicate()
+            server.communicate(timeout=60)
     return figures
 
 

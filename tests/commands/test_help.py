@@ -15,7 +15,7 @@ from cml.cli import COMMANDS, main
 from cml.command_line.parse_options import parse
 from cml.training.vector_options import vector_options
 
-BENCH = ("check", "table", "page", "submit", "embedding")
+BENCH = ("check", "table", "page")
 WRONG = {
     r"\(default: (None|''|\"\")?\)": "an option that is not given by default is shown without a default",
     r"\{None\}": "a value that may be left out is shown by the name of its type",

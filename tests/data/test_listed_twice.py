@@ -43,7 +43,7 @@ def put(folder: Path, lines: tuple[list[tuple[int, int, str]], ...] | list[list[
         (folder / name / "metadata.jsonl").write_text(text)
     counts = {"train": len(lines[0]), "query": 0, "gallery": len(lines[1])}
     texts = dict.fromkeys(("label_unit", "frame", "source", "licence"), "")
-    info = {"name": "twice", "task": "value", "label_column": "value", "counts": counts, **texts}
+    info = {"format": 1, "name": "twice", "task": "value", "label_column": "value", "counts": counts, **texts}
     (folder / "dataset.json").write_text(json.dumps(info))
 
 

@@ -81,7 +81,7 @@ def test_relief_and_map_of_the_earth_as_four_bands(tmp_path: Path) -> None:
     for array in changed:
         array[..., 3] = 255 - array[..., 3]
     assert not np.allclose(model.embed(changed), model.embed(arrays), atol=1e-3)
-    folder = embed_folder(model, ImageList.open(tmp_path / "tiles"), tmp_path / "embedded", quiet=True)
+    folder = embed_folder(model.network, ImageList.open(tmp_path / "tiles"), tmp_path / "embedded", quiet=True)
     np.testing.assert_allclose(folder.embeddings, model.embed(paths), atol=1e-6)
     with pytest.raises(UserError, match="Feature maps are those of RGB images; this model takes images of 4 bands"):
         model.network.feature_maps(torch.zeros(1, 4, *SIZE))

@@ -306,7 +306,7 @@ def test_killed_changes_leave_a_state_before_or_after_one(tmp_path: Path) -> Non
         process.stdout.readline()
         time.sleep(rng.random() * 0.25)
         process.kill()
-        process.communicate()
+        process.communicate(timeout=60)
         left = cml.Index.open(copy)
         found = {item_id for item_id, _, _ in left.sources()}
         held = next(state for state in states if state.keys() == found)
@@ -429,7 +429,9 @@ def test_an_addition_is_on_the_disk_when_it_ends(tmp_path: Path) -> None:
         "index.add(np.ones((1, 6), 'f4'), ids=['a']); os.write(1, b'end')"
     )
     traced = [*("strace", "-f", "-e", "trace=fsync,fdatasync,write", "-o", tmp_path / "calls")]
-    subprocess.run([*traced, sys.executable, "-c", code, tmp_path / "index"], check=True, capture_output=True)
+    subprocess.run(
+        [*traced, sys.executable, "-c", code, tmp_path / "index"], check=True, capture_output=True, timeout=120
+    )
     calls = (tmp_path / "calls").read_text()
     within = calls[calls.index('write(1, "begin"') : calls.index('write(1, "end"')]
     assert len([line for line in within.splitlines() if "sync(" in line]) >= 2  # journal and file

@@ -13,8 +13,9 @@ from export_runs import draw_images, make_run
 from pyarrow import parquet
 
 from cml.cli import main
-from cml.searching.embedding_folder import EmbeddingFolder
+from cml.searching.embedding_folder import DIGESTED, EmbeddingFolder
 from cml.searching.parquet_file import write_parquet
+from cml.storage.regular_file import digest_file
 
 
 def embedded(folder: Path, labels: list[Any]) -> EmbeddingFolder:
@@ -29,7 +30,16 @@ def embedded(folder: Path, labels: list[Any]) -> EmbeddingFolder:
     (folder / "items.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
     counts = {"items": len(labels), "skipped": 0, "dimension": 3}
     origin = {"model": "m", "images": "i"}
-    manifest = {"images": "photos", **counts, "model": "m", "made_with": origin}
+    digests = {name: digest_file(folder / name) for name in DIGESTED}
+    manifest = {
+        "format": 1,
+        "run": "",
+        "images": "photos",
+        **counts,
+        "model": "m",
+        "made_with": origin,
+        "sha256": digests,
+    }
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return EmbeddingFolder.open(folder)
 

@@ -51,7 +51,7 @@ def distances(out: Path) -> None:
 def make(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Callable[[Path], object], str, list[str]]]:
     """Of each command: what it does, its work folder beside or in the output, and files that it writes there."""
     folder = tmp_path_factory.mktemp("made")
-    model = cml.load(make_run(folder / "run"), device="cpu")
+    model = cml.load(make_run(folder / "run"), device="cpu").network
     draw_images(folder / "photos", 3, name="{}.png", size=48)
     images = ImageList.open(folder / "photos")
 
