@@ -63,17 +63,8 @@ class GradientDescent(Learner):
 
     def check(self, items: LabelledItems, validation: LabelledItems | None = None) -> "GradientDescent":
         """Check that items can be trained on; see ``Learner.check``."""
-        config, form = self.config, items.inputs.form
-        if form.kind == "images":
-            if config.brightness_jitter and form.channels not in (1, 3):
-                raise UserError(
-                    f"'brightness_jitter' changes grey or RGB images, but the backbone takes {form}, of which not all "
-                    "may be colours: leave it out."
-                )
-        else:
-            refuse_image_augmentation(config, form)
-        if config.flip == "image" and items.mirrored_labels is None:
-            raise UserError("No mirrored labels are given; set 'flip' to list or none.")
+        config = self.config
+        self._check_inputs(items)
         self.own.check(config)
         check_head_start(config)
         count = self._count(items, validation)
@@ -85,10 +76,25 @@ class GradientDescent(Learner):
         self.sampler.check_count(count)
         return self if config is self.config else replace(self, config=config)
 
+    def _check_inputs(self, items: LabelledItems) -> None:
+        """Refuse augmentation that the inputs cannot have."""
+        config, form = self.config, items.inputs.form
+        if form.kind == "images":
+            if config.brightness_jitter and form.channels not in (1, 3):
+                raise UserError(
+                    f"'brightness_jitter' changes grey or RGB images, but the backbone takes {form}, of which not all "
+                    "may be colours: leave it out."
+                )
+        else:
+            refuse_image_augmentation(config, form)
+        if config.flip == "image" and items.mirrored_labels is None:
+            raise UserError("No mirrored labels are given; set 'flip' to list or none.")
+
     def shrink_batch(
         self, items: LabelledItems, validation: LabelledItems | None = None, *, warn: bool = True
     ) -> "GradientDescent":
         """Make the batch smaller if it is larger than the data; see ``Learner.shrink_batch``."""
+        self._check_inputs(items)
         config = reduce_batch_size(self.config, self._count(items, validation), self.sampler, warn=warn)
         return self if config is self.config else replace(self, config=config)
 

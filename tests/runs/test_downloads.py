@@ -91,7 +91,7 @@ def test_published_weights_for_comparison_come_from_the_cache_alone(
     tmp_path: Path, asked: list[object], backbone: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = cml.load(make_run(tmp_path / "run"), device="cpu")
-    run.config = ModelConfig(backbone, "none", 8, True, (32, 32))
+    run.network.config = ModelConfig(backbone, "none", 8, True, (32, 32))
     with pytest.raises(UserError, match=f"published weights of the backbone '{backbone}.*{HOW}"):
         load_published(run)
     assert asked == []
@@ -113,7 +113,7 @@ def test_evaluating_goes_on_without_the_row(
 
     run = make_run(tmp_path / "run")
     opened = TrainedRun.open(run, device="cpu")
-    opened.model.config = ModelConfig("resnet18", "none", 8, True, (32, 32))
+    opened.model.network.config = ModelConfig("resnet18", "none", 8, True, (32, 32))
     assert opened.frozen == {}
     assert "no row of frozen ImageNet features" in capsys.readouterr().err
     assert asked == []
