@@ -94,8 +94,8 @@ def test_messages_of_a_run_have_the_names_of_their_modules(caplog: pytest.LogCap
         cml.fit(rows, rows[:, 0], steps=2, evaluate_every=1, sampler="random(batch_size=20)")
     names = [record.name for record in caplog.records]
     assert names
-    assert set(names) == {"cml.training.loop"}
-    assert caplog.records[0].filename == "loop.py"
+    assert set(names) == {"cml.training.stages", "cml.training.parts"}
+    assert caplog.records[0].filename == "stages.py"
     assert "kept step" in caplog.text
 
 

@@ -132,7 +132,7 @@ def test_the_centre_is_seen_after_training() -> None:
     model = cml.fit(images, LEVELS, replace(CONFIG, random_crop="area"), quiet=True)
     centre = center_box(images, (16, 16))
     with torch.no_grad():
-        np.testing.assert_allclose(model.embed(images), model(centre).numpy(), atol=1e-6)
+        np.testing.assert_allclose(model.embed(images), model.network(centre).numpy(), atol=1e-6)
 
 
 @pytest.mark.parametrize(
