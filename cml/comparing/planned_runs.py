@@ -9,6 +9,7 @@ from cml import plugins
 from cml.comparing.rows import Row, row_folders
 from cml.data.prepared import PreparedDataset
 from cml.errors import DataError, UserError
+from cml.option_types import check_options
 from cml.retrieval.embeddings import EMBEDDING
 from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import main_metric
@@ -58,7 +59,9 @@ def plan_runs(
     folders = row_folders([row.name for row in rows], reserved)
     runs = []
     for dimension, row in itertools.product(dimensions, rows):
-        options = row.options if dimension == dimensions[0] else replace(row.options, dimension=dimension)
+        options = row.options
+        if dimension != dimensions[0]:
+            options = check_options(replace(options, dimension=dimension))
         for seed in range(seeds):
             folder = _run_folder(out / folders[row.name], dimension, seed, dimensions, seeds)
             runs.append(PlannedRun(row.name, dimension, seed, replace(options, seed=seed), folder))
