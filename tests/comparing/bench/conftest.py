@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +15,9 @@ from cml.comparing.bench import run, sets, suite
 from cml.tuning import heads, splits
 
 
-@pytest.fixture(scope="package", autouse=True)
-def _tiny() -> Iterator[None]:
+@contextlib.contextmanager
+def tiny_suite_in_place() -> Iterator[None]:
+    """The tiny suite and a quick ``tune``, and nothing of them afterwards: other tests run in the same process."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(suite.SUITES, "tiny", tiny_suite.TINY)  # type: ignore[arg-type]
         patch.setattr(heads, "STOPS", (5, 10))
@@ -26,11 +28,18 @@ def _tiny() -> Iterator[None]:
     sets.open_set.cache_clear()
 
 
-@pytest.fixture(scope="package")
-def made(_tiny: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(autouse=True)
+def _tiny() -> Iterator[None]:
+    with tiny_suite_in_place():
+        yield
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of results, made once."""
     out = tmp_path_factory.mktemp("bench") / "results"
-    run.run(plan(out))
+    with tiny_suite_in_place():
+        run.run(plan(out))
     return out
 
 
