@@ -317,7 +317,7 @@ def test_gains_are_taken_and_the_model_is_one_like_any_other(tmp_path: Path) -> 
     assert score["embedding"]["spearman_rho"].mean > score["vectors"]["spearman_rho"].mean + 0.2
     loaded = cml.load(model.save(tmp_path / "model"))
     np.testing.assert_allclose(loaded.embed(rows), model.embed(rows), atol=1e-6)
-    assert export_onnx(loaded, tmp_path / "graph").error < 1e-4
+    assert export_onnx(loaded.network, tmp_path / "graph").error < 1e-4
     assert len(model.predict(rows[:3], k=5)) == 3
     again = cml.fit(rows[:120], labels[:120], tune=True, dimension=16, quiet=True)
     np.testing.assert_array_equal(again.embed(rows), model.embed(rows))
