@@ -82,7 +82,8 @@ def slopes_by_autograd(
     ``number_bytes`` are the bytes that the formula takes of one tensor for each anchor.
     """
     parts = []
-    for rows in torch.arange(squared.shape[-2], device=labels.device).split(max(1, _AUTOGRAD_BYTES // number_bytes)):
+    anchors = torch.arange(squared.shape[-2], device=labels.device)
+    for rows in torch.split(anchors, max(1, _AUTOGRAD_BYTES // number_bytes)):
         leaf = squared[..., rows, :].detach().requires_grad_()
         with torch.enable_grad():
             of_anchors, counts = values(leaf, labels[rows], used[rows])

@@ -64,7 +64,7 @@ class CoSENTLoss(LabelDistanceLoss):
 
     def __init__(self, scale: float = 2.0) -> None:
         super().__init__()
-        self.scale = check_number("scale", scale, least=0, below=MOST, open_=True)
+        self.scale: float | Tensor = check_number("scale", scale, least=0, below=MOST, open_=True)
 
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> AnchorMean:
         """The formula: sorted by label distance, the double sum is one of products of cumulative sums, in float64."""

@@ -32,7 +32,7 @@ class GradedRankLoss(LabelDistanceLoss):
 
     def __init__(self, temperature: float, neighbors: int, normalize: bool) -> None:
         super().__init__()
-        self.temperature = check_above_zero("temperature", temperature)
+        self.temperature: float | Tensor = check_above_zero("temperature", temperature)
         self.neighbors = check_whole("neighbors", neighbors)
         self.normalize = check_flag("normalize", normalize)
 

@@ -217,8 +217,10 @@ class LogRatioLoss(LabelDistanceLoss):
         if self.published_offsets:  # 2 log(D_y^(p/2) + offset)
             largest = torch.finfo(labels.dtype).max
             roots = labels.clamp(max=largest) ** (exponent / 2)
-            return roots.clamp_(max=largest).add_(PUBLISHED_LOG_OFFSET).log_().mul_(2)
-        return exponent * raise_to_floor(labels, self.constant("floor"), self.zero_factor).log_()
+            logs: Tensor = roots.clamp_(max=largest).add_(PUBLISHED_LOG_OFFSET).log_().mul_(2)
+        else:
+            logs = exponent * raise_to_floor(labels, self.constant("floor"), self.zero_factor).log_()
+        return logs
 
     def find_constants(self, label_distances: Tensor) -> dict[str, float]:
         """Find the floor, and the exponent if it is "auto"."""

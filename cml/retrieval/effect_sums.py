@@ -47,11 +47,12 @@ class EffectSums:
             factor: By which they are multiplied: of every fourth query, 4.
         """
         units, sums = self._units, self.merged[row]
-        items, changes = map(np.ascontiguousarray, effects)  # one form to compile for
+        items = np.ascontiguousarray(effects.items)  # one form to compile for
+        changes = np.ascontiguousarray(effects.changes)
         part = sums[:, column : column + changes.shape[2]]
         lost = _add(items, changes, queries, factor, units.of_queries, units.of_gallery, units.are_joint, part)
         if lost:
-            at, place, which = np.nonzero(np.isnan(changes))
+            at, place, which = (index.astype(np.int64) for index in np.nonzero(np.isnan(changes)))
             self._lost.append((row, queries[at], items[at, place], which + column))
 
     def add_chance(self, queries: Int64, label_distances: Float32, chance: Float64) -> None:

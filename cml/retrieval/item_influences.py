@@ -114,7 +114,7 @@ class ItemInfluences:
     def from_json(cls, mean: float, saved: Mapping[str, Any]) -> ItemInfluences:
         """Read the result of ``to_json``."""
         lists = {name: np.array(saved[name], np.float64) for name in _PARTS}
-        return cls(np.array(mean), **lists, **{name: np.array(saved[name]) for name in ("known", "ranked")})
+        return cls(np.array(mean), **lists, known=np.array(saved["known"]), ranked=np.array(saved["ranked"]))
 
     def fits(self, other: ItemInfluences) -> bool:
         """Whether both have the same units."""

@@ -64,8 +64,8 @@ class ItemUnits:
         )
         if are_joint:
             numbers = {name: number for number, name in enumerate(dict.fromkeys([*ours, *theirs]))}
-            sides = (np.array([numbers[name] for name in side], np.int64) for side in (ours, theirs))
-            return cls(*sides, len(numbers), len(numbers), True, True)
+            of_queries, of_gallery = (np.array([numbers[name] for name in side], np.int64) for side in (ours, theirs))
+            return cls(of_queries, of_gallery, len(numbers), len(numbers), True, True)
         of_queries, of_gallery = (_number(side) for side in (ours, theirs))
         return cls(of_queries, of_gallery, int(of_queries.max()) + 1, int(of_gallery.max()) + 1, False, True)
 

@@ -89,9 +89,8 @@ class Checkpoint:
             return 0
         try:
             training, own = self.training, self.training.own
-            record(
-                state["step"], Annotated[int, Meta(ge=0, le=training.config.steps)], "the steps", "those of this run"
-            )
+            steps = Annotated[int, Meta(ge=0, le=training.config.steps)]
+            record(state["step"], steps, "the steps", "those of this run")
             training.network.load_state_dict(state["network"])
             training.loss.load_state_dict(state["loss"])
             groups = training.optimizer.state_dict()["param_groups"]  # given by the options, which are the same
