@@ -325,7 +325,8 @@ def test_embeddings_of_one_dimension_have_a_map(name: str) -> None:
     drawn = MAPS[name].draw(points, 0)
     assert torch.get_num_threads() == threads
     assert drawn.shape == (60, 2)
-    assert abs(np.corrcoef(drawn[:, 0], points[:, 0])[0, 1]) > 0.9  # their order is that of the points
+    along, *_ = np.linalg.lstsq(drawn - drawn.mean(axis=0), points[:, 0] - points.mean(), rcond=None)
+    assert np.corrcoef(drawn @ along, points[:, 0])[0, 1] > 0.9  # in some direction, their order is that of the points
 
 
 def test_what_cannot_be_explored_is_said(run: cml.Run, monkeypatch: pytest.MonkeyPatch) -> None:
