@@ -159,7 +159,7 @@ class ItemInfluences:
         variance = np.maximum(jackknife - np.maximum(twice, 0), _LEAST_SHARE * jackknife)
         is_spread = jackknife > 0
         share = np.divide(variance, jackknife, out=np.ones_like(variance), where=is_spread)
-        most = np.maximum(self.known - 1.0, 1)
+        most = np.array(np.maximum(self.known - 1.0, 1))  # an array also of one mean
         freedom = np.divide(jackknife**2, squares, out=most, where=(squares > 0) & is_spread)
         freedom = np.maximum(np.minimum(_LEAST_FREEDOM, freedom), freedom * share**2)
         scale = second**1.5

@@ -1,6 +1,6 @@
 """One query in arrays, folders and ``cml.Index`` beside faiss's flat index, and one addition. Bars: 1.2 times, 15 ms.
 
-    python tests/benchmarks/index.py [--queries 100] [--million]
+    python tests/benchmarks/index.py [--queries 100] [--items N] [--million]
 
 Rows lie on curved surfaces of 10 dimensions. In one process with one thread, each query is searched by the four in
 turn, so that all meet the same machine; the ratio is that of the medians of processor time. An addition of one item to
@@ -92,18 +92,18 @@ def compare(items: int, dimension: int, queries: int, place: Path) -> dict[str, 
     return {name: 1e3 * float(np.median(spent)) for name, spent in seconds.items()}
 
 
-def add_one(queries: int, place: Path) -> float:
+def add_one(items: int, queries: int, place: Path) -> float:
     """Median milliseconds of an addition and a search."""
-    rows = draw(100_000 + queries, 128)
+    rows = draw(items + queries, 128)
     index = cml.Index.create(place / "index", dimension=128, digest="m")
-    index.add(rows[:100_000], ids=range(100_000))
+    index.add(rows[:items], ids=range(items))
     index.search(rows[:1], K)
 
     def change(row: int) -> None:
         index.add(rows[row : row + 1], ids=[row])
         assert index.search(rows[row : row + 1], 1)[0][0].item_id == str(row)
 
-    return 1e3 * float(np.median([clock(lambda row=row: change(row)) for row in range(100_000, len(rows))]))  # type: ignore[misc]
+    return 1e3 * float(np.median([clock(lambda row=row: change(row)) for row in range(items, len(rows))]))  # type: ignore[misc]
 
 
 def search_million(place: Path) -> dict[str, float]:
@@ -125,12 +125,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--queries", type=int, default=100)
+    parser.add_argument("--items", type=int, help="items of 128 numbers, in place of the three sizes")
     parser.add_argument("--million", action="store_true", help="also an index of a million items")
     add_json_option(parser)
     options = parser.parse_args(arguments)
     faiss.omp_set_num_threads(1)
     figures: dict[str, dict[str, float]] = {}
-    for items, dimension in SIZES:
+    for items, dimension in SIZES if options.items is None else ((options.items, 128),):
         with tempfile.TemporaryDirectory() as place:
             spent = compare(items, dimension, options.queries, Path(place))
         figures[f"{items} x {dimension}"] = spent
@@ -140,8 +141,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             flush=True,
         )
     with tempfile.TemporaryDirectory() as place:
-        addition = add_one(min(50, options.queries), Path(place))
-    print(f"one addition to 100,000 x 128 and a search: {addition:.1f} ms (bar {ADDITION_BAR:g})", flush=True)
+        added_to = options.items or 100_000
+        addition = add_one(added_to, min(50, options.queries), Path(place))
+    print(f"one addition to {added_to:,} x 128 and a search: {addition:.1f} ms (bar {ADDITION_BAR:g})", flush=True)
     figures["addition"] = {"ms": addition}
     if options.million:
         with tempfile.TemporaryDirectory() as place:

@@ -39,7 +39,7 @@ def write_large(folder: Path, count: int, label: str = "number", *, side: int = 
             picture.unlink()
     texts = {"label_unit": "", "frame": "", "source": "drawn at random", "licence": "MIT"}
     counts = {"train": train, "query": QUERIES, "gallery": count - train - QUERIES}
-    info = {"name": f"large-{label}", "task": "value", "label_column": column, **texts, "counts": counts}
+    info = {"format": 1, "name": f"large-{label}", "task": "value", "label_column": column, **texts, "counts": counts}
     (folder / "dataset.json").write_text(json.dumps(info))
     return folder
 

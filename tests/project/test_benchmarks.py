@@ -35,7 +35,7 @@ TINY = {
     "gradient_cache": "--backbone small-cnn --items 8 --micro-batch 4",
     "heap": "--backbones small-cnn --rounds 1 --passes 1",
     "interval_coverage": "--queries 8 --seeds 2 --methods 2 --repetitions 20 --best-repetitions 2 --bca 2",
-    "index": "--items 400 --queries 10 --single 2",
+    "index": "--items 400 --queries 10",
     "large_dataset": "OUT 400 pose",
     "item_intervals": "--repetitions 2 --slow-repetitions 0 --only ^12",
     "layout": "--maps 10 20 --pairs 5 --rounds 1",
