@@ -73,6 +73,7 @@ class Gallery:
             norms[:start] = self._norms[:start]
             self._room, self._norms = room, norms
         self._room[start:end] = rows
+        self._norms[start:end] = 0  # new memory holds anything, and what is not finite there counts as removed
         self._size, self._live = end, self._live + len(rows)
         if end > 2 * self._measured:  # the centre of few rows may be far from that of many
             self._measure()

@@ -105,3 +105,16 @@ def test_what_cannot_be_searched_is_one_line() -> None:
     gallery.remove(np.array([0, 1]))
     with pytest.raises(UserError, match="number of gallery items, 2"):
         gallery.search(rows, 3)
+
+
+def test_rows_appended_after_a_removal_are_found_whatever_new_memory_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
+    held = Gallery(rows[:2])
+    new = np.zeros  # as numpy.empty may give it: full of NaN where it holds floats
+    monkeypatch.setattr("numpy.empty", lambda n, kind=float: new(n, kind) + (np.nan if kind == np.float32 else 0))
+    held.remove(np.array([0]))
+    held.append(rows[2:])
+    assert held.is_live.tolist() == [False, *[True] * 11]
+    _, positions = held.search(rows[5:6], 11)
+    assert positions[0, 0] == 5
+    assert sorted(positions[0]) == [*range(1, 12)]
