@@ -53,17 +53,22 @@ def init_processes(device: str) -> Iterator[Ranks]:
     )
     ranks = Ranks(rank, size, place)
     ranks.barrier()
+    has_failed = False
     try:
         yield ranks
         ranks.barrier()
     except ConnectionLostError as error:
+        text = _explain_loss(store, error)  # at once, while the process that holds the store waits for it
+        with contextlib.suppress(RuntimeError):
+            store.add("heard", 1)
         time.sleep(GRACE)
-        if text := _explain_loss(store, error):
+        if text:
             print(f"error: {text}", file=sys.stderr, flush=True)
         raise SystemExit(1) from None
     except SystemExit:
         raise
     except BaseException as error:
+        has_failed = not isinstance(error, KeyboardInterrupt)
         code = 130 if isinstance(error, KeyboardInterrupt) else 2 if isinstance(error, UserError) else 1
         first_to_tell = _report_failure(store, rank, error)
         if not (ranks.first if code == 130 else first_to_tell):  # all are interrupted at once, and rank 0 says it
@@ -75,6 +80,8 @@ def init_processes(device: str) -> Iterator[Ranks]:
     finally:
         if place.type == "cpu":  # a thread of gloo that releases a tensor while Python exits aborts the process
             dist.destroy_process_group()
+        if has_failed and rank == 0:
+            _let_others_hear(store, size - 1)
     if place.type == "cuda":  # not after a failure, when nccl may wait for the others
         dist.destroy_process_group()
 
@@ -87,6 +94,14 @@ def _report_failure(store: Any, rank: int, error: BaseException) -> bool:  # noq
         host = socket.gethostname()
         store.set("failure", f"{host}\nrank {rank} on {host} has failed. {type(error).__name__}: {error}")
     return True
+
+
+def _let_others_hear(store: Any, others: int) -> None:  # noqa: ANN401 - torch's
+    """Wait, as the process that holds the store, until the others have read there why it ends; not for long."""
+    latest = time.monotonic() + GRACE / 2  # the others end after GRACE, so that torchrun sees this one end first
+    with contextlib.suppress(RuntimeError):
+        while time.monotonic() < latest and store.add("heard", 0) < others:
+            time.sleep(0.02)
 
 
 def _explain_loss(store: Any, error: ConnectionLostError) -> str:  # noqa: ANN401 - torch's

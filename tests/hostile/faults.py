@@ -511,6 +511,8 @@ def _command_in_fork(
     try:
         before()
         code = run(arguments)
+    except SystemExit as ended:  # as Python itself ends a process
+        code = ended.code if isinstance(ended.code, int) else 1
     except BaseException:
         traceback.print_exc()
     finally:
