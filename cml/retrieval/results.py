@@ -249,7 +249,6 @@ def _result_from_json(name: str, saved: _SavedResult, infos: Mapping[str, Metric
     per_query = np.array([nan_if_none(value) for value in saved.get("per_query", [])], np.float64)
     mean, low, high = (nan_if_none(value) for value in (saved["mean"], saved["low"], saved["high"]))
     info = infos.get(family(name))
-    low, high = (info or describe(name)).clip_interval(mean, low, high)  # earlier versions did not
     ends = saved.get("given_gallery")
     given_gallery = (nan_if_none(ends[0]), nan_if_none(ends[1])) if ends and len(ends) == 2 else None
     kept = saved.get("influences")

@@ -91,7 +91,7 @@ def run_loop(training: Training) -> Learned:
                 if is_finished:
                     break
                 if is_stopped:
-                    ranks.barrier()  # if the others ended first, the watch would end rank 0 while it writes
+                    ranks.barrier()  # if the others ended first, torchrun would end rank 0 while it writes
                     raise KeyboardInterrupt(_describe_stop(training, done))
             learned = _take(training, parts, done)
             run_folder.finish(place.folder, learned, place.run)
