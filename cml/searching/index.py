@@ -1,18 +1,18 @@
 """``cml.Index``: embeddings with ids, labels and columns in a folder, to add to, remove from and search."""
 
+import functools
 import json
-import math
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from cml.array_types import Float32
-from cml.data.image_sources import as_array, label_list
+from cml.array_types import Bools, Float32
+from cml.data.image_sources import as_array
 from cml.errors import DataError, UserError
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.searching.approximate import Neighbors, Recall
@@ -29,10 +29,12 @@ from cml.searching.index_file import (
     read_about,
     select_where,
 )
+from cml.searching.index_items import Described, check_ids, describe_items, paths_in
 from cml.searching.index_rows import HeldRows, describe_hit, read_items
 from cml.storage.atomic import make_folder
 
 _LARGEST = 1e15  # of a norm: search squares it in float32
+Found = tuple[list[list[int]], list[list[float]]]  # for each query places of items, nearest first, and their distances
 _FOUND, _FIRST = 10, 64  # items that are found by default; that are looked for at first within a distance
 
 
@@ -257,16 +259,14 @@ class Index:
                 dimension or not finite, or another process has been changing the index for 30 seconds.
             DataError: An image cannot be read, or the index is damaged.
         """
-        paths = _paths_in(inputs)
-        chosen = _check_ids(paths if ids is None else ids)
+        paths = paths_in(inputs)
+        chosen = check_ids(paths if ids is None else ids)
         if not replace:
             self._refuse_taken(chosen)  # before they are embedded
-        described = _describe(chosen, paths, labels, columns)
+        described = describe_items(chosen, paths, labels, columns)
         self.insert(self._embed(inputs, digest, "the items"), described, replace=replace)
 
-    def insert(
-        self, rows: Float32, items: "Sequence[Described]", *, replace: bool = False, **about: str | None
-    ) -> None:
+    def insert(self, rows: Float32, items: Sequence[Described], *, replace: bool = False, **about: str | None) -> None:
         """Add embeddings (N, D) of items that are described and checked already; the rest as of ``add``.
 
         Args:
@@ -322,7 +322,7 @@ class Index:
             UserError: The index does not hold one of them, or one is given twice.
             DataError: The index is damaged.
         """
-        chosen = _check_ids(ids)
+        chosen = check_ids(ids)
         with self._file.changing() as db:
             self._version = None
             for item_id in chosen:
@@ -380,28 +380,14 @@ class Index:
                 most = len(held.gallery) if covers is None else _count(db)
                 if not most:
                     raise UserError(f"The index {self.folder} is empty: add items to it before a search.")
-                wanted = most if within is not None else min(_FOUND, most)
-                if k is not None:
-                    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= most:
-                        raise UserError(
-                            f"'k' must be 1 or more and at most the number of items, {most}. Got {k!r} instead."
-                        )
-                    wanted = int(k)
+                wanted = _check_k(k, most, most if within is not None else min(_FOUND, most))
                 among = None if where is None else held.at(np.array(select_where(db, where, values), np.int64))
                 hidden = [row for row in (_row_of(db, item_id) for item_id in left_out) if row is not None]
                 take = min(wanted + len(hidden), most if among is None else int(np.count_nonzero(among)))
-                look = take if within is None else min(_FIRST, take)
-                while True:
-                    if not look or not len(rows):
-                        return [[] for _ in rows]
-                    if covers is None:
-                        distances, positions = held.gallery.search(rows, look, among)
-                        found, far = positions.tolist(), distances.tolist()
-                    else:
-                        found, far = covers.search(db, held, rows, look)
-                    if within is None or look == take or all(len(row) < look or row[-1] > within for row in far):
-                        break
-                    look = min(4 * look, take)
+                if not take or not len(rows):
+                    return [[] for _ in rows]
+                look = functools.partial(_find_nearest, db, held, covers, rows, among)
+                found, far = look(take) if within is None else _look_within(look, within, take)
                 items: Any = held.items
                 if covers is None:
                     hidden = np.flatnonzero(held.at(np.array(hidden, np.int64))).tolist() if hidden else []
@@ -559,23 +545,6 @@ class Index:
         vars(self).update(vars(type(self).open(state["folder"], state["model"])))
 
 
-Described = tuple[str, Any, str | None, str]  # id, label, path and columns of an item
-
-
-def describe_item(
-    item_id: str,
-    label: Any = None,  # noqa: ANN401 - any label
-    path: str | None = None,
-    columns: Mapping[str, Any] | None = None,
-) -> Described:
-    """Check label and columns of an item, and bring them into the form of the file."""
-    plain = _check_label(label, item_id)
-    is_number = isinstance(plain, int | float) and not isinstance(plain, bool) and abs(plain) < 1 << 63
-    stored = plain if plain is None or is_number else json.dumps(plain)
-    further = {str(name): _check_column(value, name, item_id) for name, value in (columns or {}).items()}
-    return item_id, stored, path, json.dumps(further)
-
-
 def _count(db: sqlite3.Connection) -> int:
     return int(db.execute("SELECT count(*) FROM items").fetchone()[0])
 
@@ -597,66 +566,35 @@ def _check_is_model(model: object) -> None:
         )
 
 
-def _check_ids(ids: Iterable[str | int] | None) -> list[str]:
-    """Ids as texts."""
-    if ids is None or isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
-        raise UserError(f"'ids' must be a list with a text or whole number for each item. Got {ids!r:.80} instead.")
-    chosen: dict[str, None] = {}
-    for number, item_id in enumerate(ids):
-        is_number = isinstance(item_id, int | np.integer) and not isinstance(item_id, bool)
-        if not (is_number or isinstance(item_id, str)) or item_id == "":
-            raise UserError(f"ids[{number}] must be a text or a whole number. Got {item_id!r:.80} instead.")
-        if str(item_id) in chosen:
-            raise UserError(f"The id {str(item_id)!r} is given twice; each item needs its own.")
-        chosen[str(item_id)] = None
-    return list(chosen)
+def _check_k(k: int | None, most: int, default: int) -> int:
+    """How many items each query is to find."""
+    if k is None:
+        return default
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= most:
+        raise UserError(f"'k' must be 1 or more and at most the number of items, {most}. Got {k!r} instead.")
+    return int(k)
 
 
-def _paths_in(inputs: Any) -> list[str] | None:  # noqa: ANN401
-    """The paths of inputs that are a list of files; None for other inputs."""
-    is_list = isinstance(inputs, list | tuple) and len(inputs) > 0
-    return [str(path) for path in inputs] if is_list and all(isinstance(i, str | Path) for i in inputs) else None
+def _find_nearest(
+    db: sqlite3.Connection,
+    held: HeldRows,
+    covers: Neighbors | None,
+    rows: Float32,  # (Q, D)
+    among: Bools | None,  # (N,)
+    count: int,
+) -> Found:
+    """The nearest items of each query, exactly or by faiss."""
+    if covers is not None:
+        return covers.search(db, held, rows, count)
+    distances, places = held.gallery.search(rows, count, among)
+    return places.tolist(), distances.tolist()
 
 
-def _describe(
-    ids: Sequence[str],
-    paths: Sequence[str] | None,
-    labels: Any,  # noqa: ANN401
-    columns: Sequence[Mapping[str, Any]] | None,
-) -> list[Described]:
-    """Items as ``describe_item`` gives them."""
-    listed = [None] * len(ids) if labels is None else label_list(labels)
-    if len(listed) != len(ids):
-        raise UserError(f"There must be one label per item. Got {len(ids)} ids and {len(listed)} labels instead.")
-    further: Sequence[Mapping[str, Any]] = [{}] * len(ids) if columns is None else list(columns)
-    if len(further) != len(ids) or not all(isinstance(one, Mapping) for one in further):
-        raise UserError(f"'columns' must be a dict for each of the {len(ids)} items. Got {columns!r:.80} instead.")
-    places = [None] * len(ids) if paths is None else [os.path.abspath(path) for path in paths]
-    if len(places) != len(ids):
-        raise UserError(f"There must be one id per item. Got {len(places)} items and {len(ids)} ids instead.")
-    return [describe_item(*item) for item in zip(ids, listed, places, further, strict=True)]
-
-
-def _check_label(label: Any, item_id: str) -> Any:  # noqa: ANN401 - any label
-    """A label as JSON."""
-    if isinstance(label, np.generic | np.ndarray):
-        label = label.tolist()
-    if isinstance(label, list | tuple):
-        return [_check_label(value, item_id) for value in label]
-    if isinstance(label, float) and not math.isfinite(label):
-        raise UserError(f"The label of {item_id!r} must be finite. Got {label} instead; None stands for no label.")
-    if label is None or isinstance(label, bool | int | float | str):
-        return label
-    raise UserError(
-        f"The label of {item_id!r} must be a number, a text, a list of these or None. Got {type(label).__name__} "
-        "instead."
-    )
-
-
-def _check_column(value: Any, name: str, item_id: str) -> Any:  # noqa: ANN401 - any value
-    """A value of a column as JSON."""
-    value = value.item() if isinstance(value, np.generic) else value
-    is_finite = not isinstance(value, float) or math.isfinite(value)
-    if not is_finite or not (value is None or isinstance(value, bool | int | float | str)):
-        raise UserError(f"Column {name!r} of {item_id!r} must be a finite number, a text or None. Got {value!r:.80}.")
-    return value
+def _look_within(look: Callable[[int], Found], within: float, most: int) -> Found:
+    """The nearest items of each query, as many as hold all within a distance: few at first."""
+    count = min(_FIRST, most)
+    while True:
+        found, far = look(count)
+        if count == most or all(len(row) < count or row[-1] > within for row in far):
+            return found, far
+        count = min(4 * count, most)

@@ -15,8 +15,9 @@ from cml.data.image_list import COLUMNS, ImageList
 from cml.errors import DataError, UserError
 from cml.searching.embed_folder import AllBadError, batch_size_for
 from cml.searching.embedded_batches import BATCHES_A_CHUNK, embed_batches
-from cml.searching.index import Described, Index, IndexModel, describe_item
+from cml.searching.index import Index, IndexModel
 from cml.searching.index_file import FILE
+from cml.searching.index_items import Described, describe_item
 from cml.storage.safe_paths import check_no_link
 
 
