@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
@@ -123,6 +123,7 @@ class Learner(ABC):
         backbone: The user's own module, for which ``config.backbone`` is ``custom``; it is trained in place.
         own: Functions of the user's own.
         decides: Names of the options that the learner decides itself.
+        chooses: What it chooses by them, for an error.
         decides_model: Whether the learner chooses the shape of the model, so that a resumed run is not compared by it.
     """
 
@@ -133,10 +134,7 @@ class Learner(ABC):
 
     decides_model: ClassVar[bool] = False
     decides: ClassVar[tuple[str, ...]] = ()
-
-    def with_options(self, **changes: Any) -> Self:  # noqa: ANN401 - values of options
-        """The same learner with some options changed."""
-        return replace(self, config=replace(self.config, **changes))
+    chooses: ClassVar[str] = ""
 
     def check_options(self, recipe: TrainConfig) -> None:
         """Refuse options that the learner decides itself, before anything is read.
@@ -148,12 +146,9 @@ class Learner(ABC):
             UserError: An option has another value than in the recipe.
         """
         for name in self.decides:
-            value = getattr(self.config, name)
-            if value != getattr(recipe, name):
-                raise UserError(
-                    f"{self.config.learner!r} chooses heads, losses and steps itself: leave out {name!r}. "
-                    f"Got {value} instead."
-                )
+            if (value := getattr(self.config, name)) != getattr(recipe, name):
+                what = f"{self.config.learner!r} chooses {self.chooses} itself"
+                raise UserError(f"{what}: leave out {name!r}. Got {value} instead.")
 
     def shrink_batch(self, items: LabelledItems, validation: LabelledItems | None = None, *, warn: bool = True) -> Self:
         """The same learner with a smaller batch where that is larger than the data, with a warning."""

@@ -54,6 +54,7 @@ class TuneLearner(Learner):
 
     decides_model: ClassVar[bool] = True
     decides: ClassVar[tuple[str, ...]] = DECIDED_BY_TUNE
+    chooses: ClassVar[str] = "heads, losses and steps"
 
     def check_options(self, recipe: TrainConfig) -> None:
         """Refuse options that tuning decides itself; see ``Learner.check_options``."""
