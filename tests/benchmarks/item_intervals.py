@@ -37,6 +37,9 @@ from cml.retrieval.mean_interval import item_intervals
 
 Figures = dict[str, Any]
 NOISE = {"good": 0.3, "poor": 1.5}
+# Standard deviation of the labels that are drawn. That of a sample would make the noise of all items depend on all
+# labels, which no interval over items can know.
+SPREAD = {"normal": 1.0, "lognormal": 2.16, "clustered": 2.29, "few values": 1.12, "classes": 1.71, "new classes": 1.0}
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,7 @@ def draw_labels(case: Case, rng: np.random.Generator) -> tuple[Float64, list[str
 
 def draw_embedding(case: Case, labels: Float64, rng: np.random.Generator, noise: float) -> list[Float64]:
     """An embedding (N, 2) for each seed."""
-    scale = noise * (labels.std() or 1)
+    scale = noise * SPREAD[case.labels]
     shape = (len(labels), 2)
     both, shown = rng.normal(size=shape), np.stack([labels, 0 * labels], axis=1)
     own = [rng.normal(size=shape) for _ in range(case.seeds)] if case.common < 1 else []
