@@ -30,28 +30,14 @@ class UserError(Exception):
 
 
 def shorten_message(text: str) -> str:
-    """Put a message in one line of limited length.
-
-    Args:
-        text: The message.
-
-    Returns:
-        The message with control characters escaped; if it is too long, its middle is left out.
-    """
+    """Put a message in one line of limited length."""
     text = escape_controls(text)
     half = _LONGEST // 2
     return text if len(text) <= _LONGEST else f"{text[:half]} .. {text[-half:]}"
 
 
 def escape_controls(text: str) -> str:
-    r"""Escape control characters, also those of text direction: a terminal would obey them.
-
-    Args:
-        text: Any text.
-
-    Returns:
-        The text, with ``\x1b`` or ``\u202e`` in place of such a character.
-    """
+    r"""Escape control characters, also those of text direction: a terminal would obey them."""
     return _CONTROLS.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
@@ -63,46 +49,22 @@ class DataError(UserError):
     """A file violates its format; the message names the file and, if there is one, the line."""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Suggest a known name in place of an unknown one.
-
-    Args:
-        name: The unknown name.
-        known: The names that exist.
-
-    Returns:
-        A question to append to an error, with the closest known name; "" if there is none.
-    """
+def did_you_mean(
+    name: str, known: Iterable[str]
+) -> str:  # a question to append to an error, with the closest known name; "" if there is none
+    """Suggest a known name in place of an unknown one."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
 def install_hint(extra: str) -> str:
-    """Name the command that installs an extra of cml.
-
-    Args:
-        extra: The name of the extra.
-
-    Returns:
-        The command.
-    """
+    """Name the command that installs an extra of cml."""
     return f"pip install '{DISTRIBUTION}[{extra}]'"
 
 
 @contextlib.contextmanager
 def require_extra(extra: str, what: str) -> Iterator[None]:
-    """Name the extra that is missing, if an import in the block fails.
-
-    Args:
-        extra: The name of the extra.
-        what: What needs it, for the error.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        UserError: an import in the block failed.
-    """
+    """Name the extra that is missing, if an import in the block fails."""
     try:
         yield
     except ImportError as error:

@@ -10,19 +10,12 @@ _LOCAL = {"LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1}  # what they are where nobody 
 
 
 class Launch(NamedTuple):
-    """This process among those that were started together.
+    """This process among those that were started together."""
 
-    Attributes:
-        rank: Its rank among the processes of all machines.
-        size: The number of processes of all machines.
-        local_rank: Its rank among the processes of its machine.
-        local_size: The number of processes of its machine.
-    """
-
-    rank: int = 0
-    size: int = 1
-    local_rank: int = 0
-    local_size: int = 1
+    rank: int = 0  # its rank among the processes of all machines
+    size: int = 1  # the number of processes of all machines
+    local_rank: int = 0  # its rank among the processes of its machine
+    local_size: int = 1  # the number of processes of its machine
 
     @property
     def first(self) -> bool:
@@ -36,14 +29,7 @@ class Launch(NamedTuple):
 
 
 def launch() -> Launch:
-    """Find out how this process was started, by the environment variables that torchrun sets.
-
-    Returns:
-        This process; alone if torchrun did not start it.
-
-    Raises:
-        UserError: a variable is not a whole number.
-    """
+    """Find out how this process was started, by the environment variables that torchrun sets."""
     if not {*_ALWAYS, "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
         return Launch()
     for name in (*_ALWAYS, *_LOCAL):

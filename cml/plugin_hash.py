@@ -6,27 +6,14 @@ from types import ModuleType
 
 
 def hash_content(content: bytes) -> str:
-    """Hash the content of a file.
-
-    Args:
-        content: The content.
-
-    Returns:
-        Its SHA-256 in hexadecimal digits.
-    """
+    """Hash the content of a file."""
     return hashlib.sha256(content).hexdigest()
 
 
-def hash_module(module: ModuleType) -> str:
-    """Hash the code of a module or package.
-
-    Args:
-        module: The module.
-
-    Returns:
-        The SHA-256 of the module's file, or of the names and contents of a package's Python files; "" if the module is
-        built in.
-    """
+def hash_module(
+    module: ModuleType,
+) -> str:  # the SHA-256 of the module's file, or of the names and contents of a package's Python files
+    """Hash the code of a module or package."""
     folders = [Path(folder) for folder in getattr(module, "__path__", ())]
     if folders:
         files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]

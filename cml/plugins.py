@@ -27,15 +27,10 @@ _sources: dict[str, None] = {}  # as the user gave them
 
 @dataclass(frozen=True)
 class Plugin:
-    """A loaded plugin.
+    """A loaded plugin."""
 
-    Attributes:
-        name: The name of its file or module.
-        sha256: The hash of its code (see ``cml.plugin_hash``).
-    """
-
-    name: str
-    sha256: str
+    name: str  # the name of its file or module
+    sha256: str  # the hash of its code (see ``cml.plugin_hash``)
 
 
 def load(source: str | Path) -> Plugin:
@@ -85,59 +80,30 @@ def load(source: str | Path) -> Plugin:
 
 
 def flags() -> str:
-    """Write the options that load the same plugins on a command line.
-
-    Returns:
-        `` --plugin FILE`` for each plugin.
-    """
+    """Write the options that load the same plugins on a command line."""
     return "".join(f" --plugin {shlex.quote(source)}" for source in _sources)
 
 
 def sources() -> tuple[str, ...]:
-    """List what loads the same plugins in another process.
-
-    Returns:
-        The whole paths of files, and the names of modules.
-    """
+    """List what loads the same plugins in another process."""
     return tuple(str(Path(source).resolve()) if Path(source).is_file() else source for source in _sources)
 
 
-def plugin_file(name: str) -> Path | None:
-    """Find the file of a loaded plugin.
-
-    Args:
-        name: The name of the plugin.
-
-    Returns:
-        The file; None if the plugin is a module.
-    """
+def plugin_file(name: str) -> Path | None:  # the file; None if the plugin is a module
+    """Find the file of a loaded plugin."""
     return next((Path(source) for source in _sources if Path(source).name == name and Path(source).is_file()), None)
 
 
 def required_plugins(*choices: str) -> tuple[tuple[str, str], ...]:
-    """List the plugins and packages that registered the names in some choices.
-
-    Args:
-        *choices: Choices, such as ``log-ratio(weights=rank)``.
-
-    Returns:
-        The name and the SHA-256 of each; none for cml's own parts.
-    """
+    """List the plugins and packages that registered the names in some choices."""
     words = {word for choice in choices for word in re.findall(r"[\w.-]+", choice)}
     origins = [registry.origins() for registry in registries]
     names = {by_name[word] for by_name in origins for word in words & by_name.keys()} - {""}
     return tuple((name, _hash_at_hand(name)) for name in sorted(names))
 
 
-def explain_missing(saved: Iterable[tuple[str, str]]) -> str:
-    """Explain how to load the missing plugins of a run.
-
-    Args:
-        saved: The name and the SHA-256 of each plugin of the run.
-
-    Returns:
-        A sentence for an error; "" if none is missing.
-    """
+def explain_missing(saved: Iterable[tuple[str, str]]) -> str:  # a sentence for an error; "" if none is missing
+    """Explain how to load the missing plugins of a run."""
     absent = [name for name, _ in saved if not _is_there(name)]
     if not absent:
         return ""
@@ -146,15 +112,8 @@ def explain_missing(saved: Iterable[tuple[str, str]]) -> str:
     return f"It needs its author's own code; if you trust it, give {flags}, or in Python call {calls} or import it."
 
 
-def explain_changes(saved: Iterable[tuple[str, str]]) -> str:
-    """Name the plugins of a run whose code has changed.
-
-    Args:
-        saved: The name and the SHA-256 of each plugin of the run.
-
-    Returns:
-        A sentence for an error; "" if none has changed.
-    """
+def explain_changes(saved: Iterable[tuple[str, str]]) -> str:  # a sentence for an error; "" if none has changed
+    """Name the plugins of a run whose code has changed."""
     others = [name for name, sha256 in saved if _is_there(name) and _hash_at_hand(name) not in ("", sha256)]
     return f"The code of {', '.join(others)} has changed since the run was trained." if others else ""
 

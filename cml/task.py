@@ -26,46 +26,34 @@ Made = TypeVar("Made", bound="Task | Callable[[], Task]")
 
 
 class ReportedUnit(NamedTuple):
-    """The unit in which label distances are reported, as a task's ``report`` gives it.
+    """The unit in which label distances are reported, as a task's ``report`` gives it."""
 
-    Attributes:
-        factor: What label distances are multiplied by.
-        unit: Their unit then.
-    """
-
-    factor: float
-    unit: str
+    factor: float  # what label distances are multiplied by
+    unit: str  # their unit then
 
 
 @dataclass(frozen=True)
 class Task:
-    """Everything that depends on the kind of label.
+    """Everything that depends on the kind of label."""
 
-    Attributes:
-        name: As in ``cml train NAME`` and dataset.json.
-        summary: One line for the list of tasks.
-        recipe: Default training options.
-        draw: Draws a label on its picture: (image, label, dataset's info) to a new image.
-        describe: A label in a few words, or "".
-        variants: What ``cml compare`` trains: name to the options that differ from the recipe.
-        label_distance: The label distance for a dataset, with the settings that depend on it; by default the recipe's.
-        mirror: Mirrors a label: (label, dataset's info) to the label of the mirrored image. None if it cannot be.
-        report: How label distances are reported: (unit of the label distance, dataset's info) to a factor and the new
-            unit, as a tuple; by default as they are. nDCG always uses the label distance itself.
-        legend: What the colours of ``draw`` mean: word to colour.
-        sample: Name of the data source that draws an embedded dataset for ``cml demo NAME``; "" if there is none.
-    """
-
-    name: str
-    summary: str
-    recipe: TrainConfig
+    name: str  # as in ``cml train NAME`` and dataset.json
+    summary: str  # one line for the list of tasks
+    recipe: TrainConfig  # default training options
+    # draws a label on its picture: (image, label, dataset's info) to a new image
     draw: Callable[[Image, Any, DatasetInfo], Image]
-    describe: Callable[[Any, DatasetInfo], str]
+    describe: Callable[[Any, DatasetInfo], str]  # a label in a few words, or ""
+    # what ``cml compare`` trains: name to the options that differ from the recipe
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    # the label distance for a dataset, with the settings that depend on it; by default the recipe's
     label_distance: Callable[[TrainConfig, DatasetInfo], str] = lambda recipe, info: recipe.label_distance
+    # mirrors a label: (label, dataset's info) to the label of the mirrored image. None if it cannot be
     mirror: Callable[[Any, DatasetInfo], Any] | None = None
+    # how label distances are reported: (unit of the label distance, dataset's info) to a factor and the new unit, as a
+    # tuple; by default as they are. nDCG always uses the label distance itself
     report: Callable[[str, DatasetInfo], tuple[float, str]] = lambda unit, info: (1.0, unit)
+    # name of the data source that draws an embedded dataset for ``cml demo NAME``; "" if there is none
     sample: str = ""
+    # what the colours of ``draw`` mean: word to colour
     legend: Callable[[DatasetInfo], Mapping[str, str]] = lambda info: {}
 
 
@@ -76,17 +64,7 @@ names = registry.names
 
 
 def get(name: str) -> Task:
-    """Get a task.
-
-    Args:
-        name: Its name.
-
-    Returns:
-        The task.
-
-    Raises:
-        UserError: unknown; the message lists the known ones.
-    """
+    """Get a task."""
     task: Any = registry.entry(name)  # an entry is the task itself
     if not isinstance(task, Task):
         raise UserError(f"The task {name!r} of {registry.origin(name)} must be a cml.tasks.Task. Got {task!r} instead.")
@@ -94,18 +72,7 @@ def get(name: str) -> Task:
 
 
 def label_distance_of(task: str, choice: str) -> LabelDistance:
-    """Make a label distance; the package of its task is imported first, since it may register the distance.
-
-    Args:
-        task: Name of the task; an unknown one is passed over.
-        choice: The label distance with its settings, as on the command line.
-
-    Returns:
-        The label distance.
-
-    Raises:
-        UserError: The label distance is unknown.
-    """
+    """Make a label distance; the package of its task is imported first, since it may register the distance."""
     from cml.distances import as_label_distance
 
     with contextlib.suppress(UserError):
@@ -114,14 +81,7 @@ def label_distance_of(task: str, choice: str) -> LabelDistance:
 
 
 def register(task: Made) -> Made:
-    """Make a task known to the command line and to prepared datasets.
-
-    Args:
-        task: The task, or a function without arguments that makes it.
-
-    Returns:
-        What was given, so that it decorates a function.
-    """
+    """Make a task known to the command line and to prepared datasets."""
     instance: Any = task if isinstance(task, Task) else task()
     registry.register(instance.name)(instance)
     return task

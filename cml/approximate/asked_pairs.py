@@ -22,15 +22,10 @@ class PairKind(IntEnum):
 
 
 class ChosenPairs(NamedTuple):
-    """Pairs to ask for, in order.
+    """Pairs to ask for, in order."""
 
-    Attributes:
-        keys: (P,) keys of the pairs.
-        kinds: (P,) the ``PairKind`` of each.
-    """
-
-    keys: Int64
-    kinds: Int64
+    keys: Int64  # (P,) keys of the pairs
+    kinds: Int64  # (P,) the ``PairKind`` of each
 
 
 def pair_keys(pairs: Int64, items: int) -> Int64:
@@ -44,17 +39,12 @@ def pairs_of_keys(keys: Int64, items: int) -> Int64:
     return np.stack(np.divmod(keys, items), axis=1)
 
 
-def draw_pairs(items: int, count: int, rng: np.random.Generator) -> Int64:
-    """Draw different pairs of items, each with the same probability.
-
-    Args:
-        items: N.
-        count: P, at most N (N - 1) / 2.
-        rng: The random numbers.
-
-    Returns:
-        (P,) keys of pairs, in random order.
-    """
+def draw_pairs(
+    items: int,  # N
+    count: int,  # P, at most N (N - 1) / 2
+    rng: np.random.Generator,
+) -> Int64:  # (P,) keys of pairs, in random order
+    """Draw different pairs of items, each with the same probability."""
     numbers = rng.choice(items * (items - 1) // 2, count, replace=False)
     # pair number q has the higher item b, before which b (b - 1) / 2 pairs are numbered
     higher = ((1 + np.sqrt(1 + 8 * numbers.astype(np.float64))) / 2).astype(np.int64)
@@ -64,17 +54,12 @@ def draw_pairs(items: int, count: int, rng: np.random.Generator) -> Int64:
     return pair_keys(np.stack([lower, higher], axis=1), items)
 
 
-def choose_nearest(embeddings: Float32, asked: Int64, count: int) -> Int64:
-    """Find the nearest pairs of an embedding that were not asked for: first each item's nearest, then the next ones.
-
-    Args:
-        embeddings: (N, D) embeddings.
-        asked: Keys of the pairs that were asked for, ascending.
-        count: P, how many pairs are wanted.
-
-    Returns:
-        (P,) keys of pairs, fewer where there are fewer.
-    """
+def choose_nearest(
+    embeddings: Float32,  # (N, D) embeddings
+    asked: Int64,  # keys of the pairs that were asked for, ascending
+    count: int,  # P, how many pairs are wanted
+) -> Int64:  # (P,) keys of pairs, fewer where there are fewer
+    """Find the nearest pairs of an embedding that were not asked for: first each item's nearest, then the next ones."""
     items = len(embeddings)
     wanted = -(-2 * count // items) + 1  # two items may have each other as their next
     depth = min(items - 1, wanted + 2 * len(asked) // items + _SPARE)
@@ -88,20 +73,15 @@ def choose_nearest(embeddings: Float32, asked: Int64, count: int) -> Int64:
     return keys[places[np.sort(first)[:count]]]
 
 
-def choose_of_neighbors(lists: Neighbors, asked: Int64, count: int) -> Int64:
+def choose_of_neighbors(
+    lists: Neighbors,
+    asked: Int64,  # keys of the pairs that were asked for, ascending
+    count: int,  # P, how many pairs are wanted
+) -> Int64:  # (P,) keys of pairs, fewer where there are fewer: first those that most items lie between
     """Find pairs that were not asked for, of which one item is a neighbour of a neighbour of the other.
 
     A neighbour of a neighbour is likely to be a neighbour itself (Dong, Moses, Li: Efficient k-nearest neighbor graph
     construction for generic similarity measures, WWW 2011).
-
-    Args:
-        lists: The nearest of each of N items among the pairs that were asked for.
-        asked: Keys of the pairs that were asked for, ascending.
-        count: P, how many pairs are wanted.
-
-    Returns:
-        (P,) keys of pairs, fewer where there are fewer: first those that most items lie between, then those whose
-        shortest way over another item is shortest.
     """
     items = len(lists.ids)
     middles = lists.ids.clip(min=0)  # of a list that is too short
@@ -117,20 +97,16 @@ def choose_of_neighbors(lists: Neighbors, asked: Int64, count: int) -> Int64:
     return found[np.lexsort((shortest, -ways))][:count]
 
 
-def combine_choices(nearest: Int64, of_neighbors: Int64, count: int, share: float) -> ChosenPairs:
+def combine_choices(
+    nearest: Int64,
+    of_neighbors: Int64,
+    count: int,  # P, how many pairs are wanted; neither of the two is longer
+    share: float,
+) -> ChosenPairs:
     """Combine the pairs that are nearest in an embedding and those of neighbours of neighbours.
 
     Pairs that are both are the likeliest neighbours and come first. The others follow by turns, because time may end a
     round early.
-
-    Args:
-        nearest: Keys of the nearest pairs, the best first.
-        of_neighbors: Keys of pairs of neighbours of neighbours, the best first.
-        count: P, how many pairs are wanted; neither of the two is longer.
-        share: Which share of the pairs that are not both are of neighbours of neighbours, if there are so many.
-
-    Returns:
-        The pairs, fewer where there are fewer.
     """
     both = of_neighbors[is_in(of_neighbors, np.sort(nearest))]
     left = count - len(both)
@@ -150,13 +126,6 @@ def find_share(asked: ChosenPairs, lists: Neighbors) -> float:
 
     A pair has brought something if it is in the list of one of its items. The share is that of one kind's rate in the
     rates of both, with one success and one failure added to each.
-
-    Args:
-        asked: The pairs that were asked for last.
-        lists: The nearest of each of N items among all pairs that were asked for, these included.
-
-    Returns:
-        The share, from ``_LEAST_SHARE`` to 1 less that.
     """
     items, k = lists.ids.shape
     pairs = np.stack([np.repeat(np.arange(items), k), lists.ids.ravel()], axis=1)

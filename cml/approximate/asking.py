@@ -30,33 +30,14 @@ _ROUNDING = 1e-5  # relative difference of the two ways that is rounding
 
 
 class Answers(NamedTuple):
-    """Pairs and their label distances.
+    """Pairs and their label distances."""
 
-    Attributes:
-        keys: (P,) keys of the pairs.
-        distances: (P,).
-    """
-
-    keys: Int64
-    distances: Float32
+    keys: Int64  # (P,) keys of the pairs
+    distances: Float32  # (P,)
 
 
 class Interview:
-    """The questions to one label distance, and what was spent on them.
-
-    Args:
-        distance: The label distance.
-        labels: N encoded labels.
-        output: Where pairs and answers are kept.
-        seconds: The budget, if it is one of time.
-        options: How the distances are computed.
-
-    Attributes:
-        calls: Calls so far, those of an earlier process too.
-        spent: Seconds so far.
-        call_seconds: Seconds of one call, as last measured; 0 before that.
-        plan_seconds: Seconds that the last plan took.
-    """
+    """The questions to one label distance, and what was spent on them."""
 
     def __init__(
         self,
@@ -68,20 +49,16 @@ class Interview:
     ) -> None:
         self._distance, self._labels, self._output, self._options = distance, labels, output, options
         self.calls, self.spent, self._seconds = 0, 0.0, seconds
-        self.call_seconds = self.plan_seconds = 0.0
+        self.call_seconds = self.plan_seconds = 0.0  # seconds of one call, as last measured; 0 before that
         self._began = time.monotonic()
         self._records = {str(entry["step"]): entry for entry in output.records if "step" in entry}
 
-    def check(self, pairs: Int64, calls: int) -> None:
-        """Ask for a few pairs both ways: whether the distance is symmetric, and how long a call takes.
-
-        Args:
-            pairs: (P, 2) pairs to choose from.
-            calls: The calls of the budget.
-
-        Raises:
-            UserError: It is not symmetric, or a call takes longer than the budget.
-        """
+    def check(
+        self,
+        pairs: Int64,  # (P, 2) pairs to choose from
+        calls: int,
+    ) -> None:
+        """Ask for a few pairs both ways: whether the distance is symmetric, and how long a call takes."""
         if "check" in self._records:
             self.call_seconds = self._step("check", 0)["call_seconds"]
             return
@@ -112,17 +89,13 @@ class Interview:
                 self.call_seconds = slowest  # not the first call, which may compile
         self._step("check", asked, call_seconds=self.call_seconds)
 
-    def ask(self, name: str, plan: Callable[[], Int64], until: Callable[[], float]) -> Answers:
-        """Ask for some pairs; what was asked for before is read.
-
-        Args:
-            name: Name of the round.
-            plan: Chooses the pairs, (P,) keys; called unless they were chosen before.
-            until: Tells after the plan at how many seconds of the budget to end, if it is one of time.
-
-        Returns:
-            The pairs that were asked for: all, or the first ones if time ended.
-        """
+    def ask(
+        self,
+        name: str,
+        plan: Callable[[], Int64],  # chooses the pairs, (P,) keys; called unless they were chosen before
+        until: Callable[[], float],  # tells after the plan at how many seconds of the budget to end
+    ) -> Answers:
+        """Ask for some pairs; what was asked for before is read."""
         path = self._output.work / f"{name}.npy"
         if not path.exists():
             planned = plan()

@@ -37,15 +37,8 @@ _LOOKED_AT, _MANY_TIES = 200, 0.2  # items, and the share of equal pairs among t
 _MARKED = (0.02, 0.2, 0.5)  # quantiles that the picture names: a floor, a threshold, the middle
 
 
-def find_label_faults(data: Path) -> list[str]:
-    """Find all labels that the label distance of the task's recipe refuses.
-
-    Args:
-        data: Folder of the prepared dataset.
-
-    Returns:
-        A sentence for each fault; none if all labels are accepted.
-    """
+def find_label_faults(data: Path) -> list[str]:  # a sentence for each fault; none if all labels are accepted
+    """Find all labels that the label distance of the task's recipe refuses."""
     dataset = PreparedDataset.open(data)
     try:
         task = tasks.get(dataset.info.task)
@@ -55,15 +48,8 @@ def find_label_faults(data: Path) -> list[str]:
     return label_faults(distance, dataset)
 
 
-def describe_ties(data: Path) -> str:
-    """Say how many pairs of labels are equal, and which losses suit such labels.
-
-    Args:
-        data: Folder of the prepared dataset.
-
-    Returns:
-        The advice; "" where less than a fifth of the pairs are equal, or where the labels are classes.
-    """
+def describe_ties(data: Path) -> str:  # the advice; "" where less than a fifth of the pairs are equal
+    """Say how many pairs of labels are equal, and which losses suit such labels."""
     opened = DatasetDistances.open(data)
     some = opened.labels[np.random.default_rng(0).permutation(len(opened.labels))[:_LOOKED_AT]]
     if len(some) < 2 or opened.distance.class_names(some) is not None:
@@ -79,37 +65,22 @@ def describe_ties(data: Path) -> str:
 
 @dataclass(frozen=True)
 class DatasetDistances:
-    """The label distances of some of a dataset's items. Made by ``open``.
-
-    Attributes:
-        dataset: The prepared dataset.
-        distance: The label distance, fitted on its training items.
-        role: Which items, a key of ``ROLES``.
-        labels: Their encoded labels.
-        item_ids: Their ids.
-    """
+    """The label distances of some of a dataset's items. Made by ``open``."""
 
     dataset: PreparedDataset
-    distance: LabelDistance
-    role: str
-    labels: Labels
+    distance: LabelDistance  # the label distance, fitted on its training items
+    role: str  # which items, a key of ``ROLES``
+    labels: Labels  # their encoded labels
     item_ids: list[str]
 
     @classmethod
-    def open(cls, data: Path, label_distance: str = "", role: str = "train") -> Self:
-        """Open a dataset and encode the labels of some of its items.
-
-        Args:
-            data: Folder of the prepared dataset.
-            label_distance: The label distance, as on the command line; "" for that of the dataset's task.
-            role: Which items, a key of ``ROLES``.
-
-        Returns:
-            The items with their label distance.
-
-        Raises:
-            UserError: The label distance is unknown, or does not take the labels.
-        """
+    def open(
+        cls,
+        data: Path,
+        label_distance: str = "",  # the label distance, as on the command line; "" for that of the dataset's task
+        role: str = "train",
+    ) -> Self:
+        """Open a dataset and encode the labels of some of its items."""
         dataset = PreparedDataset.open(data)
         if not label_distance:
             task = tasks.get(dataset.info.task)
@@ -130,21 +101,15 @@ class DatasetDistances:
         """Unit of the label distance, see ``unit_in_dataset``."""
         return unit_in_dataset(self.distance, self.dataset)
 
-    def write(self, work: Work, folder: Path, *, threads: int, scheduler: str) -> JobResult:
-        """Write a matrix or neighbour lists into a folder, where training finds them; a job cut off is continued.
-
-        Args:
-            work: What to compute.
-            folder: The folder.
-            threads: Strips of rows computed at the same time.
-            scheduler: Address of a Dask scheduler, tcp://host:port, whose workers compute the strips; "" for none.
-
-        Returns:
-            The file, the number of pairs computed, and the seconds that it took.
-
-        Raises:
-            UserError: The folder holds other distances, or cannot be written.
-        """
+    def write(
+        self,
+        work: Work,
+        folder: Path,
+        *,
+        threads: int,
+        scheduler: str,  # address of a Dask scheduler, tcp://host:port, whose workers compute the strips
+    ) -> JobResult:  # the file, the number of pairs computed, and the seconds that it took
+        """Write a matrix or neighbour lists into a folder, where training finds them; a job cut off is continued."""
         about = {"dataset": str(self.dataset.folder.resolve()), "role": self.role}
         options = JobOptions(threads=threads, scheduler=scheduler, say=say)
         result = run.run_job(work, folder, options, about=about, item_ids=self.item_ids)
@@ -156,30 +121,13 @@ class DatasetDistances:
         budget: str,
         k: int,
         *,
-        vectors: Path | None = None,
-        out: Path | None = None,
+        vectors: Path | None = None,  # the vectors to start from: a .npy file with a row for each item
+        out: Path | None = None,  # folder that keeps all answers and gets the result; None for one in the cache
         seed: int = 0,
         threads: int = 2,
-        scheduler: str = "",
+        scheduler: str = "",  # address of a Dask scheduler, tcp://host:port; "" for none
     ) -> Approximation:
-        """Find neighbours and learn an embedding from few calls; see ``cml.distances.approximate``.
-
-        Args:
-            budget: "1%" of all pairs, "200000" calls, or a time: "90s", "30min", "2h".
-            k: Neighbours in a list.
-            vectors: The vectors to start from: a .npy file with a row for each item, or a feature store; None for those
-                of the dataset.
-            out: Folder that keeps all answers and gets the result; None for one in the cache.
-            seed: Random seed.
-            threads: Strips of pairs computed at the same time.
-            scheduler: Address of a Dask scheduler, tcp://host:port; "" for none.
-
-        Returns:
-            The approximation.
-
-        Raises:
-            UserError: There are no vectors or they do not fit, or as of ``cml.distances.approximate``.
-        """
+        """Find neighbours and learn an embedding from few calls; see ``cml.distances.approximate``."""
         return approximate(
             self.distance,
             self.labels,
@@ -212,19 +160,13 @@ class DatasetDistances:
             )
         return np.concatenate(rows)
 
-    def summary(self, out: Path | None = None, *, seed: int = 0) -> tuple[Summary, Path]:
-        """Summarise the distances, and draw their histogram.
-
-        Args:
-            out: Folder of the histogram; None for one in the cache.
-            seed: Random seed of the sample of pairs.
-
-        Returns:
-            The summary, and the file of the histogram.
-
-        Raises:
-            UserError: The folder cannot be written.
-        """
+    def summary(
+        self,
+        out: Path | None = None,  # folder of the histogram; None for one in the cache
+        *,
+        seed: int = 0,
+    ) -> tuple[Summary, Path]:
+        """Summarise the distances, and draw their histogram."""
         summary = summarize(self.distance, self.labels, unit=self.unit, seed=seed)
         folder = out or stored_lists.folder_of(MatrixWork(self.distance, self.labels)).parent
         marked = {share: summary.quantiles[share] for share in _MARKED}

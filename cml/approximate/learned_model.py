@@ -15,19 +15,10 @@ from cml.training.pair_map import WIDTHS, PairMap
 from cml.training.run_config import RunConfig
 
 
-def make_model(start: StartVectors, learned: PairMap, distance: LabelDistance, labels: Labels, seed: int) -> Model:
-    """Make a model of the user's vectors.
-
-    Args:
-        start: The vectors before anything was learned.
-        learned: The map of their first columns.
-        distance: The label distance.
-        labels: The labels.
-        seed: Random seed, which the model's record tells.
-
-    Returns:
-        A linear model, or with a perceptron one whose backbone is ``mlp``.
-    """
+def make_model(
+    start: StartVectors, learned: PairMap, distance: LabelDistance, labels: Labels, seed: int
+) -> Model:  # a linear model, or with a perceptron one whose backbone is ``mlp``
+    """Make a model of the user's vectors."""
     features = len(start.turn)
     if learned.perceptron is None:
         backbone, state = "none", _linear_state(start, learned)

@@ -43,17 +43,11 @@ class RecallEstimate:
 
 
 class Sample(NamedTuple):
-    """Pairs by which lists are judged.
+    """Pairs by which lists are judged."""
 
-    Attributes:
-        items: (P,) the item whose list is judged, all pairs of an item together.
-        others: (P,) the other item, which was not compared with it.
-        probabilities: (P,) with which the other item was drawn.
-    """
-
-    items: Int64
-    others: Int64
-    probabilities: Float64
+    items: Int64  # (P,) the item whose list is judged, all pairs of an item together
+    others: Int64  # (P,) the other item, which was not compared with it
+    probabilities: Float64  # (P,) with which the other item was drawn
 
     def keys(self, count: int) -> Int64:
         """The different keys of the pairs of N items, in order."""
@@ -87,18 +81,13 @@ class Sample(NamedTuple):
         return cls(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
 
 
-def draw_sample(embeddings: Float32, asked: Int64, calls: int, rng: np.random.Generator) -> Sample:
-    """Draw the pairs by which lists are judged.
-
-    Args:
-        embeddings: (N, D) embeddings: the nearer a pair that was not asked for, the more likely it is drawn.
-        asked: Keys of the pairs that were asked for, ascending.
-        calls: How many pairs are drawn, at most.
-        rng: The random numbers.
-
-    Returns:
-        The sample; empty if that is too few calls for two items.
-    """
+def draw_sample(
+    embeddings: Float32,  # (N, D) embeddings: the nearer a pair that was not asked for, the more likely it is drawn
+    asked: Int64,  # keys of the pairs that were asked for, ascending
+    calls: int,  # how many pairs are drawn, at most
+    rng: np.random.Generator,
+) -> Sample:
+    """Draw the pairs by which lists are judged."""
     count = len(embeddings)
     pairs_each = min(int(np.clip(calls // _ITEMS, _FEWEST, _MOST)), count - 1)
     chosen = rng.permutation(count)[: calls // max(1, pairs_each)]
@@ -131,20 +120,16 @@ def _probabilities(ranks: int, total: int) -> Float64:
     return np.minimum(1, high / rank)
 
 
-def estimate_recall(lists: Neighbors, sample: Sample, distances: Float32) -> RecallEstimate | None:
+def estimate_recall(
+    lists: Neighbors,
+    sample: Sample,
+    distances: Float32,  # (P,) their label distances
+) -> RecallEstimate | None:  # the estimate with Wilson's interval, whose width follows from the spread of the items
     """Estimate which share of the true neighbours is in the lists.
 
     An item of a list is a true neighbour if it and all that are nearer are at most k. How many are nearer is known but
     for chance. Chance makes the estimate too high, since a list cannot have less than none of its neighbours: by how
     much, the same estimate from a thinned sample tells (simulation and extrapolation: Cook, Stefanski, JASA 1994).
-
-    Args:
-        lists: The nearest of each item among the pairs that were asked for before.
-        sample: Pairs that were not.
-        distances: (P,) their label distances.
-
-    Returns:
-        The estimate with Wilson's interval, whose width follows from the spread of the items; None of fewer than two.
     """
     items, starts, sizes = np.unique(sample.items, return_index=True, return_counts=True)
     if len(items) < 2:
@@ -162,16 +147,11 @@ def estimate_recall(lists: Neighbors, sample: Sample, distances: Float32) -> Rec
     return _with_interval(np.array(shares), lists.ids.shape[1])
 
 
-def _listed_share(weights: Float64, is_nearer: Bools) -> float:
-    """The share of the true neighbours of an item that its list holds.
-
-    Args:
-        weights: (R, S) how many items each of a sample stands for, R times.
-        is_nearer: (S, k) whether it is nearer than each item of the list.
-
-    Returns:
-        The mean of the R shares.
-    """
+def _listed_share(
+    weights: Float64,  # (R, S) how many items each of a sample stands for, R times
+    is_nearer: Bools,  # (S, k) whether it is nearer than each item of the list
+) -> float:
+    """The share of the true neighbours of an item that its list holds."""
     k = is_nearer.shape[1]
     places = np.arange(1, k + 1) + weights @ is_nearer  # (R, k), of the items of the list among all items
     return float((places <= k).mean())

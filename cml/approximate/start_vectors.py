@@ -15,21 +15,13 @@ from cml.training.pair_map import PairMap
 
 @dataclass(frozen=True, eq=False)
 class StartVectors:
-    """Vectors before anything is learned.
+    """Vectors before anything is learned."""
 
-    Attributes:
-        rows: (N, F) vectors, rotated so that the directions of largest spread come first.
-        factor: (F,) by which the user's vectors are multiplied, less ``shift``; 0 for constant columns.
-        shift: (F,).
-        turn: (F, F) of the rotation that follows, after the L2 normalisation if there is one.
-        normalize: Whether they are compared after L2 normalisation.
-    """
-
-    rows: Float32
-    factor: Float32
-    shift: Float32
-    turn: Float32
-    normalize: bool
+    rows: Float32  # (N, F) vectors, rotated so that the directions of largest spread come first
+    factor: Float32  # (F,) by which the user's vectors are multiplied, less ``shift``; 0 for constant columns
+    shift: Float32  # (F,)
+    turn: Float32  # (F, F) of the rotation that follows, after the L2 normalisation if there is one
+    normalize: bool  # whether they are compared after L2 normalisation
 
     def embed(self, learned: PairMap | None = None) -> Float32:
         """Embed the items: (N, F), by a map of the first columns that was learned, or none."""
@@ -43,18 +35,14 @@ class StartVectors:
         return LinearMap(weight, -weight @ self.shift, self.normalize)
 
 
-def choose_start(vectors: Float32, pairs: Int64, distances: Float32) -> StartVectors:
+def choose_start(
+    vectors: Float32,  # (N, F)
+    pairs: Int64,  # (P, 2) items
+    distances: Float32,  # (P,) their label distances; infinite ones are left out
+) -> StartVectors:
     """Choose the form of vectors whose distances have the highest rank correlation with some label distances.
 
     The forms are: as they are, centred and L2-normalised, L2-normalised, and the first two with columns of unit spread.
-
-    Args:
-        vectors: (N, F).
-        pairs: (P, 2) items.
-        distances: (P,) their label distances; infinite ones are left out.
-
-    Returns:
-        The vectors in that form.
     """
     mean, spread = vectors.mean(axis=0), vectors.std(axis=0)
     inverse = np.where(spread > 0, 1 / np.where(spread > 0, spread, 1), 0).astype(np.float32)
@@ -87,19 +75,11 @@ def _rotate(vectors: Float32, factor: Float32, shift: Float32, *, normalize: boo
     return StartVectors((compared @ turn.T).astype(np.float32), factor, shift, turn, normalize)
 
 
-def check_vectors(vectors: Any, items: int) -> Float32:  # noqa: ANN401 - checked here
-    """Check the vectors that a user gives.
-
-    Args:
-        vectors: (N, F) numbers, an array or a tensor.
-        items: N.
-
-    Returns:
-        (N, F) float32.
-
-    Raises:
-        UserError: They are no array of that many rows, hold NaN or infinity, or are all equal.
-    """
+def check_vectors(
+    vectors: Any,  # noqa: ANN401 - (N, F) numbers, an array or a tensor
+    items: int,  # N
+) -> Float32:  # (N, F) float32
+    """Check the vectors that a user gives."""
     try:
         rows = np.asarray(vectors.detach().cpu() if hasattr(vectors, "detach") else vectors)
     except (ValueError, TypeError):

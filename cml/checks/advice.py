@@ -22,41 +22,24 @@ _STEPS, _CHECKS, _SIDE = 300, 15, 64  # of a small network from scratch: steps, 
 
 @dataclass(frozen=True)
 class Advice:
-    """What to do next.
+    """What to do next."""
 
-    Attributes:
-        sentences: The reasons.
-        options: The options of training to change; None if no training is advised.
-    """
-
-    sentences: tuple[str, ...]
-    options: Mapping[str, Any] | None = None
+    sentences: tuple[str, ...]  # the reasons
+    options: Mapping[str, Any] | None = None  # the options of training to change; None if no training is advised
 
     def render(self, write: Callable[[Mapping[str, Any]], str]) -> list[str]:
-        """Render the sentences, with the next command or call if one is advised.
-
-        Args:
-            write: Writes the command or call that trains with some options changed.
-
-        Returns:
-            The sentences of a verdict.
-        """
+        """Render the sentences, with the next command or call if one is advised."""
         return [*self.sentences, *([] if self.options is None else [f"Next: {write(self.options)}"])]
 
 
-def advise(config: TrainConfig, items: int, standing: Standing, signals: LabelSignals, recipe: TrainConfig) -> Advice:
-    """Find the one change of the options that most probably helps.
-
-    Args:
-        config: The options of the run.
-        items: Training items.
-        standing: How the embedding stands beside its references, of which it is not better than all.
-        signals: Whether features and pixels tell something about the labels.
-        recipe: The options where none are given.
-
-    Returns:
-        The advice, which never changes what is so already.
-    """
+def advise(
+    config: TrainConfig,
+    items: int,
+    standing: Standing,
+    signals: LabelSignals,  # whether features and pixels tell something about the labels
+    recipe: TrainConfig,
+) -> Advice:
+    """Find the one change of the options that most probably helps."""
     is_vectors = takes_vectors(config.backbone)
     trained = (describe_training(config, items),)
     noun = "vectors" if is_vectors else "frozen features"
@@ -89,15 +72,7 @@ def advise(config: TrainConfig, items: int, standing: Standing, signals: LabelSi
 
 
 def describe_training(config: TrainConfig, items: int) -> str:
-    """Say what was trained on how many items, and how its step or head was chosen.
-
-    Args:
-        config: The options of the run.
-        items: Training items.
-
-    Returns:
-        A sentence.
-    """
+    """Say what was trained on how many items, and how its step or head was chosen."""
     if config.tune:
         part = "head" if config.has_head_alone else f"network {config.backbone}"
         return f"The {part} was chosen on held-out ones of {items} items."
@@ -114,19 +89,7 @@ def describe_training(config: TrainConfig, items: int) -> str:
 def render_command(
     config: TrainConfig, recipe: TrainConfig, options: Mapping[str, Any], *, task: str, data: Path, run: Path
 ) -> str:
-    """Write the command that trains with some options changed.
-
-    Args:
-        config: The options of a run.
-        recipe: The options of its task where none are given.
-        options: The changes.
-        task: The task.
-        data: Folder of the dataset.
-        run: The run folder, beside which the new one is to be.
-
-    Returns:
-        The command for a shell.
-    """
+    """Write the command that trains with some options changed."""
     wanted = {**vars(config), **options}
     if wanted["tune"]:
         decided = learner_class(replace(config, tune=True)).decides
@@ -151,15 +114,7 @@ def render_command(
 
 
 def render_call(config: TrainConfig, options: Mapping[str, Any]) -> str:
-    """Write the call that trains on the same inputs and labels with some options changed.
-
-    Args:
-        config: The options of a model.
-        options: The changes.
-
-    Returns:
-        The call of ``cml.fit`` in Python.
-    """
+    """Write the call that trains on the same inputs and labels with some options changed."""
     changed = [f"{name}={value!r}" for name, value in options.items() if getattr(config, name) != value]
     return f"cml.fit({', '.join(['inputs', 'labels', *changed])})"
 

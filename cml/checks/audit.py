@@ -51,29 +51,20 @@ class _Neighbors(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """How far each label is from what its item suggests.
+    """How far each label is from what its item suggests."""
 
-    Attributes:
-        scores: (N,) from 0 to 1, the weighted mean of the parts: 1 is the label most likely to be wrong.
-        parts: The rank (N,) from 0 to 1 by each of "frozen neighbours", "trained neighbours" and "ridge residual",
-            among the labels as they are and as many exchanged ones.
-        weights: The weight of each part, which sum to 1.
-        neighbors: (N, 10) the nearest items by the trained embedding.
-        neighbor_distances: (N,) the median label distance to them, in ``unit``.
-        wrong: An upper estimate of how many labels are wrong, as if by exchange with those of other items. Where the
-            features hardly tell the labels, it is most of them.
-        unit: The unit of label distances.
-        chances: (N,) the share of exchanged labels whose score is at least that of each item.
-    """
-
-    scores: Float64
+    scores: Float64  # (N,) from 0 to 1, the weighted mean of the parts: 1 is the label most likely to be wrong
+    # the rank (N,) from 0 to 1 by each of "frozen neighbours", "trained neighbours" and "ridge residual", among the
+    # labels as they are and as many exchanged ones
     parts: Mapping[str, Float64]
-    weights: Mapping[str, float]
-    neighbors: Int64
-    neighbor_distances: Float64
+    weights: Mapping[str, float]  # the weight of each part, which sum to 1
+    neighbors: Int64  # (N, 10) the nearest items by the trained embedding
+    neighbor_distances: Float64  # (N,) the median label distance to them, in ``unit``
+    # an upper estimate of how many labels are wrong, as if by exchange with those of other items. Where the features
+    # hardly tell the labels, it is most of them
     wrong: float
-    unit: str
-    chances: Float64
+    unit: str  # the unit of label distances
+    chances: Float64  # (N,) the share of exchanged labels whose score is at least that of each item
 
     @property
     def order(self) -> Int64:
@@ -83,28 +74,18 @@ class Audit:
     def __repr__(self) -> str:
         return "\n".join(self.lines())
 
-    def wrong_among(self, count: int) -> float:
+    def wrong_among(self, count: int) -> float:  # the estimate, at most ``count``
         """Estimate how many labels of the first items in ``order`` are wrong.
 
         It is the share of ``wrong`` that has such scores if wrong labels are like exchanged ones: rather too many in a
         long list, and too few of the first items where errors are plainer than exchanged labels.
-
-        Args:
-            count: The number of items.
-
-        Returns:
-            The estimate, at most ``count``.
         """
         if count < 1:
             return 0.0
         return min(float(count), self.wrong * float(self.chances[self.order[min(count, len(self.scores)) - 1]]))
 
     def lines(self) -> list[str]:
-        """Say how many labels may be wrong.
-
-        Returns:
-            Two lines, or three where the features tell little.
-        """
+        """Say how many labels may be wrong."""
         count = len(self.scores)
         first = max(1, min(count, round(self.wrong)))
         share, among = self.wrong / count, self.wrong_among(first)
@@ -118,32 +99,16 @@ class Audit:
 
 
 def audit_labels(
-    features: Float32,
+    features: Float32,  # (N, F) of a network that was not trained on the labels
     labels: Labels,
     distance: LabelDistance,
     *,
-    groups: Int64 | None = None,
-    factor: float = 1.0,
-    unit: str = "",
+    groups: Int64 | None = None,  # (N,) numbers of groups that are held out together; None for none
+    factor: float = 1.0,  # factor that converts label distances to ``unit``
+    unit: str = "",  # their unit; that of the label distance when not given
     seed: int = 0,
 ) -> Audit:
-    """Find the labels that disagree with those of similar items.
-
-    Args:
-        features: (N, F) of a network that was not trained on the labels, or the items themselves if they are vectors.
-        labels: Their N encoded labels.
-        distance: The label distance that encoded them.
-        groups: (N,) numbers of groups that are held out together; None for none.
-        factor: Factor that converts label distances to ``unit``.
-        unit: Their unit; that of the label distance when not given.
-        seed: Random seed.
-
-    Returns:
-        The audit.
-
-    Raises:
-        UserError: There are fewer than 30 items, features that are not finite, or labels that do not differ.
-    """
+    """Find the labels that disagree with those of similar items."""
     from scipy.stats import rankdata
 
     _check_features_and_labels(features, labels, distance, seed)
@@ -187,22 +152,16 @@ def audit_labels(
     )
 
 
-def deal_folds(count: int, groups: Int64 | None = None, *, seed: int = 0) -> list[Int64]:
+def deal_folds(
+    count: int,  # N, the number of items
+    groups: Int64 | None = None,  # (N,) numbers of groups; None for none
+    *,
+    seed: int = 0,
+) -> list[Int64]:  # the items of each fold, ascending
     """Deal items to five folds at random, whole groups where there are groups.
 
     Frames of a film are dealt one by one too: the labels of frames beside a wrong one are what tells it. Blocks of the
     order of the items found fewer errors, even where eight frames in a row were wrong.
-
-    Args:
-        count: N, the number of items.
-        groups: (N,) numbers of groups; None for none.
-        seed: Random seed.
-
-    Returns:
-        The items of each fold, ascending.
-
-    Raises:
-        UserError: There are fewer than five groups.
     """
     numbers = np.arange(count) if groups is None else np.unique(groups, return_inverse=True)[1]
     names = int(numbers.max()) + 1
@@ -272,12 +231,6 @@ def weigh_parts(ranks: Mapping[str, Float64]) -> dict[str, float]:
 
     This is Fisher's linear discriminant with weights that are not negative, by least squares. It needs no label that is
     known to be wrong: those that are exchanged at random are, and of the others most are right.
-
-    Args:
-        ranks: For each part the ranks (2 N,) of N labels and, after them, of N exchanged ones.
-
-    Returns:
-        The weight of each part, which sum to 1; equal ones where no part tells anything.
     """
     from scipy.optimize import nnls
 

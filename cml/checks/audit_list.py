@@ -33,19 +33,12 @@ _SHOWN = 10  # items in an interpreter
 
 @dataclass(frozen=True, eq=False)
 class AuditList:
-    """An audit with the names of its items.
-
-    Attributes:
-        audit: The audit.
-        names: The N names or ids of the items.
-        labels: The N labels in words.
-        roles: The N roles; "" where there are none.
-    """
+    """An audit with the names of its items."""
 
     audit: Audit
-    names: Sequence[str]
-    labels: Sequence[str]
-    roles: Sequence[str]
+    names: Sequence[str]  # the N names or ids of the items
+    labels: Sequence[str]  # the N labels in words
+    roles: Sequence[str]  # the N roles; "" where there are none
 
     def __repr__(self) -> str:
         return "\n".join([*self.audit.lines(), self.table(_SHOWN)])
@@ -56,15 +49,7 @@ class AuditList:
         return [self.names[item] for item in self.audit.order.tolist()]
 
     def rows(self, count: int | None = None) -> list[list[str]]:
-        """List the first items.
-
-        Args:
-            count: How many; all when not given.
-
-        Returns:
-            For each its rank, name, role, label, score, median label distance to its neighbours, and three of these
-            with their labels.
-        """
+        """List the first items."""
         audit, rows = self.audit, []
         for rank, item in enumerate(audit.order[:count].tolist(), 1):
             near = audit.neighbors[item, :_NEIGHBORS].tolist()
@@ -83,11 +68,7 @@ class AuditList:
         return rows
 
     def table(self, count: int) -> str:
-        """Write the first items as lines of text.
-
-        Args:
-            count: How many.
-        """
+        """Write the first items as lines of text."""
         head = ["item", "rank", "score", f"distance to neighbours ({self.audit.unit})", "label", "labels of neighbours"]
         cells = [
             [visible_text(name, 40), rank, score, apart, visible_text(label, 30), visible_text(near, 60)]
@@ -96,39 +77,18 @@ class AuditList:
         return align_columns([head, *cells])
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Give one line per item with the columns of ``save``, the label most likely to be wrong first.
-
-        Raises:
-            UserError: pandas is not installed.
-        """
+        """Give one line per item with the columns of ``save``, the label most likely to be wrong first."""
         numbers = {"rank": int, "score": float, "label_distance_to_neighbors": float}
         rows = [dict(zip(_COLUMNS, row, strict=True)) for row in self.rows()]
         return frame({name: numbers.get(name, str)(value) for name, value in row.items()} for row in rows)
 
     def save(self, path: Path | str) -> Path:
-        """Write the list as a CSV file.
-
-        Args:
-            path: The file, which is replaced if it exists.
-
-        Returns:
-            The file.
-        """
+        """Write the list as a CSV file."""
         return write_csv(path, _COLUMNS, self.rows())
 
 
 def read_scores(path: Path) -> dict[tuple[str, str], float]:
-    """Read the scores of a list.
-
-    Args:
-        path: The file that ``AuditList.save`` wrote.
-
-    Returns:
-        The score of each item by its role and name.
-
-    Raises:
-        DataError: The file is no such list.
-    """
+    """Read the scores of a list."""
     try:
         with open_regular(path) as file:
             header, *rows = csv.reader(io.StringIO(file.read().decode(), newline=""))
@@ -141,21 +101,14 @@ def read_scores(path: Path) -> dict[tuple[str, str], float]:
     return scores
 
 
-def audit_items(model: Embedder, items: LabelledItems, shown: Presentation, *, seed: int = 0) -> AuditList:
-    """Find the labels that disagree with those of similar items.
-
-    Args:
-        model: Gives the features by which items are similar.
-        items: N items.
-        shown: Their labels in words, their roles and the unit of the report.
-        seed: Random seed.
-
-    Returns:
-        The list, the label most likely to be wrong first.
-
-    Raises:
-        UserError: There are no such features, fewer than 30 items, or labels that do not differ.
-    """
+def audit_items(
+    model: Embedder,
+    items: LabelledItems,  # N items
+    shown: Presentation,  # their labels in words, their roles and the unit of the report
+    *,
+    seed: int = 0,
+) -> AuditList:
+    """Find the labels that disagree with those of similar items."""
     features = model.embed_by_reference(items.inputs, bar="features")
     audit = audit_labels(
         features, items.labels, items.distance, groups=items.groups, factor=shown.factor, unit=shown.unit, seed=seed

@@ -13,50 +13,26 @@ from cml.training.run_learner import label_digest
 
 @dataclass(frozen=True)
 class KnownItems:
-    """What is known of the training items, which must not calibrate.
+    """What is known of the training items, which must not calibrate."""
 
-    Attributes:
-        digests: (M,) of their content.
-        labels: A digest of their labels together; None if that is not known.
-        place: Where the items are from, for messages: "" for items that are given in Python.
-        mend: What to do about them.
-    """
-
-    digests: UInt64
-    labels: str | None = None
-    place: str = ""
-    mend: str = "Leave them out."
+    digests: UInt64  # (M,) of their content
+    labels: str | None = None  # a digest of their labels together; None if that is not known
+    place: str = ""  # where the items are from, for messages: "" for items that are given in Python
+    mend: str = "Leave them out."  # what to do about them
 
 
 def calibrate_items(
     model: Embedder,
-    items: LabelledItems,
-    gallery: LabelledItems | None,
+    items: LabelledItems,  # N items that it was not trained on
+    gallery: LabelledItems | None,  # the items that will be searched; None if new items are searched among new items
     known: KnownItems,
     *,
     level: float = LEVEL,
     seed: int = 0,
-    factor: float = 1.0,
+    factor: float = 1.0,  # what converts label distances to ``unit``
     unit: str = "",
 ) -> Calibration:
-    """Learn from held-out items what label distance an embedding distance means.
-
-    Args:
-        model: Embeds the items.
-        items: N items that it was not trained on.
-        gallery: The items that will be searched; None if new items are searched among new items.
-        known: What is known of the training items.
-        level: The share of label distances that the intervals are to hold.
-        seed: Random seed of the split of the items into two halves.
-        factor: What converts label distances to ``unit``.
-        unit: Unit of the calibration; that of the label distance when not given.
-
-    Returns:
-        The calibration.
-
-    Raises:
-        UserError: Items that the model was trained on, fewer than 30 items, or labels that do not differ.
-    """
+    """Learn from held-out items what label distance an embedding distance means."""
     _refuse_training_items(items, known)
     return calibrate_embeddings(
         model.embed(items.inputs, bar="embed"),

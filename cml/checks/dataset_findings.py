@@ -31,20 +31,7 @@ def find_suspicious(
     features: FeatureStore | None = None,
     skip: Collection[str] = (),
 ) -> list[Finding]:
-    """Find what is suspicious about a prepared dataset.
-
-    Args:
-        dataset: The dataset.
-        thumbnails: The thumbnails of its images; without them no images are looked at.
-        features: The features of its items, by which test items that are training items too are found.
-        skip: Names of rules to skip.
-
-    Returns:
-        The findings; none of clean data.
-
-    Raises:
-        DataError: The features of some items are missing.
-    """
+    """Find what is suspicious about a prepared dataset."""
     findings = find_in_dataset(dataset, thumbnails, skip=skip)
     if features is not None and "feature-duplicates" not in skip and not dataset.info.queries_are_known:
         findings += _find_in_features(with_features(dataset, features))
@@ -81,16 +68,11 @@ def _count_words(dataset: PreparedDataset) -> CountedWords | None:
     return count_words(distance, [label for role in roles for label in dataset.split(role).labels])
 
 
-def count_words(distance: LabelDistance, labels: Sequence[Any]) -> CountedWords | None:
-    """Count the words of captions, and those that the word vectors do not know.
-
-    Args:
-        distance: The label distance.
-        labels: N labels that it accepts.
-
-    Returns:
-        The counts; None where the label distance has no word vectors.
-    """
+def count_words(
+    distance: LabelDistance,
+    labels: Sequence[Any],  # N labels that it accepts
+) -> CountedWords | None:  # the counts; None where the label distance has no word vectors
+    """Count the words of captions, and those that the word vectors do not know."""
     return distance.count_words(labels) if _is_of_captions(distance) else None
 
 

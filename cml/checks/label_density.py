@@ -20,15 +20,10 @@ _ROWS = 4096  # compared with the sample at a time
 _TINY = 1e-12
 
 
-def weigh_neighbors(distances: Float32) -> Float64:
-    """Weigh neighbours by a Gaussian kernel that is as wide as the tenth is far.
-
-    Args:
-        distances: (N, K) of items to their neighbours, the nearest first.
-
-    Returns:
-        (N, K) weights that sum to 1 for each item.
-    """
+def weigh_neighbors(
+    distances: Float32,  # (N, K) of items to their neighbours, the nearest first
+) -> Float64:  # (N, K) weights that sum to 1 for each item
+    """Weigh neighbours by a Gaussian kernel that is as wide as the tenth is far."""
     apart = distances.astype(np.float64)
     width = apart[:, min(_SCALE, apart.shape[1]) - 1, None]
     weights = np.exp(-0.5 * np.square(apart / np.maximum(width, _TINY)))
@@ -37,17 +32,7 @@ def weigh_neighbors(distances: Float32) -> Float64:
 
 
 class LabelDensity:
-    """The density of labels among all, and its ratio to that among some neighbours.
-
-    Args:
-        distance: The label distance.
-        labels: N encoded labels.
-        seed: Seed of the sample of labels that stands for all.
-
-    Attributes:
-        bandwidths: (B,) widths of the kernel that are tried, label distances.
-        densities: (N, B) the mean kernel of each label over the sample.
-    """
+    """The density of labels among all, and its ratio to that among some neighbours."""
 
     def __init__(self, distance: LabelDistance, labels: Labels, *, seed: int = 0) -> None:
         count = len(labels)
@@ -56,27 +41,23 @@ class LabelDensity:
         known = between[np.isfinite(between)]
         if not known.any():  # the few labels that differ are not in the sample
             known = np.ones(1)
+        # (B,) widths of the kernel that are tried, label distances
         self.bandwidths: Float64 = np.maximum(np.quantile(known, _QUANTILES), _TINY * known.max())
         densities = []
         for start in range(0, count, _ROWS):
             rows = labels[np.arange(start, min(start + _ROWS, count))]
             to_sample = distance.pairwise(rows, sample).astype(np.float64)
             densities.append(np.stack([_kernel(to_sample, width).mean(axis=1) for width in self.bandwidths], axis=1))
+        # (N, B) the mean kernel of each label over the sample
         self.densities: Float64 = np.maximum(np.concatenate(densities), 1 / len(sample))
 
-    def surprise(self, items: Int64, to_neighbors: Float64, weights: Float64) -> Float64:
-        """How surprising labels are: minus the logarithm of their density among neighbours over that among all.
-
-        Args:
-            items: (M,) positions of the labels. The first N are all of them, in order: the bandwidth is the one by
-                which their neighbours make them most likely.
-            to_neighbors: (M, K) distances of the labels to those of some neighbours; infinite if they cannot be
-                compared.
-            weights: (M, K) of the neighbours, which sum to 1.
-
-        Returns:
-            (M,) numbers, about 0 for a label that is as usual among the neighbours as elsewhere, at most 3.9.
-        """
+    def surprise(
+        self,
+        items: Int64,  # (M,) positions of the labels
+        to_neighbors: Float64,  # (M, K) distances of the labels to those of some neighbours
+        weights: Float64,  # (M, K) of the neighbours, which sum to 1
+    ) -> Float64:  # (M,) numbers, about 0 for a label that is as usual among the neighbours as elsewhere, at most 3.9
+        """How surprising labels are: minus the logarithm of their density among neighbours over that among all."""
         among_neighbors = np.stack(
             [(weights * _kernel(to_neighbors, width)).sum(axis=1) for width in self.bandwidths], axis=1
         )

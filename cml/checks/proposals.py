@@ -16,14 +16,10 @@ _COLUMNS = ("rank", "item_id", "distance")
 
 @dataclass(frozen=True, eq=False)
 class ProposalList:
-    """Items to label next, the first one first.
+    """Items to label next, the first one first."""
 
-    Attributes:
-        names: Their ids: paths below the folder, or ids of the dataset.
-        distances: The distance of each, by frozen features, to the nearest item that has a label or stands before it.
-    """
-
-    names: Sequence[str]
+    names: Sequence[str]  # their ids: paths below the folder, or ids of the dataset
+    # the distance of each, by frozen features, to the nearest item that has a label or stands before it
     distances: Sequence[float]
 
     def rows(self) -> list[list[str]]:
@@ -32,40 +28,21 @@ class ProposalList:
         return [[str(rank), name, f"{distance:.4g}"] for rank, (name, distance) in enumerate(pairs, 1)]
 
     def table(self, count: int) -> str:
-        """Write the first items as lines of text.
-
-        Args:
-            count: How many.
-        """
+        """Write the first items as lines of text."""
         cells = [[visible_text(name, 60), rank, distance] for rank, name, distance in self.rows()[:count]]
         return align_columns([["item", "rank", "distance to the nearest"], *cells])
 
     def save(self, path: Path | str) -> Path:
-        """Write the list as a CSV file.
-
-        Args:
-            path: The file, which is replaced if it exists.
-
-        Returns:
-            The file.
-        """
+        """Write the list as a CSV file."""
         return write_csv(path, _COLUMNS, self.rows())
 
 
-def propose_items(model: Embedder, pool: Any, labelled: Any, count: int) -> Farthest:  # noqa: ANN401 - inputs
-    """Choose items of a pool by features that do not depend on the labels.
-
-    Args:
-        model: Gives the features.
-        pool: N inputs without labels.
-        labelled: Inputs that have labels.
-        count: How many to choose, 1 to N.
-
-    Returns:
-        Positions in the pool, the first item to label first, and their distances.
-
-    Raises:
-        UserError: ``count`` is out of range, or the inputs have no such features.
-    """
+def propose_items(
+    model: Embedder,
+    pool: Any,  # noqa: ANN401 - N inputs without labels
+    labelled: Any,  # noqa: ANN401 - inputs
+    count: int,
+) -> Farthest:
+    """Choose items of a pool by features that do not depend on the labels."""
     known = model.embed_by_reference(labelled, bar="features")
     return choose_farthest(model.embed_by_reference(pool, bar="features"), known, count)

@@ -28,29 +28,12 @@ def demonstrate(
     train: int | None = None,
     seeds: int = 1,
     precision: Precision = "float32",
-    backbone: str = "",
+    backbone: str = "",  # the network, trained from scratch; "" for a small one
     variants: Sequence[str] = (),
-) -> ComparisonResult:
+) -> ComparisonResult:  # the comparison, written to ``out``
     """Draw a task's pictures, train some of its variants with a small network, and compare what they retrieve.
 
     A call that was cut off is continued by the same call.
-
-    Args:
-        task: Name of a task that has a source of drawn pictures.
-        out: Folder for the dataset and the runs.
-        steps: Training steps per run.
-        count: Pictures to draw; by default those of the source.
-        train: Training pictures among them; by default those of the source.
-        seeds: Runs per variant, with seeds 0, 1, and so on.
-        precision: Precision of training.
-        backbone: The network, trained from scratch; "" for a small one.
-        variants: Names of variants of the task; ``VARIANTS`` if there are none.
-
-    Returns:
-        The comparison, written to ``out``.
-
-    Raises:
-        UserError: The task, a variant or an option is unknown, or ``out`` holds runs with other options.
     """
     demo_task = tasks.get(task)
     say(f"1/2 drawing {demo_task.sample}")
@@ -67,17 +50,13 @@ def demonstrate(
     return run_comparison(demo_task, dataset, rows, place, CompareOptions(seeds), dimension=config.dimension)
 
 
-def make_small_config(steps: int, *, task: str = "pose", info: DatasetInfo | None = None) -> TrainConfig:
-    """Make a recipe for a small network that is trained from scratch on small pictures.
-
-    Args:
-        steps: Training steps.
-        task: Name of the task, whose recipe gives the other options.
-        info: The dataset's info; None for pictures of 64 x 64 pixels.
-
-    Returns:
-        The options. Pictures are scaled down to 64 x 64 pixels in area, in their own proportions.
-    """
+def make_small_config(
+    steps: int,
+    *,
+    task: str = "pose",
+    info: DatasetInfo | None = None,  # the dataset's info; None for pictures of 64 x 64 pixels
+) -> TrainConfig:  # the options. Pictures are scaled down to 64 x 64 pixels in area, in their own proportions
+    """Make a recipe for a small network that is trained from scratch on small pictures."""
     height, width = (64, 64) if info is None else info.details.get("image_size", (64, 64))
     scale = min(1.0, math.sqrt(_PIXELS / (height * width)))
     recipe = tasks.get(task).recipe

@@ -22,38 +22,19 @@ _SAME_MEASUREMENT = ("unit", "reported_unit", "gain", "queries", "gallery", "hit
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run of a comparison.
+    """One run of a comparison."""
 
-    Attributes:
-        row: Name of its row.
-        dimension: Dimension of the table that it belongs to.
-        seed: Its random seed.
-        options: Its options of training, with dimension and seed.
-        folder: Its run folder.
-    """
-
-    row: str
-    dimension: int
-    seed: int
-    options: TrainConfig
+    row: str  # name of its row
+    dimension: int  # dimension of the table that it belongs to
+    seed: int  # its random seed
+    options: TrainConfig  # its options of training, with dimension and seed
     folder: Path
 
 
 def plan_runs(
     rows: Sequence[Row], out: Path, seeds: int, dimensions: Sequence[int], reserved: Iterable[str] = ()
 ) -> list[PlannedRun]:
-    """List all runs of a comparison; those of the first dimension, which the table needs, come first.
-
-    Args:
-        rows: The rows to train.
-        out: Folder of the comparison.
-        seeds: Runs per row, with seeds 0, 1, and so on.
-        dimensions: Dimensions to train at. At the first, every row has the dimension of its own options.
-        reserved: Names whose folders stay theirs; see ``row_folders``.
-
-    Raises:
-        UserError: A row has ``tune``, which chooses what a comparison compares.
-    """
+    """List all runs of a comparison; those of the first dimension, which the table needs, come first."""
     if any(row.options.tune for row in rows):
         raise UserError("'tune' chooses loss and steps itself, so that it cannot be compared: leave it out.")
     folders = row_folders([row.name for row in rows], reserved)
@@ -81,11 +62,7 @@ def _run_folder(base: Path, dimension: int, seed: int, dimensions: Sequence[int]
 
 
 def is_finished(run: PlannedRun, dataset: PreparedDataset) -> bool:
-    """Whether the run needs no more training.
-
-    Raises:
-        UserError: Its folder holds a run with other options, on another dataset, or with other code of a plugin.
-    """
+    """Whether the run needs no more training."""
     has_model = (run.folder / saved_model.MODEL).exists()
     if not has_model and not (run.folder / checkpoint.CHECKPOINT).exists():
         return False
@@ -99,14 +76,6 @@ def kept_evaluation(folder: Path, like: Evaluation, rows: Sequence[str] = ()) ->
     """Read the evaluation that an earlier comparison left in a run folder.
 
     It is always of the folder's model: whoever starts a run there deletes it.
-
-    Args:
-        folder: The run folder.
-        like: An evaluation of the same comparison.
-        rows: Rows that it must have.
-
-    Returns:
-        The evaluation, or None if there is none that measures the same as ``like`` and has all ``rows``.
     """
     try:
         kept = Evaluation.from_json(read_json(folder / "evaluation.json", "an evaluation"))

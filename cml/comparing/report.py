@@ -48,11 +48,6 @@ def write_pictures(comparison: Comparison, opened: Mapping[str, TrainedRun], out
 
     They are retrieval.png, if there are metrics over K, then also dimension.png, if there are several dimensions, and
     sheet.png. Of the forms of vectors, they show the best alone.
-
-    Args:
-        comparison: The figures of all methods.
-        opened: Row to a finished run of it, of the rows that the sheet shows.
-        out: Folder of the comparison.
     """
     comparison = _keep_best_form(comparison)
     quiet = comparison.reference_names
@@ -162,14 +157,7 @@ def _labels(comparison: Comparison) -> dict[str, tuple[str, str]]:
 
 
 def write_report(comparison: Comparison, runs: Mapping[str, Path], out: Path, *, title: str) -> None:
-    """Write report.html into the folder of a comparison, beside its figures and the table as table.csv.
-
-    Args:
-        comparison: The figures of all methods.
-        runs: Title to run folder, below ``out``.
-        out: Folder of the comparison.
-        title: Title of the page.
-    """
+    """Write report.html into the folder of a comparison, beside its figures and the table as table.csv."""
     header, *lines = comparison.table()
     write_csv(out / "table.csv", header, lines)
     *notes, verdict = comparison.notes().splitlines()

@@ -17,33 +17,19 @@ _LONGEST = 120  # letters of a folder's name
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a comparison.
+    """One row of a comparison."""
 
-    Attributes:
-        name: Name in the table, in figures and in messages.
-        options: Options of training; the comparison sets the seed, and the dimension at further dimensions.
-    """
-
-    name: str
-    options: TrainConfig
+    name: str  # name in the table, in figures and in messages
+    options: TrainConfig  # options of training; the comparison sets the seed, and the dimension at further dimensions
 
 
-def rows_of(task: Task, config: TrainConfig, variants: Sequence[str] | None, losses: Sequence[str]) -> list[Row]:
-    """Build the rows that compare variants of a task and single losses.
-
-    Args:
-        task: The task whose variants are meant.
-        config: The options that all rows share.
-        variants: Names of variants, in any order; None or none with ``losses`` empty for all of them.
-        losses: Losses, each written as for ``--loss``: a row each, after the variants.
-
-    Returns:
-        The variants in the task's order, then the losses in theirs. A loss that a variant of the same name already
-        trains with the same options has no second row.
-
-    Raises:
-        UserError: A variant is unknown, the task has none, or a variant and a loss share a name but not their options.
-    """
+def rows_of(
+    task: Task,
+    config: TrainConfig,
+    variants: Sequence[str] | None,  # names of variants, in any order
+    losses: Sequence[str],
+) -> list[Row]:
+    """Build the rows that compare variants of a task and single losses."""
     check_variants(task, variants or ())
     if not variants and not losses:
         variants = list(task.variants)
@@ -62,24 +48,19 @@ def rows_of(task: Task, config: TrainConfig, variants: Sequence[str] | None, los
 
 
 def check_variants(task: Task, names: Iterable[str]) -> None:
-    """Check that the task has variants of these names.
-
-    Raises:
-        UserError: A name is unknown; the message lists the known ones.
-    """
+    """Check that the task has variants of these names."""
     for name in names:
         if name not in task.variants:
             raise UserError(f"Unknown variant {name!r} of task {task.name!r}. Known: {quoted_list(task.variants)}.")
 
 
-def with_changes(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfig:
+def with_changes(
+    config: TrainConfig,
+    changes: Mapping[str, Any],  # options by name
+) -> TrainConfig:
     """Change some options, keeping batches of one size.
 
     A sampler among the changes takes over the batch size of the shared sampler unless it states one of its own.
-
-    Args:
-        config: The shared options.
-        changes: Options by name.
     """
     config_changes = dict(changes)
     if "sampler" in changes:
@@ -100,13 +81,6 @@ def row_folders(names: Iterable[str], reserved: Iterable[str] = ()) -> dict[str,
 
     A row whose folder would be that of an earlier row, or of another name in ``reserved``, gets a digest of its name.
     So the loss "dense-triplet" lies beside the variant "dense triplet", whether both are compared or one.
-
-    Args:
-        names: Names of rows.
-        reserved: Names that keep their folders although they are no rows here: the variants of the task.
-
-    Returns:
-        Row name to folder name.
     """
     owners: dict[str, str] = {}
     folders = {}

@@ -32,13 +32,6 @@ _PARTS = re.compile(r"""('[^']*'|"[^"]*"|[^'",()\[\]]|[()\[\],])""")
 class SearchDimension:
     """An option that varies over values or over a range.
 
-    Attributes:
-        name: An option of ``TrainConfig``, or one of a loss, sampler or backbone: ``loss.alpha``.
-        values: The values, where they are listed; empty where there is a range.
-        low: Lowest value of the range. If both ends are whole numbers, only whole numbers are drawn.
-        high: Highest value of the range.
-        log: Draw evenly on a logarithmic scale.
-
     Example:
         >>> SearchDimension.parse("sampler.batch_size=30,60").values
         (30, 60)
@@ -46,19 +39,15 @@ class SearchDimension:
         SearchDimension(name='learning_rate', values=(), low=1e-05, high=0.01, log=True)
     """
 
-    name: str
-    values: tuple[Any, ...] = ()
-    low: float = 0.0
-    high: float = 0.0
-    log: bool = False
+    name: str  # an option of ``TrainConfig``, or one of a loss, sampler or backbone: ``loss.alpha``
+    values: tuple[Any, ...] = ()  # the values, where they are listed; empty where there is a range
+    low: float = 0.0  # lowest value of the range. If both ends are whole numbers, only whole numbers are drawn
+    high: float = 0.0  # highest value of the range
+    log: bool = False  # draw evenly on a logarithmic scale
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``option=value,value,...`` or ``option=low..high``, to which ``:log`` may be added.
-
-        Raises:
-            UserError: The text has another form, or see ``of``.
-        """
+        """Read ``option=value,value,...`` or ``option=low..high``, to which ``:log`` may be added."""
         name, equals, right = (part.strip() for part in text.partition("="))
         if not equals or not right:
             raise UserError(f"{text!r} should read option=value,value or option=low..high.")
@@ -66,15 +55,7 @@ class SearchDimension:
 
     @classmethod
     def of(cls, name: str, values: str | Iterable[Any]) -> Self:
-        """Build a dimension from an option's name and its values.
-
-        Args:
-            name: Name of the option, with underscores or hyphens.
-            values: The values, or a text of values or of a range as ``parse`` reads it.
-
-        Raises:
-            UserError: The option does not exist or cannot vary, or it cannot have a value.
-        """
+        """Build a dimension from an option's name and its values."""
         name = name.replace("-", "_")
         option, dot, setting = name.partition(".")
         hints = typing.get_type_hints(TrainConfig)
@@ -120,14 +101,7 @@ class SearchDimension:
 
 
 def parse_search_space(search_space: SearchSpace) -> tuple[SearchDimension, ...]:
-    """Read the options that vary.
-
-    Args:
-        search_space: Texts as the command line takes them, or names to values or to a text of values or of a range.
-
-    Raises:
-        UserError: An option is named twice, or see ``SearchDimension.parse``.
-    """
+    """Read the options that vary."""
     if isinstance(search_space, Mapping):
         dimensions = tuple(itertools.starmap(SearchDimension.of, search_space.items()))
     else:
@@ -139,11 +113,7 @@ def parse_search_space(search_space: SearchSpace) -> tuple[SearchDimension, ...]
 
 
 def grid(dimensions: Sequence[SearchDimension]) -> list[dict[str, Any]]:
-    """List all combinations of values; the values of the last option are next to each other.
-
-    Raises:
-        UserError: One of ``dimensions`` is a range, which has no grid.
-    """
+    """List all combinations of values; the values of the last option are next to each other."""
     for dimension in dimensions:
         if not dimension.values:
             raise UserError(f"{dimension.name!r} has a range, from which trials are drawn: say how many by 'trials'.")
@@ -162,15 +132,7 @@ def corners(dimensions: Sequence[SearchDimension]) -> list[dict[str, Any]]:
 
 
 def with_settings(config: TrainConfig, settings: Settings) -> TrainConfig:
-    """Change the options that a trial sets, also those in the brackets of a loss, sampler or backbone.
-
-    Args:
-        config: The options of the other trials too.
-        settings: What this trial sets.
-
-    Raises:
-        UserError: An option is out of range.
-    """
+    """Change the options that a trial sets, also those in the brackets of a loss, sampler or backbone."""
     changes = {name: value for name, value in settings.items() if "." not in name}
     for name, value in settings.items():
         option, dot, setting = name.partition(".")

@@ -52,21 +52,6 @@ def run_sweep(
     The test set is evaluated once, and only for what was chosen; a study has the figures of everything. Every trial is
     a run folder, and trials.json lists them, so that a sweep that was cut off resumes. docs/results/proxy_anchor.md has
     published studies.
-
-    Args:
-        task: The task of the dataset.
-        dataset: The dataset; a part of its training items is held out.
-        rows: The rows to tune, each by itself; one without a name where there is only one.
-        out: Folder of the sweep.
-        search_space: The options that vary.
-        options: Seeds, and how runs are evaluated.
-        dimension: Dimension of the embeddings, unless it varies.
-        trials: Settings drawn per row; 0 trains all combinations.
-        study: Evaluate all combinations on the test set.
-        seed: Random seed of the draws.
-
-    Raises:
-        UserError: The options do not fit each other or the dataset, or every trial of a row failed.
     """
     options = check_options(options)
     if trials and study:
@@ -114,15 +99,7 @@ def trial_row(row: Row, settings: Settings) -> Row:
 
 
 def trial_options(config: TrainConfig, settings: Settings) -> TrainConfig:
-    """The options of a trial, which is validated ten times unless ``evaluate_every`` says otherwise.
-
-    Args:
-        config: The options of its row.
-        settings: What the trial sets.
-
-    Raises:
-        UserError: A setting is out of range, or no step would be validated.
-    """
+    """The options of a trial, which is validated ten times unless ``evaluate_every`` says otherwise."""
     options = with_settings(config, settings)
     options = replace(options, sampler=with_batch_size_of(options.sampler, config.sampler))
     if not options.evaluate_every:
@@ -150,19 +127,7 @@ class _TrialRuns:
         self._runs: list[PlannedRun] = []  # beside ``done``
 
     def run(self, row: Row, settings: Settings, seed: int = 0) -> Trial:
-        """Train a trial, unless it is finished.
-
-        Args:
-            row: The row that it belongs to.
-            settings: What the trial sets.
-            seed: Its random seed.
-
-        Returns:
-            The trial with its score, or with the reason of its failure.
-
-        Raises:
-            UserError: Its folder holds a run with other options.
-        """
+        """Train a trial, unless it is finished."""
         run = self._plan(trial_row(row, settings), seed)
         trial = self._train_trial(run, Trial(dict(settings), row.name, seed))
         self._runs.append(run)

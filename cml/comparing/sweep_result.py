@@ -21,15 +21,10 @@ Points = dict[str, dict[float, Interval]]
 
 @dataclass(frozen=True)
 class SweepResult(Comparison):
-    """A comparison of what a sweep chose, or of every setting in a study, with the trials.
+    """A comparison of what a sweep chose, or of every setting in a study, with the trials."""
 
-    Attributes:
-        trials: Every run that was validated.
-        study: Whether every setting was evaluated, and none chosen.
-    """
-
-    trials: Sequence[Trial]
-    study: bool
+    trials: Sequence[Trial]  # every run that was validated
+    study: bool  # whether every setting was evaluated, and none chosen
 
     def held_out(self) -> dict[str, Interval]:
         """Mean rank correlation on the held-out items of every setting, with a 95 % interval over its seeds."""
@@ -79,15 +74,7 @@ def write_sweep_pictures(
     *,
     drawn: bool,
 ) -> None:
-    """Write search_space.png and convergence.png into a folder.
-
-    Args:
-        result: The sweep.
-        dimensions: The options that vary.
-        curves: Step to rank correlation on the held-out items, of each trial; empty for one that failed.
-        out: The folder.
-        drawn: Whether trials were drawn, rather than all combinations trained.
-    """
+    """Write search_space.png and convergence.png into a folder."""
     trials = [trial for trial in result.trials if not trial.failed]
     if drawn:
         panels = [_drawn_trials_panel(result, trials, dimension) for dimension in dimensions]

@@ -32,22 +32,15 @@ from cml.training.learner import Place
 
 @dataclass(frozen=True)
 class CompareOptions:
-    """How the rows of a comparison are trained and evaluated.
+    """How the rows of a comparison are trained and evaluated."""
 
-    Attributes:
-        seeds: Runs per row, with seeds 0, 1, and so on.
-        recall_within: Label distance up to which Recall@K counts an item as relevant, in the reported unit; 0 for what
-            dataset.json says, if anything.
-        tracker: An experiment tracker that follows every run.
-        dimensions: Further dimensions of the embedding to train every row at.
-        cut: Also cut the embedding of the table to its first numbers, at ``dimensions``.
-    """
-
-    seeds: int = 3
+    seeds: int = 3  # runs per row, with seeds 0, 1, and so on
+    # label distance up to which Recall@K counts an item as relevant, in the reported unit; 0 for what dataset.json
+    # says, if anything
     recall_within: float = 0.0
-    tracker: str | Tracker | None = None
-    dimensions: Sequence[int] = ()
-    cut: bool = False
+    tracker: str | Tracker | None = None  # an experiment tracker that follows every run
+    dimensions: Sequence[int] = ()  # further dimensions of the embedding to train every row at
+    cut: bool = False  # also cut the embedding of the table to its first numbers, at ``dimensions``
 
     def check(self) -> None:
         """Refuse options that are out of range, with a UserError."""
@@ -57,41 +50,26 @@ class CompareOptions:
 
 @dataclass(frozen=True)
 class ComparisonResult:
-    """A finished comparison.
+    """A finished comparison."""
 
-    Attributes:
-        comparison: Its figures.
-        retrieval_report: The retrieval report of the rows that its sheet shows.
-        runs: Title to run folder.
-        row_folders: Row to the name of its folder, which holds its runs.
-    """
-
-    comparison: Comparison
-    retrieval_report: Path
-    runs: Mapping[str, Path]
-    row_folders: Mapping[str, str]
+    comparison: Comparison  # its figures
+    retrieval_report: Path  # the retrieval report of the rows that its sheet shows
+    runs: Mapping[str, Path]  # title to run folder
+    row_folders: Mapping[str, str]  # row to the name of its folder, which holds its runs
 
 
 @resume_hint()
 @say_each_once()  # runs on one dataset share most remarks
 def run_comparison(
-    task: Task, dataset: PreparedDataset, rows: Sequence[Row], out: Path, options: CompareOptions, *, dimension: int
+    task: Task,
+    dataset: PreparedDataset,
+    rows: Sequence[Row],  # the rows to compare, at least one
+    out: Path,
+    options: CompareOptions,
+    *,
+    dimension: int,
 ) -> ComparisonResult:
-    """Train and evaluate all rows, and write the comparison into a folder.
-
-    Args:
-        task: The task of the dataset.
-        dataset: The dataset to train and evaluate on.
-        rows: The rows to compare, at least one.
-        out: Folder for the runs, comparison.json, table.md, the pages and the figures. Runs that are finished there
-            are not trained again.
-        options: Seeds, further dimensions, and how runs are evaluated.
-        dimension: Dimension of the embeddings in the table.
-
-    Raises:
-        UserError: A loss needs labels that the dataset does not have, ``options`` do not fit ``dimension``, or a
-            folder holds a run with other options.
-    """
+    """Train and evaluate all rows, and write the comparison into a folder."""
     options = check_options(options)
     sizes = [dimension, *(size for size in dict.fromkeys(options.dimensions) if size != dimension)]
     if options.cut and (len(sizes) < 2 or max(sizes) > dimension):
@@ -127,16 +105,7 @@ def run_comparison(
 
 
 def check_labels(task: Task, dataset: PreparedDataset, runs: Iterable[TrainConfig]) -> None:
-    """Check that the dataset has the labels that every loss needs, before the first of them is trained.
-
-    Args:
-        task: The task of the dataset.
-        dataset: The dataset to train on.
-        runs: Options of the runs that are to be trained.
-
-    Raises:
-        UserError: A loss is over classes or vectors, which the label distance does not give.
-    """
+    """Check that the dataset has the labels that every loss needs, before the first of them is trained."""
     labels = dataset.split("train").labels
     for options in {(run.loss, run.label_distance): run for run in runs}.values():
         distance = distances.get(task.label_distance(options, dataset.info)).fit(labels)
@@ -150,13 +119,7 @@ def check_labels(task: Task, dataset: PreparedDataset, runs: Iterable[TrainConfi
 
 
 def write_tables(comparison: Comparison, folders: Mapping[str, str], out: Path) -> None:
-    """Write comparison.json and table.md.
-
-    Args:
-        comparison: The figures.
-        folders: Row to the name of its folder.
-        out: Folder of the comparison.
-    """
+    """Write comparison.json and table.md."""
     write_json(out / "comparison.json", {**comparison.to_json(), "folders": folders})
     with atomic_file(out / "table.md") as temporary:
         temporary.write_text(f"{comparison.markdown()}\n\n{comparison.notes()}\n", encoding="utf-8")
@@ -173,13 +136,7 @@ class _Results:
     references: Evaluation | None = None  # of the first run, with the rows that need no training
 
     def add(self, run: PlannedRun, dataset: PreparedDataset, *, is_shown: bool) -> None:
-        """Evaluate a finished run, unless its folder holds the evaluation.
-
-        Args:
-            run: The run.
-            dataset: The dataset that it was trained on.
-            is_shown: Whether the retrieval report shows its row, so that it has to be opened.
-        """
+        """Evaluate a finished run, unless its folder holds the evaluation."""
         smaller = self.sizes[1:] if self.options.cut and run.dimension == self.sizes[0] else ()
         cut_rows = [cut_row(size) for size in smaller]
         evaluation = None

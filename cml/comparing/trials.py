@@ -21,23 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trial:
-    """The result of one training run with settings of a search space.
+    """The result of one training run with settings of a search space."""
 
-    Attributes:
-        settings: Option to value.
-        method: The loss or variant that it is a trial of; "" where there is only one.
-        seed: Random seed of the run.
-        score: Score on held-out training items, lower is better; None if the run failed.
-        seconds: Time that its training took, without the start; None if unknown.
-        failed: Why the run failed; "" if it did not.
-    """
-
-    settings: dict[str, Any]
-    method: str = ""
-    seed: int = 0
-    score: float | None = None
-    seconds: float | None = None
-    failed: str = ""
+    settings: dict[str, Any]  # option to value
+    method: str = ""  # the loss or variant that it is a trial of; "" where there is only one
+    seed: int = 0  # random seed of the run
+    score: float | None = None  # score on held-out training items, lower is better; None if the run failed
+    seconds: float | None = None  # time that its training took, without the start; None if unknown
+    failed: str = ""  # why the run failed; "" if it did not
 
     @property
     def loss(self) -> float:
@@ -51,14 +42,7 @@ class Trial:
 
 
 class TrialLog:
-    """The trials in a JSON file, which is written anew, atomically, after each.
-
-    Args:
-        path: The file. Trials that it already holds are read.
-
-    Raises:
-        DataError: The file cannot be read.
-    """
+    """The trials in a JSON file, which is written anew, atomically, after each."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -67,14 +51,13 @@ class TrialLog:
             record = read_record(path, dict[str, list[Trial]], "trials", "Delete it to search anew.")
             self._trials = record.get("trials", [])
 
-    def find(self, method: str, settings: Settings, seed: int) -> Trial | None:
-        """Find a finished trial.
-
-        Args:
-            method: Its loss or variant, "" where there is only one.
-            settings: Option to value.
-            seed: Random seed of the run.
-        """
+    def find(
+        self,
+        method: str,  # its loss or variant, "" where there is only one
+        settings: Settings,
+        seed: int,
+    ) -> Trial | None:
+        """Find a finished trial."""
         title = settings_title(method, settings)
         return next((trial for trial in self._trials if trial.seed == seed and trial.title == title), None)
 
@@ -87,11 +70,7 @@ class TrialLog:
 
 
 def check_drawing() -> None:
-    """Check that trials can be drawn, before anything is trained for them.
-
-    Raises:
-        UserError: The extra ``sweep`` is not installed.
-    """
+    """Check that trials can be drawn, before anything is trained for them."""
     with require_extra("sweep", "Drawing trials"):
         import optuna  # noqa: F401
 
@@ -103,18 +82,6 @@ def draw_settings(
 
     They depend only on the trial's number and on the trials before it, so that a search that was cut off draws the same
     again. Without ``done``, trials can be drawn in any order by any process.
-
-    Args:
-        dimensions: The options that vary.
-        number: Number of the trial, from 0.
-        seed: Random seed of the search.
-        done: The trials before it.
-
-    Returns:
-        Option to value.
-
-    Raises:
-        UserError: The extra ``sweep`` is not installed.
 
     Reference: Bergstra et al., Algorithms for Hyper-Parameter Optimization, NeurIPS 2011, as optuna implements it.
     """
@@ -155,14 +122,7 @@ def _distribution(dimension: SearchDimension) -> "BaseDistribution":
 def search(
     dimensions: Sequence[SearchDimension], count: int, run: Callable[[dict[str, Any]], Trial], *, seed: int = 0
 ) -> list[Trial]:
-    """Draw and run trials one after the other, each with the knowledge of those before it.
-
-    Args:
-        dimensions: The options that vary.
-        count: Number of trials.
-        run: Trains with the settings that it is given, and returns the trial.
-        seed: Random seed of the search.
-    """
+    """Draw and run trials one after the other, each with the knowledge of those before it."""
     done: list[Trial] = []
     for number in range(count):
         done.append(run(draw_settings(dimensions, number, seed=seed, done=done)))
@@ -170,11 +130,7 @@ def search(
 
 
 def best_settings(trials: Sequence[Trial]) -> dict[str, Any]:
-    """Choose the settings whose runs scored best on average; the first of equal ones.
-
-    Raises:
-        UserError: A run of every setting failed.
-    """
+    """Choose the settings whose runs scored best on average; the first of equal ones."""
     scores: dict[str, list[float]] = {}
     for trial in trials:
         scores.setdefault(trial.title, []).append(trial.loss)

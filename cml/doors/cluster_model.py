@@ -14,20 +14,7 @@ if TYPE_CHECKING:
 
 
 def connect_workers(address: str, model: EmbeddingModel, run: Path, device: str) -> "JobWorkers":
-    """Connect to workers that each load the model of a run, under the same path.
-
-    Args:
-        address: Address of the scheduler, ``tcp://host:port``.
-        model: The model.
-        run: Its run folder.
-        device: The device that each worker computes on.
-
-    Returns:
-        The workers.
-
-    Raises:
-        UserError: No scheduler answers, or it has no worker.
-    """
+    """Connect to workers that each load the model of a run, under the same path."""
     from cml.processes.dask_client import JobWorkers
 
     recipe = {"run": str(run.absolute()), "model": model_fingerprint(model), "device": device}

@@ -29,19 +29,7 @@ _SIDE = 256  # pixels that a picture is drawn with before it becomes a tile
 
 
 class DatasetItems:
-    """Some items of a prepared dataset: what a model embeds, and what people see.
-
-    Args:
-        dataset: The dataset.
-        distance: The label distance.
-        splits: Which items: train, query, gallery; all if there are none, or the queries alone where these are training
-            items again.
-        count: Maximum number of items; None for all.
-        seed: Random seed of the subset.
-
-    Raises:
-        UserError: Both training items and queries that are the same ones are asked for.
-    """
+    """Some items of a prepared dataset: what a model embeds, and what people see."""
 
     def __init__(
         self,
@@ -70,14 +58,7 @@ class DatasetItems:
         self._places = [items[row] for row in rows.tolist()]
 
     def label(self, open_inputs: Open) -> LabelledItems:
-        """Make the labelled items.
-
-        Args:
-            open_inputs: Opens inputs for the model.
-
-        Returns:
-            The items, with the ids of the dataset.
-        """
+        """Make the labelled items."""
         labels = encode_labels(self._distance, self.dataset, [split.role for split in self._splits])[self._rows]
         return LabelledItems(
             open_inputs(self._inputs()),
@@ -88,19 +69,14 @@ class DatasetItems:
         )
 
     def present(
-        self, task: Task, report: ReportedUnit, *, channels: int = 3, audit: Path | None = None
+        self,
+        task: Task,
+        report: ReportedUnit,  # the unit of label distances
+        *,
+        channels: int = 3,
+        audit: Path | None = None,  # the list of an audit, whose scores are a column; None for none
     ) -> Presentation:
-        """Say how the items are shown.
-
-        Args:
-            task: The task, which draws labels and puts them in words.
-            report: The unit of label distances.
-            channels: Bands of an image that the model takes.
-            audit: The list of an audit, whose scores are a column; None for none.
-
-        Returns:
-            Their words, drawings, columns and legend.
-        """
+        """Say how the items are shown."""
         from cml.explore.further_columns import further_columns
 
         info = self.dataset.info

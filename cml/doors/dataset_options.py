@@ -13,35 +13,22 @@ from cml.training.complete_options import complete_options
 from cml.training.config import TrainConfig
 
 
-def complete_dataset_options(task: Task, chosen: Mapping[str, Any], info: DatasetInfo) -> TrainConfig:
-    """Complete the options that the user chose by those that suit a dataset, and by those of the task's recipe.
-
-    Args:
-        task: The task.
-        chosen: The options that the user chose, by name.
-        info: The dataset's info.
-
-    Returns:
-        All options; see ``complete_options``.
-
-    Raises:
-        UserError: An option is out of range, or two do not fit each other.
-    """
+def complete_dataset_options(
+    task: Task,
+    chosen: Mapping[str, Any],  # the options that the user chose, by name
+    info: DatasetInfo,
+) -> TrainConfig:
+    """Complete the options that the user chose by those that suit a dataset, and by those of the task's recipe."""
     distance = make_label_distance(task, chosen, info)
     return check_options(complete_options(task.recipe, chosen, info.inputs, distance))
 
 
-def make_label_distance(task: Task, chosen: Mapping[str, Any], info: DatasetInfo) -> LabelDistance | None:
-    """Make the label distance of a run on a dataset, before the other options are known.
-
-    Args:
-        task: The task.
-        chosen: The options that the user chose, by name; its ``label_distance`` goes before that of the task's recipe.
-        info: The dataset's info.
-
-    Returns:
-        The label distance; None if it cannot be made, which whoever trains reports.
-    """
+def make_label_distance(
+    task: Task,
+    chosen: Mapping[str, Any],  # the options that the user chose, by name
+    info: DatasetInfo,
+) -> LabelDistance | None:  # the label distance; None if it cannot be made, which whoever trains reports
+    """Make the label distance of a run on a dataset, before the other options are known."""
     named = {"label_distance": chosen["label_distance"]} if "label_distance" in chosen else {}
     try:
         return registry.make(task.label_distance(replace(task.recipe, **named), info))

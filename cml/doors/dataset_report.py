@@ -9,11 +9,7 @@ from cml.retrieval.results import Evaluation
 
 
 def published_recall_ks(info: DatasetInfo) -> Sequence[int]:
-    """The K of Recall@K that the dataset was published with; none if dataset.json lists none.
-
-    Raises:
-        DataError: dataset.json lists something else than whole numbers of at least 1.
-    """
+    """The K of Recall@K that the dataset was published with; none if dataset.json lists none."""
     ks = info.details.get("recall_ks")
     if ks is None:
         return ()
@@ -24,11 +20,7 @@ def published_recall_ks(info: DatasetInfo) -> Sequence[int]:
 
 
 def published_recall_within(info: DatasetInfo) -> float:
-    """The label distance up to which the dataset's publishers count an item as relevant to Recall@K; 0 for none.
-
-    Raises:
-        DataError: dataset.json has something else than a label distance of at least 0.
-    """
+    """The label distance up to which the dataset's publishers count an item as relevant to Recall@K; 0 for none."""
     within = info.details.get("recall_within", 0)
     if isinstance(within, bool) or not isinstance(within, int | float) or not 0 <= within < math.inf:
         where = f"dataset.json of {info.name!r}: details.recall_within"
@@ -36,15 +28,8 @@ def published_recall_within(info: DatasetInfo) -> float:
     return within
 
 
-def describe_held_out(info: DatasetInfo) -> str:
-    """Say what an evaluation on the queries of a dataset measures.
-
-    Args:
-        info: The dataset's info.
-
-    Returns:
-        A sentence; "" where the labels are no judgements.
-    """
+def describe_held_out(info: DatasetInfo) -> str:  # a sentence; "" where the labels are no judgements
+    """Say what an evaluation on the queries of a dataset measures."""
     if not isinstance(info.details.get("judgements"), dict):
         return ""
     if info.queries_are_known:
@@ -53,15 +38,7 @@ def describe_held_out(info: DatasetInfo) -> str:
 
 
 def with_ceiling(evaluation: Evaluation, info: DatasetInfo) -> Evaluation:
-    """Add the ceiling of all repeated judgements of a dataset to the verdict, for want of one of those evaluated.
-
-    Args:
-        evaluation: The evaluation.
-        info: The dataset's info, whose details may hold the ceiling.
-
-    Returns:
-        The evaluation; its verdict says the ceiling, if the evaluation has none of its own.
-    """
+    """Add the ceiling of all repeated judgements of a dataset to the verdict, for want of one of those evaluated."""
     judgements = info.details.get("judgements")
     if not isinstance(judgements, dict) or evaluation.ceiling is not None:
         return evaluation

@@ -24,57 +24,32 @@ Amend = Callable[[Evaluation, Mapping[str, Pair]], Evaluation]
 
 @dataclass(frozen=True)
 class Report:
-    """What an evaluation reports beside the embedding.
+    """What an evaluation reports beside the embedding."""
 
-    Attributes:
-        rows: Name of a row to embeddings of queries and gallery that need no training of the model.
-        references: Whether to add chance and the oracle.
-        dimensions: The embedding is measured cut to its first so many numbers too, a row each.
-        unit: Unit of label distances; "" for that of the label distance.
-        reported: The factor that converts them, and the unit in which they are reported; None for the same.
-        own_rows: Those of ``rows`` that the model is itself.
-        losses: The losses of the training, which the verdict looks at.
-        advise: Gives further sentences of the verdict.
-        judge: Adds how well rows agree with what people judged; None for the labels' own judgements.
-        ranks: The processes that share the work; None for this one alone.
-        trained_classes: The classes of the training items; None if labels are not classes, or it is not known.
-    """
-
+    # name of a row to embeddings of queries and gallery that need no training of the model
     rows: Mapping[str, Pair] = field(default_factory=dict)
-    references: bool = True
-    dimensions: Sequence[int] = ()
-    unit: str = ""
+    references: bool = True  # whether to add chance and the oracle
+    dimensions: Sequence[int] = ()  # the embedding is measured cut to its first so many numbers too, a row each
+    unit: str = ""  # unit of label distances; "" for that of the label distance
+    # the factor that converts them, and the unit in which they are reported; None for the same
     reported: tuple[float, str] | None = None
-    own_rows: Sequence[str] = ()
-    losses: Sequence[float] = ()
-    advise: Callable[[Standing], Sequence[str]] | None = None
-    judge: Amend | None = None
-    ranks: Ranks | None = None
+    own_rows: Sequence[str] = ()  # those of ``rows`` that the model is itself
+    losses: Sequence[float] = ()  # the losses of the training, which the verdict looks at
+    advise: Callable[[Standing], Sequence[str]] | None = None  # gives further sentences of the verdict
+    judge: Amend | None = None  # adds how well rows agree with what people judged; None for the labels' own judgements
+    ranks: Ranks | None = None  # the processes that share the work; None for this one alone
+    # the classes of the training items; None if labels are not classes, or it is not known
     trained_classes: Sequence[str] | None = None
 
 
 def evaluate_items(
     model: Embedder,
-    queries: LabelledItems,
-    gallery: LabelledItems | None,
-    options: EvaluateOptions | None,
+    queries: LabelledItems,  # Q items
+    gallery: LabelledItems | None,  # the items that are ranked; None lets every query rank all other queries
+    options: EvaluateOptions | None,  # what is measured, and how; None for the defaults
     report: Report,
-) -> Evaluation:
-    """Measure how well items find others with near labels.
-
-    Args:
-        model: Gives the embedding.
-        queries: Q items.
-        gallery: The items that are ranked; None lets every query rank all other queries.
-        options: What is measured, and how; None for the defaults.
-        report: What else is reported.
-
-    Returns:
-        A row a ranking, each metric with its 95 % interval, and a verdict.
-
-    Raises:
-        UserError: Labels that do not fit each other, or a number of dimensions that the embedding does not have.
-    """
+) -> Evaluation:  # a row a ranking, each metric with its 95 % interval, and a verdict
+    """Measure how well items find others with near labels."""
     options, same_items = options or EvaluateOptions(), gallery is None
     ranked = queries if gallery is None else gallery
     embedded = model.embed(queries.inputs, bar="embed")

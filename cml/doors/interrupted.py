@@ -72,15 +72,7 @@ def last() -> Model:
 
 @contextlib.contextmanager
 def keep_interrupted(make_model: Callable[[Learned, RunConfig], Model], *, has_folder: bool) -> Iterator[None]:
-    """Keep the model so far if training is interrupted in the block.
-
-    Args:
-        make_model: Makes a ``Model`` from the result of training and the content of config.json.
-        has_folder: Whether the run writes checkpoints.
-
-    Raises:
-        Interrupted: The training in the block was interrupted after a step.
-    """
+    """Keep the model so far if training is interrupted in the block."""
     try:
         yield
     except StoppedRun as stop:

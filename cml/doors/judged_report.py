@@ -21,40 +21,23 @@ DISAGREEMENT = "disagreement"
 
 
 class JudgedReport(NamedTuple):
-    """What a report says of judgements.
+    """What a report says of judgements."""
 
-    Attributes:
-        table: The agreement of each method: a header and a row a method.
-        disagreement: Method to the share of each query's triplets that it does not agree with, (Q,), NaN for a query
-            without any; empty of pairs, whose distances are known.
-    """
-
-    table: Sequence[Sequence[str]]
+    table: Sequence[Sequence[str]]  # the agreement of each method: a header and a row a method
+    # method to the share of each query's triplets that it does not agree with, (Q,), NaN for a query without any; empty
+    # of pairs, whose distances are known
     disagreement: Mapping[str, Float64]
 
     def select_best(self, methods: Mapping[str, Embeddings]) -> dict[str, Embeddings]:
-        """Select the method that agrees with most triplets, such as the best form of vectors.
-
-        Args:
-            methods: Method to embeddings, of some of the methods that were compared.
-
-        Returns:
-            The method with its embeddings; nothing if there are no methods.
-        """
+        """Select the method that agrees with most triplets, such as the best form of vectors."""
         best = sorted(methods, key=lambda name: float(np.nanmean(self.disagreement[name])))[:1]
         return {name: methods[name] for name in best}
 
 
-def report_judgements(trained: TrainedRun, methods: Mapping[str, Embeddings]) -> JudgedReport | None:
-    """Compare methods by the judgements of a run's queries.
-
-    Args:
-        trained: The run.
-        methods: Method to embeddings of queries and gallery, which are the same.
-
-    Returns:
-        What the report says; None where the labels are no judgements.
-    """
+def report_judgements(
+    trained: TrainedRun, methods: Mapping[str, Embeddings]
+) -> JudgedReport | None:  # what the report says; None where the labels are no judgements
+    """Compare methods by the judgements of a run's queries."""
     if not trained.dataset.info.queries_are_gallery:
         return None
     rows = {name: embeddings[0] for name, embeddings in methods.items()}
@@ -73,19 +56,10 @@ def report_judgements(trained: TrainedRun, methods: Mapping[str, Embeddings]) ->
     return JudgedReport(table, {name: 1 - agreement.rows[name][TRIPLET_AGREEMENT].per_query for name in rows})
 
 
-def describe_learned(folder: Path, config: RunConfig) -> str:
-    """Say what the loss of a run has learned of the labels.
-
-    Args:
-        folder: The run folder.
-        config: Its config.
-
-    Returns:
-        A sentence or two; "" where the loss learns nothing of them, is not registered here, or was not kept.
-
-    Raises:
-        DataError: The file of the loss is damaged, or that of another loss.
-    """
+def describe_learned(
+    folder: Path, config: RunConfig
+) -> str:  # a sentence or two; "" where the loss learns nothing of them, is not registered here, or was not kept
+    """Say what the loss of a run has learned of the labels."""
     path = folder / LOSS
     if config.train.tune or not path.is_file():
         return ""

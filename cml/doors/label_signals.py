@@ -13,18 +13,10 @@ from cml.retrieval.shuffled_labels import ITEMS, LabelSignal, LabelSignals, find
 _SIDE = 8  # pixels
 
 
-def find_label_signals(run: TrainedRun) -> LabelSignals:
-    """Test what the training items of a run tell about their labels.
-
-    Args:
-        run: The run, which has frozen features; 300 of its training items are looked at, at most.
-
-    Returns:
-        What features and pixels tell.
-
-    Raises:
-        DataError: An image cannot be read.
-    """
+def find_label_signals(
+    run: TrainedRun,  # the run, which has frozen features; 300 of its training items are looked at, at most
+) -> LabelSignals:  # what features and pixels tell
+    """Test what the training items of a run tell about their labels."""
     split = run.dataset.split("train")
     rows = np.arange(len(split))
     if len(rows) > ITEMS:

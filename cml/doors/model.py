@@ -673,15 +673,6 @@ def load_published(model: Model) -> EmbeddingModel:
     """Load a network with published weights to compare a model with: its own backbone, or else EfficientNet-Lite0.
 
     Weights that are not in the cache are downloaded only if the model allows that.
-
-    Args:
-        model: The trained model.
-
-    Returns:
-        The network, on the model's device, with the model's image size.
-
-    Raises:
-        UserError: The weights are not in the cache, or do not fit.
     """
     own = model.config.published
     if not has_published_weights(own.backbone):
@@ -749,16 +740,7 @@ def _check_collate(network: EmbeddingModel, collate: Collate | None) -> None:
 
 @contextlib.contextmanager
 def explain_missing_plugins(run: RunConfig, folder: Path | None = None, *, advice: str = "") -> Iterator[None]:
-    """Name the plugins that are not loaded where something is unknown in the block; warn of plugins that have changed.
-
-    Args:
-        run: The config of the run.
-        folder: Its folder, for the messages.
-        advice: What to do instead if no plugin is missing.
-
-    Raises:
-        UserError: As in the block, with the plugins that are missing, or else the advice.
-    """
+    """Name the plugins that are not loaded where something is unknown in the block; warn of those that changed."""
     changed = plugins.explain_changes(run.plugins)
     if changed:
         warnings.warn(f"{folder or 'The run'}: {changed}", stacklevel=3)

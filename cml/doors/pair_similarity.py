@@ -24,29 +24,15 @@ PAIRS = "pairs.csv"  # in the folder of a prepared dataset that comes with such 
 
 @dataclass(frozen=True)
 class Pairs:
-    """P pairs of items whose similarity people have judged.
+    """P pairs of items whose similarity people have judged."""
 
-    Attributes:
-        first: (P,) places of one item of each pair among the queries and, behind them, the gallery.
-        second: (P,) places of the other.
-        similarity: (P,) the similarity that people see.
-    """
-
-    first: NDArray[np.intp]
-    second: NDArray[np.intp]
-    similarity: Float64
+    first: NDArray[np.intp]  # (P,) places of one item of each pair among the queries and, behind them, the gallery
+    second: NDArray[np.intp]  # (P,) places of the other
+    similarity: Float64  # (P,) the similarity that people see
 
 
 def read_pairs(path: Path, places: Mapping[str, int]) -> Pairs:
-    """Read pairs from a CSV or JSONL file with the columns item, other and similarity.
-
-    Args:
-        path: The file.
-        places: Item id, in either Unicode normal form, to place; pairs of other items are left out, with a message.
-
-    Raises:
-        DataError: The file cannot be read, an item is paired with itself, or no pair is of two known items.
-    """
+    """Read pairs from a CSV or JSONL file with the columns item, other and similarity."""
     rows: list[tuple[int, int, float]] = []
     total = 0
     for where, row in read_rows(path):
@@ -71,18 +57,7 @@ def read_pairs(path: Path, places: Mapping[str, int]) -> Pairs:
 def with_pairs(
     evaluation: Evaluation, trained: TrainedRun, embeddings: Mapping[str, Embeddings], path: Path, seed: int
 ) -> Evaluation:
-    """Add pair_spearman to every row of an evaluation: a mean over resamples, with their 95 % interval.
-
-    Args:
-        evaluation: The evaluation of a run.
-        trained: The run.
-        embeddings: Row to embeddings of queries and gallery, for every row except oracle and random.
-        path: The file of pairs; see ``read_pairs``.
-        seed: Random seed of the resamples and of the random row.
-
-    Raises:
-        DataError: See ``read_pairs``.
-    """
+    """Add pair_spearman to every row of an evaluation: a mean over resamples, with their 95 % interval."""
     splits = trained.splits[:1] if trained.dataset.info.queries_are_gallery else trained.splits
     ids = [item for split in splits for item in split.item_ids]
     labels = [label for split in splits for label in split.labels]

@@ -41,21 +41,7 @@ def prepare(name: str, /, out: Path | str, *, skip_bad: bool = False, **settings
 
 
 def prepare_source(source: DatasetSource, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
-    """Prepare the dataset of a source, after a check of the label distance that its settings name.
-
-    Args:
-        source: The data source with its settings.
-        out: Folder of the dataset to create.
-        skip_bad: Whether to leave out and count items with a bad image or label.
-
-    Returns:
-        The dataset, opened.
-
-    Raises:
-        UserError: The setting ``label_distance`` names no registered label distance, or one that reads files outside
-            the dataset or the network, which a dataset.json may not name; or as of ``DatasetSource.prepare``.
-        DataError: As of ``DatasetSource.prepare``.
-    """
+    """Prepare the dataset of a source, after a check of the label distance that its settings name."""
     label_distance = getattr(source, "label_distance", "")
     if label_distance:
         from cml.distances.distances_for_datasets import is_self_contained

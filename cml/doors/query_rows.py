@@ -10,20 +10,10 @@ from cml.searching.hit import Hit
 from cml.storage.regular_file import open_regular
 
 
-def describe_query_rows(file: Path, count: int) -> Sequence[Hit]:
-    """Describe the rows of a file of query vectors.
-
-    Args:
-        file: The file.
-        count: Its number of rows, Q.
-
-    Returns:
-        Q items: of the vectors of a prepared dataset their ids, labels and further columns; of any other file the
-        numbers of the rows.
-
-    Raises:
-        DataError: The dataset that the file belongs to is damaged.
-    """
+def describe_query_rows(
+    file: Path, count: int
+) -> Sequence[Hit]:  # Q items: of the vectors of a prepared dataset their ids, labels and further columns
+    """Describe the rows of a file of query vectors."""
     folder = file.absolute().parent
     rows = [Hit(f"row {row}", None, 0.0) for row in range(count)]
     is_of_dataset = file.name == VECTORS and folder.name in FOLDERS.values() and (folder.parent / INFO).is_file()

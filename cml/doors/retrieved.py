@@ -29,39 +29,21 @@ _BLOCK = 256  # queries whose label distances are held at a time
 
 @dataclass(frozen=True)
 class Retrieved:
-    """The first k items of each ranking for every query.
+    """The first k items of each ranking for every query."""
 
-    Attributes:
-        items: Method to positions (Q, k) in the gallery, -1 where nothing could be compared.
-        distances: Method to label distances (Q, k) in the reported unit, infinite where nothing could be compared.
-    """
-
-    items: Mapping[str, Int64]
+    items: Mapping[str, Int64]  # method to positions (Q, k) in the gallery, -1 where nothing could be compared
+    # method to label distances (Q, k) in the reported unit, infinite where nothing could be compared
     distances: Mapping[str, Float32]
 
-    def mean(self, method: str) -> Float64:
-        """Compute the mean label distance of each query's first k items.
-
-        Args:
-            method: The method, or ``ORACLE``.
-
-        Returns:
-            Means (Q,) in the reported unit, NaN where nothing could be compared.
-        """
+    def mean(self, method: str) -> Float64:  # means (Q,) in the reported unit, NaN where nothing could be compared
+        """Compute the mean label distance of each query's first k items."""
         known = np.isfinite(self.distances[method])
         with np.errstate(invalid="ignore"):
             means: Float64 = np.where(known, self.distances[method], 0).sum(axis=1) / known.sum(axis=1)
         return means
 
     def select_best(self, methods: Mapping[str, Embeddings]) -> dict[str, Embeddings]:
-        """Select the method whose first k items have the nearest labels, such as the best form of vectors.
-
-        Args:
-            methods: Method to embeddings, of some of the methods that were ranked.
-
-        Returns:
-            The method with its embeddings; nothing if there are no methods.
-        """
+        """Select the method whose first k items have the nearest labels, such as the best form of vectors."""
 
         def measure(name: str) -> float:
             means = self.mean(name)
@@ -71,17 +53,12 @@ class Retrieved:
         return {name: methods[name] for name in best}
 
 
-def retrieve(trained: TrainedRun, methods: Mapping[str, Embeddings], k: int) -> Retrieved:
-    """Rank the gallery for every query by embeddings, and by the labels themselves (``ORACLE``).
-
-    Args:
-        trained: The run, which gives the dataset and the label distance.
-        methods: Method to embeddings of queries (Q, D) and gallery (G, D).
-        k: Items per query, at most G.
-
-    Returns:
-        The first k items of each ranking, and their label distances.
-    """
+def retrieve(
+    trained: TrainedRun,
+    methods: Mapping[str, Embeddings],  # method to embeddings of queries (Q, D) and gallery (G, D)
+    k: int,  # items per query, at most G
+) -> Retrieved:
+    """Rank the gallery for every query by embeddings, and by the labels themselves (``ORACLE``)."""
     factor = trained.report.factor
     rankers = {name: embedding_ranker(*embeddings) for name, embeddings in methods.items()}
     items = {name: np.empty((len(trained.query_labels), k), np.int64) for name in [*methods, ORACLE]}
@@ -104,39 +81,25 @@ def retrieve(trained: TrainedRun, methods: Mapping[str, Embeddings], k: int) -> 
 
 @dataclass(frozen=True)
 class RetrievalRows:
-    """Builds the rows of a page that shows what methods retrieve for queries.
+    """Builds the rows of a page that shows what methods retrieve for queries."""
 
-    Attributes:
-        task: The task, which draws labels and puts them in words.
-        dataset: The dataset of queries and gallery.
-        retrieved: The rankings.
-        methods: The methods to show, in this order.
-        size: Longer side of a picture in pixels.
-        ids: Write ids and words below pictures; otherwise words alone, where nothing is drawn.
-        comparable: Write label distances below pictures; False where none is known.
-        channels: The number of bands of an image that the backbone takes.
-    """
+    task: Task  # the task, which draws labels and puts them in words
+    dataset: PreparedDataset  # the dataset of queries and gallery
+    retrieved: Retrieved  # the rankings
+    methods: Sequence[str]  # the methods to show, in this order
+    size: int  # longer side of a picture in pixels
+    ids: bool = True  # write ids and words below pictures; otherwise words alone, where nothing is drawn
+    comparable: bool = True  # write label distances below pictures; False where none is known
+    channels: int = 3  # the number of bands of an image that the backbone takes
 
-    task: Task
-    dataset: PreparedDataset
-    retrieved: Retrieved
-    methods: Sequence[str]
-    size: int
-    ids: bool = True
-    comparable: bool = True
-    channels: int = 3
-
-    def build(self, query: int, *, score: float = 0.0, gain: float = math.nan) -> ReportRow:
-        """Build the row of a query.
-
-        Args:
-            query: Position of the query.
-            score: Value by which a page sorts its rows; the gap between the first method and the oracle.
-            gain: How much nearer the first method is than the baseline; NaN without a baseline.
-
-        Returns:
-            The row.
-        """
+    def build(
+        self,
+        query: int,
+        *,
+        score: float = 0.0,
+        gain: float = math.nan,  # how much nearer the first method is than the baseline; NaN without a baseline
+    ) -> ReportRow:
+        """Build the row of a query."""
         queries, gallery = self.dataset.split("query"), self.dataset.split("gallery")
         shown = {}
         for name in self.methods:
@@ -160,30 +123,12 @@ def write_retrieval_report(
     *,
     queries: int = 48,
     k: int = 5,
-    thumbnail: int = 96,
-    table: Sequence[Sequence[str]] = (),
-    note: str = "",
+    thumbnail: int = 96,  # size of a picture on the page, in pixels
+    table: Sequence[Sequence[str]] = (),  # a table to print at the page's top, its first row the header
+    note: str = "",  # a sentence to add to the summary
     path: Path | None = None,
 ) -> Path:
-    """Write a run's retrieval report: what queries retrieve, evenly spaced from the worst query to the best.
-
-    Args:
-        trained: The run.
-        baselines: Name to embeddings of a baseline to compare with; none for no comparison. Of several, such as the
-            forms of vectors, the page shows the one whose first k items have the nearest labels.
-        queries: Queries shown.
-        k: Pictures per method.
-        thumbnail: Size of a picture on the page, in pixels.
-        table: A table to print at the page's top, its first row the header.
-        note: A sentence to add to the summary.
-        path: Where to write the page; by default into the run folder.
-
-    Returns:
-        The page.
-
-    Raises:
-        UserError: A number is below 1.
-    """
+    """Write a run's retrieval report: what queries retrieve, evenly spaced from the worst query to the best."""
     for option, value in (("queries", queries), ("k", k), ("thumbnail", thumbnail)):
         if value < 1:
             raise UserError(f"'{option}' must be at least 1. Got {value} instead.")

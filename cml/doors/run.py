@@ -415,19 +415,7 @@ def by_title(runs: Sequence[Run]) -> dict[str, Run]:
 
 
 def explore_runs(opened: Mapping[str, Run], path: Path, options: ExploreOptions) -> Explorer:
-    """Write the explorer of runs on one dataset.
-
-    Args:
-        opened: Title of a tab to run. The label distance is that of the first.
-        path: Where to write the page.
-        options: Which items, tabs and maps.
-
-    Returns:
-        The page.
-
-    Raises:
-        UserError: A map is unknown or its package not installed, or the runs were trained on different datasets.
-    """
+    """Write the explorer of runs on one dataset."""
     from cml.explore.explore_items import explore_items
     from cml.explore.maps import check_maps
 

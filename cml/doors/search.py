@@ -89,20 +89,7 @@ def search(
 def open_with_model(
     index: Path | str | Index | EmbeddingFolder, run: Path | str | None = None, *, device: str = "auto"
 ) -> tuple[Index | EmbeddingFolder, Model]:
-    """Open an index, or a folder of embeddings, with the model of its run.
-
-    Args:
-        index: The index or its folder; one that was opened with a model keeps it.
-        run: Path of the run, if it moved since the index was built, or if the index does not know it.
-        device: Device of the model.
-
-    Returns:
-        The index and the model.
-
-    Raises:
-        UserError: The run is gone or is another one.
-        DataError: The index is damaged.
-    """
+    """Open an index, or a folder of embeddings, with the model of its run."""
     opened = index if isinstance(index, Index | EmbeddingFolder) else _open(Path(index))
     if run is None and isinstance(opened, Index) and isinstance(opened.model, Model):
         return opened, opened.model

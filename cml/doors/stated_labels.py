@@ -10,33 +10,18 @@ from cml.data.table_columns import column_names, read_numbers
 
 
 def holds_classes(frame: Any, label: str | None) -> bool:  # noqa: ANN401 - inputs of any kind
-    """Tell whether a Hugging Face data set says that a column holds the numbers of classes (ClassLabel).
-
-    Args:
-        frame: Inputs of any kind.
-        label: The column of labels, if they are in the inputs.
-
-    Returns:
-        Whether it does.
-    """
+    """Tell whether a Hugging Face data set says that a column holds the numbers of classes (ClassLabel)."""
     features = getattr(frame, "features", None)
     return isinstance(features, dict) and type(features.get(label)).__name__ == "ClassLabel"
 
 
-def read_label_frame(frame: Any, label_distance: str, *, quiet: bool = False) -> tuple[Any, tuple[str, ...]]:  # noqa: ANN401
-    """Read the labels of a data frame with a row for each item.
-
-    Args:
-        frame: A data frame of any library.
-        label_distance: Name of the label distance. For places, the columns are put in the order latitude, longitude.
-        quiet: Whether to say nothing of that.
-
-    Returns:
-        The labels, a list of one column or (N, K) numbers of several, and the names of the columns in their order.
-
-    Raises:
-        UserError: Of several columns one holds no numbers, or the names contradict the order of a place.
-    """
+def read_label_frame(
+    frame: Any,  # noqa: ANN401 - a data frame of any library
+    label_distance: str,
+    *,
+    quiet: bool = False,
+) -> tuple[Any, tuple[str, ...]]:
+    """Read the labels of a data frame with a row for each item."""
     refuse_parts(frame)
     columns = tuple(column_names(frame))
     if len(columns) == 1:

@@ -17,21 +17,7 @@ from cml.feature_store.store import FeatureStore
 
 
 def list_from_store(images: ImageList, folder: Path, model: Model, run: Path) -> ImageList:
-    """Take the features of items from a store, so that no image is read.
-
-    Args:
-        images: The items.
-        folder: Folder of the store.
-        model: The model that embeds them.
-        run: Its run folder, for messages.
-
-    Returns:
-        The items with their features.
-
-    Raises:
-        UserError: Another network made the store, or the model takes vectors that are no features of a store.
-        DataError: The store lacks some of the items, or is damaged.
-    """
+    """Take the features of items from a store, so that no image is read."""
     store = FeatureStore.open(folder)
     if not _takes_features(store, model, run):
         if images.vectors:
@@ -56,22 +42,13 @@ def _with_vectors(images: ImageList, store: FeatureStore) -> ImageList:
     return replace(images, vectors=tuple((selected, item) for item in range(len(images))))
 
 
-def embed_from_store(paths: tuple[Path, ...], folder: Path, model: Model, run: Path) -> Float32:
-    """Embed image files by their features in a store.
-
-    Args:
-        paths: N image files.
-        folder: Folder of the store.
-        model: The model.
-        run: Its run folder, for messages.
-
-    Returns:
-        Embeddings (N, D).
-
-    Raises:
-        UserError: As ``list_from_store``.
-        DataError: As ``list_from_store``.
-    """
+def embed_from_store(
+    paths: tuple[Path, ...],  # N image files
+    folder: Path,
+    model: Model,
+    run: Path,
+) -> Float32:  # embeddings (N, D)
+    """Embed image files by their features in a store."""
     store = FeatureStore.open(folder)
     if _takes_features(store, model, run):
         return model.embed(store.select(store.find(paths)))

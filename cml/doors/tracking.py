@@ -13,14 +13,7 @@ TRACK_EVERY = 10  # steps between two points of a tracker's curves
 
 
 class Tracking(Callback):
-    """Sends a run to an experiment tracker.
-
-    Args:
-        tracker: The tracker, or its name and settings as on the command line.
-
-    Raises:
-        UserError: The tracker is unknown, or its library is not installed.
-    """
+    """Sends a run to an experiment tracker."""
 
     def __init__(self, tracker: str | Tracker) -> None:
         self._tracker = tracker if isinstance(tracker, GuardedTracker) else GuardedTracker(tracker)
@@ -47,31 +40,21 @@ class Tracking(Callback):
         self._tracker.end()
 
 
-def with_tracker(callbacks: Sequence[Callback], tracker: str | Tracker | None) -> list[Callback]:
-    """Add a callback for the tracker, if there is one.
-
-    Args:
-        callbacks: Other callbacks.
-        tracker: The tracker, or its name and settings; None or "" for none.
-
-    Returns:
-        All callbacks.
-
-    Raises:
-        UserError: The tracker is unknown, or its library is not installed.
-    """
+def with_tracker(
+    callbacks: Sequence[Callback],
+    tracker: str | Tracker | None,  # the tracker, or its name and settings; None or "" for none
+) -> list[Callback]:
+    """Add a callback for the tracker, if there is one."""
     return [*callbacks, Tracking(tracker)] if tracker else list(callbacks)
 
 
-def track_evaluation(tracker: str | Tracker, run: Path, config: TrainConfig, row: Mapping[str, MetricResult]) -> None:
-    """Send a row of a finished run's evaluation to a tracker, as ``evaluation/NAME``.
-
-    Args:
-        tracker: The tracker, or its name and settings.
-        run: The run folder.
-        config: The options of the run.
-        row: The metrics by name.
-    """
+def track_evaluation(
+    tracker: str | Tracker,
+    run: Path,
+    config: TrainConfig,
+    row: Mapping[str, MetricResult],  # the metrics by name
+) -> None:
+    """Send a row of a finished run's evaluation to a tracker, as ``evaluation/NAME``."""
     guarded = tracker if isinstance(tracker, GuardedTracker) else GuardedTracker(tracker)
     guarded.begin(TrackedRun.of(run, asdict(config)))
     guarded.log(config.steps, {f"evaluation/{name}": metric.mean for name, metric in row.items()})

@@ -104,21 +104,13 @@ def train(
     return open_run(out, data=dataset.folder, device=chosen.device, allow_download=True)
 
 
-def options_for(task: Task, config: TrainConfig | None, options: Mapping[str, Any], info: DatasetInfo) -> TrainConfig:
-    """Combine the options of a run on a task.
-
-    Args:
-        task: The task.
-        config: All options; None for those that suit the dataset, see ``complete_dataset_options``.
-        options: Options by name, which go before those of ``config``.
-        info: The dataset's info.
-
-    Returns:
-        The options of the run.
-
-    Raises:
-        UserError: An option does not exist or is out of range.
-    """
+def options_for(
+    task: Task,
+    config: TrainConfig | None,  # all options; None for those that suit the dataset, see ``complete_dataset_options``
+    options: Mapping[str, Any],  # options by name, which go before those of ``config``
+    info: DatasetInfo,
+) -> TrainConfig:
+    """Combine the options of a run on a task."""
     if config is not None:
         return with_options(config, options)
     return complete_dataset_options(task, add_implied_options(options), info)
@@ -133,22 +125,7 @@ def train_task(
     own: OwnFunctions = NO_FUNCTIONS,
     sample_weight: Any = None,  # noqa: ANN401 - a sequence of numbers
 ) -> Learned:
-    """Train the embedding of a task into a run folder.
-
-    Args:
-        task: The task.
-        dataset: The prepared dataset.
-        config: All options of training.
-        place: The run folder, and who works there.
-        own: Functions of the user's own.
-        sample_weight: A weight for each training item; None for all alike.
-
-    Returns:
-        The trained model, its loss and the records of the run.
-
-    Raises:
-        UserError: Options, dataset or run folder that do not fit.
-    """
+    """Train the embedding of a task into a run folder."""
     store = FeatureStore.open(config.features) if config.features else None
     if store is not None and not store.is_of_backbone:
         dataset = with_features(dataset, store)

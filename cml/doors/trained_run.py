@@ -50,22 +50,15 @@ Embeddings = tuple[Rows, Rows]  # of queries (Q, D) and of the gallery (G, D)
 
 @dataclass(frozen=True, eq=False)
 class TrainedRun:
-    """A finished run, made by ``open``. Dataset, labels and embeddings are read or computed at their first use.
-
-    Attributes:
-        folder: The run folder.
-        config: Its config.
-        model: The trained model.
-        data: Dataset path, if it moved since training.
-        ranks: The processes that share the embedding of images, each of which has to ask for it; None for one process.
-        features: Folder of a feature store for the images; None for that of the config, if there is one.
-    """
+    """A finished run, made by ``open``. Dataset, labels and embeddings are read or computed at their first use."""
 
     folder: Path
     config: RunConfig
     model: Model
-    data: Path | None = None
+    data: Path | None = None  # dataset path, if it moved since training
+    # the processes that share the embedding of images, each of which has to ask for it; None for one process
     ranks: Ranks | None = None
+    # folder of a feature store for the images; None for that of the config, if there is one
     features: Path | None = None
 
     @classmethod

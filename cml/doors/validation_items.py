@@ -16,16 +16,12 @@ from cml.training.config import TrainConfig
 from cml.training.hold_out import FEWEST_HELD_OUT, MOST_HELD_OUT
 
 
-def refuse_with_validation(config: TrainConfig, *, groups: object) -> None:
-    """Refuse what says otherwise how a run is validated.
-
-    Args:
-        config: The options of the run.
-        groups: Groups that validation keeps together; None for none.
-
-    Raises:
-        UserError: There are groups, or ``tune`` makes splits of its own.
-    """
+def refuse_with_validation(
+    config: TrainConfig,
+    *,
+    groups: object,  # groups that validation keeps together; None for none
+) -> None:
+    """Refuse what says otherwise how a run is validated."""
     if groups is not None:
         raise UserError("'groups' are for items that are held out, but 'validation' gives others: leave out 'groups'.")
     if config.tune:
@@ -37,19 +33,7 @@ def recognize_validation(
     training: LabelledInputs,
     recognize: Callable[[Any, Any], LabelledInputs],
 ) -> LabelledInputs:
-    """Recognise inputs and labels to validate on.
-
-    Args:
-        validation: A pair of inputs and labels, or a data set that holds both.
-        training: The training inputs.
-        recognize: Recognises inputs and labels, as those for training.
-
-    Returns:
-        Inputs of the same form, with their labels.
-
-    Raises:
-        UserError: They are of another kind or shape, or too few.
-    """
+    """Recognise inputs and labels to validate on."""
     inputs, labels = validation if isinstance(validation, tuple) and len(validation) == 2 else (validation, None)
     try:
         known = recognize(inputs, labels)
@@ -64,16 +48,11 @@ def recognize_validation(
     return known
 
 
-def draw_validation(items: LabelledItems, seed: int) -> LabelledItems:
-    """Draw at most ``MOST_HELD_OUT`` items to validate on, all pairs of which are compared.
-
-    Args:
-        items: N items.
-        seed: Random seed.
-
-    Returns:
-        The items that are drawn, in their order.
-    """
+def draw_validation(
+    items: LabelledItems,  # N items
+    seed: int,
+) -> LabelledItems:
+    """Draw at most ``MOST_HELD_OUT`` items to validate on, all pairs of which are compared."""
     if len(items) <= MOST_HELD_OUT:
         return items
     return items.subset(np.sort(np.random.default_rng(seed).permutation(len(items))[:MOST_HELD_OUT]))

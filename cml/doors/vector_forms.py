@@ -15,18 +15,6 @@ def compute_vector_forms(
     """Compute vectors in each form: as they are, L2-normalised, and standardised.
 
     They are the forms that ``tune`` compares heads with. A missing number becomes the mean of its column.
-
-    Args:
-        model: A model of vectors, whose training vectors standardise.
-        queries: Q vectors.
-        gallery: G vectors; None if the queries are the gallery.
-
-    Returns:
-        The names of the rows to the rows (Q, V) and (G, V). L2-normalised and standardised rows are computed as they
-        are read, and so are all of many vectors.
-
-    Raises:
-        UserError: The vectors are of another form than the model's.
     """
     mean, std = (values.cpu().numpy() for values in (model.mean, model.std))
 

@@ -68,53 +68,27 @@ class CaptioningFeatures:
 
 
 class Estimate(NamedTuple):
-    """The remaining work of an export.
+    """The remaining work of an export."""
 
-    Attributes:
-        images: Images that are left.
-        needed: Bytes that their features take, or at most take if they are compressed.
-        free: Free bytes of the disk.
-    """
-
-    images: int
-    needed: int
-    free: int
+    images: int  # images that are left
+    needed: int  # bytes that their features take, or at most take if they are compressed
+    free: int  # free bytes of the disk
 
 
 def export_captioning(
     model: EmbeddingModel,
     images: ImageList,
     out: Path,
-    options: CaptioningFeatures | None = None,
+    options: CaptioningFeatures | None = None,  # which features, in which layout; None for the defaults
     *,
     trunk: str = "",
-    batch_size: int | None = None,
+    batch_size: int | None = None,  # images of 640 x 480 pixels per forward pass; by default 16, or 1 on a CPU
     threads: int = DEFAULT_THREADS,
     skip_bad: bool = False,
     quiet: bool = False,
     tell: Callable[[Estimate], object] | None = None,
-) -> dict[str, Any]:
-    """Write features of a model's trunk for captioning code. A call that was killed is resumed by the same call.
-
-    Args:
-        model: The model; its head is not used.
-        images: The images, under their COCO ids (``ImageList.with_coco_ids``).
-        out: Folder to write to.
-        options: Which features, in which layout; None for the defaults.
-        trunk: Name of the network in the manifest; by default that of its backbone.
-        batch_size: Images of 640 x 480 pixels per forward pass; by default 16, or 1 on a CPU.
-        threads: Images decoded at a time.
-        skip_bad: Leave out images that cannot be read; the manifest lists them.
-        quiet: No progress bar.
-        tell: Called with an estimate of the space before the work begins.
-
-    Returns:
-        The manifest, which is also written to ``out``.
-
-    Raises:
-        UserError: The disk has too little space, or ``out`` holds features with other options.
-        DataError: No image can be read, or without ``skip_bad`` one of them; or features hold NaN or infinity.
-    """
+) -> dict[str, Any]:  # the manifest, which is also written to ``out``
+    """Write features of a model's trunk for captioning code. A call that was killed is resumed by the same call."""
     options = check_options(options or CaptioningFeatures())
     batch_size = check_batch_size(model.mean.device, batch_size, threads, on_gpu=16, on_cpu=1)
     store = STORES[options.layout]
@@ -216,16 +190,11 @@ def _chunk_features(work: _Work, chunk: Decoded) -> Iterator[Features]:
             yield Features(work.images.item_ids[item], one_fc, one_att)
 
 
-def same_size_batches(chunk: Decoded, batch_size: int) -> Iterator[tuple[list[int], UInt8]]:
-    """Group the images of a chunk into batches of images of one size.
-
-    Args:
-        chunk: Decoded images.
-        batch_size: Images of 640 x 480 pixels per batch; of larger images there are fewer.
-
-    Yields:
-        Rows in the chunk, and their pixels (B, H, W, 3).
-    """
+def same_size_batches(
+    chunk: Decoded,
+    batch_size: int,  # images of 640 x 480 pixels per batch; of larger images there are fewer
+) -> Iterator[tuple[list[int], UInt8]]:  # rows in the chunk, and their pixels (B, H, W, 3)
+    """Group the images of a chunk into batches of images of one size."""
     groups: dict[tuple[int, ...], list[int]] = {}
     for row, pixels in enumerate(chunk.pixels):
         groups.setdefault(pixels.shape, []).append(row)

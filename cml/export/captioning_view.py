@@ -13,24 +13,14 @@ LEAST_SIDE = 32  # pixels: most networks halve an image five times
 
 
 class CaptioningView:
-    """Decodes the part of an image that a feature sees.
-
-    Args:
-        kind: native for the whole image at its own size, crop for the centre at the model's image size.
-        image_size: Height and width of the crop, in pixels.
-        longest: Largest number of pixels of the longer side of a native image, which is scaled down to it.
-    """
+    """Decodes the part of an image that a feature sees."""
 
     def __init__(self, kind: Literal["native", "crop"], image_size: Size, longest: int) -> None:
         self._kind, self._image_size, self._longest = kind, image_size, longest
         self.scaled: set[Path] = set()  # images that were scaled down or had a side stretched to 32 pixels
 
     def __call__(self, path: Path) -> UInt8:
-        """Decode an image to pixels (H, W, 3).
-
-        Raises:
-            DataError: The image cannot be read.
-        """
+        """Decode an image to pixels (H, W, 3)."""
         pixels = read_image(path)
         height, width = pixels.shape[:2]
         if self._kind == "crop":  # the largest centre box of the size's aspect

@@ -17,25 +17,15 @@ from cml.training.saved_model import MODEL, load_model, save_model
 
 
 def export_hub(
-    run: Path, out: Path, *, name: str = "", licence: str = "other", data: Path | None = None, repository: str = ""
+    run: Path,
+    out: Path,
+    *,
+    name: str = "",
+    licence: str = "other",
+    data: Path | None = None,
+    repository: str = "",  # where the folder will be uploaded, ``user/name``; "" if it is not
 ) -> list[str]:
-    """Write a finished run as a folder to share: weights, calibration, config without local paths, and model card.
-
-    Args:
-        run: The run folder.
-        out: The new folder.
-        name: Name of the model; by default that of ``repository``, or of the run folder.
-        licence: Licence of the weights, as the Hugging Face hub calls it: mit, apache-2.0, ...
-        data: Dataset path, if it moved since training.
-        repository: Where the folder will be uploaded, ``user/name``; "" if it is not.
-
-    Returns:
-        What the card lacks, a sentence each.
-
-    Raises:
-        UserError: ``run`` is not a finished run, or ``out`` exists.
-        DataError: ``data`` is not the dataset that the run was trained on.
-    """
+    """Write a finished run as a folder to share: weights, calibration, config without local paths, and model card."""
     config = RunConfig.load(run)
     model = load_model(run, config.model, torch.device("cpu"))
     calibration = load_calibration(run, model)

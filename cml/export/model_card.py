@@ -20,20 +20,11 @@ def build_model_card(
     config: RunConfig,
     *,
     licence: str = "other",
-    data: DatasetInfo | None = None,
-    evaluation: Evaluation | None = None,
+    data: DatasetInfo | None = None,  # what dataset.json says of the training data; None if that is not at hand
+    evaluation: Evaluation | None = None,  # the evaluation of the run; None if it was not evaluated
     place: str = "PATH OF THIS FOLDER",
 ) -> str:
-    """Write the README.md of a model: Markdown with a YAML header, as the Hugging Face hub reads it.
-
-    Args:
-        name: Name of the model.
-        config: The config of its run.
-        licence: Licence of the weights, as the hub calls it.
-        data: What dataset.json says of the training data; None if that is not at hand.
-        evaluation: The evaluation of the run; None if it was not evaluated.
-        place: What ``cml.load`` takes to load the model.
-    """
+    """Write the README.md of a model: Markdown with a YAML header, as the Hugging Face hub reads it."""
     header: dict[str, Any] = {  # its values are written as JSON, a subset of YAML, so that no text can break its line
         "library_name": "cml",
         "license": licence,

@@ -24,33 +24,18 @@ LEAST_COSINE, LARGEST_ERROR = 0.99999, 1e-4  # limits of the difference between 
 
 @dataclass(frozen=True)
 class OnnxExport:
-    """The written graph and its difference from torch.
+    """The written graph and its difference from torch."""
 
-    Attributes:
-        path: File of the graph.
-        cosine: Smallest cosine between the embeddings of the graph and of torch.
-        error: Largest difference between two numbers, relative to the largest number if that is above 1.
-    """
-
-    path: Path
-    cosine: float
-    error: float
+    path: Path  # file of the graph
+    cosine: float  # smallest cosine between the embeddings of the graph and of torch
+    error: float  # largest difference between two numbers, relative to the largest number if that is above 1
 
 
-def export_onnx(model: EmbeddingModel, out: Path) -> OnnxExport:
-    """Write a model as an ONNX graph, and check it against torch.
-
-    Args:
-        model: The model.
-        out: A file, such as model.onnx, with the config beside it in model.json, or a new folder for both.
-
-    Returns:
-        The file, and how far its embeddings are from torch's.
-
-    Raises:
-        UserError: The graph differs from torch, in which case nothing is written, or the extra ``onnx`` is missing, or
-            the model takes other inputs than RGB images or vectors.
-    """
+def export_onnx(
+    model: EmbeddingModel,
+    out: Path,  # a file, such as model.onnx, with the config beside it in model.json
+) -> OnnxExport:
+    """Write a model as an ONNX graph, and check it against torch."""
     form = model.config.inputs
     if form.kind != "vectors" and (form.kind != "images" or form.channels != 3):
         raise UserError(f"An ONNX graph is written of models of RGB images or vectors. This one takes {form}.")

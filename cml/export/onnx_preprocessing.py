@@ -13,15 +13,7 @@ VECTORS_INPUT = "vectors"
 
 
 def describe_preprocessing(model: EmbeddingModel) -> dict[str, Any]:
-    """Describe what a program does to an image before the graph, what the graph does then, and what comes out.
-
-    Args:
-        model: The exported model.
-
-    Returns:
-        The contents of config.json beside the graph: "input" with the resizing, which is the caller's, "in_the_graph"
-        with the centre crop and the normalisation, "output", and the model's own config.
-    """
+    """Describe what a program does to an image before the graph, what the graph does then, and what comes out."""
     if model.config.inputs.kind == "vectors":
         return _describe_standardization(model)
     height, width = stored_size(model.config.image_size, model.config.crop)

@@ -13,32 +13,15 @@ from cml.training.saved_model import load_model
 
 
 class Trunk(NamedTuple):
-    """A network for features.
+    """A network for features."""
 
-    Attributes:
-        model: The network; its head is not used.
-        title: Its name in the manifest.
-        warning: A warning for the user; "" for none.
-    """
-
-    model: EmbeddingModel
-    title: str
-    warning: str = ""
+    model: EmbeddingModel  # the network; its head is not used
+    title: str  # its name in the manifest
+    warning: str = ""  # a warning for the user; "" for none
 
 
 def open_trunk(run: str, *, imagenet: bool = False, device: str = "auto", allow_download: bool = False) -> Trunk:
-    """Open the trunk of a run, or a backbone with its published weights.
-
-    Args:
-        run: Run folder, ``hf:user/name``, or name of a backbone.
-        imagenet: Take the run's backbone with its published weights instead of the trained ones.
-        device: auto, cpu, cuda, ...
-        allow_download: Download the published weights of the run's backbone if they are not in the cache. Those of a
-            backbone that ``run`` names are downloaded in both cases.
-
-    Raises:
-        UserError: There is no such run or backbone.
-    """
+    """Open the trunk of a run, or a backbone with its published weights."""
     place = pick_device(device)
     folder = resolve_run(run)
     if not folder.exists() and (run == folder.name or run.partition("/")[0] in registry.names()):

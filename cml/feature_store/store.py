@@ -27,11 +27,6 @@ class FeatureStore:
     """Features (N, F) on disk, float32 or float16, memory-mapped. Made by ``open``.
 
     The checksum of a shard is compared when rows of it are asked for the first time.
-
-    Attributes:
-        folder: The folder.
-        manifest: The content of manifest.json.
-        rows: The features; ``numpy.asarray(store.rows)`` reads all of them.
     """
 
     def __init__(self, folder: Path, manifest: Manifest, rows: ShardedRows) -> None:
@@ -40,17 +35,7 @@ class FeatureStore:
 
     @classmethod
     def open(cls, folder: Path | str) -> Self:
-        """Open a store that ``cml features`` wrote.
-
-        Args:
-            folder: The folder.
-
-        Returns:
-            The store.
-
-        Raises:
-            DataError: It is no finished store, or a file of it is missing or has another size.
-        """
+        """Open a store that ``cml features`` wrote."""
         folder = Path(folder)
         if not (folder / MANIFEST).is_file():
             raise DataError(f"{folder} is no finished feature store: it has no {MANIFEST}. Run 'cml features' (again).")
@@ -84,11 +69,7 @@ class FeatureStore:
 
     @functools.cached_property
     def items(self) -> list[StoredItem]:
-        """The items in the order of the rows.
-
-        Raises:
-            DataError: The list is damaged.
-        """
+        """The items in the order of the rows."""
         items = list(self._read_items())
         if len(items) != len(self):
             path = self.folder / ITEMS
@@ -109,35 +90,21 @@ class FeatureStore:
         made_by = self.manifest["made_by"]
         return made_by["kind"] == "images" and bool(made_by["image_size"]) and made_by["backbone"] != CUSTOM
 
-    def select(self, positions: Int64 | None = None) -> Vectors:
-        """Select features as inputs of a model; they stay in the files.
-
-        Args:
-            positions: The positions of the rows, (B,); None for all.
-
-        Returns:
-            The features.
-
-        Raises:
-            DataError: A shard with some of them is damaged.
-        """
+    def select(
+        self,
+        positions: Int64 | None = None,  # the positions of the rows, (B,); None for all
+    ) -> Vectors:
+        """Select features as inputs of a model; they stay in the files."""
         chosen = np.arange(len(self)) if positions is None else positions
         self._check_shards(np.unique(self.rows.shard_of(chosen)).tolist())
         rows: Any = self.rows
         return Vectors(rows, items=chosen)
 
-    def find(self, inputs: Any) -> Int64:  # noqa: ANN401 - a sequence of items
-        """Find items by their content.
-
-        Args:
-            inputs: N files, texts, arrays or other items that the store may hold.
-
-        Returns:
-            (N,) the positions of their rows.
-
-        Raises:
-            DataError: Some are not in the store; the message says how many, which, and why.
-        """
+    def find(
+        self,
+        inputs: Any,  # noqa: ANN401 - N files, texts, arrays or other items that the store may hold
+    ) -> Int64:  # (N,) the positions of their rows
+        """Find items by their content."""
         is_files = all(isinstance(item, Path) for item in inputs)
         items: StoredItems = FileItems(inputs) if is_files else ValueItems(inputs)
         positions = np.empty(len(items), np.int64)
@@ -157,26 +124,11 @@ class FeatureStore:
         return positions
 
     def is_made_by(self, made_by: Mapping[str, Any]) -> bool:
-        """Tell whether a network made the features.
-
-        Args:
-            made_by: Its description.
-
-        Returns:
-            Whether it did.
-        """
+        """Tell whether a network made the features."""
         return digest_network(self.manifest["made_by"]) == digest_network(made_by)
 
     def check_made_by(self, made_by: Mapping[str, Any], subject: str = "") -> None:
-        """Check that a network made the features.
-
-        Args:
-            made_by: Its description.
-            subject: What needs its features, for the message.
-
-        Raises:
-            UserError: Another one made them.
-        """
+        """Check that a network made the features."""
         if self.is_made_by(made_by):
             return
         there, wanted = name_network(self.manifest["made_by"]), name_network(made_by)
@@ -188,14 +140,7 @@ class FeatureStore:
         )
 
     def check_items(self, items: StoredItems) -> None:
-        """Check that the store holds just these items in this order.
-
-        Args:
-            items: The items.
-
-        Raises:
-            UserError: It holds others; the message names the first.
-        """
+        """Check that the store holds just these items in this order."""
         mend = "Choose another folder, or delete this one."
         if len(items) != len(self):
             raise UserError(f"{self.folder} holds features of {len(self)} items, not of {len(items)}. {mend}")
@@ -205,11 +150,7 @@ class FeatureStore:
                 raise UserError(f"{self.folder} holds features of other items: item {position}, {name!r}. {mend}")
 
     def check_all_shards(self) -> None:
-        """Compare the checksums of all shards.
-
-        Raises:
-            DataError: One is damaged.
-        """
+        """Compare the checksums of all shards."""
         self._check_shards(range(len(self.rows.shards)))
 
     def _check_shards(self, numbers: Sequence[int]) -> None:

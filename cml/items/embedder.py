@@ -25,11 +25,7 @@ class Embedder(Protocol):
         ...
 
     def embed_by_reference(self, inputs: Any, *, bar: str = "") -> Float32:  # noqa: ANN401
-        """Features (N, F) of inputs that do not depend on the labels.
-
-        Raises:
-            UserError: The inputs have no such features.
-        """
+        """Features (N, F) of inputs that do not depend on the labels."""
         ...
 
     def embed_stages(self, inputs: Any) -> dict[int, Float32]:  # noqa: ANN401

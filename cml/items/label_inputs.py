@@ -21,17 +21,13 @@ Open = Callable[[ImageSource | Inputs], Inputs]
 """Opens inputs, images at the size at which a model reads them; see ``open_at``."""
 
 
-def open_at(size: Size, *, channels: int = 3, cache_bytes: int = 1 << 30) -> Open:
-    """Make the function that opens inputs for a model.
-
-    Args:
-        size: (height, width) in pixels at which images are read.
-        channels: Bands of an image.
-        cache_bytes: The most memory, in bytes, that decoded images may take.
-
-    Returns:
-        The function; other inputs than images it takes as they are.
-    """
+def open_at(
+    size: Size,  # (height, width) in pixels at which images are read
+    *,
+    channels: int = 3,
+    cache_bytes: int = 1 << 30,
+) -> Open:
+    """Make the function that opens inputs for a model."""
 
     def open_inputs(source: ImageSource | Inputs) -> Inputs:
         if isinstance(source, Inputs):
@@ -42,41 +38,24 @@ def open_at(size: Size, *, channels: int = 3, cache_bytes: int = 1 << 30) -> Ope
 
 
 def label_inputs(
-    known: LabelledInputs, distance: LabelDistance, open_inputs: Open, labels: Labels | None = None
+    known: LabelledInputs,  # N inputs with their labels
+    distance: LabelDistance,
+    open_inputs: Open,
+    labels: Labels | None = None,  # the N encoded labels; None to encode them
 ) -> LabelledItems:
-    """Make items of inputs and labels that are given in Python.
-
-    Args:
-        known: N inputs with their labels.
-        distance: The label distance.
-        open_inputs: Opens them.
-        labels: The N encoded labels; None to encode them.
-
-    Returns:
-        The items.
-    """
+    """Make items of inputs and labels that are given in Python."""
     encoded = distance.encode(known.labels) if labels is None else labels
     return LabelledItems(open_inputs(known.inputs), encoded, distance, given_labels=known.labels)
 
 
 def label_split(
-    dataset: PreparedDataset, role: str, distance: LabelDistance, open_inputs: Open, mirror: Mirror | None = None
+    dataset: PreparedDataset,
+    role: str,
+    distance: LabelDistance,
+    open_inputs: Open,
+    mirror: Mirror | None = None,  # mirrors a label; None if the labels of mirrored images are not needed
 ) -> LabelledItems:
-    """Make items of a split of a prepared dataset.
-
-    Args:
-        dataset: The dataset.
-        role: The split: train, query or gallery.
-        distance: The label distance.
-        open_inputs: Opens the inputs of the split.
-        mirror: Mirrors a label; None if the labels of mirrored images are not needed.
-
-    Returns:
-        The items, with the ids of the dataset.
-
-    Raises:
-        DataError: A label is refused, or a mask does not fit its image.
-    """
+    """Make items of a split of a prepared dataset."""
     split, labels = dataset.split(role), encode_labels(distance, dataset, role, mirror)
     count = len(split)
     return LabelledItems(
@@ -89,19 +68,11 @@ def label_split(
     )
 
 
-def read_weights(weights: Any, count: int) -> Float64:  # noqa: ANN401 - a sequence of numbers
-    """Read the weights of items.
-
-    Args:
-        weights: A number of at least 0 for each item.
-        count: N, the number of items.
-
-    Returns:
-        (N,) the weights.
-
-    Raises:
-        UserError: There is not one for each item, or one is no such number; or all are 0.
-    """
+def read_weights(
+    weights: Any,  # noqa: ANN401 - a number of at least 0 for each item
+    count: int,  # N, the number of items
+) -> Float64:  # (N,) the weights
+    """Read the weights of items."""
     array = as_array(weights)
     try:
         values = np.asarray(as_list(weights) if array is None else array, np.float64)

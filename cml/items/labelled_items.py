@@ -23,42 +23,26 @@ HoldOut = Callable[["LabelledItems"], Rows]
 
 @dataclass(frozen=True)
 class LabelledItems:
-    """N inputs and their labels, in the same order.
+    """N inputs and their labels, in the same order."""
 
-    Attributes:
-        inputs: The inputs, read in batches by their numbers.
-        labels: N encoded labels.
-        distance: The label distance that encoded them.
-        mirrored_labels: The labels of the mirrored images; None if they are not mirrored one by one.
-        groups: (N,) numbers of groups, such as subjects, that a split keeps together; None for none.
-        weights: (N,) how often each item is an anchor relative to the others; None for all alike.
-        origin: Positions of the items in the data that the user gave, a range or (N,); None for 0 to N - 1.
-        given_labels: The labels as the user gave them, by the positions in ``origin``; none where nobody needs them.
-        given_ids: The ids of the user's data, by the positions in ``origin``; none if items have only numbers.
-    """
-
-    inputs: Inputs
-    labels: Labels
-    distance: LabelDistance
-    mirrored_labels: Labels | None = None
-    groups: Int64 | None = None
-    weights: Float64 | None = None
+    inputs: Inputs  # the inputs, read in batches by their numbers
+    labels: Labels  # N encoded labels
+    distance: LabelDistance  # the label distance that encoded them
+    mirrored_labels: Labels | None = None  # the labels of the mirrored images; None if they are not mirrored one by one
+    groups: Int64 | None = None  # (N,) numbers of groups, such as subjects, that a split keeps together; None for none
+    weights: Float64 | None = None  # (N,) how often each item is an anchor relative to the others; None for all alike
+    # positions of the items in the data that the user gave, a range or (N,); None for 0 to N - 1
     origin: range | Int64 | None = None
+    # the labels as the user gave them, by the positions in ``origin``; none where nobody needs them
     given_labels: Sequence[Any] = field(default=(), repr=False)
+    # the ids of the user's data, by the positions in ``origin``; none if items have only numbers
     given_ids: Sequence[str] = field(default=(), repr=False)
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def subset(self, rows: Rows) -> Self:
-        """Take a part of the items; a slice of arrays is a view.
-
-        Args:
-            rows: Which items.
-
-        Returns:
-            The items with everything that belongs to them.
-        """
+        """Take a part of the items; a slice of arrays is a view."""
         origin = range(len(self)) if self.origin is None else self.origin
         return replace(
             self,
@@ -71,14 +55,7 @@ class LabelledItems:
         )
 
     def split(self, rule: HoldOut) -> tuple[Self, Self]:
-        """Split off the items that a rule holds out.
-
-        Args:
-            rule: Chooses the items to hold out.
-
-        Returns:
-            The other items, and those that are held out.
-        """
+        """Split off the items that a rule holds out."""
         held_out = rule(self)
         if isinstance(held_out, slice):  # of the last items, so that both parts are views
             start, stop, _ = held_out.indices(len(self))

@@ -15,35 +15,21 @@ from cml.items.labelled_items import LabelledItems
 
 @dataclass(frozen=True)
 class Presentation:
-    """How N items are shown.
+    """How N items are shown."""
 
-    Attributes:
-        words: The labels in words.
-        roles: The role of each item, such as train; "" where there are none.
-        unit: Unit in which label distances are reported.
-        factor: What converts label distances to it.
-        title: Title of a page.
-        pictures: Draws each item; none to draw its numbers.
-        colours: Columns of the labels to colour by, see ``cml.explore.label_columns``; None for those of the labels.
-        legend: Colours of the drawn labels: word to colour.
-        note: A remark for a page.
-        columns: Further columns of numbers.
-        texts: Further columns of texts.
-        are_known: Whether the items are training items again, with other judgements.
-    """
-
-    words: Sequence[str]
-    roles: Sequence[str]
-    unit: str
-    factor: float = 1.0
-    title: str = ""
-    pictures: Sequence[Callable[[], Image.Image]] = ()
+    words: Sequence[str]  # the labels in words
+    roles: Sequence[str]  # the role of each item, such as train; "" where there are none
+    unit: str  # unit in which label distances are reported
+    factor: float = 1.0  # what converts label distances to it
+    title: str = ""  # title of a page
+    pictures: Sequence[Callable[[], Image.Image]] = ()  # draws each item; none to draw its numbers
+    # columns of the labels to colour by, see ``cml.explore.label_columns``; None for those of the labels
     colours: Mapping[str, tuple[NDArray[Any], float | None]] | None = None
-    legend: Mapping[str, str] = field(default_factory=dict)
-    note: str = ""
-    columns: Mapping[str, Any] = field(default_factory=dict)
-    texts: Mapping[str, Any] = field(default_factory=dict)
-    are_known: bool = False
+    legend: Mapping[str, str] = field(default_factory=dict)  # colours of the drawn labels: word to colour
+    note: str = ""  # a remark for a page
+    columns: Mapping[str, Any] = field(default_factory=dict)  # further columns of numbers
+    texts: Mapping[str, Any] = field(default_factory=dict)  # further columns of texts
+    are_known: bool = False  # whether the items are training items again, with other judgements
 
     @classmethod
     def plain(cls, items: LabelledItems, distance: LabelDistance, role: str = "") -> Self:

@@ -12,33 +12,21 @@ from cml.items.labelled_items import LabelledItems
 
 @dataclass(frozen=True)
 class DistanceDemand:
-    """How many label distances a learner will ask for.
+    """How many label distances a learner will ask for."""
 
-    Attributes:
-        blocks: Blocks of distances, one a step.
-        rows: Rows and columns of a block.
-        all_pairs: Whether a search for neighbours will ask for all pairs.
-    """
-
-    blocks: int
-    rows: int
-    all_pairs: bool = False
+    blocks: int  # blocks of distances, one a step
+    rows: int  # rows and columns of a block
+    all_pairs: bool = False  # whether a search for neighbours will ask for all pairs
 
 
 def store_costly_distances(
-    items: LabelledItems, validation: LabelledItems | None, demand: DistanceDemand, *, quiet: bool = False
+    items: LabelledItems,
+    validation: LabelledItems | None,  # items to validate on
+    demand: DistanceDemand,
+    *,
+    quiet: bool = False,
 ) -> tuple[LabelledItems, LabelledItems | None]:
-    """Replace a costly label distance by the matrix of all its distances, where that is worth its cost.
-
-    Args:
-        items: Training items.
-        validation: Items to validate on, whose labels were encoded together with those of ``items``; None for none.
-        demand: What will be asked for.
-        quiet: True for no forecast and no progress bar.
-
-    Returns:
-        The items, with labels that are rows of the matrix, or as they are.
-    """
+    """Replace a costly label distance by the matrix of all its distances, where that is worth its cost."""
     parts = [items.labels, items.mirrored_labels, None if validation is None else validation.labels]
     given = [part for part in parts if part is not None]
     if sum(map(len, given)) > MOST_ITEMS:

@@ -27,33 +27,16 @@ class ClassLoss(Loss):
         super().__init__()
         self._warnings_shown: set[str] = set()
 
-    def target(self, batch: LabelSource) -> Tensor:
-        """The class numbers of a batch, or of a training set.
-
-        Args:
-            batch: The labels.
-
-        Returns:
-            (B,) int64.
-
-        Raises:
-            UserError: the labels are not classes.
-        """
+    def target(self, batch: LabelSource) -> Tensor:  # (B,) int64
+        """The class numbers of a batch, or of a training set."""
         return torch.from_numpy(batch.classes())
 
-    def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
-        """The loss of a batch.
-
-        Args:
-            embeddings: (B, D) floating point. Computed with in at least float32, also under autocast.
-            classes: (B,) int64.
-
-        Returns:
-            A scalar.
-
-        Raises:
-            UserError: a tensor has another shape or type, or a number is not a class.
-        """
+    def forward(
+        self,
+        embeddings: Tensor,  # (B, D) floating point. Computed with in at least float32, also under autocast
+        classes: Tensor,  # (B,) int64
+    ) -> Tensor:  # a scalar
+        """The loss of a batch."""
         value = self.value(embeddings, classes)
         self.count_classes(classes)
         return value

@@ -73,22 +73,12 @@ class LabelDistanceLoss(Loss):
         look = self.may_look(embeddings)
         return mean_over_anchors(embeddings, label_distances, self.anchor_values, normalize=self.normalize, look=look)
 
-    def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
-        """The loss of a batch; if no anchor has a term, 0 with zero gradient and a warning.
-
-        Args:
-            embeddings: (B, D) floating point. Computed with in at least float32, also under autocast.
-            label_distances: (A, B), >= 0, in the label's unit, a tensor or the array of ``distance.pairwise``; row a
-                belongs to item a. The anchor's own column and infinite entries are left out. Integers are converted to
-                the type of the embeddings.
-
-        Returns:
-            A scalar.
-
-        Raises:
-            UserError: a tensor has another shape or type, a label distance is NaN or negative or requires a gradient,
-                or the batch is one of many under ``torch.func.vmap``.
-        """
+    def forward(
+        self,
+        embeddings: Tensor,  # (B, D) floating point. Computed with in at least float32, also under autocast
+        label_distances: Tensor,  # (A, B), >= 0, in the label's unit, a tensor or the array of ``distance.pairwise``
+    ) -> Tensor:  # a scalar
+        """The loss of a batch; if no anchor has a term, 0 with zero gradient and a warning."""
         mean = self.mean(embeddings, label_distances)
         self.count_skipped(mean.counts)
         if self.may_look(mean.counts) and not bool(mean.counts.any()):
@@ -103,50 +93,23 @@ class LabelDistanceLoss(Loss):
             self._fit_to_first_batch(embeddings, label_distances)
         return super().__call__(embeddings, label_distances)
 
-    def target(self, batch: LabelSource) -> Tensor:
-        """The label distances of a batch, or of a sample of training pairs.
-
-        Args:
-            batch: The labels.
-
-        Returns:
-            (A, B) of a batch, (P,) of a sample.
-        """
+    def target(self, batch: LabelSource) -> Tensor:  # (A, B) of a batch, (P,) of a sample
+        """The label distances of a batch, or of a sample of training pairs."""
         return torch.from_numpy(batch.label_distances())
 
     def prepare(
-        self, target: Tensor, *, dimension: int = 0, names: Sequence[str] = (), generator: torch.Generator | None = None
+        self,
+        target: Tensor,  # (P,) label distances of a sample of training pairs
+        *,
+        dimension: int = 0,
+        names: Sequence[str] = (),
+        generator: torch.Generator | None = None,
     ) -> None:
-        """Find the constants, as ``fit`` does.
-
-        Args:
-            target: (P,) label distances of a sample of training pairs.
-            dimension: Not used: the constants do not depend on it.
-            names: Not used: there are no classes.
-            generator: Not used: there are no parameters.
-
-        Raises:
-            UserError: the loss finds nothing to fit to.
-        """
+        """Find the constants, as ``fit`` does."""
         self.fit(target)
 
     def fit(self, distance: Any, labels: Any = None, *, seed: int = 0) -> Self:  # noqa: ANN401
         """Find the constants in the training set ("auto", quantiles), so that they are not those of the first batch.
-
-        Args:
-            distance: A string, a ``LabelDistance``, a function of two labels or a matrix, as ``cml.fit`` takes it; or,
-                without labels, a tensor or array of label distances: (P,) of a sample of training pairs, an item never
-                with itself, or (N, N), whose diagonal is left out. Infinite ones are left out.
-            labels: The labels of the training set, as they are or encoded by the distance. All pairs among 512 of them,
-                drawn at random, are looked at; the trainer does the same.
-            seed: Random seed of the draw.
-
-        Returns:
-            The loss.
-
-        Raises:
-            UserError: there is neither a tensor nor a label distance with labels, the two are exchanged, or the loss
-                finds nothing to fit to.
 
         Example:
             >>> from cml import losses
@@ -228,10 +191,6 @@ class ScaledLabelLoss(LabelDistanceLoss):
     A published constant such as sigma = 1 holds for the label distances of one paper. In units of a scale that ``fit``
     finds in the training set, one constant serves pixels and angles alike. Losses that use only ranks or ratios of
     label distances need no scale.
-
-    Args:
-        label_scale: The label distance that counts as 1, above 0, or "auto": the median of the positive label distances
-            that ``fit`` sees.
     """
 
     constant_names = ("label_scale",)
@@ -240,18 +199,11 @@ class ScaledLabelLoss(LabelDistanceLoss):
         super().__init__()
         self.label_scale = check_auto("label_scale", label_scale)
 
-    def find_constants(self, label_distances: Tensor) -> dict[str, float]:
-        """Find the scale, if it is "auto".
-
-        Args:
-            label_distances: (P,) of training pairs.
-
-        Returns:
-            The scale by its name; nothing if the setting is a number.
-
-        Raises:
-            UserError: no label distance is above 0.
-        """
+    def find_constants(
+        self,
+        label_distances: Tensor,  # (P,) of training pairs
+    ) -> dict[str, float]:
+        """Find the scale, if it is "auto"."""
         if self.label_scale != "auto":
             return {}
         sample = finite_sample(label_distances)

@@ -91,19 +91,14 @@ class LanguageGuidanceLoss(ClassLoss):
         self.register_buffer("texts", torch.empty(0, 0))
 
     def prepare(
-        self, target: Tensor, *, dimension: int, names: Sequence[str] = (), generator: torch.Generator | None = None
+        self,
+        target: Tensor,  # (N,) int64 class numbers of the training items
+        *,
+        dimension: int,  # D of the embeddings
+        names: Sequence[str] = (),
+        generator: torch.Generator | None = None,
     ) -> None:
-        """Look up the class names, and prepare the guided loss.
-
-        Args:
-            target: (N,) int64 class numbers of the training items.
-            dimension: D of the embeddings.
-            names: The names of the C classes.
-            generator: For the parameters of the guided loss.
-
-        Raises:
-            UserError: the vectors cannot be read, know no word of a name, or make all names alike.
-        """
+        """Look up the class names, and prepare the guided loss."""
         self.inner.prepare(target, dimension=dimension, names=names, generator=generator)
         self.texts = text_embeddings(names, self.vectors)
 
@@ -111,19 +106,12 @@ class LanguageGuidanceLoss(ClassLoss):
         """The proxies of the guided loss."""
         return self.inner.proxies()
 
-    def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
-        """The loss of a batch.
-
-        Args:
-            embeddings: (B, D) floating point. Computed with in at least float32, also under autocast.
-            classes: (B,) int64 in 0..C-1.
-
-        Returns:
-            A scalar.
-
-        Raises:
-            UserError: the loss was not prepared, a tensor has another shape or type, or a number is not a class.
-        """
+    def forward(
+        self,
+        embeddings: Tensor,  # (B, D) floating point. Computed with in at least float32, also under autocast
+        classes: Tensor,  # (B,) int64 in 0..C-1
+    ) -> Tensor:  # a scalar
+        """The loss of a batch."""
         if len(self.texts) == 0:
             raise UserError(
                 "LanguageGuidanceLoss has no class names yet: call prepare(classes, dimension=D, names=names) first."

@@ -179,14 +179,7 @@ class Loss(nn.Module):
         return torch.tensor(values, dtype=torch.float64)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Take the constants back from a ``state_dict``.
-
-        Args:
-            state: The result of ``get_extra_state``.
-
-        Raises:
-            UserError: it is that of another loss.
-        """
+        """Take the constants back from a ``state_dict``."""
         if len(state) not in (0, len(self.constant_names)):
             got = f"Got {len(state)} of them in the state_dict instead: it is that of another loss."
             raise UserError(f"{type(self).__name__} has {len(self.constant_names)} fitted constants. {got}")
@@ -240,28 +233,14 @@ class VectorLoss(Loss):
 
     labels = "vectors"
 
-    def target(self, batch: LabelSource) -> Tensor:
-        """The label vectors of a batch, or of a training set.
-
-        Args:
-            batch: The labels.
-
-        Returns:
-            (B, V) float32, in their own unit.
-
-        Raises:
-            UserError: the labels are not vectors.
-        """
+    def target(self, batch: LabelSource) -> Tensor:  # (B, V) float32, in their own unit
+        """The label vectors of a batch, or of a training set."""
         return torch.from_numpy(batch.vectors())
 
-    def forward(self, embeddings: Tensor, vectors: Tensor) -> Tensor:
-        """The loss of a batch.
-
-        Args:
-            embeddings: (B, D) floating point. Computed with in at least float32.
-            vectors: (B, V) label vectors in their own unit.
-
-        Returns:
-            A scalar.
-        """
+    def forward(
+        self,
+        embeddings: Tensor,  # (B, D) floating point. Computed with in at least float32
+        vectors: Tensor,  # (B, V) label vectors in their own unit
+    ) -> Tensor:  # a scalar
+        """The loss of a batch."""
         raise NotImplementedError

@@ -21,19 +21,14 @@ class ProxyLoss(ClassLoss):
     normalize = True
 
     def prepare(
-        self, target: Tensor, *, dimension: int, names: Sequence[str] = (), generator: torch.Generator | None = None
+        self,
+        target: Tensor,  # (N,) int64 class numbers 0..C-1 of the training items
+        *,
+        dimension: int,  # D of the embeddings
+        names: Sequence[str] = (),
+        generator: torch.Generator | None = None,  # decides where the proxies start. ``None``: seed 0
     ) -> None:
-        """Make the proxies, before the optimiser that shall hold them: ``loss.prepare(classes, dimension=128)``.
-
-        Args:
-            target: (N,) int64 class numbers 0..C-1 of the training items.
-            dimension: D of the embeddings.
-            names: The names of the C classes. Without them, C is the largest number plus 1.
-            generator: Decides where the proxies start. ``None``: seed 0.
-
-        Raises:
-            UserError: the target is not such a tensor.
-        """
+        """Make the proxies, before the optimiser that shall hold them: ``loss.prepare(classes, dimension=128)``."""
         if not isinstance(target, Tensor) or target.dtype != torch.int64 or target.ndim != 1 or len(target) == 0:
             got = f"{target.dtype} {tuple(target.shape)}" if isinstance(target, Tensor) else type(target).__name__
             raise UserError(
@@ -71,27 +66,21 @@ class ProxyLoss(ClassLoss):
 
 
 class ProxyTableLoss(ProxyLoss):
-    """Base of the proxy losses that keep one table of M proxies per class.
-
-    Attributes:
-        per_class: M.
-        proxy: (C M, D), the M proxies of each class in consecutive rows; None before ``prepare``.
-    """
+    """Base of the proxy losses that keep one table of M proxies per class."""
 
     per_class = 1
-    proxy: nn.Parameter
+    proxy: nn.Parameter  # (C M, D), the M proxies of each class in consecutive rows; None before ``prepare``
 
     def __init__(self) -> None:
         super().__init__()
         self.register_parameter("proxy", None)
 
-    def make_proxies(self, classes: int, dimension: int) -> None:
-        """Make the table, Kaiming-normal by fan-out, as Proxy-Anchor does.
-
-        Args:
-            classes: C, the number of classes.
-            dimension: D of the embeddings.
-        """
+    def make_proxies(
+        self,
+        classes: int,  # C, the number of classes
+        dimension: int,  # D of the embeddings
+    ) -> None:
+        """Make the table, Kaiming-normal by fan-out, as Proxy-Anchor does."""
         proxy = torch.empty(classes * self.per_class, dimension)
         self.proxy = nn.Parameter(nn.init.kaiming_normal_(proxy, mode="fan_out"))
 

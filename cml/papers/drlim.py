@@ -43,21 +43,13 @@ _RANGES = {"same digit": _SHARE, "graph": _SHARE, "shift": MetricInfo(lowest=0.0
 
 @dataclass(frozen=True)
 class DigitMaps:
-    """The result of the experiment.
+    """The result of the experiment."""
 
-    Attributes:
-        figures: Method to measure to mean and 95 % interval over seeds.
-        maps: Method to the points (N, 2) of the test digits, of the first seed.
-        digits: The digit of each point, (N,).
-        shifts: Its shift in pixels, (N,).
-        seeds: Number of seeds.
-    """
-
-    figures: Mapping[str, Mapping[str, Interval]]
-    maps: Mapping[str, Float64]
-    digits: Int64
-    shifts: Int64
-    seeds: int
+    figures: Mapping[str, Mapping[str, Interval]]  # method to measure to mean and 95 % interval over seeds
+    maps: Mapping[str, Float64]  # method to the points (N, 2) of the test digits, of the first seed
+    digits: Int64  # the digit of each point, (N,)
+    shifts: Int64  # its shift in pixels, (N,)
+    seeds: int  # number of seeds
 
     def grid(self) -> list[list[str]]:
         """Header and rows as text."""
@@ -87,21 +79,13 @@ class DigitMaps:
 
 @dataclass(frozen=True)
 class DrlimOptions:
-    """How the mapping is trained.
+    """How the mapping is trained."""
 
-    Attributes:
-        steps: Number of steps.
-        batch_size: Points in a batch.
-        margin: Distance on the map that points of two digits without a link should have at least.
-        seeds: Runs, each with another split and start.
-        items: Digits at most, before they are shifted; 0 for all 361.
-    """
-
-    steps: int = 600
-    batch_size: int = 256
-    margin: float = 1.0
-    seeds: int = 3
-    items: int = 0
+    steps: int = 600  # number of steps
+    batch_size: int = 256  # points in a batch
+    margin: float = 1.0  # distance on the map that points of two digits without a link should have at least
+    seeds: int = 3  # runs, each with another split and start
+    items: int = 0  # digits at most, before they are shifted; 0 for all 361
 
     def check(self) -> None:
         """Refuse options that are out of range, with a UserError."""
@@ -112,18 +96,7 @@ class DrlimOptions:
 
 
 def reproduce_drlim(out: Path, options: DrlimOptions | None = None) -> DigitMaps:
-    """Train the mapping, and write ``reproduction.json``, ``reproduction.md`` and ``map.svg`` into a folder.
-
-    Args:
-        out: The folder.
-        options: How it is trained.
-
-    Returns:
-        The figures and the maps.
-
-    Raises:
-        UserError: An option is out of range.
-    """
+    """Train the mapping, and write ``reproduction.json``, ``reproduction.md`` and ``map.svg`` into a folder."""
     options = check_options(options or DrlimOptions())
     runs = [_run(options, seed) for seed in range(options.seeds)]
     first = runs[0]
@@ -152,16 +125,11 @@ def _estimate(measured: Sequence[Mapping[str, float]]) -> dict[str, Interval]:
     return {name: over_seeds([row[name] for row in measured], _RANGES[name]) for name in MEASURES}
 
 
-def shift_digits(digits: Float64, shifts: Sequence[int]) -> Float64:
-    """Shift digits to the right on a wider black ground.
-
-    Args:
-        digits: (N, 8, 8) grey levels.
-        shifts: S shifts in pixels, from -2 to 2.
-
-    Returns:
-        (N, S, 12, 12) grey levels.
-    """
+def shift_digits(
+    digits: Float64,  # (N, 8, 8) grey levels
+    shifts: Sequence[int],  # S shifts in pixels, from -2 to 2
+) -> Float64:  # (N, S, 12, 12) grey levels
+    """Shift digits to the right on a wider black ground."""
     margin = max(SHIFTS)
     wide = np.zeros((len(digits), len(shifts), _SIDE, _SIDE))
     for column, shift in enumerate(shifts):
@@ -169,16 +137,11 @@ def shift_digits(digits: Float64, shifts: Sequence[int]) -> Float64:
     return wide
 
 
-def link_neighbors(pixels: Float64, k: int) -> Bools:
-    """Link each item with its k nearest neighbours: the graph of the paper.
-
-    Args:
-        pixels: (N, P) of unshifted digits, compared by Euclidean distance.
-        k: Number of neighbours.
-
-    Returns:
-        (N, N): whether one of two items is among the k nearest of the other; False for an item and itself.
-    """
+def link_neighbors(
+    pixels: Float64,  # (N, P) of unshifted digits, compared by Euclidean distance
+    k: int,
+) -> Bools:  # (N, N): whether one of two items is among the k nearest of the other; False for an item and itself
+    """Link each item with its k nearest neighbours: the graph of the paper."""
     near = _nearest(pixels, k)
     links = np.zeros((len(pixels), len(pixels)), bool)
     links[np.arange(len(pixels))[:, None], near] = True
@@ -273,12 +236,7 @@ def _run(options: DrlimOptions, seed: int) -> _Run:
 
 
 def draw_maps(result: DigitMaps, path: Path) -> None:
-    """Draw the maps beside each other: colours are digits, symbols shifts.
-
-    Args:
-        result: The result.
-        path: File to write, .svg, .png or .pdf.
-    """
+    """Draw the maps beside each other: colours are digits, symbols shifts."""
     from cml.reporting.figure import COLORS, new_figure, save_figure
 
     markers = ("<", "v", "o", "^", ">")

@@ -54,42 +54,25 @@ _SMALLER = 3.5  # times smaller sides of --small, rounded to multiples of 32 pix
 
 @dataclass(frozen=True)
 class ReproduceOptions:
-    """How much of an experiment is run.
+    """How much of an experiment is run."""
 
-    Attributes:
-        seeds: Runs per method, with seeds 0, 1, and so on.
-        dimensions: Further dimensions of the embedding to train every method at.
-        rows: Names of the methods to run; all that can be if empty.
-        bn_inception: The file of the published weights of BN-Inception.
-        small: Run every method end to end on a few drawn images, for two steps, with random weights.
-    """
-
-    seeds: int = 1
-    dimensions: Sequence[int] = ()
-    rows: Sequence[str] = ()
-    bn_inception: Path | None = None
-    small: bool = False
+    seeds: int = 1  # runs per method, with seeds 0, 1, and so on
+    dimensions: Sequence[int] = ()  # further dimensions of the embedding to train every method at
+    rows: Sequence[str] = ()  # names of the methods to run; all that can be if empty
+    bn_inception: Path | None = None  # the file of the published weights of BN-Inception
+    small: bool = False  # run every method end to end on a few drawn images, for two steps, with random weights
 
 
 def reproduce(
-    experiment: Experiment, config: TrainConfig, data: Path | None, out: Path, options: ReproduceOptions | None = None
+    experiment: Experiment,
+    config: TrainConfig,
+    data: Path | None,  # folder of the prepared dataset; None trains nothing, unless ``options.small``
+    out: Path,
+    options: ReproduceOptions | None = None,
 ) -> Reproduction:
     """Train what can be trained here, and write ``reproduction.json`` and ``.md`` beside the runs, if anything is run.
 
     The whole experiment needs a graphics card.
-
-    Args:
-        experiment: The experiment.
-        config: Its options, some of which may be changed; a changed option holds for all methods.
-        data: Folder of the prepared dataset; None trains nothing, unless ``options.small``, which draws its own.
-        out: Folder for the runs and the result.
-        options: How much is run; by default every method, with one seed.
-
-    Returns:
-        The figures, what was not run, and a forecast of the time that it takes.
-
-    Raises:
-        UserError: ``data`` holds another dataset, or ``options`` name a method that does not exist or is quoted.
     """
     options = options or ReproduceOptions()
     check_rows(experiment, options.rows)
@@ -134,15 +117,7 @@ def reproduce(
 
 
 def check_rows(experiment: Experiment, names: Sequence[str]) -> None:
-    """Check names of methods that are to be run.
-
-    Args:
-        experiment: The experiment.
-        names: The names.
-
-    Raises:
-        UserError: A method does not exist, or cml does not train it.
-    """
+    """Check names of methods that are to be run."""
     known = [row.name for row in experiment.rows if not row.quoted]
     for name in names:
         row = experiment.row(name)

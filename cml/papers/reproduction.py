@@ -13,45 +13,30 @@ LEFT_OUT = "left out"
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of a method.
+    """A figure of a method."""
 
-    Attributes:
-        method: Name of the method.
-        measure: Name of the metric.
-        published: The published figure; None if there is none.
-        ours: Ours, with its interval; None if the method was not run.
-        difference: Ours less the published one; None where only a part of the experiment was run.
-    """
-
-    method: str
-    measure: str
-    published: float | None
-    ours: Interval | None
-    difference: float | None
+    method: str  # name of the method
+    measure: str  # name of the metric
+    published: float | None  # the published figure; None if there is none
+    ours: Interval | None  # ours, with its interval; None if the method was not run
+    difference: float | None  # ours less the published one; None where only a part of the experiment was run
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """The result of an experiment.
+    """The result of an experiment."""
 
-    Attributes:
-        methods: Names of all methods, those of the paper's tables that cml does not train included.
-        figures: Their figures beside the published ones.
-        not_run: Method that was not run to what it needs, or why it cannot be run: ``data``, ``card`` (a graphics
-            card), ``weights``, ``extra``, ``backbone``, ``quoted`` or ``left out``, each with a sentence.
-        piece: In what this is not the whole published experiment, a clause each.
-        hours: Method to the hours of its whole training on this device, estimated from a few images.
-        card_hours: The same of a graphics card that trains the first method on 1,000 images a second.
-        notes: Sentences that say what the figures are.
-    """
-
-    methods: Sequence[str]
-    figures: Sequence[Figure]
+    methods: Sequence[str]  # names of all methods, those of the paper's tables that cml does not train included
+    figures: Sequence[Figure]  # their figures beside the published ones
+    # method that was not run to what it needs, or why it cannot be run: ``data``, ``card`` (a graphics card),
+    # ``weights``, ``extra``, ``backbone``, ``quoted`` or ``left out``, each with a sentence
     not_run: Mapping[str, Mapping[str, str]]
-    piece: Sequence[str]
+    piece: Sequence[str]  # in what this is not the whole published experiment, a clause each
+    # method to the hours of its whole training on this device, estimated from a few images
     hours: Mapping[str, float] = field(default_factory=dict)
+    # the same of a graphics card that trains the first method on 1,000 images a second
     card_hours: Mapping[str, float] = field(default_factory=dict)
-    notes: Sequence[str] = ()
+    notes: Sequence[str] = ()  # sentences that say what the figures are
 
     def grid(self) -> list[list[str]]:
         """Header and rows as text: up to three rows a method, of published figures, of ours and of their difference."""

@@ -20,15 +20,6 @@ def forecast_hours(
     """Estimate the hours of trainings.
 
     Each backbone is timed at the image size of its first training; other sizes take time in proportion to their pixels.
-
-    Args:
-        trainings: Name to options.
-        device: The device to time a few images on.
-        seeds: Runs of each.
-
-    Returns:
-        Name to hours on this device, and on a graphics card that trains the first one on 1,000 images a second and the
-        others in proportion to their times here.
     """
     timed = _first_by_backbone(trainings)
     seconds = {backbone: seconds_an_image(config, device) for backbone, config in timed.items()}
@@ -56,15 +47,7 @@ def _first_by_backbone(trainings: Mapping[str, TrainConfig]) -> dict[str, TrainC
 
 
 def seconds_an_image(config: TrainConfig, device: str) -> float:
-    """Time an image in a step of a fresh network.
-
-    Args:
-        config: The options, of which backbone and image size count.
-        device: The device.
-
-    Returns:
-        Seconds.
-    """
+    """Time an image in a step of a fresh network."""
     model = EmbeddingModel(ModelConfig(config.backbone, "none", config.dimension, False, config.image_size)).to(device)
     images = torch.zeros(2 if device == "cpu" else 64, 3, *config.image_size, dtype=torch.uint8, device=device)
     seconds = []

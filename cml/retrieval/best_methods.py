@@ -14,18 +14,13 @@ from cml.retrieval.mean_interval import LEVEL, MeanEstimate, estimate
 _DRAWS = 10_000
 
 
-def find_best(scores: Sequence[Float64], level: float = LEVEL) -> list[int]:
+def find_best(
+    scores: Sequence[Float64],  # per method (S, Q) scores of the same seeds and queries, higher is better
+    level: float = LEVEL,
+) -> list[int]:  # indices of the methods, rising: at least that of the highest mean
     """Find the methods that are not significantly worse than the best one, given the gallery.
 
     See ``MethodScores.find_best``, which counts gallery items too where their influences are known.
-
-    Args:
-        scores: Per method (S, Q) scores of the same seeds and queries, higher is better, or (1, Q) of a method without
-            seeds. Queries that lack a score of any method are left out.
-        level: The probability.
-
-    Returns:
-        Indices of the methods, rising: at least that of the highest mean.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -38,15 +33,10 @@ def find_best(scores: Sequence[Float64], level: float = LEVEL) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class MethodScores:
-    """What several methods score on the same items, higher is better.
+    """What several methods score on the same items, higher is better."""
 
-    Attributes:
-        values: Influences (S, K) of K methods with S seeds; those of a method without seeds are repeated.
-        has_seeds: (K,) which methods have several seeds.
-    """
-
-    values: ItemInfluences
-    has_seeds: Bools
+    values: ItemInfluences  # influences (S, K) of K methods with S seeds; those of a method without seeds are repeated
+    has_seeds: Bools  # (K,) which methods have several seeds
 
     @classmethod
     def of(cls, methods: Sequence[ItemInfluences]) -> MethodScores:
@@ -103,14 +93,6 @@ class MethodScores:
         The distribution of the largest error is simulated by normal errors with the covariance of the means
         (Chernozhukov, Chetverikov and Kato, Gaussian approximations and multiplier bootstrap for maxima, Annals of
         Statistics 41, 2013).
-
-        Args:
-            reference: Index of the one method.
-            level: The probability that all lie below.
-            two_sided: Whether the amounts of the errors are to lie below.
-
-        Returns:
-            The probability: ``level`` for one difference, or (1 + level) / 2 if two-sided; larger for several.
         """
         from scipy.special import ndtr
 

@@ -36,38 +36,24 @@ _FEW_VALUES = 20  # label distances that are so few make intervals too wide
 
 
 class Expectation(NamedTuple):
-    """What label distances to expect, in the unit of the calibration.
+    """What label distances to expect, in the unit of the calibration."""
 
-    Attributes:
-        expected: Their mean, of the shape of the embedding distances.
-        low: The lower ends of the intervals.
-        high: The upper ends.
-    """
-
-    expected: Float64
-    low: Float64
-    high: Float64
+    expected: Float64  # their mean, of the shape of the embedding distances
+    low: Float64  # the lower ends of the intervals
+    high: Float64  # the upper ends
 
 
 @dataclass(frozen=True)
 class ExpectedDistance:
-    """The label distance to expect at each embedding distance.
+    """The label distance to expect at each embedding distance."""
 
-    Attributes:
-        knots: K embedding distances, ascending; between them, and beyond the ends, lie straight lines and constants.
-        expected: The mean label distance at each.
-        low: A low quantile there.
-        high: A high quantile there.
-        edges: The two embedding distances between the thirds of the pairs.
-        margins: What widens the quantiles in each third; below 0, it narrows them.
-    """
-
+    # K embedding distances, ascending; between them, and beyond the ends, lie straight lines and constants
     knots: tuple[float, ...]
-    expected: tuple[float, ...]
-    low: tuple[float, ...]
-    high: tuple[float, ...]
-    edges: tuple[float, float]
-    margins: tuple[float, float, float]
+    expected: tuple[float, ...]  # the mean label distance at each
+    low: tuple[float, ...]  # a low quantile there
+    high: tuple[float, ...]  # a high quantile there
+    edges: tuple[float, float]  # the two embedding distances between the thirds of the pairs
+    margins: tuple[float, float, float]  # what widens the quantiles in each third; below 0, it narrows them
 
     def __post_init__(self) -> None:
         sizes = {len(self.knots), len(self.expected), len(self.low), len(self.high)}
@@ -87,45 +73,25 @@ class ExpectedDistance:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What the embedding distances of a model mean, for pairs of any items and for the first hits of a search.
+    """What the embedding distances of a model mean, for pairs of any items and for the first hits of a search."""
 
-    Attributes:
-        pairs: For any pair of items.
-        hits: For the first hits of a query, whose label distances differ from those of other pairs as far apart.
-        level: The share of label distances that the intervals are to hold.
-        unit: The unit of label distances.
-        items: The number of items that it was calibrated by.
-        gallery: The number of items that they were searched among; 0 if they were searched among each other.
-        values: Different label distances among the pairs, 1,000 at most.
-        width: The mean width of the intervals of pairs.
-        hit_width: That of hits.
-        marginal_width: The width of the interval that is the same for all pairs.
-    """
-
-    pairs: ExpectedDistance
+    pairs: ExpectedDistance  # for any pair of items
+    # for the first hits of a query, whose label distances differ from those of other pairs as far apart
     hits: ExpectedDistance
-    level: float
-    unit: str
-    items: int
-    gallery: int
-    values: int
-    width: float
-    hit_width: float
-    marginal_width: float
+    level: float  # the share of label distances that the intervals are to hold
+    unit: str  # the unit of label distances
+    items: int  # the number of items that it was calibrated by
+    gallery: int  # the number of items that they were searched among; 0 if they were searched among each other
+    values: int  # different label distances among the pairs, 1,000 at most
+    width: float  # the mean width of the intervals of pairs
+    hit_width: float  # that of hits
+    marginal_width: float  # the width of the interval that is the same for all pairs
 
     def __repr__(self) -> str:
         return "\n".join([*self.lines(), self.table()])
 
     def expect(self, distances: Float32 | Float64) -> Expectation:
-        """Tell what label distances to expect of the hits of a search.
-
-        Args:
-            distances: Embedding distances of queries to their hits, of any shape.
-
-        Returns:
-            The expected label distances and the ends of their intervals, of the same shape. Hits that are farther away
-            than any that was calibrated are taken as pairs.
-        """
+        """Tell what label distances to expect of the hits of a search."""
         rows = np.asarray(distances, np.float64)
         near, far = self.hits(rows), self.pairs(rows)
         is_far = rows > self.hits.knots[-1]
@@ -133,15 +99,11 @@ class Calibration:
         low, high = np.where(is_far, far.low, near.low), np.where(is_far, far.high, near.high)
         return Expectation(expected, np.minimum(low, expected), np.maximum(high, expected))
 
-    def radius(self, label_distance: float) -> float:
-        """Find the largest embedding distance of hits whose expected label distance is no larger than a given one.
-
-        Args:
-            label_distance: In the unit of the calibration.
-
-        Returns:
-            The embedding distance; below 0 if even at 0 more is expected, infinite if it is no less than all expected.
-        """
+    def radius(
+        self,
+        label_distance: float,  # in the unit of the calibration
+    ) -> float:  # the embedding distance; below 0 if even at 0 more is expected
+        """Find the largest embedding distance of hits whose expected label distance is no larger than a given one."""
         knots = np.unique([0.0, *self.hits.knots, *(knot for knot in self.pairs.knots if knot > self.hits.knots[-1])])
         # between the hits and the pairs the expectation jumps
         knots = np.sort(np.append(knots, np.nextafter(self.hits.knots[-1], np.inf)))
@@ -154,12 +116,8 @@ class Calibration:
         share = (label_distance - expected[last]) / (expected[last + 1] - expected[last])
         return float(knots[last] + share * (knots[last + 1] - knots[last]))
 
-    def lines(self) -> list[str]:
-        """Say what was calibrated, how wide the intervals are, and what to beware of.
-
-        Returns:
-            A few lines.
-        """
+    def lines(self) -> list[str]:  # a few lines
+        """Say what was calibrated, how wide the intervals are, and what to beware of."""
         among = f"among {self.gallery} others" if self.gallery else "among each other"
         return [
             f"calibrated by {self.items} items, searched {among}; intervals are to hold {self.level:.0%}.",
@@ -168,23 +126,15 @@ class Calibration:
         ]
 
     def table(self) -> str:
-        """Write what a few embedding distances of hits mean, from the nearest to the farthest that was calibrated.
-
-        Returns:
-            Lines of text.
-        """
+        """Write what a few embedding distances of hits mean, from the nearest to the farthest that was calibrated."""
         distances = np.quantile(self.hits.knots, np.linspace(0, 1, _LISTED))
         rows = zip(distances.tolist(), *(part.tolist() for part in self.expect(distances)), strict=True)
         cells = [[f"{near:.4f}", f"{mean:.3g}", f"{low:.3g} to {high:.3g}"] for near, mean, low, high in rows]
         head = ["embedding distance of a hit", f"expected {self.unit}", f"interval of {self.level:.0%}"]
         return align_columns([head, *cells])
 
-    def cautions(self) -> list[str]:
-        """Say what to beware of.
-
-        Returns:
-            A sentence each; none if there are enough items and label distances.
-        """
+    def cautions(self) -> list[str]:  # a sentence each; none if there are enough items and label distances
+        """Say what to beware of."""
         cautions = []
         if self.items < ENOUGH_ITEMS:
             cautions.append(
@@ -221,38 +171,18 @@ class _Pairs(NamedTuple):
 
 
 def calibrate_embeddings(
-    query: Float32,
+    query: Float32,  # (N, D) embeddings of items that the model was not trained on
     labels: Labels,
     distance: LabelDistance,
-    gallery: Float32 | None = None,
+    gallery: Float32 | None = None,  # (G, D) embeddings of the items that queries are searched among
     gallery_labels: Labels | None = None,
     *,
     level: float = LEVEL,
-    factor: float = 1.0,
-    unit: str = "",
+    factor: float = 1.0,  # factor that converts label distances to ``unit``
+    unit: str = "",  # their unit; that of the label distance when not given
     seed: int = 0,
 ) -> Calibration:
-    """Learn from held-out items what label distance an embedding distance means.
-
-    Args:
-        query: (N, D) embeddings of items that the model was not trained on.
-        labels: Their N encoded labels.
-        distance: The label distance that encoded them.
-        gallery: (G, D) embeddings of the items that queries are searched among; None if the items are searched among
-            each other.
-        gallery_labels: Their G encoded labels.
-        level: The share of label distances that the intervals are to hold, above 0.5 and below 1.
-        factor: Factor that converts label distances to ``unit``.
-        unit: Their unit; that of the label distance when not given.
-        seed: Random seed of the split into two halves.
-
-    Returns:
-        The calibration.
-
-    Raises:
-        UserError: There are fewer than 30 items, fewer than 10 to search among, or labels or embeddings that are all
-            equal; or ``level`` is out of range.
-    """
+    """Learn from held-out items what label distance an embedding distance means."""
     if not 0.5 < level < 1:
         raise UserError(f"'level' must be above 0.5 and below 1. Got {level} instead.")
     if len(query) < FEWEST_ITEMS:

@@ -201,12 +201,11 @@ class Comparison:
         """The table as Markdown."""
         return text_table.markdown(self.table())
 
-    def to_dict(self, dimension: int | None = None) -> dict[str, dict[str, dict[str, float]]]:
-        """Give method -> metric -> its mean and the ends of its 95 % interval, "low" and "high"; see ``rows``.
-
-        Args:
-            dimension: That of the embeddings; None for that of the table.
-        """
+    def to_dict(
+        self,
+        dimension: int | None = None,  # that of the embeddings; None for that of the table
+    ) -> dict[str, dict[str, dict[str, float]]]:
+        """Give method -> metric -> its mean and the ends of its 95 % interval, "low" and "high"; see ``rows``."""
         return {
             method: {name: dict(zip(("mean", "low", "high"), interval, strict=True)) for name, interval in row.items()}
             for method, row in self.rows(dimension).items()
@@ -241,12 +240,6 @@ def compared_columns(results: Sequence[MetricResult]) -> list[str]:
 
     Each metric is shown at the K that its ``info`` names, or at its largest K where none of these was measured. Label
     distances of classes, 0 and 1, are not shown beside metrics of classes.
-
-    Args:
-        results: The results of one row, in the order of the columns.
-
-    Returns:
-        Names of columns.
     """
     are_classes = any(result.name == "map@r" for result in results)
     by_family: dict[str, list[MetricResult]] = {}
@@ -268,15 +261,7 @@ def compared_columns(results: Sequence[MetricResult]) -> list[str]:
 
 
 def over_seeds(values: Sequence[float], info: MetricInfo = _UNBOUNDED) -> Interval:
-    """Mean and 95 % interval (Student's t) of one figure per seed; no interval for a single seed.
-
-    Args:
-        values: The figures.
-        info: Their metric, to whose range the interval is cut.
-
-    Returns:
-        Mean, lower and upper end.
-    """
+    """Mean and 95 % interval (Student's t) of one figure per seed; no interval for a single seed."""
     from scipy.special import stdtrit  # the quantile itself: scipy.stats takes half a second to import
 
     mean = float(np.mean(values))
@@ -292,15 +277,7 @@ def apart(first: Interval, second: Interval) -> bool:
 
 
 def interval_text(value: Interval, info: MetricInfo = _UNBOUNDED) -> str:
-    """A mean and half of its interval, as tables write it.
-
-    Args:
-        value: Mean, lower and upper end.
-        info: The metric: of an interval that ends where its range does, the longer side is written.
-
-    Returns:
-        Such as "0.950 ± 0.012".
-    """
+    """A mean and half of its interval, as tables write it."""
     mean = value[0]
     digits = 3 if abs(mean) <= 1 else 2 if abs(mean) < 100 else 1
     spread = info.half_width(*value)

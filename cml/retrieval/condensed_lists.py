@@ -20,17 +20,12 @@ _COUNTED = 256  # queries whose known items are counted
 _ROWS = 16  # of them at a time
 
 
-def count_known(distance: LabelDistance, query_labels: Labels, gallery_labels: Labels) -> int:
-    """Count the gallery items whose label distance from a query is known.
-
-    Args:
-        distance: The label distance.
-        query_labels: Q labels, encoded by it.
-        gallery_labels: G labels, encoded by it.
-
-    Returns:
-        The median over queries, evenly spaced where they are many.
-    """
+def count_known(
+    distance: LabelDistance,
+    query_labels: Labels,  # Q labels, encoded by it
+    gallery_labels: Labels,  # G labels, encoded by it
+) -> int:
+    """Count the gallery items whose label distance from a query is known."""
     chosen = np.unique(np.linspace(0, len(query_labels) - 1, min(_COUNTED, len(query_labels))).astype(np.int64))
     parts = (query_labels[chosen[start : start + _ROWS]] for start in range(0, len(chosen), _ROWS))
     counts = [np.isfinite(distance.pairwise(part, gallery_labels)).sum(axis=1) for part in parts]
@@ -41,14 +36,6 @@ def cut_options(options: EvaluateOptions, known_items: int, gallery: int) -> Eva
     """Cut the default K to the items that a query ranks, as they are cut to a small gallery.
 
     The sample for metrics of the whole ranking becomes as much larger as the gallery is.
-
-    Args:
-        options: The options of an evaluation; K that are not the defaults are kept.
-        known_items: Number of items that a query ranks.
-        gallery: Number of items in the gallery.
-
-    Returns:
-        The options.
     """
     distance_ks, ndcg_ks, hit_ks = options.distance_ks, options.ndcg_ks, options.hit_ks
     if tuple(distance_ks) == DISTANCE_KS:
@@ -61,20 +48,17 @@ def cut_options(options: EvaluateOptions, known_items: int, gallery: int) -> Eva
     return replace(options, distance_ks=distance_ks, ndcg_ks=ndcg_ks, hit_ks=hit_ks, ranking_sample=sample)
 
 
-def comparable_lists(ranking: Ranking, k: int, *, first: int = 0, seed: int = 0) -> tuple[Float32, Int64]:
+def comparable_lists(
+    ranking: Ranking,  # of R queries; their scores are infinite only where label distances are
+    k: int,
+    *,
+    first: int = 0,
+    seed: int = 0,
+) -> tuple[Float32, Int64]:  # (R, K + 1) label distances and positions, fewer of a smaller gallery
     """The first K + 1 items that can be compared with the query, whatever lies between them.
 
     The mean label distance of the first K is at least that of the K nearest, as the mean of the comparable ones among
     the first K is not.
-
-    Args:
-        ranking: The rankings of R queries, whose scores are infinite only where the label distance is.
-        k: K.
-        first: Number of the query in the first row, on which the order of ties depends.
-        seed: Random seed of the order of ties.
-
-    Returns:
-        (R, K + 1) label distances and positions, fewer of a smaller gallery; infinite where there are no more.
     """
     distances, length = ranking.labels.distances, min(k + 1, ranking.labels.distances.shape[1])
     retrieved, items = ranking.retrieved[:, :length], ranking.items[:, :length]
@@ -89,15 +73,11 @@ def comparable_lists(ranking: Ranking, k: int, *, first: int = 0, seed: int = 0)
     return retrieved, items
 
 
-def put_last(scores: Floating, left_out: Bools) -> Float64:
+def put_last(
+    scores: Floating,  # (R, G) by which the gallery is ranked, rising; infinite only where it is left out
+    left_out: Bools,  # (R, G) the items to put last. They get scores of their own, so that they are no ties
+) -> Float64:  # (R, G) the scores
     """Put items behind all others of their ranking.
-
-    Args:
-        scores: (R, G) by which the gallery is ranked, rising; infinite only where it is left out.
-        left_out: (R, G) the items to put last. They get scores of their own, so that they are no ties.
-
-    Returns:
-        (R, G) the scores.
 
     Example:
         >>> put_last(np.array([[0.5, 3.0, 1.0]]), np.array([[True, False, False]]))

@@ -21,11 +21,6 @@ class EffectSums:
     """Effects of gallery items on the columns of all rows, added up query by query in their order.
 
     So the sums do not depend on how queries are cut into blocks.
-
-    Args:
-        units: What is drawn independently.
-        rows: Number of rows.
-        columns: Number of columns.
     """
 
     def __init__(self, units: ItemUnits, rows: int, columns: int) -> None:
@@ -36,16 +31,15 @@ class EffectSums:
         self.chance = np.zeros(units.gallery)  # the effects on the mean label distance of all items
         self._lost: list[tuple[int, Int64, Int64, Int64]] = []  # row, queries, items, columns of undefined values
 
-    def add(self, row: int, column: int, queries: Int64, effects: Effects, factor: float = 1.0) -> None:
-        """Add the effects on some columns of R queries.
-
-        Args:
-            row: The row.
-            column: The first of the columns.
-            queries: (R,) numbers of the queries.
-            effects: Their effects.
-            factor: By which they are multiplied: of every fourth query, 4.
-        """
+    def add(
+        self,
+        row: int,
+        column: int,
+        queries: Int64,  # (R,) numbers of the queries
+        effects: Effects,
+        factor: float = 1.0,
+    ) -> None:
+        """Add the effects on some columns of R queries."""
         units, sums = self._units, self.merged[row]
         items = np.ascontiguousarray(effects.items)  # one form to compile for
         changes = np.ascontiguousarray(effects.changes)
@@ -66,16 +60,12 @@ class EffectSums:
         self.merged = ranks.all_reduce_array(self.merged)
         self.chance = ranks.all_reduce_array(self.chance)
 
-    def influences(self, values: Float64, is_ranked: Bools) -> ItemInfluences:
-        """The influences of all units on the means of values.
-
-        Args:
-            values: (rows, Q, columns) values of the queries.
-            is_ranked: (columns, gallery units) which of the gallery's units the queries rank.
-
-        Returns:
-            Of shape (rows, columns).
-        """
+    def influences(
+        self,
+        values: Float64,  # (rows, Q, columns) values of the queries
+        is_ranked: Bools,  # (columns, gallery units) which of the gallery's units the queries rank
+    ) -> ItemInfluences:
+        """The influences of all units on the means of values."""
         units = self._units
         means = mean_of_present(values.transpose(0, 2, 1))  # (rows, columns)
         self._replace_lost(values, means)
@@ -101,24 +91,14 @@ class EffectSums:
 
 def make_influences(
     units: ItemUnits,
-    values: Float64,
-    means: Float64,
-    of_items: Float64,
-    signed: Float64,
-    total: Float64,
-    is_ranked: Bools,
+    values: Float64,  # (..., Q)
+    means: Float64,  # (...)
+    of_items: Float64,  # (..., gallery units) the sum over queries of the change without each unit
+    signed: Float64,  # (..., Q) per query, the sum of changes with signs
+    total: Float64,  # (..., Q) the same without signs
+    is_ranked: Bools,  # (..., gallery units), which broadcasts, the units that the queries rank
 ) -> ItemInfluences:
-    """Influences of units on means (...) of values (..., Q).
-
-    Args:
-        units: What is drawn independently.
-        values: (..., Q).
-        means: (...).
-        of_items: (..., gallery units) the sum over queries of the change without each unit.
-        signed: (..., Q) per query, the sum of changes with signs.
-        total: (..., Q) the same without signs.
-        is_ranked: (..., gallery units), which broadcasts, the units that the queries rank.
-    """
+    """Influences of units on means (...) of values (..., Q)."""
     present = np.isfinite(values)
     counts = np.maximum(present.sum(axis=-1), 1)[..., None]
     rest = units.sum_queries(np.where(present, values - means[..., None], 0)) / counts

@@ -6,14 +6,11 @@ from cml.array_types import Float64, Int64
 
 
 class Effects(NamedTuple):
-    """How leaving out one gallery item changes the values of R queries.
+    """How leaving out one gallery item changes the values of R queries."""
 
-    Attributes:
-        items: (R, W) positions in the gallery of the items that change a value, each once; further columns hold any
-            item with changes of 0.
-        changes: (R, W, columns) float64: the value without the item less the value with it; NaN where the query then
-            has no value, 0 where it has none anyway.
-    """
-
+    # (R, W) positions in the gallery of the items that change a value, each once; further columns hold any item with
+    # changes of 0
     items: Int64
+    # (R, W, columns) float64: the value without the item less the value with it; NaN where the query then has no value,
+    # 0 where it has none anyway
     changes: Float64

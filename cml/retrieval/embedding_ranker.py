@@ -48,16 +48,11 @@ def embedding_ranker(query: Any, gallery: Any) -> Ranker:  # noqa: ANN401 - chec
     return scores
 
 
-def check_embeddings(query: Rows, gallery: Rows) -> None:
-    """Check that embeddings can be compared.
-
-    Args:
-        query: (Q, D) embeddings.
-        gallery: (G, D) embeddings.
-
-    Raises:
-        UserError: The shapes do not fit, or an embedding is not finite.
-    """
+def check_embeddings(
+    query: Rows,  # (Q, D) embeddings
+    gallery: Rows,  # (G, D) embeddings
+) -> None:
+    """Check that embeddings can be compared."""
     for name, embeddings in (("query", query), ("gallery", gallery)):
         if embeddings.ndim != 2 or embeddings.dtype.kind not in "fiu" or 0 in embeddings.shape:
             raise UserError(
@@ -78,11 +73,6 @@ class SquaredDistances:
     """Squared L2 distances of queries to the gallery, under several weights of the columns by one matrix product.
 
     They are computed in float64 of embeddings less the gallery's mean. The gallery is not copied.
-
-    Args:
-        query: (Q, D) embeddings.
-        gallery: (G, D) embeddings.
-        weights: (W, D) by which squared differences are multiplied before they are added up.
     """
 
     def __init__(self, query: Rows, gallery: Rows, weights: Float64) -> None:
@@ -92,15 +82,8 @@ class SquaredDistances:
         self._centre = total / len(gallery)
         self._norms = np.concatenate([self._sum_squares(gallery[part] - self._centre) for part in self._parts], axis=1)
 
-    def compute(self, rows: slice) -> Float64:
-        """Compute the distances of a block of queries.
-
-        Args:
-            rows: The slice of R queries.
-
-        Returns:
-            (W, R, G) float64, at least 0.
-        """
+    def compute(self, rows: slice) -> Float64:  # (W, R, G) float64, at least 0
+        """Compute the distances of a block of queries."""
         block = self._query[rows] - self._centre  # (R, D) float64
         count, (different, width) = len(block), self._weights.shape
         block_norms = self._sum_squares(block)[..., None]  # (W, R, 1)
@@ -121,14 +104,12 @@ class SquaredDistances:
         return np.stack([(squares * weights).sum(axis=1) for weights in self._weights])  # (W, N)
 
 
-def copy_columns(scores: Float64, copies: Int64, originals: Int64) -> None:
-    """Give items the scores of those that they equal, in place.
-
-    Args:
-        scores: (R, G).
-        copies: Positions in the gallery, from ``find_duplicates``.
-        originals: The first position of each.
-    """
+def copy_columns(
+    scores: Float64,  # (R, G)
+    copies: Int64,
+    originals: Int64,  # the first position of each
+) -> None:
+    """Give items the scores of those that they equal, in place."""
     for row in scores:
         row[copies] = row[originals]
 
@@ -143,15 +124,10 @@ def as_array(embeddings: Any) -> Any:  # noqa: ANN401 - a tensor, an array, a li
     return np.asarray(embeddings.detach().double().cpu() if hasattr(embeddings, "detach") else embeddings)
 
 
-def split_rows(rows: Rows) -> list[slice]:
-    """Split rows into slices of about 4 MB of float64 each, all of about the same size.
-
-    Args:
-        rows: (N, D).
-
-    Returns:
-        The slices, in order.
-    """
+def split_rows(
+    rows: Rows,  # (N, D)
+) -> list[slice]:
+    """Split rows into slices of about 4 MB of float64 each, all of about the same size."""
     count, width = rows.shape
     pieces = max(1, min(count * width // _PART, count // (2 * _ALIGNED)))
     ends = [count * piece // pieces // _ALIGNED * _ALIGNED for piece in range(pieces)] + [count]
@@ -174,15 +150,10 @@ def _check_finite(name: str, rows: Rows) -> None:
         )
 
 
-def find_duplicates(rows: Rows) -> tuple[Int64, Int64]:
-    """Find rows that equal an earlier row.
-
-    Args:
-        rows: (N, D).
-
-    Returns:
-        Their positions, and the position of the first row that each of them equals.
-    """
+def find_duplicates(
+    rows: Rows,  # (N, D)
+) -> tuple[Int64, Int64]:  # their positions, and the position of the first row that each of them equals
+    """Find rows that equal an earlier row."""
     hashes = np.concatenate([_hash_rows(_as_words(rows[part])) for part in split_rows(rows)])  # (N,)
     copies, originals = _find_repeated(hashes)
     # rows with one hash are nearly always equal; those that are not are compared among themselves

@@ -134,39 +134,21 @@ def _as_pair(name: str, given: Any, *, has_gallery: bool) -> tuple[Any, Any]:  #
 
 
 def evaluate_by_label_kind(
-    rankers: Mapping[str, Ranker],
+    rankers: Mapping[str, Ranker],  # ranker name -> ranker
     distance: LabelDistance,
-    query_labels: Labels,
-    gallery_labels: Labels,
+    query_labels: Labels,  # Q labels, encoded by ``distance``
+    gallery_labels: Labels,  # G labels, encoded by ``distance``
     options: EvaluateOptions,
     *,
     same_items: bool,
     oracle: bool = True,
-    ranks: Ranks | None = None,
-    groups: Sequence[Any] | None = None,
-    gallery_groups: Sequence[Any] | None = None,
-) -> Evaluation:
+    ranks: Ranks | None = None,  # the processes that share the work; None for this one alone
+    groups: Sequence[Any] | None = None,  # (Q,) the group of each query, where groups are drawn and not items
+    gallery_groups: Sequence[Any] | None = None,  # (G,) that of each gallery item
+) -> Evaluation:  # a row for each ranker, and one for the oracle
     """Evaluate rankers by the metrics that suit the kind of label, with a progress bar.
 
     Class labels have no order beyond "same class": they are measured by Recall@K, MAP@R and R-precision alone.
-
-    Args:
-        rankers: Ranker name -> ranker.
-        distance: The label distance.
-        query_labels: Q labels, encoded by ``distance``.
-        gallery_labels: G labels, encoded by ``distance``.
-        options: What is measured, and how.
-        same_items: Whether the queries are the gallery, in the same order.
-        oracle: Whether to add the row "oracle".
-        ranks: The processes that share the work; None for this one alone.
-        groups: (Q,) the group of each query, where groups are drawn and not items; see ``cml.retrieval.evaluate``.
-        gallery_groups: (G,) that of each gallery item.
-
-    Returns:
-        A row for each ranker, and one for the oracle.
-
-    Raises:
-        UserError: as ``cml.retrieval.evaluate`` raises it, or ``recall_within`` was given for class labels.
     """
     gallery = len(gallery_labels) - same_items
     recall_ks = usable_recall_ks(distance, options.recall_ks, gallery, options.recall_within)
@@ -191,20 +173,7 @@ def evaluate_by_label_kind(
 
 
 def usable_recall_ks(distance: LabelDistance, ks: Sequence[int], gallery: int, within: float = 0.0) -> tuple[int, ...]:
-    """Choose the K of Recall@K that can distinguish rankings of a gallery.
-
-    Args:
-        distance: The label distance.
-        ks: The K that the user or the dataset asks for; none takes the usual ones.
-        gallery: Number of items that a query ranks.
-        within: Label distance up to which an item is relevant; 0 for classes.
-
-    Returns:
-        The K; none if no item is relevant by class or by label distance.
-
-    Raises:
-        UserError: ``within`` was given for class labels.
-    """
+    """Choose the K of Recall@K that can distinguish rankings of a gallery."""
     classes = isinstance(distance, Classes)
     if classes and within:
         raise UserError(f"For Recall@K of classes an item must have the query's: leave recall_within={within} out.")

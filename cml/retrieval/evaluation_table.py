@@ -45,20 +45,13 @@ class Tabulated(Protocol):
     def verdict(self) -> str: ...  # noqa: D102
 
 
-def format_table(evaluation: Tabulated, metrics: Sequence[str] | None, *, markdown: bool) -> str:
-    """Write an evaluation as a table with notes.
-
-    Args:
-        evaluation: The evaluation.
-        metrics: Names of columns; None for those that are shown by default.
-        markdown: A Markdown table instead of aligned text.
-
-    Returns:
-        The text, of several lines.
-
-    Raises:
-        UserError: a metric was not measured.
-    """
+def format_table(
+    evaluation: Tabulated,
+    metrics: Sequence[str] | None,  # names of columns; None for those that are shown by default
+    *,
+    markdown: bool,
+) -> str:
+    """Write an evaluation as a table with notes."""
     first = next(iter(evaluation.rows.values()))
     names = default_columns(first.values()) if metrics is None else list(metrics)
     unknown = [name for name in names if name not in first]
@@ -70,14 +63,7 @@ def format_table(evaluation: Tabulated, metrics: Sequence[str] | None, *, markdo
 
 
 def format_html(evaluation: Tabulated) -> str:
-    """Write an evaluation as an HTML table with notes, with the columns that are shown by default.
-
-    Args:
-        evaluation: The evaluation.
-
-    Returns:
-        HTML in which every text is escaped.
-    """
+    """Write an evaluation as an HTML table with notes, with the columns that are shown by default."""
     names = default_columns(next(iter(evaluation.rows.values())).values())
     return text_table.html(_make_grid(evaluation, names), _notes(evaluation, names))
 
@@ -88,14 +74,7 @@ def _make_grid(evaluation: Tabulated, names: Sequence[str]) -> list[list[str]]:
 
 
 def default_columns(results: Iterable[MetricResult]) -> list[str]:
-    """The columns that a table shows by default: of each metric its largest K, or all, as its ``info`` says.
-
-    Args:
-        results: The results of one ranker, in the order of the columns.
-
-    Returns:
-        Their names.
-    """
+    """The columns that a table shows by default: of each metric its largest K, or all, as its ``info`` says."""
     columns = {}
     for result in results:
         if result.info.shown != "never":

@@ -10,36 +10,24 @@ from cml.retrieval.search import nearest_embeddings
 
 
 class Farthest(NamedTuple):
-    """Chosen items.
+    """Chosen items."""
 
-    Attributes:
-        items: (count,) positions in the pool, in the order in which they were chosen.
-        distances: (count,) the distance of each to the nearest item that was known or chosen before it, which
-            never increases.
-    """
-
-    items: Int64
+    items: Int64  # (count,) positions in the pool, in the order in which they were chosen
+    # (count,) the distance of each to the nearest item that was known or chosen before it, which never increases
     distances: Float32
 
 
-def choose_farthest(pool: Float32, known: Float32, count: int) -> Farthest:
+def choose_farthest(
+    pool: Float32,  # (N, D) features or embeddings
+    known: Float32,  # (M, D) those of known items, at least one
+    count: int,
+) -> Farthest:
     """Choose items of a pool, each as far as possible from all that are known or chosen already.
 
     The largest distance of an item of the pool to its nearest known or chosen item is at most twice what the best
     choice of as many items reaches (Gonzalez: Clustering to minimize the maximum intercluster distance, Theoretical
     Computer Science 1985). As a choice of what to label: Sener, Savarese: Active learning for convolutional neural
     networks, a core-set approach, ICLR 2018.
-
-    Args:
-        pool: (N, D) features or embeddings.
-        known: (M, D) those of known items, at least one.
-        count: How many to choose, 1 to N.
-
-    Returns:
-        The choice; of equally far items the first.
-
-    Raises:
-        UserError: ``count`` is out of range, nothing is known, or dimensions differ, or numbers are not finite.
     """
     if not 1 <= count <= len(pool):
         raise UserError(f"The 'count' must be from 1 to the {len(pool)} items of the pool. Got {count} instead.")

@@ -14,14 +14,7 @@ from cml.retrieval.metric_result import MetricResult
 
 
 def name_forms(noun: str) -> tuple[str, str, str]:
-    """Name the forms of features.
-
-    Args:
-        noun: What the features are called as they are, such as "vectors".
-
-    Returns:
-        The names of the features as they are, L2-normalised, and standardised.
-    """
+    """Name the forms of features."""
     return noun, f"{noun}, L2-normalised", f"{noun}, standardised"
 
 
@@ -29,64 +22,35 @@ VECTOR_ROWS = name_forms("vectors")  # of an evaluation
 STANDARDISED = VECTOR_ROWS[2]
 
 
-def find_best_form(rows: Mapping[str, Mapping[str, MetricResult]], metric: str) -> str | None:
-    """Find the form of vectors that retrieves best.
-
-    Args:
-        rows: The rows of an evaluation.
-        metric: The metric that decides.
-
-    Returns:
-        The name of the row; None if the evaluation has no rows of vectors.
-    """
+def find_best_form(
+    rows: Mapping[str, Mapping[str, MetricResult]], metric: str
+) -> str | None:  # the name of the row; None if the evaluation has no rows of vectors
+    """Find the form of vectors that retrieves best."""
     results = {name: rows[name][metric] for name in VECTOR_ROWS if name in rows}
     if not results:
         return None
     return max(results, key=lambda name: results[name].mean * (1 if results[name].higher_is_better else -1))
 
 
-def normalize_rows(rows: Float32) -> Float32:
-    """Divide each row by its L2 norm.
-
-    Args:
-        rows: (N, F).
-
-    Returns:
-        (N, F); a row of zeros stays as it is.
-    """
+def normalize_rows(
+    rows: Float32,  # (N, F)
+) -> Float32:  # (N, F); a row of zeros stays as it is
+    """Divide each row by its L2 norm."""
     lengths: Float32 = np.linalg.norm(rows, axis=1, keepdims=True)
     lengths[lengths == 0] = 1
     return rows / lengths
 
 
 class NormalizedRows(ComputedRows):
-    """Rows divided by their L2 norms, which are computed as they are read.
-
-    Args:
-        source: (N, F) the rows as they are.
-
-    Attributes:
-        source: The rows as they are.
-    """
+    """Rows divided by their L2 norms, which are computed as they are read."""
 
     def __init__(self, source: Float32 | ComputedRows) -> None:
         super().__init__(source.shape, lambda part: normalize_rows(source[part]))
-        self.source = source
+        self.source = source  # the rows as they are
 
 
 class StandardizedRows(ComputedRows):
-    """Rows less the mean of each column and divided by its standard deviation, which are computed as they are read.
-
-    Args:
-        source: (N, F) the rows as they are.
-        mean: (F,) float32.
-        std: (F,) float32, above 0.
-
-    Attributes:
-        source: The rows as they are.
-        mean: The mean of each column.
-        std: The standard deviation of each column.
-    """
+    """Rows less the mean of each column and divided by its standard deviation, which are computed as they are read."""
 
     def __init__(self, source: Float32 | ComputedRows, mean: Float32, std: Float32) -> None:
         super().__init__(source.shape, lambda part: (source[part] - mean) / std)

@@ -28,18 +28,10 @@ _MOST_DIFFERENT = 100.0  # times the shortest vector: beyond it, rounding of the
 Pair = tuple[Any, Any]  # the rows of the queries (Q, D) and of the gallery (G, D)
 
 
-def embedding_rankers(embeddings: Mapping[str, Pair]) -> dict[str, Ranker]:
-    """Rank by the squared L2 distance of several embeddings.
-
-    Args:
-        embeddings: Name -> rows of the queries (Q, D) and of the gallery (G, D), as ``embedding_ranker`` takes them.
-
-    Returns:
-        Name -> ranker, in the same order. Scores are those of ``embedding_ranker``, to rounding; do not change them.
-
-    Raises:
-        UserError: The shapes do not fit, or an embedding is not finite.
-    """
+def embedding_rankers(
+    embeddings: Mapping[str, Pair],  # name -> rows of the queries (Q, D) and of the gallery (G, D)
+) -> dict[str, Ranker]:  # name -> ranker, in the same order
+    """Rank by the squared L2 distance of several embeddings."""
     groups: dict[tuple[int, int], dict[str, Pair]] = {}
     for name, (query, gallery) in embeddings.items():
         groups.setdefault((id(_source_of(query)), id(_source_of(gallery))), {})[name] = query, gallery

@@ -189,11 +189,6 @@ class Gallery:
         """How far float32 scores may be from the numbers that they stand for.
 
         As in ``cml.retrieval.search``, with factors that are not centred: |g| is at most |g - c| + |c|.
-
-        Args:
-            query: |q - c|^2.
-            sizes: |g - c|^2, of one or more rows.
-            lengths: |g - c|.
         """
         terms = self._room.shape[1] + 8
         gamma = 1.01 * terms * _ROUNDING / (1 - terms * _ROUNDING)  # query and sizes are rounded themselves

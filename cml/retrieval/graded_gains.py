@@ -8,16 +8,11 @@ NEIGHBORS = 10
 """The gains fall to 1/e at the label distance of this many nearest items, as in the loss ``h-ap``."""
 
 
-def graded_gains(label_distances: Floating, nearest: Floating) -> Float64:
-    """Gains exp(-d / d_10) of all items; they do not depend on the unit of the label distance.
-
-    Args:
-        label_distances: (R, G), infinite where two labels cannot be compared.
-        nearest: (R, >= min(10, G)) the smallest of each row, rising.
-
-    Returns:
-        (R, G) float64 in 0..1, 0 where nothing can be compared.
-    """
+def graded_gains(
+    label_distances: Floating,  # (R, G), infinite where two labels cannot be compared
+    nearest: Floating,  # (R, >= min(10, G)) the smallest of each row, rising
+) -> Float64:  # (R, G) float64 in 0..1, 0 where nothing can be compared
+    """Gains exp(-d / d_10) of all items; they do not depend on the unit of the label distance."""
     near = nearest[:, :NEIGHBORS].astype(np.float64)
     scale = np.where(np.isfinite(near), near, 0).max(axis=1, keepdims=True)
     # where ten items are at distance 0 the others gain nothing

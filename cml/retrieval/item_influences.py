@@ -24,25 +24,17 @@ class ItemInfluences:
 
     Items are units that are drawn independently: single items, or groups of them. Where one unit has queries and
     gallery items, as where the queries are the gallery, there is one side; otherwise there are two.
-
-    Attributes:
-        mean: (...) means over the queries.
-        first: (..., n) influences of units with queries, or of all units where there is one side.
-        second: (..., g) influences of the gallery's units where there are two sides; else g is 0.
-        signed: (..., n) per unit, the sum over gallery items of the change of its queries' values without the item,
-            each with a fixed random sign: its square is the sum of their squares in expectation. 0 columns for none.
-        total: (..., n) the same without signs.
-        known: (...) number of units that have a query with a value.
-        ranked: (...) number of the gallery's units that a query ranks.
     """
 
-    mean: Float64
-    first: Float64
-    second: Float64
+    mean: Float64  # (...) means over the queries
+    first: Float64  # (..., n) influences of units with queries, or of all units where there is one side
+    second: Float64  # (..., g) influences of the gallery's units where there are two sides; else g is 0
+    # (..., n) per unit, the sum over gallery items of the change of its queries' values without the item, each with a
+    # fixed random sign: its square is the sum of their squares in expectation. 0 columns for none
     signed: Float64
-    total: Float64
-    known: Int64
-    ranked: Int64
+    total: Float64  # (..., n) the same without signs
+    known: Int64  # (...) number of units that have a query with a value
+    ranked: Int64  # (...) number of the gallery's units that a query ranks
 
     @classmethod
     def of_queries(cls, values: Float64) -> ItemInfluences:

@@ -15,23 +15,14 @@ from cml.errors import UserError
 
 @dataclass(frozen=True, eq=False)
 class ItemUnits:
-    """Numbers of the units that queries and gallery items belong to.
+    """Numbers of the units that queries and gallery items belong to."""
 
-    Attributes:
-        of_queries: (Q,) numbers from 0.
-        of_gallery: (G,) numbers from 0: the same ones where ``are_joint``, else numbers of their own.
-        queries: Number of units that hold queries; of all units where ``are_joint``.
-        gallery: Number of units that hold gallery items; of all units where ``are_joint``.
-        are_joint: Whether one unit may hold queries and gallery items, so that both are drawn together.
-        are_groups: Whether units are groups.
-    """
-
-    of_queries: Int64
-    of_gallery: Int64
-    queries: int
-    gallery: int
-    are_joint: bool
-    are_groups: bool = False
+    of_queries: Int64  # (Q,) numbers from 0
+    of_gallery: Int64  # (G,) numbers from 0: the same ones where ``are_joint``, else numbers of their own
+    queries: int  # number of units that hold queries; of all units where ``are_joint``
+    gallery: int  # number of units that hold gallery items; of all units where ``are_joint``
+    are_joint: bool  # whether one unit may hold queries and gallery items, so that both are drawn together
+    are_groups: bool = False  # whether units are groups
 
     @classmethod
     def of(
@@ -46,9 +37,6 @@ class ItemUnits:
 
         Groups that are on both sides of a gallery of its own make the sides joint. The names of one side alone group
         that side.
-
-        Raises:
-            UserError: there are not as many names as items.
         """
         if groups is None and (gallery_groups is None or same_items):
             sizes = (queries, queries if same_items else gallery)

@@ -35,37 +35,24 @@ _BLOCK = 1 << 16  # pairs whose embeddings are read at a time
 
 
 class JudgementAgreement(NamedTuple):
-    """How well rows of embeddings agree with judgements.
+    """How well rows of embeddings agree with judgements."""
 
-    Attributes:
-        rows: Row to its metrics by name: pair_spearman or triplet_agreement; and repeated_spearman or
-            repeated_agreement, which are of the questions alone that were judged several times, where these are 10 or
-            more.
-        ceiling: What the latter can be at most; None without them.
-        repeated_questions: Number of those questions.
-    """
-
+    # row to its metrics by name: pair_spearman or triplet_agreement; and repeated_spearman or repeated_agreement, which
+    # are of the questions alone that were judged several times, where these are 10 or more
     rows: Mapping[str, Mapping[str, MetricResult]]
-    ceiling: float | None
-    repeated_questions: int
+    ceiling: float | None  # what the latter can be at most; None without them
+    repeated_questions: int  # number of those questions
 
 
 def with_judgements(
-    evaluation: Evaluation, distance: LabelDistance, labels: Labels, embeddings: Mapping[str, Rows], *, seed: int
+    evaluation: Evaluation,
+    distance: LabelDistance,
+    labels: Labels,
+    embeddings: Mapping[str, Rows],  # row to embeddings (N, D), for every row except oracle and random
+    *,
+    seed: int,
 ) -> Evaluation:
-    """Add to every row of an evaluation its agreement with judgements, where the labels are judgements.
-
-    Args:
-        evaluation: The evaluation of queries that are also the gallery.
-        distance: The label distance.
-        labels: Their N encoded labels.
-        embeddings: Row to embeddings (N, D), for every row except oracle and random.
-        seed: Random seed of the resamples and of the random row.
-
-    Returns:
-        The evaluation with the metrics and the ceiling of ``measure_agreement``; of triplets without those of label
-        distances, none of which is known. Otherwise as it is.
-    """
+    """Add to every row of an evaluation its agreement with judgements, where the labels are judgements."""
     agreement = measure_agreement(list(evaluation.rows), distance, labels, embeddings, seed=seed)
     if agreement is None:
         return evaluation
@@ -83,23 +70,14 @@ def with_judgements(
 
 
 def measure_agreement(
-    names: Sequence[str], distance: LabelDistance, labels: Labels, embeddings: Mapping[str, Rows], *, seed: int
-) -> JudgementAgreement | None:
-    """Measure how well rows agree with judgements.
-
-    Args:
-        names: The rows.
-        distance: The label distance.
-        labels: N encoded labels.
-        embeddings: Row to embeddings (N, D), for every row except oracle and random.
-        seed: Random seed of the resamples and of the random row.
-
-    Returns:
-        The agreement; None where the labels are no judgements, or pairs have fewer than 4 different first items.
-
-    Raises:
-        UserError: No triplet is of three of the items.
-    """
+    names: Sequence[str],
+    distance: LabelDistance,
+    labels: Labels,  # N encoded labels
+    embeddings: Mapping[str, Rows],  # row to embeddings (N, D), for every row except oracle and random
+    *,
+    seed: int,
+) -> JudgementAgreement | None:  # the agreement; None where the labels are no judgements
+    """Measure how well rows agree with judgements."""
     triplets = distance.known_triplets(labels)
     if triplets is not None:
         return _measure_triplets(names, triplets, len(labels), embeddings, seed)
@@ -142,20 +120,14 @@ def _find_repeated(distance: JudgedPairs, labels: Labels, pairs: KnownPairs) -> 
 
 
 def summarize_spearman(
-    queries: Int64, ours: Float64, judged: Float64, *, name: str = PAIR_SPEARMAN, seed: int
+    queries: Int64,  # (P,) the first item of each pair
+    ours: Float64,  # (P,) distances by a method
+    judged: Float64,  # (P,) distances as people see them
+    *,
+    name: str = PAIR_SPEARMAN,
+    seed: int,
 ) -> MetricResult:
-    """Spearman's rho of judged pairs with distances, as pair_spearman has it.
-
-    Args:
-        queries: (P,) the first item of each pair.
-        ours: (P,) distances by a method.
-        judged: (P,) distances as people see them.
-        name: Name of the metric.
-        seed: Random seed of the resamples.
-
-    Returns:
-        The mean over resamples with their 95 % interval.
-    """
+    """Spearman's rho of judged pairs with distances, as pair_spearman has it."""
     values = compute_pair_spearman(queries.tolist(), -ours, -judged, seed=seed)
     values = values[np.isfinite(values)]
     mean = float(values.mean()) if len(values) else float("nan")

@@ -22,16 +22,11 @@ _LEAST_SQUARE = 1e-12  # of a squared length, relative to the largest: below is 
 _LEAST_FREE = 1e-12  # of what an item's own label leaves of its prediction
 
 
-def fit_ridge(features: Floating, targets: Floating) -> Embed:
-    """Fit a ridge regression on standardised features; its strength is chosen by leave-one-out errors.
-
-    Args:
-        features: (N, F).
-        targets: (N, V) vectors.
-
-    Returns:
-        A function from features (M, F), also ones that are computed as they are read, to predictions (M, V).
-    """
+def fit_ridge(
+    features: Floating,  # (N, F)
+    targets: Floating,  # (N, V) vectors
+) -> Embed:  # a function from features (M, F), also ones that are computed as they are read, to predictions (M, V)
+    """Fit a ridge regression on standardised features; its strength is chosen by leave-one-out errors."""
     from sklearn.linear_model import RidgeCV
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -46,18 +41,14 @@ def fit_ridge(features: Floating, targets: Floating) -> Embed:
     return embed
 
 
-def fit_ridge_weights(features: Floating, targets: Floating) -> tuple[Float64, Float64]:
+def fit_ridge_weights(
+    features: Floating,  # (N, F)
+    targets: Floating,  # (N, V) vectors
+) -> tuple[Float64, Float64]:  # the weight (V, F) and the bias (V,): predictions are features @ weight.T + bias
     """Fit the regression of ``fit_ridge`` in float64, and give it as the linear map that it is.
 
     One decomposition serves all strengths (Golub, Heath and Wahba, Technometrics 21, 1979, equation 2.2), which is what
     makes this faster than ``fit_ridge`` where features are many.
-
-    Args:
-        features: (N, F).
-        targets: (N, V) vectors.
-
-    Returns:
-        The weight (V, F) and the bias (V,): predictions are features @ weight.T + bias.
     """
     from sklearn.preprocessing import StandardScaler
 
@@ -79,12 +70,10 @@ def fit_ridge_weights(features: Floating, targets: Floating) -> tuple[Float64, F
     return weight, mean - weight @ scaler.mean_
 
 
-def _decompose(rows: Float64) -> tuple[Float64, Float64, Float64]:
-    """Decompose rows (N, F) into singular vectors and lengths, by the smaller of their two Gram matrices.
-
-    Returns:
-        The left vectors (N, R), the lengths (R,) and the right vectors (F, R), without those of almost no length.
-    """
+def _decompose(
+    rows: Float64,
+) -> tuple[Float64, Float64, Float64]:  # the left vectors (N, R), the lengths (R,) and the right vectors (F, R)
+    """Decompose rows (N, F) into singular vectors and lengths, by the smaller of their two Gram matrices."""
     is_tall = len(rows) > rows.shape[1]
     values, vectors = np.linalg.eigh(rows.T @ rows if is_tall else rows @ rows.T)
     is_used = values > _LEAST_SQUARE * values[-1]
@@ -93,16 +82,11 @@ def _decompose(rows: Float64) -> tuple[Float64, Float64, Float64]:
     return (others, lengths, vectors) if is_tall else (vectors, lengths, others)
 
 
-def scale_labels(distances: Float32, dimension: int = MDS_DIMENSION) -> Float64:
-    """Find vectors whose distances are nearest to label distances: classical MDS (Torgerson, Psychometrika 17, 1952).
-
-    Args:
-        distances: (N, N) label distances; those that cannot be compared count as the largest.
-        dimension: The largest number of dimensions.
-
-    Returns:
-        (N, V) vectors, V <= ``dimension``; fewer if fewer have a positive eigenvalue.
-    """
+def scale_labels(
+    distances: Float32,  # (N, N) label distances; those that cannot be compared count as the largest
+    dimension: int = MDS_DIMENSION,
+) -> Float64:  # (N, V) vectors, V <= ``dimension``; fewer if fewer have a positive eigenvalue
+    """Find vectors whose distances are nearest to label distances: classical MDS (Torgerson, Psychometrika, 1952)."""
     known = np.isfinite(distances)
     squared = np.square(np.where(known, distances, distances[known].max()), dtype=np.float64)
     centred = -0.5 * (squared - squared.mean(axis=0) - squared.mean(axis=1)[:, None] + squared.mean())
@@ -113,19 +97,13 @@ def scale_labels(distances: Float32, dimension: int = MDS_DIMENSION) -> Float64:
 
 
 def fit_label_regression(
-    features: Floating | ComputedRows, labels: Labels, distance: LabelDistance
+    features: Floating | ComputedRows,  # (N, F)
+    labels: Labels,  # N encoded labels
+    distance: LabelDistance,
 ) -> tuple[str, Embed]:
     """Fit the regression that suits a label distance: of labels that are vectors, or of their classical MDS.
 
     A random part of many items is fitted: 20,000, or 2,000 whose label distances are scaled.
-
-    Args:
-        features: (N, F).
-        labels: N encoded labels.
-        distance: The label distance.
-
-    Returns:
-        The name of the row, "ridge" or "ridge on label MDS", and a function from features to an embedding.
     """
     rows, targets = draw_targets(labels, distance, most=_MOST_ROWS, most_scaled=_MOST_SCALED)
     name = ROW_OF_MDS if distance.label_vectors(labels[:1]) is None else ROW_OF_VECTORS
@@ -133,20 +111,14 @@ def fit_label_regression(
 
 
 def draw_targets(
-    labels: Labels, distance: LabelDistance, *, most: int, most_scaled: int, seed: int = 0
-) -> tuple[Int64, Float64]:
-    """Draw the items that a regression of labels is fitted to, with their targets.
-
-    Args:
-        labels: N encoded labels.
-        distance: The label distance.
-        most: The largest number of items whose labels are vectors.
-        most_scaled: The largest number of items whose labels are scaled by classical MDS, as they are no vectors.
-        seed: Random seed of the draw.
-
-    Returns:
-        The positions (M,) of the items, in their order, and their targets (M, V).
-    """
+    labels: Labels,  # N encoded labels
+    distance: LabelDistance,
+    *,
+    most: int,
+    most_scaled: int,
+    seed: int = 0,
+) -> tuple[Int64, Float64]:  # the positions (M,) of the items, in their order, and their targets (M, V)
+    """Draw the items that a regression of labels is fitted to, with their targets."""
     is_scaled = distance.label_vectors(labels[:1]) is None
     size = min(len(labels), most_scaled if is_scaled else most)
     rows = np.sort(np.random.default_rng(seed).choice(len(labels), size, replace=False))

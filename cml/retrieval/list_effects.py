@@ -46,17 +46,15 @@ def _label_distance_changes(retrieved: Jit, ks: Jit, changes: Jit) -> None:
                     changes[r, p, m] = (totals[k] - row[p]) / (count - 1) - totals[k] / count  # NaN without any
 
 
-def ndcg_changes(gains: Float64, items: Int64, ideal: Float64, nearest: Int64, ks: Int64, gallery: int) -> Float64:
-    """Changes (R, 2 max K, len(ks)) of nDCG by the max K items retrieved and the max K nearest by label.
-
-    Args:
-        gains: (R, K + 1) of the items retrieved; they stay as they are.
-        items: (R, K + 1) their positions in the gallery.
-        ideal: (R, K + 1) of the nearest by label.
-        nearest: (R, K + 1) their positions.
-        ks: The K.
-        gallery: G.
-    """
+def ndcg_changes(
+    gains: Float64,  # (R, K + 1) of the items retrieved; they stay as they are
+    items: Int64,  # (R, K + 1) their positions in the gallery
+    ideal: Float64,  # (R, K + 1) of the nearest by label
+    nearest: Int64,  # (R, K + 1) their positions
+    ks: Int64,
+    gallery: int,  # G
+) -> Float64:
+    """Changes (R, 2 max K, len(ks)) of nDCG by the max K items retrieved and the max K nearest by label."""
     changes = np.zeros((len(items), 2 * ks.max(), len(ks)))
     discounts = 1 / np.log2(np.arange(2, ks.max() + 2))
     _ndcg_changes(gains, items, ideal, nearest, ks, discounts, np.full(gallery, -1), changes)
@@ -154,19 +152,15 @@ def _hit_changes(
 
 
 def recall_changes(
-    retrieved: Float32, items: Int64, nearest: Int64, relevant: Float64, ks: Int64, within: float, misses: bool
+    retrieved: Float32,  # (R, K + 1) label distances of the items retrieved
+    items: Int64,  # (R, K + 1) their positions
+    nearest: Int64,  # (R,) position of the nearest item by label
+    relevant: Float64,  # (R,) number of relevant items
+    ks: Int64,
+    within: float,
+    misses: bool,
 ) -> Float64:
-    """Changes (R, max K + 1, len(ks)) of recall@K by the max K items retrieved and the nearest by label.
-
-    Args:
-        retrieved: (R, K + 1) label distances of the items retrieved.
-        items: (R, K + 1) their positions.
-        nearest: (R,) position of the nearest item by label.
-        relevant: (R,) number of relevant items.
-        ks: The K.
-        within: The label distance up to which an item is relevant.
-        misses: Whether a query without a relevant item counts as a miss.
-    """
+    """Changes (R, max K + 1, len(ks)) of recall@K by the max K items retrieved and the nearest by label."""
     changes = np.zeros((len(items), ks.max() + 1, len(ks)))
     _recall_changes(retrieved, items, nearest, relevant, ks, within, misses, changes)
     return changes

@@ -22,22 +22,14 @@ class MeanEstimate:
 
     The variance of a mean is the sum of what seeds and items contribute. Its skewness is that of the items, which
     weighs the less, the more the seeds differ.
-
-    Attributes:
-        mean: (M,) means of the present values; NaN where there are none.
-        seed_variance: (M,) variance of the mean due to seeds; 0 for one seed, NaN for one value alone.
-        item_variance: (M,) variance of the mean due to queries; 0 for one query.
-        seed_freedom: (M,) degrees of freedom of ``seed_variance``: the number of seeds less 1, at least 1.
-        item_freedom: (M,) degrees of freedom of ``item_variance``: the number of queries less 1, at least 1.
-        item_skewness: (M,) skewness of the mean over queries: theirs over the root of their number.
     """
 
-    mean: Float64
-    seed_variance: Float64
-    item_variance: Float64
-    seed_freedom: Float64
-    item_freedom: Float64
-    item_skewness: Float64
+    mean: Float64  # (M,) means of the present values; NaN where there are none
+    seed_variance: Float64  # (M,) variance of the mean due to seeds; 0 for one seed, NaN for one value alone
+    item_variance: Float64  # (M,) variance of the mean due to queries; 0 for one query
+    seed_freedom: Float64  # (M,) degrees of freedom of ``seed_variance``: the number of seeds less 1, at least 1
+    item_freedom: Float64  # (M,) degrees of freedom of ``item_variance``: the number of queries less 1, at least 1
+    item_skewness: Float64  # (M,) skewness of the mean over queries: theirs over the root of their number
 
     def select(self, column: int) -> MeanEstimate:
         """The estimate of one column."""
@@ -49,18 +41,12 @@ class MeanEstimate:
         error: Float64 = np.sqrt(self.seed_variance + self.item_variance)
         return error
 
-    def critical_values(self, probability: float) -> Float64:
+    def critical_values(self, probability: float) -> Float64:  # (M,) quantiles
         """Quantiles of a studentised mean whose variance has two parts, seeds and queries.
 
         Satterthwaite's quantile (Biometrics Bulletin 2, 1946) is too small where a few seeds dominate, and Cochran and
         Cox's (Experimental Designs, 1950) too large where both parts matter: their mean is between them, and covers.
         Of one part alone both are Student's t.
-
-        Args:
-            probability: That of a value below the quantile.
-
-        Returns:
-            (M,) quantiles.
         """
         from scipy.special import stdtrit  # the quantile itself: scipy.stats takes half a second to import
 
@@ -75,17 +61,11 @@ class MeanEstimate:
         quantiles: Float64 = (stdtrit(freedom, probability) + cochran_cox) / 2
         return quantiles
 
-    def intervals(self, level: float = LEVEL) -> Float64:
+    def intervals(self, level: float = LEVEL) -> Float64:  # (M, 2) lower and upper ends; NaN for a mean of one value
         """Confidence intervals, each end at least as far from the mean as without the correction of skewness.
 
         The quantiles are corrected by the monotone transformation that removes the skewness of a studentised mean
         (Hall, On the removal of skewness by transformation, JRSS B 54, 1992, equation 2.3).
-
-        Args:
-            level: The share of such intervals that should cover.
-
-        Returns:
-            (M, 2) lower and upper ends; NaN for a mean of one value, both the mean where no value differs.
         """
         critical = self.critical_values((1 + level) / 2)
         error = self.error
@@ -97,14 +77,13 @@ class MeanEstimate:
         return np.stack([self.mean - error * below, self.mean + error * above], axis=1)
 
 
-def estimate(values: ItemInfluences) -> MeanEstimate:
+def estimate(
+    values: ItemInfluences,  # influences of shape (S, M): S seeds of M columns
+) -> MeanEstimate:
     """Estimate means over seeds of what is measured on the same items, with the variances due to seeds and to items.
 
     What the seeds differ by is due to themselves as far as it exceeds what the items explain of the differences between
     seeds (Searle, Casella and McCulloch, Variance Components, 1992, section 4.3).
-
-    Args:
-        values: Influences of shape (S, M): S seeds of M columns. The seeds of a column without a mean are left out.
     """
     present = np.isfinite(values.mean)
     seeds = present.sum(axis=0)
@@ -149,17 +128,12 @@ def item_intervals(values: ItemInfluences) -> Float64:
     return estimate(flat).intervals().reshape(*values.mean.shape, 2)
 
 
-def mean_intervals(values: Float64) -> Float64:
+def mean_intervals(
+    values: Float64,  # (Q, M), one row per query, or (S, Q, M), one per seed and query
+) -> Float64:  # (M, 2) float64 lower and upper ends; NaN for a column with one value or none
     """95 % intervals of column means over queries, or over seeds and queries together.
 
     tests/benchmarks/interval_coverage.py measures how often they cover, given the gallery.
-
-    Args:
-        values: (Q, M), one row per query, or (S, Q, M), one per seed and query. NaN is left out of its column, as it is
-            of the mean. Of a difference of two rankers it is the paired interval.
-
-    Returns:
-        (M, 2) float64 lower and upper ends; NaN for a column with one value or none.
 
     Example:
         >>> mean_intervals(np.array([[1.0], [2.0], [3.0]])).round(2).tolist()
@@ -168,19 +142,15 @@ def mean_intervals(values: Float64) -> Float64:
     return estimate_means(values if values.ndim == 3 else values[None]).intervals()
 
 
-def linearize_ratio(numerators: Float64, denominators: Float64) -> Float64:
+def linearize_ratio(
+    numerators: Float64,  # (Q, M), one row per query, or (S, Q, M), one per seed and query
+    denominators: Float64,  # an array of a shape that broadcasts to it, NaN likewise
+) -> Float64:  # of the shape of ``numerators``; NaN where either is, and in a column whose mean denominator is 0
     """Values whose mean is the ratio of two means, and whose error is the ratio's to first order (the delta method).
 
     They are R + (numerator - R denominator) / mean denominator, where R is the ratio of the means (Cochran, Sampling
     Techniques, 3rd ed., section 6.4). Where numerator and denominator are equal they are 1 exactly: the score of the
     oracle has no error.
-
-    Args:
-        numerators: (Q, M), one row per query, or (S, Q, M), one per seed and query; NaN is left out of its column.
-        denominators: An array of a shape that broadcasts to it, NaN likewise.
-
-    Returns:
-        Of the shape of ``numerators``; NaN where either is, and in a column whose mean denominator is 0.
     """
     both = np.isfinite(numerators) & np.isfinite(denominators)
     axes = tuple(range(numerators.ndim - 1))
@@ -192,16 +162,11 @@ def linearize_ratio(numerators: Float64, denominators: Float64) -> Float64:
     return linear
 
 
-def ratio_intervals(numerators: Float64, denominators: Float64) -> Float64:
-    """95 % intervals of ratios of two means, both of which are estimates.
-
-    Args:
-        numerators: (Q, M), one row per query, or (S, Q, M); see ``linearize_ratio``.
-        denominators: An array of a shape that broadcasts to it.
-
-    Returns:
-        (M, 2) float64 lower and upper ends; NaN for a ratio that does not exist.
-    """
+def ratio_intervals(
+    numerators: Float64,  # (Q, M), one row per query, or (S, Q, M); see ``linearize_ratio``
+    denominators: Float64,
+) -> Float64:  # (M, 2) float64 lower and upper ends; NaN for a ratio that does not exist
+    """95 % intervals of ratios of two means, both of which are estimates."""
     return mean_intervals(linearize_ratio(numerators, denominators))
 
 

@@ -12,27 +12,19 @@ from cml.retrieval.search import nearest_embeddings
 
 
 def predict_labels(
-    query: Float32, gallery: Float32, gallery_labels: Sequence[Any], distance: LabelDistance, *, k: int = 10
-) -> list[Any]:
+    query: Float32,  # (Q, D) embeddings
+    gallery: Float32,  # (G, D) embeddings
+    gallery_labels: Sequence[Any],  # G labels
+    distance: LabelDistance,
+    *,
+    k: int = 10,
+) -> list[Any]:  # Q labels, of the form of ``gallery_labels``
     """Predict the labels of queries from those of their k nearest gallery items.
 
     A neighbour's weight is the inverse of its embedding distance; neighbours at distance 0 are the only ones that count
     where there are any, as in scikit-learn's ``weights="distance"``. Labels that are vectors are averaged as vectors
     (angles on their circle, places on the globe). Of other labels the medoid is taken: the neighbour's label with the
     least weighted sum of label distances to those of all k neighbours.
-
-    Args:
-        query: (Q, D) embeddings.
-        gallery: (G, D) embeddings.
-        gallery_labels: G labels.
-        distance: The label distance, which says whether labels are vectors.
-        k: Neighbours of each query; all G if there are fewer.
-
-    Returns:
-        Q labels, of the form of ``gallery_labels``.
-
-    Raises:
-        UserError: Shapes do not fit, or a label does not fit the label distance.
     """
     distances, positions = nearest_embeddings(query, gallery, min(k, len(gallery)))
     encoded = distance.encode(gallery_labels)

@@ -12,17 +12,12 @@ ORACLE = "oracle"
 """The name of the row."""
 
 
-def measure_oracle(metrics: Sequence[Metric], labels: LabelBlock, sampled: LabelBlock | None = None) -> Float64:
-    """Measure the ranking of a block of queries by label distance.
-
-    Args:
-        metrics: M metrics.
-        labels: The label distances of R queries.
-        sampled: Those to a sample of the gallery, on which metrics of the whole ranking are measured; None for all.
-
-    Returns:
-        (R, all columns of the metrics) float64.
-    """
+def measure_oracle(
+    metrics: Sequence[Metric],  # M metrics
+    labels: LabelBlock,
+    sampled: LabelBlock | None = None,  # those to a sample of the gallery
+) -> Float64:  # (R, all columns of the metrics) float64
+    """Measure the ranking of a block of queries by label distance."""
     return np.column_stack(
         [
             metric.measure_oracle(labels if sampled is None or metric.needs != "whole_ranking" else sampled)

@@ -27,21 +27,15 @@ def dense_ranks(label_distances: Floating) -> Int32:
 
 
 def rank_correlations(
-    scores: Floating, label_ranks: Int32, gains: Float64 | None = None
-) -> tuple[Float64, Float64, Float64]:
+    scores: Floating,  # (R, G) by which the gallery is ranked, rising
+    label_ranks: Int32,  # (R, G) dense ranks of the label distances, from ``dense_ranks``; -1 leaves an item out
+    gains: Float64 | None = None,  # (R, G) gains of H-AP, which fall with the label rank; None leaves H-AP out
+) -> tuple[Float64, Float64, Float64]:  # tau-b, rho and H-AP, (R,) float64 each; NaN where a side is constant
     """Compute Kendall's tau-b, Spearman's rho and H-AP of whole rankings in O(G log G), from one sort of the scores.
 
     tau-b = (P - Q) / sqrt((P + Q + T) (P + Q + U)) with P concordant and Q discordant pairs, T and U pairs tied in one
     side only (Kendall, Rank Correlation Methods, 1945). rho is Pearson's correlation of the average ranks. H-AP is
     defined in ``cml.retrieval.metrics.compute_h_ap``.
-
-    Args:
-        scores: (R, G) by which the gallery is ranked, rising.
-        label_ranks: (R, G) dense ranks of the label distances, from ``dense_ranks``; -1 leaves an item out.
-        gains: (R, G) gains of H-AP, which fall with the label rank; None leaves H-AP out.
-
-    Returns:
-        tau-b, rho and H-AP, (R,) float64 each; NaN where a side is constant, and H-AP without ``gains``.
     """
     tau, rho, h_ap = np.empty((3, len(scores)))
     _correlate(_bits(scores), label_ranks, np.empty((0, 0)) if gains is None else gains, tau, rho, h_ap)

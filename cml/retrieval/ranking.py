@@ -30,40 +30,24 @@ class LooksAt(Protocol):
 
 
 class LabelBlock:
-    """The label distances of a block of R queries to a gallery of G items, which serve all rankers.
-
-    Args:
-        distances: (R, G) label distances, infinite where two labels cannot be compared.
-        metrics: The metrics that will be measured, which say how many of the nearest items they look at.
-
-    Attributes:
-        distances: (R, G) label distances.
-        depth: How many of the first items of each ranking are looked at.
-        nearest: (R, > depth) positions of the nearest items by label, one more than is looked at if there are more.
-        ideal: (R, > depth) their label distances, rising.
-    """
+    """The label distances of a block of R queries to a gallery of G items, which serve all rankers."""
 
     def __init__(self, distances: Float32, metrics: Sequence[LooksAt]) -> None:
         from cml.retrieval.top_k import top_columns
 
-        self.distances = distances
+        self.distances = distances  # (R, G) label distances
         self._relevant: dict[float, Float64] = {}
         self._ideal_gains: dict[tuple[str, int], Float64] = {}
+        # how many of the first items of each ranking are looked at
         self.depth = max((metric.depth(self) for metric in metrics), default=1)
         nearest = max((metric.nearest_depth(self) for metric in metrics), default=1)
         # the first item behind a list moves up where an item of the list is left out
+        # (R, > depth) positions of the nearest items by label, one more than is looked at if there are more
         self.nearest = top_columns(distances, min(max(self.depth, nearest) + 1, distances.shape[1]))
-        self.ideal = np.take_along_axis(distances, self.nearest, axis=1)
+        self.ideal = np.take_along_axis(distances, self.nearest, axis=1)  # (R, > depth) their label distances, rising
 
-    def count_relevant(self, within: float) -> Float64:
-        """The number of items within a label distance of each query.
-
-        Args:
-            within: The label distance; 0 counts the items of the query's class.
-
-        Returns:
-            (R,) float64.
-        """
+    def count_relevant(self, within: float) -> Float64:  # (R,) float64
+        """The number of items within a label distance of each query."""
         if within not in self._relevant:
             self._relevant[within] = (self.distances <= within).sum(axis=1).astype(np.float64)
         return self._relevant[within]
@@ -86,16 +70,12 @@ class LabelBlock:
         some._relevant, some._ideal_gains = {}, {}
         return some
 
-    def ideal_gains(self, gain: str, depth: int) -> Float64:
-        """Gains of nDCG of the nearest items.
-
-        Args:
-            gain: A name in ``cml.retrieval.relevance_gains.GAINS``.
-            depth: Number of items.
-
-        Returns:
-            (R, depth) float64.
-        """
+    def ideal_gains(
+        self,
+        gain: str,  # a name in ``cml.retrieval.relevance_gains.GAINS``
+        depth: int,
+    ) -> Float64:  # (R, depth) float64
+        """Gains of nDCG of the nearest items."""
         if (gain, depth) not in self._ideal_gains:
             self._ideal_gains[gain, depth] = compute_gains(self.ideal[:, :depth], self.distances, gain)
         return self._ideal_gains[gain, depth]
@@ -130,62 +110,38 @@ def _mean_of_finite(distances: Float32) -> float:
 
 
 class Ranking:
-    """A ranking of the gallery for each of R queries, by one ranker.
-
-    Args:
-        labels: The label distances of these queries.
-        scores: (R, G) by which the gallery is ranked, rising.
-        retrieved: (R, > depth) label distances of the first items, in the order retrieved.
-        items: (R, > depth) their positions in the gallery; None where effects of items are not asked for.
-
-    Attributes:
-        labels: The label distances of these queries.
-        scores: (R, G) by which the gallery is ranked, rising.
-        retrieved: (R, > depth) label distances of the first items, in the order retrieved.
-    """
+    """A ranking of the gallery for each of R queries, by one ranker."""
 
     def __init__(self, labels: LabelBlock, scores: Floating, retrieved: Float32, items: Int64 | None = None) -> None:
-        self.labels = labels
-        self.scores = scores
-        self.retrieved = retrieved
+        self.labels = labels  # the label distances of these queries
+        self.scores = scores  # (R, G) by which the gallery is ranked, rising
+        self.retrieved = retrieved  # (R, > depth) label distances of the first items, in the order retrieved
         self._items = items
         self._gains: dict[tuple[str, int], Float64] = {}
 
     @classmethod
-    def from_columns(cls, labels: LabelBlock, scores: Floating, columns: Int64) -> Ranking:
-        """Build the ranking whose first items are known.
-
-        Args:
-            labels: The label distances of R queries.
-            scores: (R, G) by which the gallery is ranked, rising.
-            columns: (R, > depth) positions of the first items in the gallery, in the order retrieved.
-
-        Returns:
-            The ranking.
-        """
+    def from_columns(
+        cls,
+        labels: LabelBlock,
+        scores: Floating,  # (R, G) by which the gallery is ranked, rising
+        columns: Int64,  # (R, > depth) positions of the first items in the gallery, in the order retrieved
+    ) -> Ranking:
+        """Build the ranking whose first items are known."""
         return cls(labels, scores, np.take_along_axis(labels.distances, columns, axis=1), columns)
 
     @property
     def items(self) -> Int64:
-        """Positions of the first items in the gallery, (R, > depth): one more than metrics look at, if there are more.
-
-        Raises:
-            UserError: the ranking was made without them.
-        """
+        """Positions of the first items in the gallery, (R, > depth): one more than metrics look at, if there is."""
         if self._items is None:
             raise UserError("The ranking was made without the positions of its items: Ranking.from_columns has them.")
         return self._items
 
-    def gains(self, gain: str, depth: int) -> Float64:
-        """Gains of nDCG of the first items.
-
-        Args:
-            gain: A name in ``cml.retrieval.relevance_gains.GAINS``.
-            depth: Number of items.
-
-        Returns:
-            (R, depth) float64.
-        """
+    def gains(
+        self,
+        gain: str,  # a name in ``cml.retrieval.relevance_gains.GAINS``
+        depth: int,
+    ) -> Float64:  # (R, depth) float64
+        """Gains of nDCG of the first items."""
         if (gain, depth) not in self._gains:
             self._gains[gain, depth] = compute_gains(self.retrieved[:, :depth], self.labels.distances, gain)
         return self._gains[gain, depth]
@@ -225,19 +181,12 @@ class Ranking:
         return Effects(items, changes[0]), Effects(items, changes[1])
 
 
-def retrieved_distances(label_distances: Float32, scores: Floating, k: int) -> Float32:
+def retrieved_distances(
+    label_distances: Float32,  # (R, G) label distances, infinite where two labels cannot be compared
+    scores: Floating,  # (R, G) without NaN; the gallery is ranked by rising score, ties by the lower column
+    k: int,
+) -> Float32:  # (R, k) label distances in the order retrieved. ``retrieved_distances(d, d, k)`` is the ideal order
     """Label distances of the first k items of each ranking.
-
-    Args:
-        label_distances: (R, G) label distances, infinite where two labels cannot be compared.
-        scores: (R, G) without NaN; the gallery is ranked by rising score, ties by the lower column.
-        k: Items per query, 1 <= k <= G.
-
-    Returns:
-        (R, k) label distances in the order retrieved. ``retrieved_distances(d, d, k)`` is the ideal order.
-
-    Raises:
-        UserError: k is not in 1..G, or the shapes differ.
 
     Example:
         >>> d = np.array([[3.0, 1.0, 2.0]], np.float32)

@@ -8,20 +8,12 @@ from cml.array_types import Float32, Float64
 from cml.errors import UserError
 
 
-def compute_gains(distances: Float32, label_distances: Float32, gain: str = "reciprocal") -> Float64:
-    """Gains of items of each query, by their label distances.
-
-    Args:
-        distances: (R, K) label distances of the items, infinite where they cannot be compared.
-        label_distances: (R, G) label distances of the whole gallery.
-        gain: A name in ``GAINS``.
-
-    Returns:
-        (R, K) float64 in 0..1; an item that cannot be compared has gain 0.
-
-    Raises:
-        UserError: the gain is unknown.
-    """
+def compute_gains(
+    distances: Float32,  # (R, K) label distances of the items, infinite where they cannot be compared
+    label_distances: Float32,  # (R, G) label distances of the whole gallery
+    gain: str = "reciprocal",  # a name in ``GAINS``
+) -> Float64:  # (R, K) float64 in 0..1; an item that cannot be compared has gain 0
+    """Gains of items of each query, by their label distances."""
     if gain not in GAINS:
         raise UserError(f"The 'gain' must be one of {', '.join(GAINS)}. Got {gain!r} instead.")
     return GAINS[gain][1](distances, label_distances)

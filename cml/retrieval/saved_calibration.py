@@ -24,34 +24,16 @@ class _Record:
 
 
 def save_calibration(folder: Path, calibration: Calibration, model: EmbeddingModel) -> Path:
-    """Write a calibration beside its model.
-
-    Args:
-        folder: The run folder.
-        calibration: The calibration.
-        model: The model, whose digest is noted.
-
-    Returns:
-        The file.
-    """
+    """Write a calibration beside its model."""
     saved = _Record(model_fingerprint(model), calibration)
     write_json(folder / CALIBRATION, with_format({"kind": "calibration", **asdict(saved)}))
     return folder / CALIBRATION
 
 
-def load_calibration(folder: Path, model: EmbeddingModel) -> Calibration | None:
-    """Read the calibration of a model.
-
-    Args:
-        folder: The folder that the model was loaded from.
-        model: The model.
-
-    Returns:
-        The calibration; None if there is none.
-
-    Raises:
-        DataError: It is damaged, of another format, or of other weights.
-    """
+def load_calibration(
+    folder: Path, model: EmbeddingModel
+) -> Calibration | None:  # the calibration; None if there is none
+    """Read the calibration of a model."""
     path = folder / CALIBRATION
     if not path.exists():
         return None

@@ -20,23 +20,14 @@ _UNDERFLOW = float(np.finfo(np.float32).tiny)
 
 
 def nearest_embeddings(
-    query: Float32, gallery: Sequence[Float32] | Float32, k: int, *, block: int = 8192, threads: int = 2
-) -> tuple[Float32, Int64]:
-    """Find the k gallery embeddings nearest to each query, exactly; ties go to the lower position.
-
-    Args:
-        query: (Q, D) embeddings.
-        gallery: (G, D) embeddings, or parts of it in order, which may be memory maps.
-        k: Items per query, 1 <= k <= G.
-        block: Gallery items that are read at a time.
-        threads: Number of threads.
-
-    Returns:
-        L2 distances (Q, k), nearest first, and positions (Q, k) in the gallery.
-
-    Raises:
-        UserError: shapes do not fit, a number is out of range, or an embedding is not finite or too large.
-    """
+    query: Float32,  # (Q, D) embeddings
+    gallery: Sequence[Float32] | Float32,  # (G, D) embeddings, or parts of it in order, which may be memory maps
+    k: int,
+    *,
+    block: int = 8192,
+    threads: int = 2,
+) -> tuple[Float32, Int64]:  # L2 distances (Q, k), nearest first, and positions (Q, k) in the gallery
+    """Find the k gallery embeddings nearest to each query, exactly; ties go to the lower position."""
     from cml.retrieval.top_k import keep_nearest
 
     parts = [gallery] if isinstance(gallery, np.ndarray) else list(gallery)
@@ -88,37 +79,24 @@ def nearest_embeddings(
     return (np.sqrt(np.take_along_axis(squared, order, 1)).astype(np.float32), np.take_along_axis(positions, order, 1))
 
 
-def nearest_others(embeddings: Float32, items: Int64, k: int) -> tuple[Float32, Int64]:
-    """Find the k nearest of all other items for some items, exactly.
-
-    Args:
-        embeddings: (N, D) embeddings.
-        items: (Q,) positions of the queries among them.
-        k: Items per query, 1 <= k < N.
-
-    Returns:
-        L2 distances (Q, k), nearest first, and positions (Q, k).
-
-    Raises:
-        UserError: As ``nearest_embeddings``.
-    """
+def nearest_others(
+    embeddings: Float32,  # (N, D) embeddings
+    items: Int64,  # (Q,) positions of the queries among them
+    k: int,
+) -> tuple[Float32, Int64]:  # L2 distances (Q, k), nearest first, and positions (Q, k)
+    """Find the k nearest of all other items for some items, exactly."""
     distances, positions = nearest_embeddings(embeddings[items], embeddings, k + 1)
     is_other = positions != items[:, None]
     is_other[is_other.all(axis=1), -1] = False  # more than k others lie where the item itself does
     return distances[is_other].reshape(len(items), k), positions[is_other].reshape(len(items), k)
 
 
-def distances_to(query: Float32, gallery: Sequence[Float32], positions: Int64) -> Float32:
-    """Compute the L2 distances of queries to some gallery items.
-
-    Args:
-        query: (Q, D) embeddings.
-        gallery: Parts of the (G, D) gallery, in order.
-        positions: (Q, k) positions in the gallery; -1 where there is no item.
-
-    Returns:
-        (Q, k) float32; infinite where the position is -1.
-    """
+def distances_to(
+    query: Float32,  # (Q, D) embeddings
+    gallery: Sequence[Float32],  # parts of the (G, D) gallery, in order
+    positions: Int64,  # (Q, k) positions in the gallery; -1 where there is no item
+) -> Float32:  # (Q, k) float32; infinite where the position is -1
+    """Compute the L2 distances of queries to some gallery items."""
     points = rows_at(gallery, positions.reshape(-1).clip(min=0)).reshape(*positions.shape, query.shape[1])
     squared = np.square(points.astype(np.float64) - query[:, None]).sum(axis=-1)
     return np.where(positions < 0, np.float32(np.inf), np.sqrt(squared).astype(np.float32))

@@ -19,16 +19,13 @@ _STRENGTHS = (0.03, 0.3, 3.0)  # of the ridge, relative to the variance of all f
 
 @dataclass(frozen=True)
 class LabelSignal:
-    """What features tell about labels.
+    """What features tell about labels."""
 
-    Attributes:
-        explained: Share of the variance of held-out labels that a ridge regression explains; below 0 if it is worse
-            than the mean label.
-        share: Share of 300 labellings, the true one among them, that are predicted at least as well as the true one.
-            Labels that have nothing to do with the features give each value from 1/300 to 1 equally often.
-    """
-
+    # share of the variance of held-out labels that a ridge regression explains; below 0 if it is worse than the mean
+    # label
     explained: float
+    # share of 300 labellings, the true one among them, that are predicted at least as well as the true one. Labels that
+    # have nothing to do with the features give each value from 1/300 to 1 equally often
     share: float
 
     @property
@@ -39,34 +36,25 @@ class LabelSignal:
 
 @dataclass(frozen=True)
 class LabelSignals:
-    """What training items tell about their labels.
+    """What training items tell about their labels."""
 
-    Attributes:
-        features: The features of the frozen network, or the vectors.
-        pixels: Images of 8 x 8 pixels; None of vectors, and where a feature store takes the place of images.
-    """
-
-    features: LabelSignal
+    features: LabelSignal  # the features of the frozen network, or the vectors
+    # images of 8 x 8 pixels; None of vectors, and where a feature store takes the place of images
     pixels: LabelSignal | None
 
 
 def find_label_signal(
-    features: Floating | ComputedRows, labels: Labels, distance: LabelDistance, *, seed: int = 0
+    features: Floating | ComputedRows,  # (N, F), of which 300 items at most are looked at
+    labels: Labels,  # N encoded labels
+    distance: LabelDistance,
+    *,
+    seed: int = 0,
 ) -> LabelSignal:
     """Test whether features tell anything about labels.
 
     A ridge regression of the labels, or of their classical MDS, predicts each fifth of the items from the others. Its
     error is compared with the errors for shuffled labels, a permutation test: the best of three strengths counts for
     both.
-
-    Args:
-        features: (N, F), of which 300 items at most are looked at.
-        labels: N encoded labels.
-        distance: The label distance that encoded them.
-        seed: Random seed.
-
-    Returns:
-        What is explained, and by how many shuffled labels as well.
     """
     rng = np.random.default_rng(seed)
     rows, targets = draw_targets(labels, distance, most=ITEMS, most_scaled=ITEMS, seed=seed)

@@ -31,18 +31,16 @@ def top_columns(scores: Floating, k: int) -> Int64:
 
 
 @njit(nogil=True, cache=True)
-def keep_nearest(scores: Jit, slack: Jit, query: Jit, items: Jit, before: int, squared: Jit, positions: Jit) -> None:
-    """Let the items of a block into the k nearest of each query, by float64, ties to the lower position.
-
-    Args:
-        scores: (R, b) finite scores. An item at a squared distance d has a score of at most d + ``slack``.
-        slack: (R,) bound of the rounding of the scores.
-        query: (R, D) embeddings.
-        items: (b, D) embeddings of the block.
-        before: Position of the block's first item.
-        squared: (R, k) squared distances of the nearest so far, a heap with the farthest in front; changed in place.
-        positions: (R, k) their positions; changed in place.
-    """
+def keep_nearest(
+    scores: Jit,  # (R, b) finite scores
+    slack: Jit,  # (R,) bound of the rounding of the scores
+    query: Jit,  # (R, D) embeddings
+    items: Jit,  # (b, D) embeddings of the block
+    before: int,
+    squared: Jit,  # (R, k) squared distances of the nearest so far, a heap with the farthest in front
+    positions: Jit,  # (R, k) their positions; changed in place
+) -> None:
+    """Let the items of a block into the k nearest of each query, by float64, ties to the lower position."""
     length = scores.shape[1]
     least = np.empty((length + _CHUNK - 1) // _CHUNK, scores.dtype)
     for r in range(len(scores)):

@@ -21,17 +21,13 @@ _FALLEN = 0.1  # a training loss below this share of its first values: the train
 
 @dataclass(frozen=True)
 class Standing:
-    """How a trained embedding stands beside its references.
+    """How a trained embedding stands beside its references."""
 
-    Attributes:
-        is_better: Whether it is better than each of them, by the names of their rows: the 95 % interval of the paired
-            gain is above 0.
-        is_overfitted: Whether it is not better than all of them although its training loss fell to a tenth.
-        is_near_oracle: Whether it goes 99 % of the way from chance to the oracle, so that nothing would help much.
-    """
-
+    # whether it is better than each of them, by the names of their rows: the 95 % interval of the paired gain is above
+    # 0
     is_better: Mapping[str, bool]
-    is_overfitted: bool
+    is_overfitted: bool  # whether it is not better than all of them although its training loss fell to a tenth
+    # whether it goes 99 % of the way from chance to the oracle, so that nothing would help much
     is_near_oracle: bool = False
 
     @property
@@ -48,18 +44,7 @@ def with_verdict(
     own_rows: Collection[str] = (),
     advise: Callable[[Standing], Sequence[str]] | None = None,
 ) -> Evaluation:
-    """Return an evaluation with a verdict on one of its rows.
-
-    Args:
-        evaluation: The evaluation.
-        row: The row of the trained embedding. Of the forms of vectors, it is compared with the best alone.
-        losses: Training losses of its steps, which show overfitting; none if they are unknown.
-        own_rows: Rows of references that the trained embedding is itself, with which it is not compared.
-        advise: Gives further sentences of the verdict: what would help, given how the embedding was trained.
-
-    Returns:
-        The evaluation with the verdict.
-    """
+    """Return an evaluation with a verdict on one of its rows."""
     name = main_metric(list(evaluation.rows[row]))
     ours = evaluation.rows[row][name]
     is_better: dict[str, bool] = {}
@@ -114,16 +99,8 @@ def paired_gain(ours: MetricResult, theirs: MetricResult) -> tuple[ItemInfluence
     return ItemInfluences.of_queries((ours.per_query - theirs.per_query) * sign), GIVEN_GALLERY
 
 
-def describe_ceiling(evaluation: Evaluation, row: str) -> str:
-    """Say how one row agrees with judgements that were repeated, beside how well it can agree with these at most.
-
-    Args:
-        evaluation: An evaluation that has a ceiling.
-        row: The row.
-
-    Returns:
-        A sentence without its full stop.
-    """
+def describe_ceiling(evaluation: Evaluation, row: str) -> str:  # a sentence without its full stop
+    """Say how one row agrees with judgements that were repeated, beside how well it can agree with these at most."""
     name = next(name for name in ("repeated_agreement", "repeated_spearman") if name in evaluation.rows[row])
     ours, questions = evaluation.rows[row][name].mean, evaluation.repeated_questions
     kind = "triplets" if name == "repeated_agreement" else "pairs"
@@ -150,17 +127,12 @@ def main_metric(names: Sequence[str]) -> str:
     return next((name for name in first if name in names), (distances or list(names))[-1])
 
 
-def size_verdict(queries: int, others: int, mend: str = "") -> str:
-    """Say that there are too few queries to show small differences.
-
-    Args:
-        queries: Number of queries.
-        others: Number of items among which each is searched.
-        mend: A sentence that says how to get more queries.
-
-    Returns:
-        The verdict; "" if the queries are enough.
-    """
+def size_verdict(
+    queries: int,
+    others: int,
+    mend: str = "",  # a sentence that says how to get more queries
+) -> str:  # the verdict; "" if the queries are enough
+    """Say that there are too few queries to show small differences."""
     if others < 1:
         searched = "1 query has" if queries == 1 else f"{queries} queries have"
         return f"Verdict: {searched} no items to be searched among, so that nothing can be measured. {mend}".rstrip()

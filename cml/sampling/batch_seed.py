@@ -12,56 +12,28 @@ _AUGMENTATION = 7
 _OWN_AUGMENTATION = 8
 
 
-def epoch_generator(seed: int, epoch: int) -> np.random.Generator:
-    """Make the generator for the order of an epoch's items.
-
-    Args:
-        seed: Seed of the run.
-        epoch: Number of the epoch, from 0.
-
-    Returns:
-        A new generator, equal for equal arguments.
-    """
+def epoch_generator(seed: int, epoch: int) -> np.random.Generator:  # a new generator, equal for equal arguments
+    """Make the generator for the order of an epoch's items."""
     return np.random.default_rng((seed, epoch, _EPOCH_ORDER))
 
 
-def batch_generator(seed: int, epoch: int, index: int) -> np.random.Generator:
-    """Make the generator with which a sampler composes a batch.
-
-    Args:
-        seed: Seed of the run.
-        epoch: Number of the epoch, from 0.
-        index: Number of the batch in its epoch, from 0.
-
-    Returns:
-        A new generator, equal for equal arguments.
-    """
+def batch_generator(
+    seed: int, epoch: int, index: int
+) -> np.random.Generator:  # a new generator, equal for equal arguments
+    """Make the generator with which a sampler composes a batch."""
     return np.random.default_rng((seed, epoch, index + 1))
 
 
-def augmentation_generator(seed: int, step: int) -> np.random.Generator:
-    """Make the generator for mirroring and jitter of a batch's images.
-
-    Args:
-        seed: Seed of the run.
-        step: Number of the step in the run, from 0.
-
-    Returns:
-        A new generator, equal for equal arguments.
-    """
+def augmentation_generator(seed: int, step: int) -> np.random.Generator:  # a new generator, equal for equal arguments
+    """Make the generator for mirroring and jitter of a batch's images."""
     return np.random.default_rng((seed, step, _AUGMENTATION))
 
 
-def own_augmentation_words(seed: int, step: int, count: int) -> NDArray[np.unsignedinteger]:
-    """Draw the seeds of a function of the user's own that augments the items of a batch one by one.
-
-    Args:
-        seed: Seed of the run.
-        step: Number of the step in the run, from 0.
-        count: B, the places in the batch.
-
-    Returns:
-        (B, 4) random numbers; those of a place do not depend on B.
-    """
+def own_augmentation_words(
+    seed: int,
+    step: int,
+    count: int,  # B, the places in the batch
+) -> NDArray[np.unsignedinteger]:  # (B, 4) random numbers; those of a place do not depend on B
+    """Draw the seeds of a function of the user's own that augments the items of a batch one by one."""
     words = np.random.SeedSequence((seed, step, _OWN_AUGMENTATION)).generate_state(4 * count)
     return words.reshape(count, 4)

@@ -37,20 +37,13 @@ class BinarySampler(Sampler):
         """The positives' pool."""
         return self.pool
 
-    def compose(self, anchors: Int64, state: Int32, rng: np.random.Generator) -> Batch:
-        """Compose a batch of the anchor, positives and negatives.
-
-        Args:
-            anchors: Item number (1,) of the anchor.
-            state: Neighbour ids (N, k), -1 for none.
-            rng: The generator of this batch.
-
-        Returns:
-            The batch, with A = 1.
-
-        Raises:
-            UserError: There are too few items outside the anchor's pool.
-        """
+    def compose(
+        self,
+        anchors: Int64,
+        state: Int32,  # neighbour ids (N, k), -1 for none
+        rng: np.random.Generator,
+    ) -> Batch:
+        """Compose a batch of the anchor, positives and negatives."""
         pool = state[anchors[0], : self.pool].astype(np.int64)
         pool = pool[pool >= 0]
         count = self.batch_size - 1 - min(self.positives, len(pool))

@@ -33,16 +33,12 @@ class DenseSampler(Sampler):
         """The anchor's nearest neighbours."""
         return self.nearest
 
-    def compose(self, anchors: Int64, state: Int32, rng: np.random.Generator) -> Batch:
-        """Compose a batch of the anchor, its nearest neighbours and others.
-
-        Args:
-            anchors: Item number (1,) of the anchor.
-            state: Neighbour ids (N, k), -1 for none.
-            rng: The generator of this batch.
-
-        Returns:
-            The batch, with A = 1.
-        """
+    def compose(
+        self,
+        anchors: Int64,
+        state: Int32,  # neighbour ids (N, k), -1 for none
+        rng: np.random.Generator,
+    ) -> Batch:
+        """Compose a batch of the anchor, its nearest neighbours and others."""
         near = state[anchors[0], : self.nearest].astype(np.int64)
         return Batch(self.fill_batch(np.concatenate([anchors, near[near >= 0]]), len(state), rng), 1)

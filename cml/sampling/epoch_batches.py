@@ -74,11 +74,7 @@ class EpochBatches:
         return self._steps * (_find_ranks().size if _is_shard(sys._getframe(1)) else 1)
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Yield the item numbers of each batch of the next epoch: all B, or this process's part of them.
-
-        Raises:
-            UserError: There are more processes than items in a batch.
-        """
+        """Yield the item numbers of each batch of the next epoch: all B, or this process's part of them."""
         ranks = _find_ranks()
         if ranks.size > self._items:
             raise UserError(
@@ -162,15 +158,6 @@ def _is_shard(caller: FrameType) -> bool:
     """Whether the caller is Accelerate's ``BatchSamplerShard``, which ``accelerator.prepare`` puts around batches.
 
     Nothing else tells it apart from a loader that was not prepared, of which each process iterates its own part.
-
-    Args:
-        caller: The frame of the caller.
-
-    Returns:
-        Whether it is.
-
-    Raises:
-        UserError: It is, but cuts each batch again.
     """
     shard = caller.f_locals.get("self")
     if type(shard).__name__ != "BatchSamplerShard":

@@ -47,17 +47,13 @@ class GroupedSampler(Sampler):
         """The groups' anchors."""
         return self.groups
 
-    def compose(self, anchors: Int64, state: Int32, rng: np.random.Generator) -> Batch:
-        """Compose a batch of groups, then others.
-
-        Args:
-            anchors: Item numbers (C,) of the groups' anchors.
-            state: Neighbour ids (N, k), -1 for none.
-            rng: The generator of this batch.
-
-        Returns:
-            The batch, with A = B.
-        """
+    def compose(
+        self,
+        anchors: Int64,  # item numbers (C,) of the groups' anchors
+        state: Int32,  # neighbour ids (N, k), -1 for none
+        rng: np.random.Generator,
+    ) -> Batch:
+        """Compose a batch of groups, then others."""
         columns = rng.permuted(np.tile(np.arange(self.pool), (len(anchors), 1)), axis=1)[:, : self.drawn]
         near = state[anchors[:, None], columns].astype(np.int64).ravel()
         chosen = drop_repeats(np.concatenate([anchors, near[near >= 0]]))

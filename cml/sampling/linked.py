@@ -32,61 +32,34 @@ class LinkedSampler(Sampler):
 
     batch_size: int = 64
 
-    def sampler_state(self, labels: TrainingLabels) -> NDArray[Any]:
-        """List the known pairs in both directions.
-
-        Args:
-            labels: The labels of the training set.
-
-        Returns:
-            (2 P, 2) int64: positions, by the first.
-
-        Raises:
-            UserError: The label distance does not list what it knows, or no pair of training items is known.
-        """
+    def sampler_state(self, labels: TrainingLabels) -> NDArray[Any]:  # (2 P, 2) int64: positions, by the first
+        """List the known pairs in both directions."""
         known = labels.known_pairs()
         pairs = np.stack([known.first, known.second], axis=1)
         both = np.concatenate([pairs, pairs[:, ::-1]])
         return both[np.lexsort((both[:, 1], both[:, 0]))]
 
-    def check_count(self, items: int) -> None:
-        """Check that there are enough items for a pair.
-
-        Args:
-            items: N, the number of training items.
-
-        Raises:
-            UserError: There are fewer than 2.
-        """
+    def check_count(
+        self,
+        items: int,  # N, the number of training items
+    ) -> None:
+        """Check that there are enough items for a pair."""
         if items < 2:
             raise UserError(f"A pair takes 2 items. Got {items} training items instead.")
 
     def steps_per_epoch(self, items: int) -> int:
-        """Count the batches in which every pair would come once if each batch were a chain of them.
-
-        Args:
-            items: 2 P, twice the number of known pairs.
-
-        Returns:
-            Steps of an epoch.
-        """
+        """Count the batches in which every pair would come once if each batch were a chain of them."""
         return -(-items // (2 * self.batch_size))
 
-    def batch(self, state: NDArray[Any], *, seed: int, step: int, weights: Float64 | None = None) -> Batch:
-        """Grow the batch of a step.
-
-        Args:
-            state: The array of ``sampler_state``.
-            seed: Seed of the run.
-            step: Number of the step in the run, from 0, counted through all epochs.
-            weights: None: the known pairs decide how often an item comes.
-
-        Returns:
-            The batch, with A = B.
-
-        Raises:
-            UserError: There are weights.
-        """
+    def batch(
+        self,
+        state: NDArray[Any],
+        *,
+        seed: int,
+        step: int,
+        weights: Float64 | None = None,  # None: the known pairs decide how often an item comes
+    ) -> Batch:
+        """Grow the batch of a step."""
         refuse_weights(weights, "linked")
         self.check_state(state, 2, rows_are_items=False)
         epoch, index = divmod(step, self.steps_per_epoch(len(state)))

@@ -33,60 +33,36 @@ class PairsSampler(Sampler):
 
     batch_size: int = 512
 
-    def sampler_state(self, labels: TrainingLabels) -> NDArray[Any]:
-        """List the known pairs.
-
-        Args:
-            labels: The labels of the training set.
-
-        Returns:
-            (P, 3) float64: both positions, and the weight.
-
-        Raises:
-            UserError: The label distance does not list what it knows, or no pair of training items is known.
-        """
+    def sampler_state(self, labels: TrainingLabels) -> NDArray[Any]:  # (P, 3) float64: both positions, and the weight
+        """List the known pairs."""
         known = labels.known_pairs()
         weights = np.ones(len(known.first)) if known.weights is None else known.weights
         return np.stack([known.first, known.second, weights], axis=1)
 
-    def steps_per_epoch(self, items: int) -> int:
-        """Count the batches in which every pair comes once.
-
-        Args:
-            items: P, the number of known pairs.
-
-        Returns:
-            Steps of an epoch.
-        """
+    def steps_per_epoch(
+        self,
+        items: int,  # P, the number of known pairs
+    ) -> int:
+        """Count the batches in which every pair comes once."""
         return -(-items // (self.batch_size // 2))
 
-    def check_count(self, items: int) -> None:
-        """Check that there are enough items for a pair.
-
-        Args:
-            items: N, the number of training items.
-
-        Raises:
-            UserError: There are fewer than 2.
-        """
+    def check_count(
+        self,
+        items: int,  # N, the number of training items
+    ) -> None:
+        """Check that there are enough items for a pair."""
         if items < 2:
             raise UserError(f"A pair takes 2 items. Got {items} training items instead.")
 
-    def batch(self, state: NDArray[Any], *, seed: int, step: int, weights: Float64 | None = None) -> Batch:
-        """List the items of the pairs of a step.
-
-        Args:
-            state: The array of ``sampler_state``.
-            seed: Seed of the run.
-            step: Number of the step in the run, from 0, counted through all epochs.
-            weights: None: the weights of pairs decide how often each comes.
-
-        Returns:
-            The batch, with A = B.
-
-        Raises:
-            UserError: There are weights.
-        """
+    def batch(
+        self,
+        state: NDArray[Any],
+        *,
+        seed: int,
+        step: int,
+        weights: Float64 | None = None,  # None: the weights of pairs decide how often each comes
+    ) -> Batch:
+        """List the items of the pairs of a step."""
         refuse_weights(weights, "pairs")
         self.check_state(state, 2, rows_are_items=False)
         epoch, index = divmod(step, self.steps_per_epoch(len(state)))

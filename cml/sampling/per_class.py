@@ -32,35 +32,19 @@ class PerClassSampler(Sampler):
         super().__post_init__()
         check_setting("per_class", self.per_class, self.batch_size, least=2)
 
-    def sampler_state(self, labels: TrainingLabels) -> Int64:
-        """Number the classes of the training labels.
-
-        Args:
-            labels: The labels of the training set.
-
-        Returns:
-            Class numbers (N,).
-
-        Raises:
-            UserError: The labels are not classes, or there is only one class.
-        """
+    def sampler_state(self, labels: TrainingLabels) -> Int64:  # class numbers (N,)
+        """Number the classes of the training labels."""
         return labels.classes()
 
-    def batch(self, state: Int64, *, seed: int, step: int, weights: Float64 | None = None) -> Batch:
-        """Compose the batch of a step.
-
-        Args:
-            state: Class numbers (N,).
-            seed: Seed of the run.
-            step: Number of the step in the run, from 0, counted through all epochs.
-            weights: None: the classes decide how often an item comes.
-
-        Returns:
-            The batch, with A = B.
-
-        Raises:
-            UserError: There are fewer items than the batch takes, or there are weights.
-        """
+    def batch(
+        self,
+        state: Int64,  # class numbers (N,)
+        *,
+        seed: int,
+        step: int,
+        weights: Float64 | None = None,  # None: the classes decide how often an item comes
+    ) -> Batch:
+        """Compose the batch of a step."""
         self.check_state(state, 1)
         refuse_weights(weights, "per-class")
         numbers = np.ascontiguousarray(state, np.int32).tobytes()

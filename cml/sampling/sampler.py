@@ -199,30 +199,20 @@ class Sampler:
         return self.compose(anchors, state, batch_generator(seed, epoch, index))
 
 
-def suggest_batch_size(items: int) -> int:
-    """Suggest a batch size where there are fewer items than usual: half of them, so that batches differ.
-
-    Args:
-        items: N, the number of training items.
-
-    Returns:
-        Items per batch, at most N.
-    """
+def suggest_batch_size(
+    items: int,  # N, the number of training items
+) -> int:  # items per batch, at most N
+    """Suggest a batch size where there are fewer items than usual: half of them, so that batches differ."""
     return items if items < 20 else items // 2
 
 
-def draw_others(chosen: Int64, count: int, items: int, rng: np.random.Generator) -> Int64:
-    """Draw different items at random that were not chosen yet.
-
-    Args:
-        chosen: Item numbers to leave out.
-        count: How many items to draw.
-        items: N; items are drawn from 0..N-1.
-        rng: Generator of random numbers.
-
-    Returns:
-        Item numbers (count,), each once.
-    """
+def draw_others(
+    chosen: Int64,
+    count: int,
+    items: int,  # N; items are drawn from 0..N-1
+    rng: np.random.Generator,
+) -> Int64:
+    """Draw different items at random that were not chosen yet."""
     if 4 * (len(chosen) + count) > items:  # few are left out: a permutation of the rest is cheaper than rejection
         return rng.permutation(np.setdiff1d(np.arange(items), chosen))[:count]
     excluded = set(chosen.tolist())
@@ -236,30 +226,13 @@ def draw_others(chosen: Int64, count: int, items: int, rng: np.random.Generator)
 
 
 def drop_repeats(items: Int64) -> Int64:
-    """Keep every item once, in the order in which they come first.
-
-    Args:
-        items: Item numbers.
-
-    Returns:
-        The different ones among them.
-    """
+    """Keep every item once, in the order in which they come first."""
     _, first = np.unique(items, return_index=True)
     return items[np.sort(first)]
 
 
 def check_setting(name: str, value: int, most: int, *, least: int = 1) -> None:
-    """Check that a setting of a sampler is in its range.
-
-    Args:
-        name: Name of the setting.
-        value: Its value.
-        most: Largest allowed value.
-        least: Smallest allowed value.
-
-    Raises:
-        UserError: It is out of range.
-    """
+    """Check that a setting of a sampler is in its range."""
     if not least <= value <= most:
         raise UserError(f"'{name}' must be in {least}..{most}. Got {value} instead.")
 

@@ -13,12 +13,7 @@ from cml.errors import UserError
 
 
 class TrainingLabels:
-    """The N labels of a training set, as samplers ask for them.
-
-    Args:
-        distance: The label distance that encoded the labels.
-        labels: N encoded labels.
-    """
+    """The N labels of a training set, as samplers ask for them."""
 
     def __init__(self, distance: LabelDistance, labels: Labels) -> None:
         self.distance = distance
@@ -28,30 +23,18 @@ class TrainingLabels:
         """N."""
         return len(self._labels)
 
-    def neighbors(self, k: int) -> Int32:
-        """Find the nearest labels of every label; a finished search is read from the cache.
-
-        Args:
-            k: Neighbours of each label; more than N - 1 count as N - 1.
-
-        Returns:
-            Item numbers (N, k), nearest first, -1 where a label has fewer comparable ones.
-        """
+    def neighbors(
+        self, k: int
+    ) -> Int32:  # item numbers (N, k), nearest first, -1 where a label has fewer comparable ones
+        """Find the nearest labels of every label; a finished search is read from the cache."""
         if k == 0:
             return np.empty((len(self._labels), 0), np.int32)
         from cml.distances.jobs.stored_lists import stored_neighbors
 
         return stored_neighbors(self.distance, self._labels, min(k, len(self._labels) - 1)).ids
 
-    def known_pairs(self) -> KnownPairs:
-        """List the pairs whose label distance is known.
-
-        Returns:
-            The pairs, at least one.
-
-        Raises:
-            UserError: The label distance does not list what it knows, or no pair of these items is known.
-        """
+    def known_pairs(self) -> KnownPairs:  # the pairs, at least one
+        """List the pairs whose label distance is known."""
         known = self.distance.known_pairs(self._labels)
         if known is None:
             raise UserError(
@@ -80,15 +63,8 @@ class TrainingLabels:
             )
         return np.stack(known, axis=1)
 
-    def triplets(self) -> Int64:
-        """List the judged triplets.
-
-        Returns:
-            (T, 4): positions of anchor, nearer and farther item, and how often it was judged so; T is at least 1.
-
-        Raises:
-            UserError: The labels are no triplets, or none is of three of these items.
-        """
+    def triplets(self) -> Int64:  # (T, 4): positions of anchor, nearer and farther item, and how often it was judged so
+        """List the judged triplets."""
         return self._triplets
 
     @functools.cached_property
@@ -100,15 +76,8 @@ class TrainingLabels:
         sorted_names, numbers = np.unique(names, return_inverse=True)
         return numbers.astype(np.int64), tuple(sorted_names.tolist())
 
-    def classes(self) -> Int64:
-        """Number the classes of the labels.
-
-        Returns:
-            Class numbers (N,), 0..C-1, in the order of the sorted names.
-
-        Raises:
-            UserError: The labels are not classes, or there is only one class.
-        """
+    def classes(self) -> Int64:  # class numbers (N,), 0..C-1, in the order of the sorted names
+        """Number the classes of the labels."""
         if self._classes is None:
             raise UserError(
                 f"The label distance {self.distance.name!r} has no classes. Use label_distance=classes for labels "
@@ -126,19 +95,11 @@ class TrainingLabels:
         return () if self._classes is None else self._classes[1]
 
 
-def encode_training_labels(label_distance: Any, labels: Any) -> TrainingLabels:  # noqa: ANN401 - as cml.fit takes them
-    """Encode the labels of a training set.
-
-    Args:
-        label_distance: How far apart two labels are, in any form that ``cml.fit`` takes.
-        labels: N labels, as they are or encoded by the distance.
-
-    Returns:
-        The labels, as samplers ask for them.
-
-    Raises:
-        UserError: The labels do not fit the distance, or the two arguments are exchanged.
-    """
+def encode_training_labels(
+    label_distance: Any,  # noqa: ANN401 - as cml.fit takes them
+    labels: Any,  # noqa: ANN401 - N labels, as they are or encoded by the distance
+) -> TrainingLabels:
+    """Encode the labels of a training set."""
     distance = as_distance_of(label_distance, labels, "batches")
     if not isinstance(labels, Labels):
         distance = distance.fit(labels)

@@ -34,58 +34,36 @@ class TripletsSampler(Sampler):
         if self.batch_size < 3:
             raise UserError(f"The 'batch_size' of triplets must be at least 3. Got {self.batch_size} instead.")
 
-    def sampler_state(self, labels: TrainingLabels) -> NDArray[Any]:
-        """List the triplets.
-
-        Args:
-            labels: The labels of the training set.
-
-        Returns:
-            (T, 3) int64: positions of anchor, nearer and farther item.
-
-        Raises:
-            UserError: The labels are no triplets, or none is of three training items.
-        """
+    def sampler_state(
+        self, labels: TrainingLabels
+    ) -> NDArray[Any]:  # (T, 3) int64: positions of anchor, nearer and farther item
+        """List the triplets."""
         return labels.triplets()[:, :3]
 
-    def steps_per_epoch(self, items: int) -> int:
-        """Count the batches in which every triplet comes once.
-
-        Args:
-            items: T, the number of triplets.
-
-        Returns:
-            Steps of an epoch.
-        """
+    def steps_per_epoch(
+        self,
+        items: int,  # T, the number of triplets
+    ) -> int:
+        """Count the batches in which every triplet comes once."""
         return -(-items // (self.batch_size // 3))
 
-    def check_count(self, items: int) -> None:
-        """Check that there are enough items for a triplet.
-
-        Args:
-            items: N, the number of training items.
-
-        Raises:
-            UserError: There are fewer than 3.
-        """
+    def check_count(
+        self,
+        items: int,  # N, the number of training items
+    ) -> None:
+        """Check that there are enough items for a triplet."""
         if items < 3:
             raise UserError(f"A triplet takes 3 items. Got {items} training items instead.")
 
-    def batch(self, state: NDArray[Any], *, seed: int, step: int, weights: Float64 | None = None) -> Batch:
-        """List the items of the triplets of a step.
-
-        Args:
-            state: The array of ``sampler_state``.
-            seed: Seed of the run.
-            step: Number of the step in the run, from 0, counted through all epochs.
-            weights: None: the triplets decide how often an item comes.
-
-        Returns:
-            The batch, with A = B.
-
-        Raises:
-            UserError: There are weights.
-        """
+    def batch(
+        self,
+        state: NDArray[Any],
+        *,
+        seed: int,
+        step: int,
+        weights: Float64 | None = None,  # None: the triplets decide how often an item comes
+    ) -> Batch:
+        """List the items of the triplets of a step."""
         refuse_weights(weights, "triplets")
         self.check_state(state, 2, rows_are_items=False)
         epoch, index = divmod(step, self.steps_per_epoch(len(state)))

@@ -15,17 +15,12 @@ from cml.errors import UserError
 from cml.sampling.batch_seed import epoch_generator
 
 
-def check_weights(weights: Float64, steps: int, positions: Int64) -> None:
-    """Check that no item has to be an anchor more than once in a batch.
-
-    Args:
-        weights: (N,) above 0.
-        steps: Steps of an epoch.
-        positions: (N,) the numbers of the items in messages.
-
-    Raises:
-        UserError: An item has too great a weight; the message names it.
-    """
+def check_weights(
+    weights: Float64,  # (N,) above 0
+    steps: int,
+    positions: Int64,  # (N,) the numbers of the items in messages
+) -> None:
+    """Check that no item has to be an anchor more than once in a batch."""
     items = len(weights)
     heaviest = int(np.argmax(weights))
     share = float(weights[heaviest] / weights.sum())
@@ -37,20 +32,17 @@ def check_weights(weights: Float64, steps: int, positions: Int64) -> None:
         )
 
 
-def weighted_anchors(weights: Float64, *, seed: int, epoch: int, index: int, steps: int) -> Int64:
+def weighted_anchors(
+    weights: Float64,  # (N,) above 0
+    *,
+    seed: int,
+    epoch: int,
+    index: int,
+    steps: int,
+) -> Int64:
     """Draw the anchors of a batch: N in an epoch, by systematic sampling, none twice in a batch.
 
     In an epoch an item comes N w / sum(w) times, rounded down or up at random so that the mean is exact.
-
-    Args:
-        weights: (N,) above 0.
-        seed: Seed of the run.
-        epoch: Number of the epoch.
-        index: Number of the batch in the epoch.
-        steps: Steps of an epoch, S.
-
-    Returns:
-        Item numbers, N / S of them rounded down or up.
     """
     drawn = _draw_epoch(weights.tobytes(), seed, epoch)
     return drawn[index::steps]  # dealt like cards: copies of an item lie side by side, and go to different batches
@@ -70,14 +62,6 @@ def _draw_epoch(weights: bytes, seed: int, epoch: int) -> Int64:
 
 
 def refuse_weights(weights: Float64 | None, sampler: str) -> None:
-    """Refuse weights in a sampler whose batches do not begin with items that an epoch counts.
-
-    Args:
-        weights: What ``batch`` got.
-        sampler: Name of the sampler.
-
-    Raises:
-        UserError: There are weights.
-    """
+    """Refuse weights in a sampler whose batches do not begin with items that an epoch counts."""
     if weights is not None:
         raise UserError(f"The sampler {sampler!r} takes no 'sample_weight': use 'random' or 'grouped'.")

@@ -55,17 +55,11 @@ class _About(msgspec.Struct):
 
 @dataclass
 class Neighbors:
-    """A faiss index of L2 distances, whose ids are numbers of rows.
+    """A faiss index of L2 distances, whose ids are numbers of rows."""
 
-    Attributes:
-        index: faiss's ``IndexIDMap`` over HNSW or IVF.
-        last: The largest number of its rows; those after it are searched beside it.
-        recall: The measured share of the true neighbours that it finds.
-    """
-
-    index: Any
-    last: int
-    recall: Recall | None
+    index: Any  # faiss's ``IndexIDMap`` over HNSW or IVF
+    last: int  # the largest number of its rows; those after it are searched beside it
+    recall: Recall | None  # the measured share of the true neighbours that it finds
 
     @staticmethod
     def is_due(total: int, covered: int) -> bool:
@@ -128,22 +122,13 @@ class Neighbors:
             faiss.set_deserialization_vector_byte_limit(limit)
 
     def search(
-        self, db: sqlite3.Connection, held: HeldRows, query: Float32, k: int
+        self,
+        db: sqlite3.Connection,
+        held: HeldRows,
+        query: Float32,  # embeddings (Q, D)
+        k: int,
     ) -> tuple[list[list[int]], list[list[float]]]:
-        """Find items near to queries: by faiss, and exactly among the rows beside it.
-
-        Args:
-            db: The connection of the index, which has the vectors.
-            held: The rows beside it.
-            query: Embeddings (Q, D).
-            k: Items per query.
-
-        Returns:
-            Numbers of rows and their exact L2 distances, nearest first, of each query; perhaps fewer than k.
-
-        Raises:
-            UserError: A query is not finite.
-        """
+        """Find items near to queries: by faiss, and exactly among the rows beside it."""
         if not np.isfinite(query).all():
             raise UserError("The query embeddings must be finite, but one holds NaN or infinity.")
         wanted = min(k, self.index.ntotal)

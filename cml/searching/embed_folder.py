@@ -70,24 +70,7 @@ def embed_folder(
     quiet: bool = False,
     connect: Callable[[], JobWorkers] | None = None,
 ) -> EmbeddingFolder:
-    """Embed images into a folder, in memory of O(batch). A call that was killed is resumed by the same call.
-
-    Args:
-        model: The model.
-        images: The images.
-        out: Folder to write to.
-        run: Run folder of the model, which a search opens.
-        batch_size: Images per forward pass; by default 64, or 16 on a CPU; 4096 vectors or features of a store.
-        threads: Images decoded at a time.
-        skip_bad: Leave out images that cannot be read, and list them in skipped.jsonl.
-        tsv: Also write vectors.tsv and metadata.tsv, which the TensorBoard projector loads.
-        quiet: No progress bar.
-        connect: Connects to the workers of a Dask cluster that hold the model, which embed in place of this process.
-
-    Raises:
-        DataError: No image can be read, or without ``skip_bad`` one of them; or an embedding holds NaN or infinity.
-        UserError: ``out`` holds embeddings of other images or of another model, or the model takes other inputs.
-    """
+    """Embed images into a folder, in memory of O(batch). A call that was killed is resumed by the same call."""
     images.check_kind(model.config.inputs)
     batch_size = batch_size_for(model, images, batch_size, threads)
     # without batch size and threads: they change at most rounding, and a call may be continued with others

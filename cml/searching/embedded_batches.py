@@ -24,42 +24,19 @@ BATCHES_A_CHUNK = 16  # batches between two records, which a kill can cost; a wo
 
 
 class Batch(NamedTuple):
-    """The embeddings of some items.
+    """The embeddings of some items."""
 
-    Attributes:
-        start: Position of the first item.
-        stop: Position behind the last one.
-        items: Positions of the items that could be read.
-        embeddings: Their embeddings, (n, D).
-        faults: Positions of the others, and what is wrong with each.
-    """
-
-    start: int
-    stop: int
-    items: list[int]
-    embeddings: Float32
-    faults: dict[int, str]
+    start: int  # position of the first item
+    stop: int  # position behind the last one
+    items: list[int]  # positions of the items that could be read
+    embeddings: Float32  # their embeddings, (n, D)
+    faults: dict[int, str]  # positions of the others, and what is wrong with each
 
 
 def embed_batches(
     model: EmbeddingModel, images: ImageList, batch_size: int, threads: int, *, skip_bad: bool, start: int = 0
 ) -> Generator[Batch]:
-    """Embed items in order. Close it, as with ``contextlib.closing``.
-
-    Args:
-        model: The model.
-        images: The items.
-        batch_size: Items per forward pass.
-        threads: Images decoded at a time.
-        skip_bad: Report images that cannot be read as ``Batch.faults``; otherwise the first one is the error.
-        start: Position of the first item to embed.
-
-    Yields:
-        The batches.
-
-    Raises:
-        DataError: An image cannot be read, without ``skip_bad``.
-    """
+    """Embed items in order. Close it, as with ``contextlib.closing``."""
     embed: Callable[[NDArray[Any]], Float32]
     if images.features is not None:
         decoding = _read_chunks(images, images.read_features, batch_size, start)
@@ -82,23 +59,7 @@ def embed_batches(
 def embed_on_workers(
     workers: JobWorkers, images: ImageList, batch_size: int, threads: int, *, skip_bad: bool, start: int = 0
 ) -> Generator[Batch]:
-    """Have items embedded by workers that hold the model; otherwise as ``embed_batches``, with the same batches.
-
-    Args:
-        workers: The workers.
-        images: The items. Workers read images under the same paths.
-        batch_size: Items per forward pass.
-        threads: Images that a worker decodes at a time.
-        skip_bad: As of ``embed_batches``.
-        start: As of ``embed_batches``.
-
-    Yields:
-        The batches, in order.
-
-    Raises:
-        DataError: As of ``embed_batches``.
-        UserError: A worker cannot open the model, or some items take several workers down.
-    """
+    """Have items embedded by workers that hold the model; otherwise as ``embed_batches``, with the same batches."""
     size = batch_size * BATCHES_A_CHUNK
     starts = range(start, len(images), size)
     calls = (

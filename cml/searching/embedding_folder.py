@@ -243,15 +243,7 @@ class EmbeddingFolder:
 
 
 def flatten_columns(item: Mapping[str, Any], taken: Collection[str] = ()) -> dict[str, Any]:
-    """Put the further columns of an item beside what else is known of it.
-
-    Args:
-        item: The item, as ``EmbeddingFolder.items`` gives it.
-        taken: Names that a further column cannot have.
-
-    Returns:
-        The item without ``COLUMNS``. A further column whose name is taken gets "_" at its end.
-    """
+    """Put the further columns of an item beside what else is known of it."""
     known = {name: value for name, value in item.items() if name != COLUMNS}
     columns = item.get(COLUMNS)
     for name, value in columns.items() if isinstance(columns, dict) else ():
@@ -263,17 +255,7 @@ def flatten_columns(item: Mapping[str, Any], taken: Collection[str] = ()) -> dic
 
 
 def read_embedding_manifest(folder: Path) -> Manifest:
-    """Read the manifest of a folder of embeddings.
-
-    Args:
-        folder: The folder.
-
-    Returns:
-        The manifest.
-
-    Raises:
-        DataError: The folder is not finished, or the manifest is damaged.
-    """
+    """Read the manifest of a folder of embeddings."""
     path = folder / "manifest.json"
     if path.is_file() and isinstance(found := read_json(path, "what 'cml embed' wrote"), dict):
         check_format(found, path, "Embed again: cml embed RUN --images IMAGES --out FOLDER")
@@ -281,27 +263,12 @@ def read_embedding_manifest(folder: Path) -> Manifest:
 
 
 def encode_item(entry: Mapping[str, Any]) -> bytes:
-    """Encode an item as a line of items.jsonl.
-
-    Args:
-        entry: item_id, and file_name and what else is known.
-
-    Returns:
-        The line, in ASCII: a file name may be no Unicode.
-    """
+    """Encode an item as a line of items.jsonl."""
     return f"{json.dumps(entry)}\n".encode()
 
 
 def npy_header(count: int, dimension: int) -> bytes:
-    """Encode the header of a .npy file, which NumPy pads to the same length for any number of rows.
-
-    Args:
-        count: Number of rows.
-        dimension: Numbers in a row, float32.
-
-    Returns:
-        The header.
-    """
+    """Encode the header of a .npy file, which NumPy pads to the same length for any number of rows."""
     file = io.BytesIO()
     np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (count, dimension)})
     return file.getvalue()

@@ -9,20 +9,13 @@ _NO_COLUMNS: Mapping[str, Any] = MappingProxyType({})
 
 
 class Hit(NamedTuple):
-    """One answer to a query.
-
-    Attributes:
-        item_id: Id of the item.
-        path: Its image; None of a vector, and of an item that was added without a file.
-        distance: L2 distance of its embedding to the query's.
-        label: Its label: a number, a text, a list of these, or None.
-        columns: Further columns of its dataset, numbers and texts, such as those of ``--keep-columns``.
-    """
+    """One answer to a query."""
 
     item_id: str
-    path: Path | None
-    distance: float
-    label: Any = None
+    path: Path | None  # its image; None of a vector, and of an item that was added without a file
+    distance: float  # L2 distance of its embedding to the query's
+    label: Any = None  # its label: a number, a text, a list of these, or None
+    # further columns of its dataset, numbers and texts, such as those of ``--keep-columns``
     columns: Mapping[str, Any] = _NO_COLUMNS
 
     @property

@@ -34,27 +34,7 @@ def index_images(
     skip_bad: bool = False,
     quiet: bool = False,
 ) -> tuple[Index, int]:
-    """Embed images and index those that the index does not hold. A call that was killed is resumed by the same call.
-
-    Args:
-        model: The model.
-        images: The images.
-        out: Folder of the index.
-        run: Run folder of the model, which a search opens.
-        add: Whether the index must be there before; otherwise, it must not be there, or be of the same images.
-        replace: Embed images again that were modified since the index took them in.
-        batch_size: Images per forward pass; by default 64, or 16 on a CPU.
-        threads: Images decoded at a time.
-        skip_bad: Leave out images that cannot be read.
-        quiet: No progress bar, and no line on images that the index already held.
-
-    Returns:
-        The index, and the number of images that it already held.
-
-    Raises:
-        UserError: ``out`` holds an index of other images or of another model.
-        DataError: An id is already taken, or an image cannot be read.
-    """
+    """Embed images and index those that the index does not hold. A call that was killed is resumed by the same call."""
     images.check_kind(model.config.inputs)
     batch_size = batch_size_for(model.network, images, batch_size, threads)
     fingerprint, made = images.fingerprint(), None

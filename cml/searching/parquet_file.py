@@ -21,9 +21,6 @@ def write_parquet(embedded: EmbeddingFolder) -> None:
 
     Its columns are id, a text; vector, D float32; label, int64, float64 or a text, null where it is missing; and the
     further columns of a dataset, numbers or texts likewise.
-
-    Args:
-        embedded: The folder of embeddings.
     """
     ids: list[str] = []
     labels: list[Any] = []

@@ -26,23 +26,14 @@ _UNREADABLE = Image.new("RGB", (4, 3), "#808080")
 
 @dataclass(frozen=True)
 class SearchPicture:
-    """An item of the page: a picture with text below it, or the text alone.
+    """An item of the page: a picture with text below it, or the text alone."""
 
-    Attributes:
-        image: The picture; None if it cannot be read, or if the page shows no pictures.
-        caption: The text below it.
-        distance: Embedding distance to the query; None for the query itself.
-        label: Its label in words; "" for none.
-        expected: The label distance to expect to the query, in words; "" if that is not known.
-        columns: Further columns of the item, as texts.
-    """
-
-    image: Drawable | None
-    caption: str
-    distance: float | None = None
-    label: str = ""
-    expected: str = ""
-    columns: Mapping[str, str] = field(default_factory=dict)
+    image: Drawable | None  # the picture; None if it cannot be read, or if the page shows no pictures
+    caption: str  # the text below it
+    distance: float | None = None  # embedding distance to the query; None for the query itself
+    label: str = ""  # its label in words; "" for none
+    expected: str = ""  # the label distance to expect to the query, in words; "" if that is not known
+    columns: Mapping[str, str] = field(default_factory=dict)  # further columns of the item, as texts
 
 
 @dataclass(frozen=True)
@@ -69,16 +60,10 @@ def own_label(image: Path, hits: Sequence[Hit]) -> str:
     return next((hit.shown_label for hit in own), "")
 
 
-def describe_expectation(calibration: Calibration, distance: float) -> str:
-    """Say what label distance to expect at an embedding distance, with its interval.
-
-    Args:
-        calibration: What embedding distances mean.
-        distance: The embedding distance.
-
-    Returns:
-        Such as "4.2, 1.1 to 7.9", in the unit of the calibration.
-    """
+def describe_expectation(
+    calibration: Calibration, distance: float
+) -> str:  # such as "4.2, 1.1 to 7.9", in the unit of the calibration
+    """Say what label distance to expect at an embedding distance, with its interval."""
     expected, low, high = (float(value) for value in calibration.expect(np.array(distance)))
     return f"{expected:.3g}, {low:.3g} to {high:.3g}"
 
@@ -89,18 +74,9 @@ def write_index_page(
     hits: Sequence[Sequence[Hit]],
     index: Path,
     items: int,
-    calibration: Calibration | None = None,
+    calibration: Calibration | None = None,  # what embedding distances mean as label distances
 ) -> None:
-    """Write a page of a search in an index.
-
-    Args:
-        path: The page.
-        queries: The query images; or, of vectors, what is known of each query.
-        hits: The hits of each.
-        index: Folder of the index.
-        items: Number of items that it holds.
-        calibration: What embedding distances mean as label distances; None if that is not known.
-    """
+    """Write a page of a search in an index."""
 
     def show_query(query: Path | Hit, its_hits: Sequence[Hit]) -> SearchPicture:
         if isinstance(query, Hit):
@@ -135,23 +111,11 @@ def write_search_page(
     rows: Sequence[tuple[SearchPicture, Sequence[SearchPicture]]],
     *,
     title: str,
-    summary: str = "",
-    thumbnail: int = 128,
+    summary: str = "",  # a sentence below it
+    thumbnail: int = 128,  # size of a picture on the page, in CSS pixels
     has_pictures: bool = True,
 ) -> None:
-    """Write a page of queries and the items found for each.
-
-    Args:
-        path: The page.
-        rows: Each query, and what was found for it, nearest first.
-        title: Title of the page.
-        summary: A sentence below it.
-        thumbnail: Size of a picture on the page, in CSS pixels.
-        has_pictures: Whether the items have pictures; without, their texts stand alone.
-
-    Raises:
-        UserError: There is no query, or ``thumbnail`` is out of range.
-    """
+    """Write a page of queries and the items found for each."""
     if not rows:
         raise UserError("A page of search results needs at least one query. Got none.")
     if not 16 <= thumbnail <= 1024:

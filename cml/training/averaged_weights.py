@@ -22,10 +22,6 @@ class AveragedWeights:
     first steps, whose weights are far from the last, are soon forgotten.
 
     Reference: Shamir, Zhang: Stochastic Gradient Descent for Non-smooth Optimization, ICML 2013 (the early steps).
-
-    Args:
-        network: The trained network, on its device.
-        decay: Share of the average that a step keeps, below 1; 0 for no average.
     """
 
     def __init__(self, network: nn.Module, decay: float) -> None:
@@ -34,12 +30,11 @@ class AveragedWeights:
         self._weights = {name: tensor for name, tensor in state.items() if tensor.is_floating_point()}
         self._average = {name: tensor.clone() for name, tensor in self._weights.items()}
 
-    def update(self, step: int) -> None:
-        """Update the average with the weights of now.
-
-        Args:
-            step: Steps done so far, at least 1.
-        """
+    def update(
+        self,
+        step: int,  # steps done so far, at least 1
+    ) -> None:
+        """Update the average with the weights of now."""
         if self._weights:
             decay = min(self._decay, (step - 1) / (step + _EARLY_STEPS))
             update = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
@@ -64,11 +59,7 @@ class AveragedWeights:
         return self._average
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Restore a ``state_dict``.
-
-        Args:
-            state: The average by the names of the weights.
-        """
+        """Restore a ``state_dict``."""
         _copy(state, self._average)
 
 

@@ -15,11 +15,7 @@ from cml.training.training import Training
 
 
 class Backward:
-    """Computes loss, embeddings and gradient of a batch, of which each process has its share.
-
-    Args:
-        training: The training, whose network and loss are final.
-    """
+    """Computes loss, embeddings and gradient of a batch, of which each process has its share."""
 
     def __init__(self, training: Training) -> None:
         self._training = training
@@ -28,18 +24,14 @@ class Backward:
         self.draws = may_draw(model.head if training.config.freeze_backbone else model, training.loss)
         self._is_checked = False
 
-    def __call__(self, inputs: Any, targets: Tensor, step: int, count: int) -> tuple[Tensor, Tensor]:  # noqa: ANN401
-        """Add the gradient of a batch to the parameters.
-
-        Args:
-            inputs: This process's share of the inputs, (b, ...) or a batch of any kind.
-            targets: The target of the whole batch, such as label distances (A, B), on the device.
-            step: Number of the step, from 0.
-            count: B, the items of the whole batch.
-
-        Returns:
-            The loss, and this process's embeddings (b, D), both without a graph.
-        """
+    def __call__(
+        self,
+        inputs: Any,  # noqa: ANN401
+        targets: Tensor,  # the target of the whole batch, such as label distances (A, B), on the device
+        step: int,
+        count: int,  # B, the items of the whole batch
+    ) -> tuple[Tensor, Tensor]:
+        """Add the gradient of a batch to the parameters."""
         training, ranks = self._training, self._training.ranks
         precision = training.config.precision
         with training.randomness.lent(self.draws):

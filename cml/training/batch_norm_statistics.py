@@ -9,13 +9,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 
 @contextmanager
-def fixed_statistics(network: nn.Module, fixed: bool) -> Iterator[None]:
-    """Let batch normalisation use its running statistics, and not change them, in the block.
-
-    Args:
-        network: Any network.
-        fixed: False leaves the network as it is.
-    """
+def fixed_statistics(
+    network: nn.Module,
+    fixed: bool,  # False leaves the network as it is
+) -> Iterator[None]:
+    """Let batch normalisation use its running statistics, and not change them, in the block."""
     norms = [module for module in network.modules() if isinstance(module, _BatchNorm)] if fixed else []
     hooks = [norm.register_forward_pre_hook(_set_evaluation_mode) for norm in norms]
     try:
@@ -25,12 +23,10 @@ def fixed_statistics(network: nn.Module, fixed: bool) -> Iterator[None]:
             hook.remove()
 
 
-def warn_of_statistics(network: nn.Module) -> None:
-    """Warn if the network has batch normalisation, so that images in one pass affect each other.
-
-    Args:
-        network: A network that sees a batch in several passes.
-    """
+def warn_of_statistics(
+    network: nn.Module,  # a network that sees a batch in several passes
+) -> None:
+    """Warn if the network has batch normalisation, so that images in one pass affect each other."""
     if any(isinstance(module, _BatchNorm) for module in network.modules()):
         warnings.warn(
             "The network has batch normalisation, which sees one micro batch at a time: the gradient is not exactly "

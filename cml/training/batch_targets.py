@@ -19,38 +19,26 @@ ROUNDING = 1e-4  # share of the batch's largest label distance by which the two 
 
 @dataclass(frozen=True)
 class BatchTargets:
-    """The labels of a batch, as its loss asks for them (``LabelSource``).
+    """The labels of a batch, as its loss asks for them (``LabelSource``)."""
 
-    Attributes:
-        training: The labels of the training set.
-        items: Item numbers (B,) of the batch.
-        labels: The labels of ``items``, then of ``stored``; of mirrored images the mirrored ones. With ``repeats``,
-            instead of ``items`` those of the different items.
-        anchors: A: the first A items are the anchors.
-        stored: Item numbers (S,) of the embeddings in the memory.
-        memory: Size of the memory, which may still be empty; 0 for none.
-        own_turn: Whether this process computes the label distances; if not, only their shape is right.
-        repeats: (B,) which of the different items each item is, where it is a copy with the same label; None if items
-            have labels of their own.
-        are_changed: Whether augmentation changes labels, so that class numbers of the training set do not hold.
-    """
-
-    training: TrainingTargets
-    items: Int64
+    training: TrainingTargets  # the labels of the training set
+    items: Int64  # item numbers (B,) of the batch
+    # the labels of ``items``, then of ``stored``; of mirrored images the mirrored ones. With ``repeats``, instead of
+    # ``items`` those of the different items
     labels: Labels
-    anchors: int
+    anchors: int  # a: the first A items are the anchors
+    # item numbers (S,) of the embeddings in the memory
     stored: Int64 = field(default_factory=lambda: np.empty(0, np.int64))
-    memory: int = 0
-    own_turn: bool = True
+    memory: int = 0  # size of the memory, which may still be empty; 0 for none
+    own_turn: bool = True  # whether this process computes the label distances; if not, only their shape is right
+    # (B,) which of the different items each item is, where it is a copy with the same label; None if items have labels
+    # of their own
     repeats: Int64 | None = None
+    # whether augmentation changes labels, so that class numbers of the training set do not hold
     are_changed: bool = False
 
     def label_distances(self) -> Float32:
-        """Label distances (A, B + S), from each anchor to the items of the batch and of the memory.
-
-        Raises:
-            UserError: The distance should be symmetric, but is not.
-        """
+        """Label distances (A, B + S), from each anchor to the items of the batch and of the memory."""
         if not self.own_turn:
             return np.empty((self.anchors, len(self.items) + len(self.stored)), np.float32)
         distance, repeats = self.training.distance, self.repeats
@@ -64,11 +52,7 @@ class BatchTargets:
         return block
 
     def classes(self) -> Int64:
-        """Class numbers (B,).
-
-        Raises:
-            UserError: There is a memory, or the labels are not classes.
-        """
+        """Class numbers (B,)."""
         self._check_no_memory("classes")
         if self.are_changed:
             raise UserError(
@@ -78,21 +62,13 @@ class BatchTargets:
         return self.training.classes()[self.items]
 
     def vectors(self) -> Float32:
-        """Label vectors (B, V).
-
-        Raises:
-            UserError: There is a memory, or the label distance has no vectors.
-        """
+        """Label vectors (B, V)."""
         self._check_no_memory("vectors")
         vectors = self.training.vectors_of(self.labels)
         return vectors if self.repeats is None else vectors[self.repeats]
 
     def triplets(self) -> Int64:
-        """Judged triplets (T, 4) of items of the batch, as positions in it, with their counts.
-
-        Raises:
-            UserError: There is a memory, or the labels are no triplets.
-        """
+        """Judged triplets (T, 4) of items of the batch, as positions in it, with their counts."""
         self._check_no_memory("triplets")
         whole = self.training.triplets()
         places = np.full(len(self.training), -1)
@@ -106,15 +82,8 @@ class BatchTargets:
             raise UserError(f"A memory adds columns of label distances, but the loss takes {target}: set memory to 0.")
 
 
-def label_distances(batch: LabelSource) -> Tensor:
-    """Take the target of most losses; a function with a name, as data workers may be sent it.
-
-    Args:
-        batch: The labels of a batch.
-
-    Returns:
-        Label distances (A, B).
-    """
+def label_distances(batch: LabelSource) -> Tensor:  # label distances (A, B)
+    """Take the target of most losses; a function with a name, as data workers may be sent it."""
     return torch.from_numpy(batch.label_distances())
 
 

@@ -62,29 +62,15 @@ class BatchSource(Dataset[Step]):
 
     With a memory of M, label distances have a further column for each of the last M items of earlier steps, newest
     batch first, as ``CrossBatchMemory`` stores them.
-
-    Attributes:
-        data: The training data.
-        sampler: The sampler.
-        sampler_state: The result of the sampler's ``sampler_state``.
-        config: The options of the run.
-        target: The loss's ``target``, a function of a batch's labels.
-        ranks: The processes that share the batches.
-        augment: A function of the user's own that augments an item, see ``OwnAugmentation``.
-
-    Raises:
-        UserError: There are more processes than items in a batch, or ``augment`` cannot be used. At a batch:
-            ``augment`` fails, the label distance lacks what the target needs, or there is a memory and the target is
-            not label distances.
     """
 
-    data: LabelledItems
+    data: LabelledItems  # the training data
     sampler: Sampler
-    sampler_state: NDArray[Any]
-    config: TrainConfig
-    target: Callable[[LabelSource], Tensor] = label_distances
-    ranks: Ranks = field(default_factory=Ranks)
-    augment: Augment | None = None
+    sampler_state: NDArray[Any]  # the result of the sampler's ``sampler_state``
+    config: TrainConfig  # the options of the run
+    target: Callable[[LabelSource], Tensor] = label_distances  # the loss's ``target``, a function of a batch's labels
+    ranks: Ranks = field(default_factory=Ranks)  # the processes that share the batches
+    augment: Augment | None = None  # a function of the user's own that augments an item, see ``OwnAugmentation``
 
     @classmethod
     def of(cls, training: Training) -> Self:
@@ -189,15 +175,10 @@ class BatchSource(Dataset[Step]):
             are_changed=self._augmentation is not None and self._augmentation.takes_labels,
         )
 
-    def memory_items(self, step: int) -> tuple[Int64, Bools]:
-        """List what the memory holds at a step.
-
-        Args:
-            step: Number of the step, from 0.
-
-        Returns:
-            The items (S,), newest step first, S <= M, and which of them were mirrored (S,).
-        """
+    def memory_items(
+        self, step: int
+    ) -> tuple[Int64, Bools]:  # the items (S,), newest step first, S <= M, and which of them were mirrored (S,)
+        """List what the memory holds at a step."""
         plans: dict[int, _Plan] = {}
         size, count = self.config.memory, 0
         earlier = step - 1
@@ -211,15 +192,7 @@ class BatchSource(Dataset[Step]):
         return items[:size], flips[:size]
 
     def steps(self, first: int, last: int) -> Iterator[Step]:
-        """Iterate over the batches of some steps, which ``config.workers`` processes make ahead.
-
-        Args:
-            first: The first step.
-            last: The step after the last one.
-
-        Returns:
-            The batches, in order.
-        """
+        """Iterate over the batches of some steps, which ``config.workers`` processes make ahead."""
         inputs = self.data.inputs
         takes_long = isinstance(inputs, Images) or inputs.reads_anew or self.augment is not None
         workers = self.config.workers if takes_long else 0

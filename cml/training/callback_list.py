@@ -16,15 +16,6 @@ class CallbackList:
     """A run with its callbacks, of which the processes that do not write the run folder have none.
 
     As a context, it calls ``on_interrupt`` of all callbacks if the block ends in an error or an interrupt.
-
-    Args:
-        callbacks: The callbacks; ``on_begin`` of each is called at once.
-        config: The options of the run.
-        run: The run folder, if there is one.
-        model: The trained network.
-
-    Attributes:
-        stop: True once a callback has asked for an end.
     """
 
     def __init__(self, callbacks: Sequence[Callback], config: TrainConfig, run: Path | None, model: nn.Module) -> None:
@@ -32,7 +23,7 @@ class CallbackList:
         self._config = config
         self._run = run
         self._model = model
-        self.stop = False
+        self.stop = False  # True once a callback has asked for an end
         self._state: State | None = None
         self._validation: float | None = None
         self._began = time.perf_counter()
@@ -48,15 +39,7 @@ class CallbackList:
             self.call("on_interrupt")
 
     def step(self, step: int, learning_rate: float, loss: Tensor, norm: Tensor | None, images: int) -> None:
-        """Call ``on_step`` of all callbacks.
-
-        Args:
-            step: Steps done so far.
-            learning_rate: Learning rate of the head in this step.
-            loss: The loss, a scalar on the device.
-            norm: L2 norm of the gradient, if it was clipped.
-            images: Images of the batch.
-        """
+        """Call ``on_step`` of all callbacks."""
         if not self._callbacks:
             return
         self._images += images
@@ -74,22 +57,14 @@ class CallbackList:
         self.call("on_step")
 
     def validate(self, score: float) -> None:
-        """Call ``on_validate`` of all callbacks.
-
-        Args:
-            score: The score, lower is better.
-        """
+        """Call ``on_validate`` of all callbacks."""
         self._validation = score
         if self._state is not None:
             self._state = replace(self._state, validation=score)
         self.call("on_validate")
 
     def call(self, name: str) -> None:
-        """Call a method of all callbacks in order, if a step was done.
-
-        Args:
-            name: Name of the method.
-        """
+        """Call a method of all callbacks in order, if a step was done."""
         if self._state is None:
             return
         for callback in self._callbacks:

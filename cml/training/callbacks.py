@@ -12,25 +12,15 @@ from cml.training.config import TrainConfig
 
 @dataclass(frozen=True)
 class State:
-    """A run after a step, as callbacks see it.
+    """A run after a step, as callbacks see it."""
 
-    Attributes:
-        step: Steps done.
-        steps: Steps of the whole run.
-        learning_rate: Learning rate of the head in this step.
-        images_per_second: Speed since this process began to train.
-        validation: Score of the last validation, lower is better; None before the first.
-        run: The run folder; None for a run without one.
-        model: The trained network, in training mode.
-    """
-
-    step: int
-    steps: int
-    learning_rate: float
-    images_per_second: float
-    validation: float | None
-    run: Path | None
-    model: nn.Module
+    step: int  # steps done
+    steps: int  # steps of the whole run
+    learning_rate: float  # learning rate of the head in this step
+    images_per_second: float  # speed since this process began to train
+    validation: float | None  # score of the last validation, lower is better; None before the first
+    run: Path | None  # the run folder; None for a run without one
+    model: nn.Module  # the trained network, in training mode
     _loss: Tensor = field(repr=False)
     _norm: Tensor | None = field(repr=False)
 

@@ -35,26 +35,17 @@ CHECKPOINT = "checkpoints/last.pt"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What is saved of a training between two steps, torch's random state among it.
-
-    Attributes:
-        training: The training.
-        parts: The parts of its loop.
-    """
+    """What is saved of a training between two steps, torch's random state among it."""
 
     training: Training
-    parts: Sequence[Part]
+    parts: Sequence[Part]  # the parts of its loop
 
-    def save(self, run: Path | None, step: int) -> None:
-        """Write the checkpoint, atomically.
-
-        Args:
-            run: The run folder; None writes nothing.
-            step: Steps done so far.
-
-        Raises:
-            OSError: The disk is full or refuses the file.
-        """
+    def save(
+        self,
+        run: Path | None,  # the run folder; None writes nothing
+        step: int,
+    ) -> None:
+        """Write the checkpoint, atomically."""
         training = self.training
         state = {
             "step": step,
@@ -73,17 +64,7 @@ class Checkpoint:
                 raise error.__context__ if isinstance(error.__context__, OSError) else error from None
 
     def load(self, run: Path) -> int:
-        """Restore the checkpoint of a run.
-
-        Args:
-            run: The run folder.
-
-        Returns:
-            The step to continue with: 0 if there is no checkpoint.
-
-        Raises:
-            DataError: The file is damaged, or does not fit this run.
-        """
+        """Restore the checkpoint of a run."""
         state = read_checkpoint(run)
         if state is None:
             return 0
@@ -124,18 +105,10 @@ class Checkpoint:
                 raise ValueError(f"the optimizer's state of parameter {number} is of another one")
 
 
-def read_checkpoint(run: Path) -> dict[str, Any] | None:
-    """Read the checkpoint of a run.
-
-    Args:
-        run: The run folder.
-
-    Returns:
-        Its contents, as the module's text lists them; None if there is none.
-
-    Raises:
-        DataError: The file is damaged.
-    """
+def read_checkpoint(
+    run: Path,
+) -> dict[str, Any] | None:  # its contents, as the module's text lists them; None if there is none
+    """Read the checkpoint of a run."""
     path = run / CHECKPOINT
     if not path.exists():
         return None

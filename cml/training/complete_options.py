@@ -31,22 +31,12 @@ _OF_JUDGEMENTS: dict[str, dict[bool, dict[str, Any]]] = {
 
 
 def complete_options(
-    recipe: TrainConfig, chosen: Mapping[str, Any], form: InputForm, distance: LabelDistance | None = None
+    recipe: TrainConfig,
+    chosen: Mapping[str, Any],  # the options that the user chose, by name
+    form: InputForm,
+    distance: LabelDistance | None = None,  # the label distance; None for labels that decide nothing
 ) -> TrainConfig:
-    """Complete the options that the user chose by those that suit inputs and labels, and by those of a recipe.
-
-    Args:
-        recipe: All options, for images and labels of any kind.
-        chosen: The options that the user chose, by name.
-        form: The form of the inputs.
-        distance: The label distance; None for labels that decide nothing.
-
-    Returns:
-        All options.
-
-    Raises:
-        UserError: An option is out of range, or two do not fit each other.
-    """
+    """Complete the options that the user chose by those that suit inputs and labels, and by those of a recipe."""
     return replace(recipe, **chosen, **suit_options(recipe, chosen, form, distance))
 
 
@@ -58,15 +48,6 @@ def suit_options(
     Inputs other than images have a linear head on them, see ``vector_options``. A frozen backbone sees every image
     once, so that none is mirrored. Judgements decide loss and sampler. ``tune`` decides them itself, but where few
     label distances are known, it tries losses over known pairs.
-
-    Args:
-        recipe: As for ``complete_options``.
-        chosen: As for ``complete_options``.
-        form: As for ``complete_options``.
-        distance: As for ``complete_options``.
-
-    Returns:
-        Values of ``TrainConfig`` by their names.
     """
     suited = {} if form.kind == "images" else vector_options()
     options = {**vars(recipe), **suited, **chosen}

@@ -326,18 +326,7 @@ with contextlib.suppress(OSError):  # an installation without sources; ``help`` 
 
 
 def read_options(path: Path | str, base: TrainConfig) -> dict[str, Any]:
-    """Read the options in a file, see ``TrainConfig.load``.
-
-    Args:
-        path: The file.
-        base: The options beside which they should be valid.
-
-    Returns:
-        Values of the options that the file names.
-
-    Raises:
-        UserError: As of ``TrainConfig.load``.
-    """
+    """Read the options in a file, see ``TrainConfig.load``."""
     path = Path(path)
     is_yaml = path.suffix.lower() in (".yaml", ".yml")
     value = read_parsed(path, _OPTIONS, "YAML", parse_yaml) if is_yaml else read_json(path, _OPTIONS)
@@ -358,37 +347,21 @@ def _takes_vectors(backbone: str) -> bool:
     return takes_vectors(backbone)
 
 
-def with_options(config: TrainConfig, options: Mapping[str, Any]) -> TrainConfig:
-    """Change some options.
-
-    Args:
-        config: The options.
-        options: New values by name; see ``add_implied_options``.
-
-    Returns:
-        The changed options.
-
-    Raises:
-        UserError: An option does not exist or is out of range.
-    """
+def with_options(
+    config: TrainConfig,
+    options: Mapping[str, Any],  # new values by name; see ``add_implied_options``
+) -> TrainConfig:
+    """Change some options."""
     patterns: Any = config.train_only
     if isinstance(patterns, str):  # one alone
         options = {"train_only": patterns, **options}
     return check_options(replace(config, **add_implied_options(options)))
 
 
-def add_implied_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the options that follow from those that the user chose.
-
-    Args:
-        options: Values by name.
-
-    Returns:
-        The options. ``steps`` go before the epochs of a recipe; ``features`` set those that the feature store decides.
-
-    Raises:
-        UserError: An option does not exist.
-    """
+def add_implied_options(
+    options: Mapping[str, Any],  # values by name
+) -> dict[str, Any]:
+    """Add the options that follow from those that the user chose."""
     known = [option.name for option in fields(TrainConfig)]
     for name in options:
         if name == "batch_size":

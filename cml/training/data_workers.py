@@ -63,21 +63,7 @@ class _ErrorsAsValues(Dataset[Any]):
 
 
 def prefetch(source: Dataset[T], steps: range, *, workers: int, timeout: float) -> Iterator[T]:
-    """Make batches ahead in other processes.
-
-    Args:
-        source: The batches, by step.
-        steps: The steps.
-        workers: Number of processes; 0 makes the batches in this one, as do workers that could not start.
-        timeout: Seconds to wait for a batch before the workers count as hung; 0 for no limit.
-
-    Yields:
-        The batches, in the order of the steps.
-
-    Raises:
-        MachineError: A worker ran out of memory; under ``shutdown_workers`` also if it died or hung.
-        UserError: As raised in making a batch.
-    """
+    """Make batches ahead in other processes."""
     with take_turns():  # other runs do not draw from the global generators meanwhile
         workers = count_safe_workers(workers)
         started = multiprocessing.get_context("fork").Semaphore(0) if workers and start_method() == "fork" else None
@@ -147,11 +133,7 @@ def _have_started(started: Any, workers: int) -> bool:  # noqa: ANN401 - a semap
 
 @contextlib.contextmanager
 def shutdown_workers() -> Iterator[None]:
-    """Shut down all workers that ``prefetch`` started in the block, and turn their faults into one line.
-
-    Raises:
-        MachineError: A worker died or hung.
-    """
+    """Shut down all workers that ``prefetch`` started in the block, and turn their faults into one line."""
     running = _running()
     before = len(running)
     child_handler = _child_handler()

@@ -19,9 +19,6 @@ def is_another_thread_drawing() -> bool:
     """Tell whether another thread draws from torch's or NumPy's global generator at the moment.
 
     A thread that draws rarely is not noticed; it is as unlikely to hold a lock at the moment of a fork.
-
-    Returns:
-        Whether one of the generators moved within a few milliseconds.
     """
     if threading.active_count() == 1:
         return False

@@ -18,34 +18,22 @@ from cml.processes.ranks import Ranks
 
 
 class Features(Vectors):
-    """Backbone features of images, in place of the images.
-
-    Args:
-        rows: (N, F) float32.
-    """
+    """Backbone features of images, in place of the images."""
 
     def __init__(self, rows: Float32) -> None:
         super().__init__(rows)
         self.form = InputForm()  # the model takes images
 
-    def subset(self, items: slice | Int64) -> Self:
-        """Take the features of some images.
-
-        Args:
-            items: Their positions.
-
-        Returns:
-            The features.
-        """
+    def subset(
+        self,
+        items: slice | Int64,  # their positions
+    ) -> Self:
+        """Take the features of some images."""
         return type(self)(self.rows[items])
 
 
 class FrozenNetwork(nn.Module):
-    """A model whose inputs are features: only its head is trained.
-
-    Args:
-        model: The model, whose backbone no longer gets gradients.
-    """
+    """A model whose inputs are features: only its head is trained."""
 
     def __init__(self, model: EmbeddingModel) -> None:
         super().__init__()
@@ -60,39 +48,25 @@ class FrozenNetwork(nn.Module):
         """Embeddings (N, D) of the features (N, F) of N items, in evaluation mode."""
         return self.model.embed_extracted(features.read(np.arange(len(features))))
 
-    def train(self, mode: bool = True) -> Self:
-        """Set only the head to training mode, so that the backbone's running statistics stay.
-
-        Args:
-            mode: True for training, False for evaluation.
-
-        Returns:
-            The network itself.
-        """
+    def train(
+        self,
+        mode: bool = True,  # True for training, False for evaluation
+    ) -> Self:
+        """Set only the head to training mode, so that the backbone's running statistics stay."""
         super().train(mode)
         self.model.backbone.eval()
         return self
 
 
 def freeze_backbone(
-    model: EmbeddingModel, inputs: Inputs, ranks: Ranks, *, store: str = "", bar: str = ""
-) -> tuple[FrozenNetwork, Vectors]:
-    """Make the network and the inputs for training a model's head.
-
-    Args:
-        model: The model.
-        inputs: N inputs, or the features of N images where they are known already.
-        ranks: The processes that share the work.
-        store: Folder of a feature store that holds the features; "" to compute them.
-        bar: Title of a progress bar; "" for none.
-
-    Returns:
-        The network, and the features (N, F); those of image files by published weights are read from the cache.
-
-    Raises:
-        UserError: Another network made the store, or the inputs are no image files.
-        DataError: The store lacks some of the images, or is damaged.
-    """
+    model: EmbeddingModel,
+    inputs: Inputs,  # N inputs, or the features of N images where they are known already
+    ranks: Ranks,
+    *,
+    store: str = "",  # folder of a feature store that holds the features; "" to compute them
+    bar: str = "",  # title of a progress bar; "" for none
+) -> tuple[FrozenNetwork, Vectors]:  # the network, and the features (N, F)
+    """Make the network and the inputs for training a model's head."""
     network = FrozenNetwork(model)
     if isinstance(inputs, Features):
         return network, inputs

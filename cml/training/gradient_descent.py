@@ -112,12 +112,7 @@ class GradientDescent(Learner):
 
     @shutdown_workers()
     def learn(self, items: LabelledItems, validation: LabelledItems | None = None, place: Place = NO_PLACE) -> Learned:
-        """Train an embedding; see ``Learner.learn``.
-
-        Raises:
-            FloatingPointError: The loss is not finite.
-            MachineError: A data worker died, hung or ran out of memory.
-        """
+        """Train an embedding; see ``Learner.learn``."""
         if items.weights is not None and not items.weights.all():
             items = items.subset(np.flatnonzero(items.weights > 0))
         training = self._begin(items, validation, place)
@@ -175,17 +170,12 @@ def make_model(config: TrainConfig, loss: Loss, items: LabelledItems, backbone: 
     return EmbeddingModel(make_model_config(config, loss, form), backbone=backbone, example=example)  # type: ignore[arg-type]
 
 
-def make_model_config(config: TrainConfig, loss: Loss, form: InputForm | None = None) -> ModelConfig:
-    """Make the shape of the model; the loss determines whether embeddings are normalised.
-
-    Args:
-        config: The options of the run.
-        loss: The loss.
-        form: The form of the inputs; None for images.
-
-    Returns:
-        The shape.
-    """
+def make_model_config(
+    config: TrainConfig,
+    loss: Loss,
+    form: InputForm | None = None,  # the form of the inputs; None for images
+) -> ModelConfig:
+    """Make the shape of the model; the loss determines whether embeddings are normalised."""
     return ModelConfig(
         backbone=config.backbone,
         weights=config.weights,
@@ -206,17 +196,7 @@ def refuse_image_augmentation(config: TrainConfig, form: InputForm) -> None:
 
 
 def reduce_batch_size(config: TrainConfig, items: int, sampler: Sampler, *, warn: bool = True) -> TrainConfig:
-    """Make the sampler's batch smaller if it is larger than the data, with a warning.
-
-    Args:
-        config: The options of the run.
-        items: Items that are trained on.
-        sampler: The sampler of the options.
-        warn: Whether this process warns.
-
-    Returns:
-        The options, with another sampler where the batch was too large.
-    """
+    """Make the sampler's batch smaller if it is larger than the data, with a warning."""
     if items < 2:
         return config
     with contextlib.suppress(UserError):
@@ -238,16 +218,11 @@ def reduce_batch_size(config: TrainConfig, items: int, sampler: Sampler, *, warn
     return replace(config, sampler=smaller)
 
 
-def count_steps(config: TrainConfig, items: int) -> TrainConfig:
-    """Set ``steps`` to those of ``epochs``; without epochs, the options stay as they are.
-
-    Args:
-        config: The options of the run.
-        items: N, the number of items that are trained on.
-
-    Returns:
-        The options.
-    """
+def count_steps(
+    config: TrainConfig,
+    items: int,  # N, the number of items that are trained on
+) -> TrainConfig:
+    """Set ``steps`` to those of ``epochs``; without epochs, the options stay as they are."""
     if not config.epochs:
         return config
     sampler = sampling.registry.make(config.sampler)
@@ -255,15 +230,7 @@ def count_steps(config: TrainConfig, items: int) -> TrainConfig:
 
 
 def select_parameters(model: nn.Module, patterns: Sequence[str]) -> None:
-    """Let only some parameters of a model get gradients.
-
-    Args:
-        model: The model.
-        patterns: Shell patterns of their names, such as ``head.*``; none leaves all parameters as they are.
-
-    Raises:
-        UserError: A pattern matches no parameter.
-    """
+    """Let only some parameters of a model get gradients."""
     if not patterns:
         return
     names = [name for name, _ in model.named_parameters()]

@@ -20,32 +20,22 @@ from cml.losses.sum import SumLoss
 
 
 class HeadLosses:
-    """The losses of H heads, which are evaluated together where they differ in numbers only.
-
-    Args:
-        losses: The loss of each head, or why there is none.
-
-    Attributes:
-        failed: Why the training of each head failed, or "".
-    """
+    """The losses of H heads, which are evaluated together where they differ in numbers only."""
 
     def __init__(self, losses: Sequence[Loss | str]) -> None:
         self.losses = list(losses)
+        # why the training of each head failed, or ""
         self.failed = [loss if isinstance(loss, str) else "" for loss in losses]
         self._groups: list[tuple[list[int], Loss]] = []
         self._grouped_for: list[str] | None = None  # ``failed`` when the groups were made
 
-    def slopes(self, embeddings: Tensor, label_distances: Tensor, vectors: Tensor | None) -> Tensor:
-        """The slopes of each head's loss in its embeddings; heads whose loss fails are noted in ``failed``.
-
-        Args:
-            embeddings: (H, B, D).
-            label_distances: (A, B).
-            vectors: (B, V), for losses over vectors.
-
-        Returns:
-            (H, B, D), 0 for heads that have failed.
-        """
+    def slopes(
+        self,
+        embeddings: Tensor,  # (H, B, D)
+        label_distances: Tensor,  # (A, B)
+        vectors: Tensor | None,  # (B, V), for losses over vectors
+    ) -> Tensor:  # (H, B, D), 0 for heads that have failed
+        """The slopes of each head's loss in its embeddings; heads whose loss fails are noted in ``failed``."""
         embeddings.requires_grad_()
         total = embeddings.new_zeros(())
         for heads, loss in self._groups_of_working_heads():

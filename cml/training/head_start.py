@@ -27,14 +27,7 @@ _FLOOR_QUANTILE, _ZERO_FACTOR = 0.02, 0.5  # the defaults of log-ratio
 
 
 def check_head_start(config: TrainConfig) -> None:
-    """Refuse a start at principal components where the features change in training.
-
-    Args:
-        config: The options of the run.
-
-    Raises:
-        UserError: A backbone is trained below the head.
-    """
+    """Refuse a start at principal components where the features change in training."""
     if config.head_start in ("pca", "standardised") and not config.has_head_alone:
         raise UserError(
             f"head_start={config.head_start} begins at the principal components of features that stay as they are: add "
@@ -42,20 +35,14 @@ def check_head_start(config: TrainConfig) -> None:
         )
 
 
-def choose_head_start(config: TrainConfig, loss: Loss, training: TrainingTargets) -> tuple[Start, str]:
+def choose_head_start(
+    config: TrainConfig, loss: Loss, training: TrainingTargets
+) -> tuple[Start, str]:  # the start, and what to say of it; "" of random weights
     """Choose the start of a head by the label distances of a sample of training pairs.
 
     Where label distances hardly spread, as those of captions and of many classes, random weights blur the distances of
     the features by more than labels differ, and the head starts from the principal components. The automatic exponent
     of log-ratio is at its bound there. The rule is the same for every loss.
-
-    Args:
-        config: The options of the run.
-        loss: The loss.
-        training: The training labels.
-
-    Returns:
-        The start, and what to say of it; "" of random weights.
     """
     if config.head_start != "auto":
         return config.head_start, ""
@@ -78,11 +65,6 @@ def start_at_components(model: EmbeddingModel, inputs: Vectors, ranks: Ranks) ->
     """Set the head to the first principal components of the features, with their spreads.
 
     Where there are fewer components than dimensions, the further dimensions stay 0: a linear map has no more.
-
-    Args:
-        model: The model, whose head is linear.
-        inputs: The training items: features, or vectors, which the model standardises.
-        ranks: The processes that train together; the first one computes the components.
     """
 
     def fit() -> tuple[torch.Tensor, torch.Tensor]:
@@ -105,17 +87,7 @@ def start_at_components(model: EmbeddingModel, inputs: Vectors, ranks: Ranks) ->
 
 
 class StandardisedStart:
-    """A random start on standardised features; the head becomes a linear map of the features again at the end.
-
-    Args:
-        model: The model, on its device.
-        features: The training inputs: (N, F) features of a frozen backbone, or vectors.
-        loss: The loss.
-        config: The options of the run, of which ``head_start`` says whether the head starts so.
-
-    Raises:
-        UserError: The loss has a start of its own.
-    """
+    """A random start on standardised features; the head becomes a linear map of the features again at the end."""
 
     def __init__(self, model: EmbeddingModel, features: Inputs, loss: Loss, config: TrainConfig) -> None:
         self._model = model

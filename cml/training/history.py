@@ -23,12 +23,6 @@ class History:
 
     It is empty for a model that was not trained in steps (``tune=True``), or whose folder holds no ``metrics.jsonl``.
 
-    Attributes:
-        steps: (S,) the steps, counted from 1.
-        losses: (S,) the loss of each step.
-        validation_steps: (V,) the steps after which the model was validated.
-        validation: (V,) the score of each validation, lower is better.
-
     Example:
         >>> import numpy as np
         >>> rows = np.random.default_rng(0).normal(size=(60, 3))
@@ -39,47 +33,26 @@ class History:
         ['step', 'loss', 'validation']
     """
 
-    steps: Int64
-    losses: Float64
-    validation_steps: Int64
-    validation: Float64
+    steps: Int64  # (S,) the steps, counted from 1
+    losses: Float64  # (S,) the loss of each step
+    validation_steps: Int64  # (V,) the steps after which the model was validated
+    validation: Float64  # (V,) the score of each validation, lower is better
 
     @classmethod
     def of(cls, records: Sequence[Mapping[str, Any]]) -> Self:
-        """Collect the records of a run.
-
-        Args:
-            records: Those of metrics.jsonl, in order.
-
-        Returns:
-            The history.
-        """
+        """Collect the records of a run."""
         losses = [(record["step"], record["loss"]) for record in records if "loss" in record]
         scores = [(record["step"], record["validation"]) for record in records if "validation" in record]
         return cls(*_columns(losses), *_columns(scores))
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read the history from a run folder, or from a folder that ``model.save`` wrote.
-
-        Args:
-            folder: The folder.
-
-        Returns:
-            The history; an empty one if the folder has none.
-
-        Raises:
-            DataError: metrics.jsonl is damaged.
-        """
+        """Read the history from a run folder, or from a folder that ``model.save`` wrote."""
         path = folder / METRICS
         return cls.of(read_metrics(path) if path.exists() else [])
 
     def save(self, folder: Path) -> None:
-        """Write metrics.jsonl into a folder, unless the history is empty.
-
-        Args:
-            folder: The folder.
-        """
+        """Write metrics.jsonl into a folder, unless the history is empty."""
         records = self._records()
         if records:
             MetricsLog(folder / METRICS, 0).add(records)
@@ -94,11 +67,7 @@ class History:
         }
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Give a row per step with its loss, and the score of the validation after it, NaN if there was none.
-
-        Raises:
-            UserError: pandas is not installed.
-        """
+        """Give a row per step with its loss, and the score of the validation after it, NaN if there was none."""
         by_step: dict[int, dict[str, float]] = {}
         for record in self._records():
             by_step.setdefault(record["step"], {}).update(record)

@@ -15,26 +15,15 @@ MOST_HELD_OUT = 1000  # all pairs of them are compared
 
 @dataclass(frozen=True)
 class HoldOut:
-    """Holds the last items out, so that neighbouring video frames stay together; with groups those of the last items.
+    """Holds the last items out, so that neighbouring video frames stay together; of groups the last items' groups."""
 
-    Attributes:
-        config: The options of the run, which say how many.
-    """
+    config: TrainConfig  # the options of the run, which say how many
 
-    config: TrainConfig
-
-    def __call__(self, items: LabelledItems) -> slice | Int64:
-        """Choose the items to hold out; none if the run is not validated.
-
-        Args:
-            items: N items.
-
-        Returns:
-            Which ones.
-
-        Raises:
-            UserError: There are too few items for both.
-        """
+    def __call__(
+        self,
+        items: LabelledItems,  # N items
+    ) -> slice | Int64:
+        """Choose the items to hold out; none if the run is not validated."""
         trained = count_trained_items(self.config, len(items))
         if items.groups is None or trained == len(items):
             return slice(trained, len(items))
@@ -56,19 +45,11 @@ def _last_groups(groups: Int64, count: int) -> Bools:
     return np.isin(groups, names[order[:needed]])
 
 
-def count_trained_items(config: TrainConfig, items: int) -> int:
-    """Count the items that are trained on, and not held out for validation.
-
-    Args:
-        config: The options of the run.
-        items: N, all items.
-
-    Returns:
-        How many are trained on.
-
-    Raises:
-        UserError: There are too few items for both.
-    """
+def count_trained_items(
+    config: TrainConfig,
+    items: int,  # N, all items
+) -> int:
+    """Count the items that are trained on, and not held out for validation."""
     if not config.evaluate_every:
         return items
     share = round(config.validation_fraction * items)

@@ -8,34 +8,24 @@ from cml.array_types import Bools
 from cml.distances.labels import Labels
 
 
-def draw_flips(flip: Literal["none", "list", "image"], count: int, rng: np.random.Generator) -> Bools:
-    """Draw which images of a batch are mirrored, each with probability 1/2.
-
-    Args:
-        flip: "none": no image; "list": all or none, so that label distances stay true; "image": each on its own.
-        count: B, the number of images.
-        rng: The generator of this batch.
-
-    Returns:
-        (B,) whether each image is mirrored.
-    """
+def draw_flips(
+    flip: Literal["none", "list", "image"],
+    count: int,  # B, the number of images
+    rng: np.random.Generator,
+) -> Bools:  # (B,) whether each image is mirrored
+    """Draw which images of a batch are mirrored, each with probability 1/2."""
     flips = np.zeros(count, bool)
     if flip != "none":
         flips[:] = rng.random(1 if flip == "list" else count) < 0.5
     return flips
 
 
-def mirror_labels(labels: Labels, mirrored: Labels, flips: Bools) -> Labels:
-    """Take the labels of mirrored images where the image is mirrored.
-
-    Args:
-        labels: B labels of the images as they are, such as keypoints.
-        mirrored: B labels of the same images, mirrored, such as keypoints with left and right exchanged.
-        flips: (B,) whether each image is mirrored.
-
-    Returns:
-        B labels.
-    """
+def mirror_labels(
+    labels: Labels,  # B labels of the images as they are, such as keypoints
+    mirrored: Labels,  # B labels of the same images, mirrored, such as keypoints with left and right exchanged
+    flips: Bools,  # (B,) whether each image is mirrored
+) -> Labels:  # B labels
+    """Take the labels of mirrored images where the image is mirrored."""
     arrays = {}
     for name, array in labels.arrays.items():
         is_mirrored = flips.reshape(-1, *[1] * (array.ndim - 1))

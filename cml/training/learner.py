@@ -58,42 +58,26 @@ class Selection(Protocol):
 
 @dataclass(frozen=True)
 class Learned:
-    """What a learner has learned.
+    """What a learner has learned."""
 
-    Attributes:
-        model: In evaluation mode, with the weights that the learner keeps.
-        loss: The loss, with its fitted constants.
-        metrics: The records of metrics.jsonl; none of a model that was not trained in steps.
-        config: The options that the model was trained with in the end.
-        selection: How the model was chosen among others; None if it was trained in steps.
-    """
-
-    model: EmbeddingModel
-    loss: Loss
-    metrics: list[dict[str, Any]]
-    config: TrainConfig
-    selection: Selection | None = None
+    model: EmbeddingModel  # in evaluation mode, with the weights that the learner keeps
+    loss: Loss  # the loss, with its fitted constants
+    metrics: list[dict[str, Any]]  # the records of metrics.jsonl; none of a model that was not trained in steps
+    config: TrainConfig  # the options that the model was trained with in the end
+    selection: Selection | None = None  # how the model was chosen among others; None if it was trained in steps
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a learner works: its folder, processes and audience.
+    """Where a learner works: its folder, processes and audience."""
 
-    Attributes:
-        out: Run folder, made by ``run_folder.open_run_folder``; None writes nothing.
-        resume: Continue what is in the folder.
-        callbacks: Called after steps, validations, checkpoints and at the end, by the first process.
-        quiet: No progress bar and no remarks.
-        ranks: The processes that work together; None for this one alone.
-        run: The content of config.json; None without a folder.
-    """
-
-    out: Path | None = None
-    resume: bool = False
+    out: Path | None = None  # run folder, made by ``run_folder.open_run_folder``; None writes nothing
+    resume: bool = False  # continue what is in the folder
+    # called after steps, validations, checkpoints and at the end, by the first process
     callbacks: Sequence[Callback] = ()
-    quiet: bool = False
-    ranks: Ranks | None = None
-    run: RunConfig | None = None
+    quiet: bool = False  # no progress bar and no remarks
+    ranks: Ranks | None = None  # the processes that work together; None for this one alone
+    run: RunConfig | None = None  # the content of config.json; None without a folder
 
     @property
     def folder(self) -> Path | None:
@@ -115,36 +99,21 @@ NO_PLACE = Place()
 
 @dataclass(frozen=True)
 class Learner(ABC):
-    """Learns an embedding from labelled items.
+    """Learns an embedding from labelled items."""
 
-    Attributes:
-        config: All options.
-        loss: The loss; None for the one that ``config.loss`` names.
-        backbone: The user's own module, for which ``config.backbone`` is ``custom``; it is trained in place.
-        own: Functions of the user's own.
-        decides: Names of the options that the learner decides itself.
-        chooses: What it chooses by them, for an error.
-        decides_model: Whether the learner chooses the shape of the model, so that a resumed run is not compared by it.
-    """
-
-    config: TrainConfig = field(default_factory=TrainConfig)
-    loss: Loss | None = None
+    config: TrainConfig = field(default_factory=TrainConfig)  # all options
+    loss: Loss | None = None  # the loss; None for the one that ``config.loss`` names
+    # the user's own module, for which ``config.backbone`` is ``custom``; it is trained in place
     backbone: nn.Module | Backbone | None = None
-    own: OwnFunctions = NO_FUNCTIONS
+    own: OwnFunctions = NO_FUNCTIONS  # functions of the user's own
 
+    # whether the learner chooses the shape of the model, so that a resumed run is not compared by it
     decides_model: ClassVar[bool] = False
-    decides: ClassVar[tuple[str, ...]] = ()
-    chooses: ClassVar[str] = ""
+    decides: ClassVar[tuple[str, ...]] = ()  # names of the options that the learner decides itself
+    chooses: ClassVar[str] = ""  # what it chooses by them, for an error
 
     def check_options(self, recipe: TrainConfig) -> None:
-        """Refuse options that the learner decides itself, before anything is read.
-
-        Args:
-            recipe: The options where none are given.
-
-        Raises:
-            UserError: An option has another value than in the recipe.
-        """
+        """Refuse options that the learner decides itself, before anything is read."""
         for name in self.decides:
             if (value := getattr(self.config, name)) != getattr(recipe, name):
                 what = f"{self.config.learner!r} chooses {self.chooses} itself"
@@ -155,40 +124,25 @@ class Learner(ABC):
         return self
 
     @abstractmethod
-    def check(self, items: LabelledItems, validation: LabelledItems | None = None) -> Self:
-        """Check, before there is a run folder, that items can be learned from.
-
-        Args:
-            items: N items.
-            validation: Items of the user's own to validate on; None for none.
-
-        Returns:
-            The learner, with the options that follow from the number of items.
-
-        Raises:
-            UserError: Options that do not fit the items.
-        """
+    def check(
+        self,
+        items: LabelledItems,  # N items
+        validation: LabelledItems | None = None,  # items of the user's own to validate on; None for none
+    ) -> Self:
+        """Check, before there is a run folder, that items can be learned from."""
 
     @abstractmethod
     def demand(self) -> DistanceDemand | None:
         """How many label distances ``learn`` will ask for; None if they cannot be computed before."""
 
     @abstractmethod
-    def learn(self, items: LabelledItems, validation: LabelledItems | None = None, place: Place = NO_PLACE) -> Learned:
-        """Learn an embedding.
-
-        Args:
-            items: N items.
-            validation: Items of the user's own to validate on; None to hold some of ``items`` out, if any.
-            place: Where to work.
-
-        Returns:
-            The model, and what a run folder keeps beside it.
-
-        Raises:
-            UserError: Options that do not fit the items.
-            StoppedRun: A signal, after the first step.
-        """
+    def learn(
+        self,
+        items: LabelledItems,  # N items
+        validation: LabelledItems | None = None,  # items of the user's own to validate on
+        place: Place = NO_PLACE,
+    ) -> Learned:
+        """Learn an embedding."""
 
     def reopen(self, place: Place) -> Learned | None:
         """Open what a finished run in the folder has learned; None if the learner continues it in ``learn``."""
@@ -201,21 +155,12 @@ class Learner(ABC):
 
 
 class StoppedRun(KeyboardInterrupt):
-    """An interrupt after a step of a run and before its end, with the model so far.
-
-    Args:
-        text: What was done, in words; "" if the interrupt came in the middle of a step.
-        learned: The result so far.
-
-    Attributes:
-        learned: The result so far.
-        run: The content of config.json, from ``run_learner``; None before.
-    """
+    """An interrupt after a step of a run and before its end, with the model so far."""
 
     def __init__(self, text: str, learned: Learned) -> None:
         super().__init__(*([text] if text else []))
-        self.learned = learned
-        self.run: RunConfig | None = None
+        self.learned = learned  # the result so far
+        self.run: RunConfig | None = None  # the content of config.json, from ``run_learner``; None before
 
 
 registry: Registry[Learner] = Registry(

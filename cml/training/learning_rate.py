@@ -10,16 +10,8 @@ from cml.training.own_functions import MakeSchedule
 from cml.training.own_optimizer import make_own_schedule
 
 
-def learning_rate_factor(config: TrainConfig, step: int) -> float:
-    """Compute the factor of the base learning rates at a step.
-
-    Args:
-        config: The options of the run.
-        step: Number of the step, from 0.
-
-    Returns:
-        The factor, at least 0.
-    """
+def learning_rate_factor(config: TrainConfig, step: int) -> float:  # the factor, at least 0
+    """Compute the factor of the base learning rates at a step."""
     warmup = min(1.0, (step + 1) / config.warmup) if config.warmup else 1.0
     if config.schedule == "cosine":
         return warmup * 0.5 * (1 + math.cos(math.pi * step / config.steps))
@@ -31,13 +23,7 @@ def learning_rate_factor(config: TrainConfig, step: int) -> float:
 
 
 class LearningRates:
-    """The learning rates of an optimiser's groups in each step.
-
-    Args:
-        optimizer: The optimiser, of ``make_optimizer``.
-        config: The options of the run.
-        make_schedule: Makes a scheduler of the user's own; None for the schedule of the options.
-    """
+    """The learning rates of an optimiser's groups in each step."""
 
     def __init__(
         self, optimizer: torch.optim.Optimizer, config: TrainConfig, make_schedule: MakeSchedule | None = None
@@ -47,11 +33,7 @@ class LearningRates:
         self._scheduler = None if make_schedule is None else make_own_schedule(make_schedule, optimizer)
 
     def begin(self, step: int) -> None:
-        """Set the learning rates of a step.
-
-        Args:
-            step: Number of the step, from 0.
-        """
+        """Set the learning rates of a step."""
         if self._scheduler is not None:
             return
         for group in self._optimizer.param_groups:
@@ -68,10 +50,6 @@ class LearningRates:
         return {} if self._scheduler is None else self._scheduler.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a ``state_dict``.
-
-        Args:
-            state: The state.
-        """
+        """Restore a ``state_dict``."""
         if self._scheduler is not None:
             self._scheduler.load_state_dict(state)

@@ -13,49 +13,33 @@ _FITTED = 5000  # items that an average is fitted to
 
 @dataclass(frozen=True, eq=False)
 class LinearMap:
-    """A linear map of features, L2-normalised or not.
+    """A linear map of features, L2-normalised or not."""
 
-    Attributes:
-        weight: (D, F).
-        bias: (D,).
-        normalize: Whether its embeddings are L2-normalised.
-    """
-
-    weight: Float32
-    bias: Float32
-    normalize: bool = False
+    weight: Float32  # (D, F)
+    bias: Float32  # (D,)
+    normalize: bool = False  # whether its embeddings are L2-normalised
 
     @property
     def dimension(self) -> int:
         """D, the number of dimensions of its embeddings."""
         return len(self.weight)
 
-    def embed(self, features: Float32) -> Float32:
-        """Embed features.
-
-        Args:
-            features: (N, F).
-
-        Returns:
-            (N, D), L2-normalised if the map says so; a row of zeros stays as it is.
-        """
+    def embed(
+        self,
+        features: Float32,  # (N, F)
+    ) -> Float32:  # (N, D), L2-normalised if the map says so; a row of zeros stays as it is
+        """Embed features."""
         rows: Float32 = features @ self.weight.T + self.bias
         return normalize_rows(rows) if self.normalize else rows
 
 
 @dataclass(frozen=True, eq=False)
 class JoinedMaps:
-    """A linear map of several embeddings side by side.
+    """A linear map of several embeddings side by side."""
 
-    Attributes:
-        parts: The embeddings, of E dimensions together.
-        weight: (D, E).
-        bias: (D,).
-    """
-
-    parts: Sequence[LinearMap]
-    weight: Float32
-    bias: Float32
+    parts: Sequence[LinearMap]  # the embeddings, of E dimensions together
+    weight: Float32  # (D, E)
+    bias: Float32  # (D,)
 
     @property
     def dimension(self) -> int:
@@ -69,18 +53,14 @@ class JoinedMaps:
         return embeddings
 
 
-def average_maps(maps: Sequence[LinearMap], features: Float32, dimension: int) -> JoinedMaps:
+def average_maps(
+    maps: Sequence[LinearMap],
+    features: Float32,  # (N, F) training features, of which 5,000 at most decide on unit and components
+    dimension: int,  # D at most; fewer where the embeddings have fewer together
+) -> JoinedMaps:
     """Average embeddings: their squared distances, of which each has the same mean, are added.
 
     The embeddings lie side by side, in a common unit, and are reduced to their principal components.
-
-    Args:
-        maps: The embeddings.
-        features: (N, F) training features, of which 5,000 at most decide on unit and components.
-        dimension: D at most; fewer where the embeddings have fewer together.
-
-    Returns:
-        The average, with the mean of the training items at the origin.
     """
     from scipy.linalg import eigh
 

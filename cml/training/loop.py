@@ -27,20 +27,7 @@ from cml.training.training import Training
 
 
 def run_loop(training: Training) -> Learned:
-    """Train step by step, and finish the run folder if there is one.
-
-    Args:
-        training: Network, items, loss and optimiser, as the stages left them.
-
-    Returns:
-        The trained model, its loss and the records of the run.
-
-    Raises:
-        UserError: A batch cannot be made.
-        FloatingPointError: The loss is not finite.
-        MachineError: A data worker died, hung or ran out of memory.
-        StoppedRun: A signal; with a folder, after a checkpoint.
-    """
+    """Train step by step, and finish the run folder if there is one."""
     config, place, ranks, network = training.config, training.place, training.ranks, training.network
     optimizer = training.optimizer
     parts = [kind(training) for kind in PARTS if kind.is_on(training)]

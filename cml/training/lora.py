@@ -17,13 +17,6 @@ class LoraAdapters:
     """Adapters of a model that is on its device; the backbone's own weights are no longer trained.
 
     Reference: Hu et al., LoRA: Low-Rank Adaptation of Large Language Models, ICLR 2022.
-
-    Args:
-        model: The model, whose backbone gets adapters.
-        rank: Rank of the adapters; 0 for none.
-
-    Raises:
-        UserError: The backbone is not a transformer, or peft is not installed.
     """
 
     def __init__(self, model: EmbeddingModel, rank: int) -> None:

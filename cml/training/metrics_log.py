@@ -17,12 +17,7 @@ METRICS = "metrics.jsonl"
 
 
 class MetricsLog:
-    """The records of a run, in a file or in memory.
-
-    Args:
-        path: metrics.jsonl; None keeps the records in memory.
-        step: Steps done; a run that continues drops later records.
-    """
+    """The records of a run, in a file or in memory."""
 
     def __init__(self, path: Path | None, step: int) -> None:
         self._records: list[dict[str, Any]] = []
@@ -37,12 +32,11 @@ class MetricsLog:
         """All records, read from the file again, since those of a long run would fill the memory."""
         return self._records if self._path is None else read_metrics(self._path)
 
-    def add(self, records: Sequence[dict[str, Any]]) -> None:
-        """Append records; they are on the disk when this returns.
-
-        Args:
-            records: Numbers by name, ``step`` among them.
-        """
+    def add(
+        self,
+        records: Sequence[dict[str, Any]],  # numbers by name, ``step`` among them
+    ) -> None:
+        """Append records; they are on the disk when this returns."""
         if self._path is None:
             self._records += records
             return
@@ -57,18 +51,8 @@ def _line(record: Mapping[str, Any]) -> str:
     return json.dumps(plain, allow_nan=False) + "\n"
 
 
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Read metrics.jsonl, without the unfinished last line of a killed run.
-
-    Args:
-        path: The file.
-
-    Returns:
-        A record a line; ``null`` becomes NaN.
-
-    Raises:
-        DataError: A line is not a record.
-    """
+def read_metrics(path: Path) -> list[dict[str, Any]]:  # a record a line; ``null`` becomes NaN
+    """Read metrics.jsonl, without the unfinished last line of a killed run."""
     with open_regular(path) as file:
         lines = file.read().split(b"\n")
     records: list[dict[str, Any]] = []

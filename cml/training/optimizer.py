@@ -18,25 +18,12 @@ def make_optimizer(
     loss: Loss,
     config: TrainConfig,
     projector: nn.Module | None = None,
-    make: MakeOptimizer | None = None,
+    make: MakeOptimizer | None = None,  # makes an optimiser of the user's own; None for that of the options
 ) -> torch.optim.Optimizer:
     """Make the optimiser over head, backbone, projector and the loss's parameters.
 
     Each group has its learning rate at factor 1 as ``base_lr``, and the first steps in which it is not trained as
     ``waits``; ``cml.training.learning_rate`` reads both.
-
-    Args:
-        model: The model.
-        loss: The loss; its proxies get a learning rate of their own.
-        config: The options of the run.
-        projector: The projector, if there is one; it learns at the head's rate.
-        make: Makes an optimiser of the user's own; None for that of the options.
-
-    Returns:
-        SGD, AdamW or the user's own.
-
-    Raises:
-        UserError: The loss names a proxy that is not one of its parameters, or see ``make_own_optimizer``.
     """
     proxies = {id(parameter): parameter for parameter in loss.proxies()}
     own = {id(parameter): parameter for parameter in loss.parameters()}
@@ -72,20 +59,16 @@ def make_optimizer(
     return torch.optim.AdamW(groups, config.learning_rate, weight_decay=config.weight_decay, fused=True)
 
 
-def check_optimizer(optimizer: torch.optim.Optimizer, value: Tensor, loss: nn.Module, embeddings: Tensor) -> None:
+def check_optimizer(
+    optimizer: torch.optim.Optimizer,
+    value: Tensor,
+    loss: nn.Module,
+    embeddings: Tensor,  # the embeddings (B, D) that it was computed from
+) -> None:
     """Check that the optimiser holds every tensor that gets a gradient from a loss.
 
     The graph above the embeddings is searched, so that a proxy in a plain list, or one made at the first batch, is
     found too.
-
-    Args:
-        optimizer: The optimiser.
-        value: The loss of the first batch, with its graph.
-        loss: The loss module.
-        embeddings: The embeddings (B, D) that it was computed from.
-
-    Raises:
-        UserError: A tensor would get a gradient, but never be updated.
     """
     updated = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]} | {id(embeddings)}
     leaves = [

@@ -26,19 +26,7 @@ Augment = Callable[..., Any]
 
 
 class OwnAugmentation:
-    """A function that augments one item of a batch.
-
-    Args:
-        function: Takes an item, and returns one of the same shape and type: of images a tensor (C, h, w) uint8, of
-            vectors (V,) float32, of tensors (...), else what ``collate`` takes. If it has two parameters without a
-            default, it also takes the item's label, and returns a pair of both.
-
-    Attributes:
-        takes_labels: Whether it takes and returns labels.
-
-    Raises:
-        UserError: It is no function, or has more parameters.
-    """
+    """A function that augments one item of a batch."""
 
     def __init__(self, function: Augment) -> None:
         if not callable(function):
@@ -50,7 +38,7 @@ class OwnAugmentation:
                 "parameters instead."
             )
         self._function = function
-        self.takes_labels = parameters == 2
+        self.takes_labels = parameters == 2  # whether it takes and returns labels
 
     def augment(
         self,
@@ -62,22 +50,7 @@ class OwnAugmentation:
         step: int,
         first: int = 0,
     ) -> tuple[Any, list[Any] | None]:
-        """Augment a part of a batch.
-
-        Args:
-            batch: Images, vectors or tensors (b, ...), or a list of b items of any kind.
-            items: (b,) their numbers, for messages.
-            labels: b labels, if the function takes them.
-            seed: The seed of the run.
-            step: The step.
-            first: The place of the first of them in the batch.
-
-        Returns:
-            The same of augmented items, and their labels.
-
-        Raises:
-            UserError: The function fails, changes shape or type, or makes numbers that are not finite.
-        """
+        """Augment a part of a batch."""
         words = own_augmentation_words(seed, step, first + len(batch))[first:]
         rows, changed = self._augment_each([*batch], items, labels, words)
         if not isinstance(batch, Tensor):
@@ -126,14 +99,7 @@ class OwnAugmentation:
 
 
 def check_label_changes(config: TrainConfig) -> None:
-    """Check that labels may change.
-
-    Args:
-        config: The options of a run with a function that augments items and labels.
-
-    Raises:
-        UserError: The options keep labels, or change them otherwise.
-    """
+    """Check that labels may change."""
     if config.memory:
         raise UserError(
             f"A memory keeps the items of earlier batches, not the labels that 'augment' gave them: leave out "

@@ -19,17 +19,11 @@ OWN = "custom"  # the value of an option for which a function is given
 
 @dataclass(frozen=True)
 class OwnFunctions:
-    """Functions of the user's own, each None where cml's are taken.
+    """Functions of the user's own, each None where cml's are taken."""
 
-    Attributes:
-        augment: Augments one item of a batch.
-        optimizer: Makes the optimiser, for which ``config.optimizer`` is ``custom``.
-        schedule: Makes the scheduler, for which ``config.schedule`` is ``custom``.
-    """
-
-    augment: Augment | None = None
-    optimizer: MakeOptimizer | None = None
-    schedule: MakeSchedule | None = None
+    augment: Augment | None = None  # augments one item of a batch
+    optimizer: MakeOptimizer | None = None  # makes the optimiser, for which ``config.optimizer`` is ``custom``
+    schedule: MakeSchedule | None = None  # makes the scheduler, for which ``config.schedule`` is ``custom``
 
     def names(self) -> dict[str, str]:
         """Option to name of the function, of those that are given."""
@@ -37,14 +31,7 @@ class OwnFunctions:
         return {name: _name(function) for name, function in functions.items() if function is not None}
 
     def check(self, config: TrainConfig) -> None:
-        """Check that functions are given for the options that name them, and where they can be used.
-
-        Args:
-            config: The options of the run.
-
-        Raises:
-            UserError: One is missing, or a frozen backbone sees every input once.
-        """
+        """Check that functions are given for the options that name them, and where they can be used."""
         for name in ("optimizer", "schedule"):
             if getattr(config, name) == OWN and getattr(self, name) is None:
                 raise UserError(
@@ -61,19 +48,11 @@ class OwnFunctions:
 NO_FUNCTIONS = OwnFunctions()
 
 
-def take_functions(options: Mapping[str, Any], augment: Augment | None = None) -> tuple[OwnFunctions, dict[str, Any]]:
-    """Take functions out of the options of a run.
-
-    Args:
-        options: Options by name; ``optimizer`` and ``schedule`` may be functions.
-        augment: The function that augments.
-
-    Returns:
-        The functions, and the options with ``custom`` in their place.
-
-    Raises:
-        UserError: There is an option that a function decides itself.
-    """
+def take_functions(
+    options: Mapping[str, Any],  # options by name; ``optimizer`` and ``schedule`` may be functions
+    augment: Augment | None = None,
+) -> tuple[OwnFunctions, dict[str, Any]]:
+    """Take functions out of the options of a run."""
     functions = {name: options[name] for name in ("optimizer", "schedule") if callable(options.get(name))}
     for name in ("learning_rate", "weight_decay"):
         if "optimizer" in functions and name in options:

@@ -15,21 +15,7 @@ _SHOWN = 3  # names of parameters in a message
 def make_own_optimizer(
     make: MakeOptimizer, groups: Sequence[Mapping[str, Any]], names: Mapping[int, str]
 ) -> torch.optim.Optimizer:
-    """Make the optimiser over all trained parameters by a function of the user's own, which sets its learning rates.
-
-    Args:
-        make: The function.
-        groups: Groups of parameters; each has the factor ``scale`` of its learning rate, and the first steps in which
-            it is not trained as ``waits``.
-        names: Names of the parameters by their ``id``.
-
-    Returns:
-        The optimiser, whose groups have a ``base_lr`` and ``waits``.
-
-    Raises:
-        UserError: It is none, it leaves parameters out, it puts parameters of different rates into one group, or its
-            step needs a function.
-    """
+    """Make the optimiser over all trained parameters by a function of the user's own, which sets its learning rates."""
     optimizer = _call("optimizer", make, [{"params": list(group["params"])} for group in groups])
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise UserError(f"'optimizer' must make one of torch.optim. Got {type(optimizer).__name__} instead.")
@@ -60,18 +46,7 @@ def make_own_optimizer(
 
 
 def make_own_schedule(make: MakeSchedule, optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LRScheduler:
-    """Make a scheduler of learning rates by a function of the user's own.
-
-    Args:
-        make: The function.
-        optimizer: The optimiser.
-
-    Returns:
-        The scheduler.
-
-    Raises:
-        UserError: It is none, or one that follows a score.
-    """
+    """Make a scheduler of learning rates by a function of the user's own."""
     scheduler = _call("schedule", make, optimizer)
     kind = type(scheduler).__name__
     if not isinstance(scheduler, torch.optim.lr_scheduler.LRScheduler):

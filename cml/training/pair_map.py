@@ -47,31 +47,23 @@ _CLEAR = 2.0  # standard errors by which the perceptron must be better
 
 @dataclass(frozen=True, eq=False)
 class PairMap:
-    """A map of the first C columns of vectors.
+    """A map of the first C columns of vectors."""
 
-    Attributes:
-        weight: (C, C) of the columns, or (C, C + H) of the columns and the features of the perceptron.
-        perceptron: Maps the columns (N, C) to features (N, H); None for a linear map.
-    """
-
-    weight: Float32
-    perceptron: nn.Sequential | None = None
+    weight: Float32  # (C, C) of the columns, or (C, C + H) of the columns and the features of the perceptron
+    perceptron: nn.Sequential | None = None  # maps the columns (N, C) to features (N, H); None for a linear map
 
     @classmethod
     def identity(cls, columns: int = 1) -> "PairMap":
         """The map that changes nothing."""
         return cls(np.eye(columns, dtype=np.float32))
 
-    def apply(self, rows: Float32, *, normalize: bool) -> Float32:
-        """Map vectors.
-
-        Args:
-            rows: (N, F) vectors.
-            normalize: Whether to L2-normalise what comes out.
-
-        Returns:
-            (N, F); a row of zeros stays one if the map is linear.
-        """
+    def apply(
+        self,
+        rows: Float32,  # (N, F) vectors
+        *,
+        normalize: bool,
+    ) -> Float32:  # (N, F); a row of zeros stays one if the map is linear
+        """Map vectors."""
         size = len(self.weight)
         features = rows[:, :size]
         if self.perceptron is not None:
@@ -84,28 +76,18 @@ class PairMap:
 
 @dataclass(frozen=True, eq=False)
 class KnownLists:
-    """The known label distances of items, of which batches are made.
+    """The known label distances of items, of which batches are made."""
 
-    Attributes:
-        rows: (N, F) vectors.
-        known: Label distances of some pairs of the N items.
-        normalize: Whether mapped vectors are L2-normalised.
-    """
+    rows: Float32  # (N, F) vectors
+    known: SparseDistances  # label distances of some pairs of the N items
+    normalize: bool  # whether mapped vectors are L2-normalised
 
-    rows: Float32
-    known: SparseDistances
-    normalize: bool
-
-    def batch(self, anchors: Int64, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        """Make a batch of some anchors and items that they were compared with.
-
-        Args:
-            anchors: (A,) item numbers.
-            rng: Chooses the others of an anchor that has many.
-
-        Returns:
-            Vectors (B, F), the anchors first, and their label distances (A, B), infinite where unknown.
-        """
+    def batch(
+        self,
+        anchors: Int64,  # (A,) item numbers
+        rng: np.random.Generator,
+    ) -> tuple[Tensor, Tensor]:  # vectors (B, F), the anchors first, and their label distances (A, B)
+        """Make a batch of some anchors and items that they were compared with."""
         starts, stops = self.known.starts[:-1], self.known.starts[1:]
         places = np.searchsorted(self.known.rows, anchors)
         others = [
@@ -127,17 +109,7 @@ class KnownLists:
 
 
 def learn_map(lists: KnownLists, *, seconds: float = math.inf, seed: int = 0) -> PairMap:
-    """Learn a map of vectors from known label distances.
-
-    Args:
-        lists: Vectors, with the directions of largest spread first, and what is known of their label distances. Not
-            normalised, vectors have a mean squared distance of 2.
-        seconds: How long it may take; what was best until then is returned.
-        seed: Random seed.
-
-    Returns:
-        The map of the first C columns, F or ``MOST_TRAINED``: the identity where nothing better was found.
-    """
+    """Learn a map of vectors from known label distances."""
     size = min(lists.rows.shape[1], MOST_TRAINED)
     rng = np.random.default_rng((seed, len(lists.known.distances)))
     counts = np.diff(lists.known.starts)
@@ -161,16 +133,11 @@ def learn_map(lists: KnownLists, *, seconds: float = math.inf, seed: int = 0) ->
     return better if better is not None and work.is_clearly_better(better, learned) else learned
 
 
-def make_perceptron(size: int, seed: int) -> nn.Sequential:
-    """Make the perceptron, with random weights, for vectors of a mean squared length of about 1.
-
-    Args:
-        size: C, the columns that it takes.
-        seed: Random seed.
-
-    Returns:
-        The layers of ``mlp``, the first scaled to what it takes.
-    """
+def make_perceptron(
+    size: int,  # C, the columns that it takes
+    seed: int,
+) -> nn.Sequential:
+    """Make the perceptron, with random weights, for vectors of a mean squared length of about 1."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         layers = mlp(size, WIDTHS, layer_norm=False, activation="relu").module
@@ -183,15 +150,7 @@ def make_perceptron(size: int, seed: int) -> nn.Sequential:
 
 
 class _Learning:
-    """What maps are learned from, and checked on.
-
-    Args:
-        lists: What is learned from.
-        checked: A batch of ``KnownLists`` of items held out.
-        label_temperature: In the unit of the label distance.
-        rng: Draws the batches.
-        ends: By ``time.monotonic``.
-    """
+    """What maps are learned from, and checked on."""
 
     def __init__(
         self,
@@ -208,19 +167,10 @@ class _Learning:
         self._pairs, self._pair_distances = _list_pairs(lists.known)
         self._floor = _fit_floor(self._pair_distances)
 
-    def improve(self, start: PairMap, rate: float, *, times: int = 1, patience: int = _CHECKS) -> PairMap | None:
-        """Train a map.
-
-        Args:
-            start: Where it begins; its perceptron is trained in place.
-            rate: Learning rate.
-            times: As many times the steps that a linear map takes.
-            patience: Checks in a row that are no better than the start, after which training ends.
-
-        Returns:
-            A linear map at its best check; a map with a perceptron, which still improves where its checks differ by
-            chance, at the last check that is better than the start. None if no check is better than the start.
-        """
+    def improve(
+        self, start: PairMap, rate: float, *, times: int = 1, patience: int = _CHECKS
+    ) -> PairMap | None:  # a linear map at its best check; a map with a perceptron
+        """Train a map."""
         if not len(self._anchors) or not len(self._pairs) or time.monotonic() > self._ends:
             return None
         steps, perceptron = times * _count_steps(len(self._lists.known.distances)), start.perceptron

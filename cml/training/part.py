@@ -16,37 +16,23 @@ if TYPE_CHECKING:
 
 @dataclass
 class Update:
-    """A step of a training.
+    """A step of a training."""
 
-    Attributes:
-        done: Steps done when it is over.
-        items: (B,) numbers of the items of the batch.
-        value: The loss, a scalar on the device.
-        embeddings: (B, D) of the whole batch, without a graph.
-        rate: Learning rate of the head.
-        norm: L2 norm of the gradient, if it is clipped.
-    """
-
-    done: int
-    items: Int64
-    value: Tensor
-    embeddings: Tensor
-    rate: float = 0.0
-    norm: Tensor | None = None
+    done: int  # steps done when it is over
+    items: Int64  # (B,) numbers of the items of the batch
+    value: Tensor  # the loss, a scalar on the device
+    embeddings: Tensor  # (B, D) of the whole batch, without a graph
+    rate: float = 0.0  # learning rate of the head
+    norm: Tensor | None = None  # L2 norm of the gradient, if it is clipped
 
 
 class Part:
-    """A part of the loop. It exists in the trainings that switch it on, and every method may be left as it is.
+    """A part of the loop. It exists in the trainings that switch it on, and every method may be left as it is."""
 
-    Attributes:
-        name: Its name in a checkpoint.
-        training: The training that it is a part of.
-    """
-
-    name: ClassVar[str]
+    name: ClassVar[str]  # its name in a checkpoint
 
     def __init__(self, training: Training) -> None:
-        self.training = training
+        self.training = training  # the training that it is a part of
 
     @classmethod
     def is_on(cls, training: Training) -> bool:

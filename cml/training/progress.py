@@ -14,17 +14,7 @@ LOG_EVERY = 10  # steps whose losses are fetched from the device together
 
 
 class Progress:
-    """The losses of the steps, which are recorded together, and a progress bar.
-
-    Args:
-        config: The options of the run.
-        first: The step that the run begins or continues with, from 0.
-        log: The records, in the run folder or in memory.
-        shown: Whether there is a bar.
-
-    Attributes:
-        bar: The bar.
-    """
+    """The losses of the steps, which are recorded together, and a progress bar."""
 
     def __init__(self, config: TrainConfig, first: int, log: MetricsLog, *, shown: bool) -> None:
         self._log = log
@@ -33,17 +23,13 @@ class Progress:
         self._began = time.perf_counter()
         self._images = 0
 
-    def step(self, step: int, value: Tensor, embeddings: Tensor) -> None:
-        """Count a step, whose loss and embeddings stay on the device for now.
-
-        Args:
-            step: Steps done so far.
-            value: The loss, a scalar.
-            embeddings: (B, D).
-
-        Raises:
-            FloatingPointError: A loss or an embedding of the last steps is not finite.
-        """
+    def step(
+        self,
+        step: int,
+        value: Tensor,
+        embeddings: Tensor,  # (B, D)
+    ) -> None:
+        """Count a step, whose loss and embeddings stay on the device for now."""
         self._images += len(embeddings)
         self._waiting.append((step, torch.stack([value, embeddings.isfinite().all().float()])))
         if step % LOG_EVERY == 0:
@@ -51,11 +37,7 @@ class Progress:
         self.bar.update()
 
     def catch_up(self) -> None:
-        """Record the waiting steps.
-
-        Raises:
-            FloatingPointError: A loss or an embedding is not finite.
-        """
+        """Record the waiting steps."""
         if not self._waiting:
             return
         pairs = torch.stack([pair for _, pair in self._waiting]).tolist()

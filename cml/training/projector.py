@@ -19,19 +19,7 @@ from cml.losses.matryoshka import MatryoshkaLoss
 
 
 class Projector(nn.Module):
-    """Linear layers with ReLU between them, from embeddings to what the loss compares.
-
-    Args:
-        dimension: D of the embeddings.
-        widths: The output of each layer; the last is P.
-        loss: The loss, which decides whether projections are L2-normalised, and whether they start at 0.
-
-    Attributes:
-        width: P.
-
-    Raises:
-        UserError: The loss is one over several sizes of the embedding itself.
-    """
+    """Linear layers with ReLU between them, from embeddings to what the loss compares."""
 
     def __init__(self, dimension: int, widths: Sequence[int], loss: Loss) -> None:
         super().__init__()
@@ -40,7 +28,7 @@ class Projector(nn.Module):
         layers: list[nn.Module] = []
         for inputs, outputs in pairwise((dimension, *widths)):
             layers += [nn.Linear(inputs, outputs), nn.ReLU()]
-        self.width = widths[-1]
+        self.width = widths[-1]  # P
         self.layers = nn.Sequential(*layers[:-1])
         self._normalize = loss.normalize
         if loss.starts_at_zero:
@@ -54,12 +42,7 @@ class Projector(nn.Module):
 
 
 class ProjectedNetwork(nn.Module):
-    """A network whose outputs are projections while it is trained, and embeddings where it is used.
-
-    Args:
-        network: The network: a model, or its head on features.
-        projector: The projector.
-    """
+    """A network whose outputs are projections while it is trained, and embeddings where it is used."""
 
     def __init__(self, network: Any, projector: Projector) -> None:  # noqa: ANN401 - a torch module with a method embed
         super().__init__()

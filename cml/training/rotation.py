@@ -14,51 +14,37 @@ _FIRST_LENGTH = 0.3  # of an embedding at the identity start, a root mean square
 
 
 class Rotation(NamedTuple):
-    """The principal components of features, scaled or as they are.
+    """The principal components of features, scaled or as they are."""
 
-    Attributes:
-        mean: (F,).
-        scale: (F,), what the centred features are divided by.
-        axes: (F, K), orthonormal, the largest component first.
-        spread: (K,) standard deviations along the axes.
-    """
-
-    mean: Float64
-    scale: Float64
-    axes: Float64
-    spread: Float64
+    mean: Float64  # (F,)
+    scale: Float64  # (F,), what the centred features are divided by
+    axes: Float64  # (F, K), orthonormal, the largest component first
+    spread: Float64  # (K,) standard deviations along the axes
 
     def rotate(self, features: Float32) -> Float32:
         """Coordinates (N, K) of features (N, F)."""
         weight = (self.axes / self.scale[:, None]).astype(np.float32)
         return features @ weight - (self.mean @ (self.axes / self.scale[:, None])).astype(np.float32)
 
-    def compose(self, weight: Float64, bias: Float64, *, normalize: bool) -> LinearMap:
-        """Compose the rotation with a linear map of the coordinates.
-
-        Args:
-            weight: (D, K).
-            bias: (D,).
-            normalize: Whether embeddings are L2-normalised.
-
-        Returns:
-            The linear map of the features.
-        """
+    def compose(
+        self,
+        weight: Float64,  # (D, K)
+        bias: Float64,  # (D,)
+        *,
+        normalize: bool,
+    ) -> LinearMap:
+        """Compose the rotation with a linear map of the coordinates."""
         whole = (weight @ self.axes.T) / self.scale
         return LinearMap(whole.astype(np.float32), (bias - whole @ self.mean).astype(np.float32), normalize)
 
 
-def fit_rotation(features: Float32, *, standardize: bool, components: int = _COMPONENTS) -> Rotation:
-    """Find the principal components of features.
-
-    Args:
-        features: (N, F).
-        standardize: Whether each feature is divided by its standard deviation first.
-        components: K at most; fewer where features or items are fewer.
-
-    Returns:
-        The rotation. Components without spread are left out, but for one.
-    """
+def fit_rotation(
+    features: Float32,  # (N, F)
+    *,
+    standardize: bool,
+    components: int = _COMPONENTS,  # K at most; fewer where features or items are fewer
+) -> Rotation:
+    """Find the principal components of features."""
     from scipy.linalg import eigh
 
     rows = features
@@ -78,34 +64,21 @@ def fit_rotation(features: Float32, *, standardize: bool, components: int = _COM
     return Rotation(mean, scale, axes, lengths / np.sqrt(len(rows)))
 
 
-def replace_zero_deviations(deviations: Float64) -> Float64:
-    """Replace the standard deviations of constant features, by which nothing can be divided.
-
-    Args:
-        deviations: (F,) standard deviations of features.
-
-    Returns:
-        (F,), where those below a millionth of the largest are the largest, so that noise of rounding stays small.
-    """
+def replace_zero_deviations(
+    deviations: Float64,  # (F,) standard deviations of features
+) -> Float64:  # (F,), where those below a millionth of the largest are the largest
+    """Replace the standard deviations of constant features, by which nothing can be divided."""
     return np.where(deviations > 1e-6 * deviations.max(), deviations, deviations.max())
 
 
 def first_weight(
-    start: str, rotation: Rotation, dimension: int, width: int, generator: np.random.Generator
-) -> torch.Tensor:
-    """Make the weight that a head starts from.
-
-    Args:
-        start: ``pca`` or ``uncentred``, the first components as they are; ``standardised``, normal random numbers.
-        rotation: The rotation to coordinates of the features.
-        dimension: D.
-        width: K, at least the number of coordinates.
-        generator: Draws random weights.
-
-    Returns:
-        (K, D), 0 for coordinates that the rotation does not have. If there are fewer coordinates than D, the last
-        dimensions of ``pca`` and ``uncentred`` are 0, and stay so.
-    """
+    start: str,
+    rotation: Rotation,
+    dimension: int,  # D
+    width: int,  # K, at least the number of coordinates
+    generator: np.random.Generator,
+) -> torch.Tensor:  # (K, D), 0 for coordinates that the rotation does not have
+    """Make the weight that a head starts from."""
     used = rotation.axes.shape[1]
     weight = np.zeros((width, dimension))
     if start != "standardised":  # the first components as they are, in a common unit

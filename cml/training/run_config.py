@@ -22,31 +22,22 @@ _OTHERS = {
 
 @dataclass(frozen=True)
 class RunConfig:
-    """The content of config.json.
+    """The content of config.json."""
 
-    Attributes:
-        task: Name of the task; "" for a run on arrays.
-        dataset: Folder of the prepared dataset; "" for a run on arrays.
-        dataset_fingerprint: Digest of the dataset, or of the labels for a run on arrays.
-        train: The options of training.
-        model: The shape of the model.
-        label_distance: The label distance with the settings that depend on the dataset.
-        made_of: What ``dataset_fingerprint`` depends on, by which a difference is explained.
-        own: What was given in Python alone, by argument: the name of a function, or a digest of ``sample_weight``.
-        plugins: Name and SHA-256 of each plugin that the run needs; none is imported when a run is opened.
-        requested: The options that the run was started with, where ``tune`` chose a whole network, whose options are
-            ``train``; None where both are the same.
-    """
-
-    task: str
-    dataset: str
-    dataset_fingerprint: str
-    train: TrainConfig
-    model: ModelConfig
-    label_distance: str
+    task: str  # name of the task; "" for a run on arrays
+    dataset: str  # folder of the prepared dataset; "" for a run on arrays
+    dataset_fingerprint: str  # digest of the dataset, or of the labels for a run on arrays
+    train: TrainConfig  # the options of training
+    model: ModelConfig  # the shape of the model
+    label_distance: str  # the label distance with the settings that depend on the dataset
+    # what ``dataset_fingerprint`` depends on, by which a difference is explained
     made_of: dict[str, Any] = field(default_factory=dict)
+    # what was given in Python alone, by argument: the name of a function, or a digest of ``sample_weight``
     own: dict[str, str] = field(default_factory=dict)
+    # name and SHA-256 of each plugin that the run needs; none is imported when a run is opened
     plugins: tuple[tuple[str, str], ...] = ()
+    # the options that the run was started with, where ``tune`` chose a whole network, whose options are ``train``; None
+    # where both are the same
     requested: TrainConfig | None = None
 
     @property
@@ -55,28 +46,14 @@ class RunConfig:
         return self.train if self.requested is None else self.requested
 
     def with_learned(self, train: TrainConfig, model: ModelConfig) -> Self:
-        """Say with which options and of which shape a model was learned, where the learner chose them.
-
-        Args:
-            train: The options.
-            model: The shape.
-
-        Returns:
-            The config; itself if the learner chose nothing.
-        """
+        """Say with which options and of which shape a model was learned, where the learner chose them."""
         requested = self.requested if train == self.train else self.started_with
         return replace(self, train=train, model=model, requested=requested)
 
-    def other_data(self, fingerprint: str, made_of: Mapping[str, Any]) -> str:
-        """Explain how other data differ from those of the run.
-
-        Args:
-            fingerprint: Digest of the other dataset.
-            made_of: The parts of that digest.
-
-        Returns:
-            The difference in words; "" if there is none.
-        """
+    def other_data(
+        self, fingerprint: str, made_of: Mapping[str, Any]
+    ) -> str:  # the difference in words; "" if there is none
+        """Explain how other data differ from those of the run."""
         if fingerprint == self.dataset_fingerprint:
             return ""
         return difference(self.made_of, as_json(made_of)) or "dataset.json is formatted differently"
@@ -87,17 +64,7 @@ class RunConfig:
 
     @classmethod
     def load(cls, run: Path) -> Self:
-        """Read config.json of a run folder.
-
-        Args:
-            run: The run folder.
-
-        Returns:
-            Its config.
-
-        Raises:
-            DataError: It is no run folder, or the file is damaged.
-        """
+        """Read config.json of a run folder."""
         path = run / "config.json"
         advice = "give a run folder that 'cml train' made."
         if not run.is_dir():

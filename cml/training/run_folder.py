@@ -35,18 +35,7 @@ LOCK = "lock"
 
 @contextlib.contextmanager
 def open_run_folder(run: Path, config: RunConfig, *, resume: bool, compare_model: bool = True) -> Iterator[None]:
-    """Make or continue a run folder, and keep other processes out while the block runs.
-
-    Args:
-        run: The folder.
-        config: What config.json holds, or has to agree with.
-        resume: Whether the folder may hold a run already.
-        compare_model: Whether the shape of the model follows from the options, so that another one is refused.
-
-    Raises:
-        UserError: The folder is taken, another process works in it, or its run has other options; the message names
-            the first.
-    """
+    """Make or continue a run folder, and keep other processes out while the block runs."""
     if not _is_run(run):
         check_vacant(run)  # before anything is written to it
     check_no_link(run, "checkpoints")
@@ -63,14 +52,7 @@ def open_run_folder(run: Path, config: RunConfig, *, resume: bool, compare_model
 
 
 def check_unused(run: Path) -> None:
-    """Check that a folder holds no run, so that one can begin there.
-
-    Args:
-        run: The folder.
-
-    Raises:
-        UserError: It holds a run.
-    """
+    """Check that a folder holds no run, so that one can begin there."""
     if (run / MODEL).exists():
         raise UserError(f"{run} holds a finished run. Choose another folder, or delete this one to train it again.")
     if _has_work(run):
@@ -81,20 +63,7 @@ def check_unused(run: Path) -> None:
 
 
 def check_same(run: Path, options: TrainConfig, dataset_fingerprint: str, made_of: Mapping[str, Any]) -> RunConfig:
-    """Check that a run was started with the same options on the same dataset.
-
-    Args:
-        run: The run folder.
-        options: The options of training.
-        dataset_fingerprint: Digest of the dataset.
-        made_of: The parts of that digest, by which a difference is explained.
-
-    Returns:
-        The run's config.
-
-    Raises:
-        UserError: It was not; the message names the first difference.
-    """
+    """Check that a run was started with the same options on the same dataset."""
     saved = RunConfig.load(run)
     reason = saved.other_data(dataset_fingerprint, made_of)
     if reason:
@@ -105,27 +74,23 @@ def check_same(run: Path, options: TrainConfig, dataset_fingerprint: str, made_o
     return saved
 
 
-def save_loss_constants(run: Path | None, constants: Mapping[str, float]) -> None:
-    """Add the constants that the loss fitted to the training set to config.json.
-
-    Args:
-        run: The run folder; None writes nothing.
-        constants: The constants by name.
-    """
+def save_loss_constants(
+    run: Path | None,  # the run folder; None writes nothing
+    constants: Mapping[str, float],  # the constants by name
+) -> None:
+    """Add the constants that the loss fitted to the training set to config.json."""
     if run is None:
         return
     path = run / "config.json"
     write_json(path, {**read_json(path, "the run's config"), "loss_constants": dict(constants)})
 
 
-def finish(run: Path | None, learned: Learned, config: RunConfig | None) -> None:
-    """Finish a run: write the curve, the trained parameters of the loss, if it has any, and the model.
-
-    Args:
-        run: The run folder; None writes nothing.
-        learned: What was learned.
-        config: The content of config.json, which is written again where the learner chose options or the model's shape.
-    """
+def finish(
+    run: Path | None,  # the run folder; None writes nothing
+    learned: Learned,
+    config: RunConfig | None,
+) -> None:
+    """Finish a run: write the curve, the trained parameters of the loss, if it has any, and the model."""
     if run is None:
         return
     from cml.reporting.curves import write_curves
@@ -195,27 +160,20 @@ def _comparable(config: RunConfig, *, compare_model: bool) -> dict[str, Any]:
 TRAINING_ITEMS = "training_items.npy"
 
 
-def save_training_items(folder: Path, digests: UInt64) -> None:
-    """Write the digests of training items.
-
-    Args:
-        folder: The run folder.
-        digests: (M,) as ``cml.data.item_digests.digest_items`` gives them.
-    """
+def save_training_items(
+    folder: Path,
+    digests: UInt64,  # (M,) as ``cml.data.item_digests.digest_items`` gives them
+) -> None:
+    """Write the digests of training items."""
     if len(digests):
         with atomic_file(folder / TRAINING_ITEMS) as temporary:
             np.save(temporary, np.unique(digests), allow_pickle=False)
 
 
-def load_training_items(folder: Path) -> UInt64:
-    """Read the digests of training items.
-
-    Args:
-        folder: The run folder.
-
-    Returns:
-        (M,) digests; none of a run that does not have them, or whose file is damaged.
-    """
+def load_training_items(
+    folder: Path,
+) -> UInt64:  # (M,) digests; none of a run that does not have them, or whose file is damaged
+    """Read the digests of training items."""
     with contextlib.suppress(OSError, ValueError):
         digests = map_array(folder / TRAINING_ITEMS)
         if digests.dtype == np.uint64 and digests.ndim == 1:

@@ -20,33 +20,15 @@ from cml.training.start_method import refuse_in_starting_worker
 
 def run_learner(
     learner: Learner,
-    items: LabelledItems,
-    validation: LabelledItems | None,
+    items: LabelledItems,  # N items
+    validation: LabelledItems | None,  # items of the user's own to validate on
     place: Place,
     *,
     shrink: bool = False,
-    task: str = "",
-    dataset: PreparedDataset | None = None,
+    task: str = "",  # name of the task; "" for inputs and labels given in Python
+    dataset: PreparedDataset | None = None,  # the prepared dataset; None for inputs and labels given in Python
 ) -> tuple[Learned, RunConfig]:
-    """Let a learner learn from items, in its run folder if it has one.
-
-    Args:
-        learner: The learner.
-        items: N items.
-        validation: Items of the user's own to validate on, whose labels were encoded together with those of ``items``;
-            None for none.
-        place: Where to work.
-        shrink: Make a batch smaller that is larger than the data, with a warning.
-        task: Name of the task; "" for inputs and labels given in Python.
-        dataset: The prepared dataset; None for inputs and labels given in Python.
-
-    Returns:
-        What was learned, and the content of config.json.
-
-    Raises:
-        UserError: Options that do not fit the items, or a run folder that is taken.
-        StoppedRun: A signal, after the first step.
-    """
+    """Let a learner learn from items, in its run folder if it has one."""
     if place.resume and place.out is None:
         raise UserError("'resume' continues the run in the folder 'out'. Got resume=True and no 'out'.")
     refuse_in_starting_worker()
@@ -84,24 +66,13 @@ def label_digest(items: LabelledItems, validation: LabelledItems | None = None) 
 
 def describe_run(
     learner: Learner,
-    items: LabelledItems,
-    validation: LabelledItems | None = None,
+    items: LabelledItems,  # N items
+    validation: LabelledItems | None = None,  # items to validate on; None for none
     *,
-    task: str = "",
-    dataset: PreparedDataset | None = None,
+    task: str = "",  # name of the task; "" for none
+    dataset: PreparedDataset | None = None,  # the prepared dataset; None for inputs and labels given in Python
 ) -> RunConfig:
-    """Make the content of config.json.
-
-    Args:
-        learner: The learner.
-        items: N items.
-        validation: Items to validate on; None for none.
-        task: Name of the task; "" for none.
-        dataset: The prepared dataset; None for inputs and labels given in Python.
-
-    Returns:
-        The content.
-    """
+    """Make the content of config.json."""
     config, loss, own = learner.config, learner.loss, learner.own.names()
     if items.weights is not None:
         own["sample_weight"] = f"sha256:{hashlib.sha256(items.weights.tobytes()).hexdigest()[:16]}"

@@ -25,12 +25,7 @@ _ACTIVATIONS_THAT_DRAW = (nn.RReLU, nn.MultiheadAttention)
 
 
 class RunRandomness:
-    """The random state of a run.
-
-    Args:
-        seed: The seed of the run.
-        device: The device of its network.
-    """
+    """The random state of a run."""
 
     def __init__(self, seed: int, device: torch.device) -> None:
         self._on_cpu = torch.Generator().manual_seed(seed)
@@ -46,12 +41,11 @@ class RunRandomness:
         self._on_cpu = state
 
     @contextlib.contextmanager
-    def lent(self, needed: bool = True) -> Iterator[None]:
-        """Give the process's global generators the run's state in the block.
-
-        Args:
-            needed: False does nothing.
-        """
+    def lent(
+        self,
+        needed: bool = True,  # False does nothing
+    ) -> Iterator[None]:
+        """Give the process's global generators the run's state in the block."""
         if not needed:
             yield
             return
@@ -73,11 +67,7 @@ class RunRandomness:
         return {"rng": self._on_cpu.get_state(), "device_rng": None if on_device is None else on_device.get_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a ``state_dict``; further entries are ignored.
-
-        Args:
-            state: The state.
-        """
+        """Restore a ``state_dict``; further entries are ignored."""
         self._on_cpu.set_state(state["rng"])
         if state["device_rng"] is not None and self._on_device is not None and self._device.type == "cuda":
             self._on_device.set_state(state["device_rng"])
@@ -95,15 +85,10 @@ class RunRandomness:
             torch.mps.set_rng_state(on_device)
 
 
-def may_draw(*modules: nn.Module) -> bool:
-    """Whether modules may draw random numbers when they are called, as dropout does.
-
-    Args:
-        *modules: The modules.
-
-    Returns:
-        False if all parts are layers of torch and cml that draw none; True for what is not known.
-    """
+def may_draw(
+    *modules: nn.Module,
+) -> bool:  # False if all parts are layers of torch and cml that draw none; True for what is not known
+    """Whether modules may draw random numbers when they are called, as dropout does."""
     return any(_may_draw(part) for module in modules for part in module.modules())
 
 

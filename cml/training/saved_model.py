@@ -21,22 +21,12 @@ _RENEW = "Delete it and write it again from the last checkpoint: cml train TASK 
 
 
 def save_model(path: Path, model: EmbeddingModel) -> None:
-    """Write the weights of a model, atomically.
-
-    Args:
-        path: The .safetensors file.
-        model: The model.
-    """
+    """Write the weights of a model, atomically."""
     save_tensors(path, model.state_dict())
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors by their names as safetensors, atomically.
-
-    Args:
-        path: The .safetensors file.
-        tensors: Tensors on any device.
-    """
+    """Write tensors by their names as safetensors, atomically."""
     from safetensors.torch import save
 
     # copies: safetensors refuses tensors that share memory
@@ -46,14 +36,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def kept_models(run: Path) -> dict[int, str]:
-    """List the models that were kept during training.
-
-    Args:
-        run: The run folder.
-
-    Returns:
-        Step to file name below the run folder, in order.
-    """
+    """List the models that were kept during training."""
     steps = (path.stem.removeprefix("step-") for path in run.glob(KEPT.format("*")))
     return {step: KEPT.format(step) for step in sorted(int(step) for step in steps if step.isdecimal())}
 
@@ -66,21 +49,7 @@ def load_model(
     *,
     file_name: str = MODEL,
 ) -> EmbeddingModel:
-    """Load a trained model of a run.
-
-    Args:
-        run: The run folder.
-        config: The shape of the model.
-        device: Where to put it.
-        backbone: The user's own backbone that the run was trained with, if it was one.
-        file_name: Which of the folder's models, such as one of ``kept_models``.
-
-    Returns:
-        The model in evaluation mode.
-
-    Raises:
-        DataError: The file is missing or damaged, or does not fit the config.
-    """
+    """Load a trained model of a run."""
     from safetensors import SafetensorError, safe_open
 
     path = run / file_name

@@ -37,21 +37,16 @@ def seeded_randomness(*key: int) -> Iterator[None]:
 
     So the same seed gives the same augmentation, for any number of data workers and after a continued run. Generators
     that a data set has made for itself are its own affair.
-
-    Args:
-        *key: Whole numbers of which the seeds are made.
     """
     with restored_randomness():
         seed_generators(np.random.SeedSequence(key).generate_state(WORDS))
         yield
 
 
-def seed_generators(words: NDArray[np.unsignedinteger]) -> None:
-    """Seed the global generators of Python, NumPy and torch.
-
-    Args:
-        words: (WORDS,) random numbers of a ``SeedSequence``.
-    """
+def seed_generators(
+    words: NDArray[np.unsignedinteger],  # (WORDS,) random numbers of a ``SeedSequence``
+) -> None:
+    """Seed the global generators of Python, NumPy and torch."""
     numbers = words.tolist()
     random.seed(numbers[0])
     np.random.seed(numbers[1])  # noqa: NPY002

@@ -20,30 +20,15 @@ ECHO = 1.0  # seconds in which a signal counts as a repetition: a scheduler and 
 
 
 class StopRequest:
-    """Whether a signal has asked the run to stop.
-
-    Args:
-        announcement: The line that the first signal prints on stderr.
-
-    Attributes:
-        is_set: True from the first signal on.
-    """
+    """Whether a signal has asked the run to stop."""
 
     def __init__(self, announcement: str) -> None:
-        self.is_set = False
+        self.is_set = False  # True from the first signal on
         self._announcement = announcement
         self._received = 0.0  # time of the first signal
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal.
-
-        Args:
-            number: The signal.
-            frame: Where the program was, which Python passes to every handler.
-
-        Raises:
-            KeyboardInterrupt: It is the second one.
-        """
+        """Handle a signal."""
         if self.is_set:
             if time.monotonic() - self._received < ECHO:
                 return
@@ -56,14 +41,7 @@ class StopRequest:
 
 @contextlib.contextmanager
 def catch_signals(with_checkpoint: bool = True) -> Iterator[StopRequest]:
-    """Catch signals while the block runs; the former handlers are restored after it.
-
-    Args:
-        with_checkpoint: Whether the run writes a checkpoint when it stops; without, only SIGINT is caught.
-
-    Yields:
-        The request, which the first signal sets.
-    """
+    """Catch signals while the block runs; the former handlers are restored after it."""
     checkpoint = ", with a checkpoint" if with_checkpoint else ""
     request = StopRequest(f"stopping after this step{checkpoint}; once more to stop at once")
     if threading.current_thread() is not threading.main_thread():

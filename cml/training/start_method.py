@@ -17,23 +17,12 @@ _ADVICE = 'Call it below `if __name__ == "__main__":`, or set workers=0.'
 
 
 def start_method() -> str:
-    """The start method of new processes, without settling it for the rest of the program.
-
-    Returns:
-        "fork", "spawn" or "forkserver".
-    """
+    """The start method of new processes, without settling it for the rest of the program."""
     return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
 
 def count_safe_workers(workers: int) -> int:
-    """Count the data workers that can be started.
-
-    Args:
-        workers: The workers that are wanted.
-
-    Returns:
-        The same number; 0, with a warning, where each of them would run the main script anew, or might hang.
-    """
+    """Count the data workers that can be started."""
     if not workers:
         return 0
     if start_method() == "fork":
@@ -56,11 +45,7 @@ def count_safe_workers(workers: int) -> int:
 
 
 def refuse_in_starting_worker() -> None:
-    """End a worker that has come to the training while it imports the main script.
-
-    Raises:
-        SystemExit: This process is such a worker.
-    """
+    """End a worker that has come to the training while it imports the main script."""
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise SystemExit(f"error: a starting worker process has come to the training in the main script. {_ADVICE}")
 

@@ -11,16 +11,6 @@ def store_options(folder: str) -> dict[str, Any]:
 
     Features of images by a backbone are trained on as those of a frozen backbone, so that the model takes images. Other
     features are vectors, which the model takes itself.
-
-    Args:
-        folder: Folder of the feature store.
-
-    Returns:
-        Values of ``TrainConfig`` by their names: a frozen backbone, and backbone, weights and image size of the store;
-        or those of the recipe for vectors.
-
-    Raises:
-        DataError: The folder is no finished store.
     """
     store = FeatureStore.open(folder)
     if not store.is_of_backbone:

@@ -76,17 +76,13 @@ class TrainOptions(FitOptions, total=False):
     features: str
 
 
-def list_options(function: AnyFunction) -> AnyFunction:
+def list_options(
+    function: AnyFunction,  # a function that passes ``**options`` on to ``TrainConfig``
+) -> AnyFunction:
     """Decorator that lists the options of training in the signature of a function, in place of its ``**options``.
 
     Type checkers read the annotation ``Unpack[TrainOptions]``; interpreters and notebooks complete arguments from
     ``inspect.signature``, where ``**options`` alone would show no names.
-
-    Args:
-        function: A function that passes ``**options`` on to ``TrainConfig``. Its own arguments stay as they are.
-
-    Returns:
-        The same function, with the attribute ``__signature__``.
     """
     signature = inspect.signature(function)
     own = [parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]

@@ -26,53 +26,33 @@ from cml.training.training_targets import TrainingTargets
 
 @dataclass
 class Training:
-    """The state of a training.
+    """The state of a training."""
 
-    Attributes:
-        config: All options.
-        items: The items that are trained on; with a frozen backbone their features.
-        held_out: The items to validate on, none if the run is not validated; None until some are held out.
-        model: The model.
-        network: What is trained, a torch module with a method ``embed``: the model, or a stage's network around it.
-        loss: The loss.
-        sampler: Draws the batches.
-        own: Functions of the user's own.
-        place: Where the run is written and shown.
-        ranks: The processes that train together.
-        randomness: torch's random numbers of the run.
-        criterion: From embeddings (B, D) and the target of a batch to the loss, which parts may wrap.
-        projector: The network between embeddings and loss, if there is one.
-        targets: The labels that are trained on, as losses and samplers ask for them.
-        optimizer: The optimiser.
-        log: The records of metrics.jsonl.
-        callbacks: All callbacks.
-        endings: What undoes a stage at the end, such as to merge adapters.
-        swapped_in: Makes the context in which the network has the weights that are kept, as averaged ones.
-        is_over: Whether a part has asked for the end.
-        is_interrupted: Whether the training ends early by an interrupt.
-    """
-
-    config: TrainConfig
-    items: LabelledItems
+    config: TrainConfig  # all options
+    items: LabelledItems  # the items that are trained on; with a frozen backbone their features
+    # the items to validate on, none if the run is not validated; None until some are held out
     held_out: LabelledItems | None
     model: EmbeddingModel
-    network: Any
+    network: Any  # what is trained, a torch module with a method ``embed``: the model, or a stage's network around it
     loss: Loss
-    sampler: Sampler
-    own: OwnFunctions
-    place: Place
-    ranks: Ranks
-    randomness: RunRandomness
+    sampler: Sampler  # draws the batches
+    own: OwnFunctions  # functions of the user's own
+    place: Place  # where the run is written and shown
+    ranks: Ranks  # the processes that train together
+    randomness: RunRandomness  # torch's random numbers of the run
+    # from embeddings (B, D) and the target of a batch to the loss, which parts may wrap
     criterion: Callable[[Tensor, Tensor], Tensor] = field(init=False)
-    projector: Projector | None = None
-    targets: TrainingTargets = field(init=False)
+    projector: Projector | None = None  # the network between embeddings and loss, if there is one
+    targets: TrainingTargets = field(init=False)  # the labels that are trained on, as losses and samplers ask for them
     optimizer: torch.optim.Optimizer = field(init=False)
-    log: MetricsLog = field(init=False)
-    callbacks: CallbackList = field(init=False)
+    log: MetricsLog = field(init=False)  # the records of metrics.jsonl
+    callbacks: CallbackList = field(init=False)  # all callbacks
+    # what undoes a stage at the end, such as to merge adapters
     endings: list[Callable[[], None]] = field(default_factory=list)
+    # makes the context in which the network has the weights that are kept, as averaged ones
     swapped_in: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
-    is_over: bool = False
-    is_interrupted: bool = False
+    is_over: bool = False  # whether a part has asked for the end
+    is_interrupted: bool = False  # whether the training ends early by an interrupt
 
     def __post_init__(self) -> None:
         self.criterion = self.loss

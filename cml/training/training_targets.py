@@ -12,14 +12,7 @@ from cml.sampling.training_labels import TrainingLabels
 
 
 class TrainingTargets(TrainingLabels):
-    """The labels of a training set, as losses (``LabelSource``) and samplers ask for them.
-
-    Args:
-        distance: The label distance that encoded the labels.
-        labels: N encoded labels.
-        seed: Seed of the sample of label distances.
-        ranks: The processes that train together; None for this one alone.
-    """
+    """The labels of a training set, as losses (``LabelSource``) and samplers ask for them."""
 
     def __init__(self, distance: LabelDistance, labels: Labels, *, seed: int = 0, ranks: Ranks | None = None) -> None:
         super().__init__(distance, labels)
@@ -36,22 +29,14 @@ class TrainingTargets(TrainingLabels):
         return self._sample
 
     def vectors(self) -> Float32:
-        """The labels as vectors (N, V).
-
-        Raises:
-            UserError: The label distance has no label vectors.
-        """
+        """The labels as vectors (N, V)."""
         return self.vectors_of(self._labels)
 
-    def vectors_of(self, labels: Labels) -> Float32:
-        """Some labels as vectors (B, V).
-
-        Args:
-            labels: B labels that the label distance encoded.
-
-        Raises:
-            UserError: The label distance has no label vectors.
-        """
+    def vectors_of(
+        self,
+        labels: Labels,  # B labels that the label distance encoded
+    ) -> Float32:
+        """Some labels as vectors (B, V)."""
         vectors = self.distance.label_vectors(labels)
         if vectors is None:
             raise UserError(

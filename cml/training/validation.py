@@ -26,22 +26,7 @@ _NUMBERS = ("best", "best_step", "worst", "waited")
 
 
 class Validation:
-    """Scores of a run on its held-out data, and the best weights so far.
-
-    Args:
-        model: The model, whose weights are kept.
-        network: Embeds the held-out data: the model, or its head on features.
-        held_out: The data.
-        config: For ``evaluate_every`` and ``patience``.
-        ranks: The processes that share the work, all of which call ``record``.
-
-    Attributes:
-        stopping: The course of the scores.
-        best_weights: State dict of the model at the best validation; None before the first.
-
-    Raises:
-        UserError: The labels of the held-out data cannot be ranked.
-    """
+    """Scores of a run on its held-out data, and the best weights so far."""
 
     def __init__(
         self,
@@ -58,18 +43,12 @@ class Validation:
         self._ranks = ranks
         order = ranks.broadcast(lambda: label_order(held_out))
         self._score = functools.partial(held_out_score, order=order, ranks=ranks)
-        self.stopping = EarlyStopping(config.patience)
+        self.stopping = EarlyStopping(config.patience)  # the course of the scores
+        # state dict of the model at the best validation; None before the first
         self.best_weights: dict[str, Tensor] | None = None
 
     def record(self, step: int) -> dict[str, Any]:
-        """Validate the network, and keep its weights if they are the best so far.
-
-        Args:
-            step: Steps done so far.
-
-        Returns:
-            The record for metrics.jsonl.
-        """
+        """Validate the network, and keep its weights if they are the best so far."""
         with contextlib.ExitStack() as stack:
             if self._held_out.inputs.reads_anew:  # all validations see the same augmentation
                 stack.enter_context(seeded_randomness(self._config.seed, self._ranks.rank))
@@ -80,15 +59,10 @@ class Validation:
             self.best_weights = copy.deepcopy(self._model.state_dict())
         return {"step": step, "validation": score}
 
-    def take_best(self, last: int) -> str:
-        """Restore the best weights, if validations differed.
-
-        Args:
-            last: Steps that the run has done.
-
-        Returns:
-            Which step's weights the model has, and why; "" if the run was not validated.
-        """
+    def take_best(
+        self, last: int
+    ) -> str:  # which step's weights the model has, and why; "" if the run was not validated
+        """Restore the best weights, if validations differed."""
         if self.best_weights is None:
             return ""
         stopping = self.stopping
@@ -109,14 +83,7 @@ class Validation:
         return {**numbers, "best_weights": self.best_weights}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a ``state_dict``.
-
-        Args:
-            state: The state.
-
-        Raises:
-            DataError: A number is not one of this run.
-        """
+        """Restore a ``state_dict``."""
         steps = {name: state[name] for name in ("best_step", "waited")}
         limit = Annotated[int, Meta(ge=0, le=self._config.steps)]
         record(steps, dict[str, limit], "a number of steps", "one of this run")
@@ -130,13 +97,6 @@ class Validation:
 class EarlyStopping:
     """The course of a run's validation scores, of which lower ones are better.
 
-    Attributes:
-        patience: Validations without a better score after which the run ends; 0 for never.
-        best: The best score so far.
-        best_step: The step of that score.
-        worst: The worst score so far.
-        waited: Validations since the best one.
-
     Example:
         >>> stopping = EarlyStopping(patience=2)
         >>> [stopping.update(score, step) for step, score in enumerate([0.5, 0.3, 0.4, 0.6])]
@@ -145,22 +105,14 @@ class EarlyStopping:
         (True, 1)
     """
 
-    patience: int
-    best: float = math.inf
-    best_step: int = 0
-    worst: float = -math.inf
-    waited: int = 0
+    patience: int  # validations without a better score after which the run ends; 0 for never
+    best: float = math.inf  # the best score so far
+    best_step: int = 0  # the step of that score
+    worst: float = -math.inf  # the worst score so far
+    waited: int = 0  # validations since the best one
 
     def update(self, score: float, step: int) -> bool:
-        """Record a validation.
-
-        Args:
-            score: Its score, lower is better.
-            step: Steps done so far.
-
-        Returns:
-            Whether it is the best one so far.
-        """
+        """Record a validation."""
         self.waited += 1
         self.worst = max(self.worst, score)
         is_better = score < self.best
@@ -174,18 +126,10 @@ class EarlyStopping:
         return 0 < self.patience <= self.waited
 
 
-def label_order(data: LabelledItems) -> Int32:
-    """Rank the held-out items around each of them by label distance.
-
-    Args:
-        data: N held-out items.
-
-    Returns:
-        (N, N) the dense rank of each label distance in its row; -1 for the item itself and for incomparable ones.
-
-    Raises:
-        UserError: No item has others at different distances.
-    """
+def label_order(
+    data: LabelledItems,  # N held-out items
+) -> Int32:  # (N, N) the dense rank of each label distance in its row
+    """Rank the held-out items around each of them by label distance."""
     from cml.retrieval.rank_correlation import dense_ranks
 
     distances = data.distance.pairwise(data.labels, data.labels)
@@ -204,20 +148,17 @@ def label_order(data: LabelledItems) -> Int32:
     return order
 
 
-def held_out_score(network: Any, data: LabelledItems, *, order: Int32, ranks: Ranks) -> float:  # noqa: ANN401
+def held_out_score(
+    network: Any,  # noqa: ANN401
+    data: LabelledItems,  # N held-out items
+    *,
+    order: Int32,  # (N, N) from ``label_order``
+    ranks: Ranks,
+) -> float:
     """Score a network by 1 - Spearman's rho, each held-out item a query for all the others.
 
     Whole rankings also work with few items. A query whose embedding is equally far from all others counts as
     uncorrelated.
-
-    Args:
-        network: The network, in evaluation mode: a model, or its head on features.
-        data: N held-out items.
-        order: (N, N) from ``label_order``.
-        ranks: The processes that share the work, all of which call this.
-
-    Returns:
-        The mean over queries, in 0..2; lower is better.
     """
     from cml.retrieval.rank_correlation import rank_correlations
 

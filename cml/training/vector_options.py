@@ -7,9 +7,6 @@ def vector_options() -> dict[str, Any]:
     """List the options: no backbone, no augmentation and a higher learning rate.
 
     The rate was chosen on three tables (diabetes, wine, captions).
-
-    Returns:
-        Values of ``TrainConfig`` by their names.
     """
     return {
         "backbone": "none",

@@ -12,17 +12,7 @@ from cml.training.config import TrainConfig
 
 
 def check_views(config: TrainConfig, inputs: Inputs, *, augments: bool, draws: bool) -> None:
-    """Check that the copies of an item differ.
-
-    Args:
-        config: The options of the run.
-        inputs: The inputs.
-        augments: Whether a function of the user's own augments them.
-        draws: Whether the network may draw random numbers, as dropout does.
-
-    Raises:
-        UserError: There are several views, and nothing that makes them differ.
-    """
+    """Check that the copies of an item differ."""
     jitter = config.scale_jitter, config.shift_jitter, config.brightness_jitter
     differ = any(jitter) or config.random_crop != "none" or config.flip == "image"
     if config.views > 1 and not (augments or draws or inputs.reads_anew or differ):
@@ -32,16 +22,12 @@ def check_views(config: TrainConfig, inputs: Inputs, *, augments: bool, draws: b
         )
 
 
-def repeat_items(items: int, anchors: int, views: int) -> Int64:
+def repeat_items(
+    items: int,  # B, the items of the batch
+    anchors: int,
+    views: int,  # V, the copies of each item
+) -> Int64:  # (V B,) positions in the batch, V A of them those of the anchors
     """List which item each copy of a batch is of: all copies of the anchors, which come first, then of the others.
-
-    Args:
-        items: B, the items of the batch.
-        anchors: A: the first A items are the anchors.
-        views: V, the copies of each item.
-
-    Returns:
-        (V B,) positions in the batch, V A of them those of the anchors.
 
     Example:
         >>> repeat_items(3, 2, 2).tolist()
@@ -50,17 +36,12 @@ def repeat_items(items: int, anchors: int, views: int) -> Int64:
     return np.concatenate([np.tile(np.arange(anchors), views), np.tile(np.arange(anchors, items), views)])
 
 
-def repeat_label_distances(label_distances: Float32, positions: Int64, anchors: int) -> Float32:
-    """Make the label distances of all copies from those of the items; 0 between copies of an item.
-
-    Args:
-        label_distances: (A, B + S) of a batch's items, and of S further ones that have no copies.
-        positions: (V B,) of ``repeat_items``.
-        anchors: V A, the copies that are anchors.
-
-    Returns:
-        (V A, V B + S).
-    """
+def repeat_label_distances(
+    label_distances: Float32,  # (A, B + S) of a batch's items, and of S further ones that have no copies
+    positions: Int64,  # (V B,) of ``repeat_items``
+    anchors: int,
+) -> Float32:  # (V A, V B + S)
+    """Make the label distances of all copies from those of the items; 0 between copies of an item."""
     items = int(positions.max()) + 1
     further = np.arange(items, label_distances.shape[1])
     block: Float32 = label_distances[np.ix_(positions[:anchors], np.concatenate([positions, further]))]

@@ -19,15 +19,10 @@ _SCALED = 1000  # items whose label distances to each other are scaled
 _REGRESSED = 5000  # items that a regression is fitted to
 
 
-def frozen_maps(features: Float32) -> dict[str, LinearMap]:
-    """The features themselves: as they are, L2-normalised, and standardised.
-
-    Args:
-        features: (N, F), whose standard deviations standardise.
-
-    Returns:
-        The maps by the names in ``FROZEN``.
-    """
+def frozen_maps(
+    features: Float32,  # (N, F), whose standard deviations standardise
+) -> dict[str, LinearMap]:
+    """The features themselves: as they are, L2-normalised, and standardised."""
     size = features.shape[1]
     same, zeros = np.eye(size, dtype=np.float32), np.zeros(size, np.float32)
     mean, std = features.mean(axis=0, dtype=np.float64), features.std(axis=0, dtype=np.float64)
@@ -37,30 +32,16 @@ def frozen_maps(features: Float32) -> dict[str, LinearMap]:
 
 
 def fit_candidates(
-    features: Float32,
-    labels: Labels,
+    features: Float32,  # (N, F)
+    labels: Labels,  # N encoded labels
     distance: LabelDistance,
     dimension: int,
     *,
     losses: Sequence[str] = LOSSES,
     rates: Sequence[float] = RATES,
     seed: int = 0,
-) -> dict[str, LinearMap]:
-    """Fit every embedding to some items, but for the features themselves.
-
-    Args:
-        features: (N, F).
-        labels: N encoded labels.
-        distance: The label distance that encoded them.
-        dimension: The largest dimension of PCA.
-        losses: The losses that heads are trained with, in command-line syntax.
-        rates: The learning rates that heads are trained with.
-        seed: Random seed.
-
-    Returns:
-        The maps by name. Heads that the labels do not suit are left out, and so is the ridge regression where few label
-        distances are known.
-    """
+) -> dict[str, LinearMap]:  # the maps by name
+    """Fit every embedding to some items, but for the features themselves."""
     heads = train_tuned_heads(features, labels, distance, loss_names=losses, rates=rates, seed=seed)
     rotation = fit_rotation(features, standardize=False, components=dimension)
     axes = rotation.axes.shape[1]
@@ -70,18 +51,14 @@ def fit_candidates(
     return {**maps, **{str(name): head for name, head in heads.items()}}
 
 
-def fit_label_ridge(features: Float32, labels: Labels, distance: LabelDistance, *, seed: int = 0) -> LinearMap:
-    """Regress the labels, or their classical MDS where they are no vectors, on the features.
-
-    Args:
-        features: (N, F).
-        labels: N encoded labels.
-        distance: The label distance that encoded them.
-        seed: Random seed of the draw of the items that it is fitted to.
-
-    Returns:
-        The prediction of a ridge regression, which is never L2-normalised: its length tells how sure it is.
-    """
+def fit_label_ridge(
+    features: Float32,  # (N, F)
+    labels: Labels,  # N encoded labels
+    distance: LabelDistance,
+    *,
+    seed: int = 0,
+) -> LinearMap:
+    """Regress the labels, or their classical MDS where they are no vectors, on the features."""
     rows, targets = draw_targets(labels, distance, most=_REGRESSED, most_scaled=_SCALED, seed=seed)
     weight, bias = fit_ridge_weights(features[rows].astype(np.float64), targets)
     return LinearMap(weight.astype(np.float32), bias.astype(np.float32))

@@ -12,17 +12,12 @@ from cml.training.saved_model import save_tensors
 TUNE_FITS = "checkpoints/tune"  # folder of a run
 
 
-def fit_once(folder: Path | None, name: str, fit: Callable[[], dict[str, LinearMap]]) -> dict[str, LinearMap]:
-    """Read a fit from the run folder, or make it and keep it there.
-
-    Args:
-        folder: The run folder, whose options and data are those of the fit; None keeps nothing.
-        name: Name of the fit.
-        fit: Makes the maps by their names.
-
-    Returns:
-        The maps by their names, in their order.
-    """
+def fit_once(
+    folder: Path | None,  # the run folder, whose options and data are those of the fit; None keeps nothing
+    name: str,
+    fit: Callable[[], dict[str, LinearMap]],
+) -> dict[str, LinearMap]:
+    """Read a fit from the run folder, or make it and keep it there."""
     if folder is None:
         return fit()
     path = folder / TUNE_FITS / f"{name}.safetensors"

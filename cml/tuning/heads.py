@@ -60,14 +60,7 @@ def _fit_rotations(features: Float32) -> dict[str, Rotation]:
 
 
 def check_tuned_losses(loss_names: Sequence[str]) -> None:
-    """Refuse losses that tuning cannot train heads by.
-
-    Args:
-        loss_names: Losses in command-line syntax, such as ``cosent(scale=2.0)``.
-
-    Raises:
-        UserError: A loss is unknown, or takes no label distances.
-    """
+    """Refuse losses that tuning cannot train heads by."""
     for name in loss_names:
         loss = losses.registry.make(name)
         if loss.labels != "label distances":
@@ -75,28 +68,15 @@ def check_tuned_losses(loss_names: Sequence[str]) -> None:
 
 
 def train_tuned_heads(
-    features: Float32,
-    labels: Labels,
+    features: Float32,  # (N, F)
+    labels: Labels,  # N encoded labels
     distance: LabelDistance,
     *,
     loss_names: Sequence[str] = LOSSES,
     rates: Sequence[float] = RATES,
     seed: int = 0,
 ) -> dict[TrainedHead, LinearMap]:
-    """Train a head from each start with each loss and rate, and take it at several steps.
-
-    Args:
-        features: (N, F).
-        labels: N encoded labels.
-        distance: The label distance that encoded them.
-        loss_names: Losses over label distances, in command-line syntax.
-        rates: Learning rates.
-        seed: Random seed.
-
-    Returns:
-        The heads as they are after each of ``STOPS``. Those of a loss that cannot be made of the labels, or that fails,
-        are left out.
-    """
+    """Train a head from each start with each loss and rate, and take it at several steps."""
     generator = np.random.default_rng(seed)
     by_start = _fit_rotations(features)
     rotations = [by_start[start] for start in STARTS]

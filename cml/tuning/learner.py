@@ -79,11 +79,7 @@ class TuneLearner(Learner):
         return DistanceDemand(blocks, sampler.batch_size, all_pairs=sampler.neighbors > 0)
 
     def learn(self, items: LabelledItems, validation: LabelledItems | None = None, place: Place = NO_PLACE) -> Learned:
-        """Compute the features of all items, and choose an embedding of them; see ``Learner.learn``.
-
-        Raises:
-            UserError: Items that nothing can be chosen by, or a backbone that is not frozen.
-        """
+        """Compute the features of all items, and choose an embedding of them; see ``Learner.learn``."""
         started, config, ranks = time.monotonic(), self.config, place.find_ranks(self.config)
         self._check_backbone(items.inputs, ranks)
         check_tuned_labels(items.labels, items.distance, config.seed)  # before features are computed
@@ -118,19 +114,10 @@ class TuneLearner(Learner):
             delete(place.out / TUNE_FITS)
         return learned
 
-    def reopen(self, place: Place) -> Learned | None:
-        """Open a finished run, and delete what a process left that was killed at its very end.
-
-        Args:
-            place: The run folder.
-
-        Returns:
-            What was learned; the loss has the settings of the run, but no trained parameters. None if the run is not
-            finished.
-
-        Raises:
-            DataError: A file of the run is damaged.
-        """
+    def reopen(
+        self, place: Place
+    ) -> Learned | None:  # what was learned; the loss has the settings of the run, but no trained parameters
+        """Open a finished run, and delete what a process left that was killed at its very end."""
         out = place.out
         if out is None or not (out / MODEL).exists():
             return None
@@ -176,11 +163,7 @@ class TuneLearner(Learner):
 def _tune_networks(
     items: LabelledItems, features: Float32, config: TrainConfig, tuning: Tuning, deadline: float, out: Path | None
 ) -> tuple[Tuning, Learned | None]:
-    """Try whole networks beside the head that was chosen.
-
-    Returns:
-        How the model was chosen, and a network if one is better.
-    """
+    """Try whole networks beside the head that was chosen."""
     splits, kind = make_splits(features, items.groups, seed=config.seed)
     splits = splits[:SPLITS]  # more would leave each network less time
     candidates = network_candidates(config, items.inputs.form.channels)

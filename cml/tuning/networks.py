@@ -33,17 +33,11 @@ _LAST = 1.5  # times a fit: the network that is chosen is trained on all items
 
 @dataclass(frozen=True)
 class NetworkScores:
-    """Whole networks that were tried.
+    """Whole networks that were tried."""
 
-    Attributes:
-        scores: Name to the scores of the held-out items of each split.
-        steps: Name to the number of steps.
-        left_out: Names of those for which the time was too short.
-    """
-
-    scores: dict[str, list[Float64]]
-    steps: dict[str, int]
-    left_out: tuple[str, ...]
+    scores: dict[str, list[Float64]]  # name to the scores of the held-out items of each split
+    steps: dict[str, int]  # name to the number of steps
+    left_out: tuple[str, ...]  # names of those for which the time was too short
 
     @property
     def best(self) -> str:
@@ -52,15 +46,7 @@ class NetworkScores:
 
 
 def network_candidates(config: TrainConfig, channels: int) -> dict[str, TrainConfig]:
-    """List the whole networks that a tuning with a budget tries, the quickest first.
-
-    Args:
-        config: The options of the run.
-        channels: Bands of the images.
-
-    Returns:
-        Name to the options of training.
-    """
+    """List the whole networks that a tuning with a budget tries, the quickest first."""
     defaults: dict[str, Any] = {
         option.name: option.default for option in fields(TrainConfig) if option.name.startswith("tune")
     }
@@ -84,28 +70,15 @@ def network_candidates(config: TrainConfig, channels: int) -> dict[str, TrainCon
 
 
 def score_networks(
-    items: LabelledItems,
+    items: LabelledItems,  # N images
     splits: Sequence[Split],
     kind: SplitKind,
     candidates: dict[str, TrainConfig],
     *,
-    deadline: float,
-    folder: Path | None = None,
+    deadline: float,  # when to stop, in seconds of ``time.monotonic``
+    folder: Path | None = None,  # run folder that keeps the scores of finished networks; None keeps nothing
 ) -> NetworkScores:
-    """Train whole networks on each split until the time is over.
-
-    Args:
-        items: N images.
-        splits: The splits.
-        kind: How the splits were made.
-        candidates: Name to the options of training.
-        deadline: When to stop, in seconds of ``time.monotonic``. A network gets an equal share of what is left, which
-            decides its number of steps; one whose share is shorter than 30 steps is left out.
-        folder: Run folder that keeps the scores of finished networks; None keeps nothing.
-
-    Returns:
-        The scores.
-    """
+    """Train whole networks on each split until the time is over."""
     path = None if folder is None else folder / TUNE_FITS / _SCORES
     kept = read_json(path, "the scores of networks") if path is not None and path.exists() else {}
     scores = {name: [np.array(split) for split in entry["scores"]] for name, entry in kept.items()}
@@ -142,33 +115,24 @@ def score_networks(
     return NetworkScores(scores, steps, tuple(left_out))
 
 
-def at_size_of(config: TrainConfig, items: LabelledItems) -> LabelledItems:
-    """Take images at the size of a network, decoded once if they fit into memory, with their labels alone.
-
-    Args:
-        config: The options of the network, of which the image size and ``cache_bytes`` count.
-        items: N images.
-
-    Returns:
-        The images and their labels.
-    """
+def at_size_of(
+    config: TrainConfig,
+    items: LabelledItems,  # N images
+) -> LabelledItems:
+    """Take images at the size of a network, decoded once if they fit into memory, with their labels alone."""
     assert isinstance(items.inputs, Images)
     images = items.inputs.at(config.image_size, config.cache_bytes)
     images.load()
     return LabelledItems(images, items.labels, items.distance)
 
 
-def fit_network(items: LabelledItems, config: TrainConfig, *, deadline: float = math.inf) -> Learned:
-    """Train a network, at most until a deadline.
-
-    Args:
-        items: The items to train on.
-        config: The options of the network.
-        deadline: The time of ``time.monotonic``, in seconds, after which no step begins.
-
-    Returns:
-        The result of training so far.
-    """
+def fit_network(
+    items: LabelledItems,
+    config: TrainConfig,
+    *,
+    deadline: float = math.inf,  # the time of ``time.monotonic``, in seconds, after which no step begins
+) -> Learned:
+    """Train a network, at most until a deadline."""
     return _train_until(items, config, lambda: time.monotonic() >= deadline)
 
 

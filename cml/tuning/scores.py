@@ -24,14 +24,6 @@ class FirstItemsScore:
 
     1 - (d - best) / (chance - best): d is the mean label distance of the first items found, ``best`` that of the
     nearest labels, ``chance`` that of all others. 1 is the best possible, 0 is chance.
-
-    Args:
-        label_distances: (N, N); pairs that cannot be compared count as the farthest of all.
-        near: (N, N), the pairs that are not looked at: each item and itself, and frames of a film that follow each
-            other closely. None: each item and itself.
-
-    Attributes:
-        neighbors: Items that are looked at around each: 10, or fewer where there are few items.
     """
 
     def __init__(self, label_distances: Float32, near: Bools | None = None) -> None:
@@ -40,6 +32,7 @@ class FirstItemsScore:
         self._distances = np.where(known, label_distances, farthest).astype(np.float64)
         self._left_out = np.eye(len(label_distances), dtype=bool) if near is None else near
         fewest = int((~self._left_out).sum(axis=1).min())
+        # items that are looked at around each: 10, or fewer where there are few items
         self.neighbors = max(1, min(FIRST, (fewest + 1) // 3))
         self._chance = self._distances[~self._left_out].mean()
         ranked = np.partition(np.where(self._left_out, np.inf, self._distances), self.neighbors - 1, axis=1)
@@ -76,10 +69,6 @@ class KnownPairsScore:
     """Scores embeddings of some items by Spearman's rank correlation of the distances of their known pairs.
 
     1 is the order of the label distances, 0 is chance.
-
-    Args:
-        pairs: Pairs of the items whose label distances are known.
-        items: M.
     """
 
     def __init__(self, pairs: KnownPairs, items: int) -> None:
@@ -94,17 +83,14 @@ class KnownPairsScore:
         """Whether the pairs are enough, and differ enough, to say which embedding is better."""
         return len(self._pairs.first) >= _FEWEST_PAIRS and bool(np.ptp(self._pairs.distances) > 0)
 
-    def score_items(self, embeddings: Float32) -> Float64:
+    def score_items(
+        self,
+        embeddings: Float32,  # (M, D)
+    ) -> Float64:  # (M,)
         """Score each item, so that the mean is the correlation, and the spread over items tells its error.
 
         Each pair is a term of the correlation, and counts half for each of its items. The correlation is a statistic of
         pairs of items, whose jackknife has deviations from the mean twice as large as these: they are doubled.
-
-        Args:
-            embeddings: (M, D).
-
-        Returns:
-            (M,).
         """
         first, second = self._pairs.first, self._pairs.second
         distances = np.linalg.norm(embeddings[first] - embeddings[second], axis=1)
@@ -127,44 +113,27 @@ _MOST_SCORED, _MOST_LINKED = 1000, 5000  # held-out items of a split, the second
 
 
 class SplitScore(NamedTuple):
-    """The held-out items of a split that are scored, and their score.
+    """The held-out items of a split that are scored, and their score."""
 
-    Attributes:
-        items: (M,) their numbers.
-        score: The score of embeddings (M, D) of these items.
-    """
+    items: Int64  # (M,) their numbers
+    score: FirstItemsScore | KnownPairsScore  # the score of embeddings (M, D) of these items
 
-    items: Int64
-    score: FirstItemsScore | KnownPairsScore
-
-    def score_map(self, embedding: LinearMap | JoinedMaps, features: Float32) -> Float64:
-        """Score a map of features.
-
-        Args:
-            embedding: The map.
-            features: (N, F) of all items.
-
-        Returns:
-            (M,) the score of each item.
-        """
+    def score_map(
+        self,
+        embedding: LinearMap | JoinedMaps,
+        features: Float32,  # (N, F) of all items
+    ) -> Float64:  # (M,) the score of each item
+        """Score a map of features."""
         return self.score.score_items(embedding.embed(features[self.items]))
 
 
-def make_split_score(held_out: Int64, labels: Labels, distance: LabelDistance, kind: SplitKind) -> SplitScore:
-    """Choose the held-out items of a split that are scored.
-
-    Args:
-        held_out: The held-out items.
-        labels: N encoded labels.
-        distance: The label distance that encoded them.
-        kind: How the splits were made. In blocks, near neighbours in the order of the items are not compared.
-
-    Returns:
-        The items, and their score.
-
-    Raises:
-        UserError: The labels of these items are all equally far from each other, or too few pairs of them are known.
-    """
+def make_split_score(
+    held_out: Int64,
+    labels: Labels,  # N encoded labels
+    distance: LabelDistance,
+    kind: SplitKind,
+) -> SplitScore:
+    """Choose the held-out items of a split that are scored."""
     most = _MOST_LINKED if distance.is_partial else _MOST_SCORED
     items = np.sort(np.random.default_rng(0).permutation(held_out)[:most])
     near = near_in_order(items, len(labels)) if kind == "blocks" else None

@@ -21,23 +21,17 @@ MUCH = 0.5  # share of items with such a nearest neighbour, from which on the or
 _PROBED = 1000  # items whose nearest neighbours are looked at
 
 
-def make_splits(features: Float32, groups: Int64 | None = None, *, seed: int = 0) -> tuple[list[Split], SplitKind]:
+def make_splits(
+    features: Float32,  # (N, F)
+    groups: Int64 | None = None,  # (N,) numbers of groups; None for none
+    *,
+    seed: int = 0,
+) -> tuple[list[Split], SplitKind]:
     """Make splits, each of which holds out a fifth of the items: four, or more random ones of few items.
 
     Whole groups are held out where there are groups. Without, neighbours in the order of the file may be almost the
     same item, as the frames of a film are; then each split holds out one block of that order. Otherwise the items are
     drawn at random, see ``count_splits``.
-
-    Args:
-        features: (N, F).
-        groups: (N,) numbers of groups; None for none.
-        seed: Random seed.
-
-    Returns:
-        The splits, and what they hold out.
-
-    Raises:
-        UserError: The groups leave too few items on one side of a split.
     """
     count = len(features)
     if groups is not None:
@@ -54,32 +48,22 @@ def make_splits(features: Float32, groups: Int64 | None = None, *, seed: int = 0
     ], "random"
 
 
-def count_splits(count: int) -> int:
+def count_splits(count: int) -> int:  # four, or as many splits as hold out 200 items together; 12 at most
     """Say how often items are drawn at random, so that few items tell as much as they can.
 
     Four splits of 125 items score 100 held-out ones, whose mean gain varies so much with the draw that embeddings that
     are far better than the features are not taken. More draws of the same items vary less together. What remains is
     that they share items, which ``measure_gain`` takes into account.
-
-    Args:
-        count: The number of items.
-
-    Returns:
-        Four, or as many splits as hold out 200 items together; 12 at most.
     """
     return min(MOST_SPLITS, max(SPLITS, math.ceil(TOLD_BY / (HELD_OUT * count))))
 
 
-def share_of_near_neighbors(features: Float32, *, seed: int = 0) -> float:
-    """Find how many items have their nearest neighbour close by in the order of the file.
-
-    Args:
-        features: (N, F).
-        seed: Random seed of the draw of the items that are looked at, 1,000 at most.
-
-    Returns:
-        The share of items whose nearest neighbour lies within 2 % of the order; about 0.04 by chance.
-    """
+def share_of_near_neighbors(
+    features: Float32,  # (N, F)
+    *,
+    seed: int = 0,  # random seed of the draw of the items that are looked at, 1,000 at most
+) -> float:
+    """Find how many items have their nearest neighbour close by in the order of the file."""
     count = len(features)
     probed = np.sort(np.random.default_rng(seed).permutation(count)[:_PROBED])
     centred = features - features.mean(axis=0)
@@ -90,17 +74,13 @@ def share_of_near_neighbors(features: Float32, *, seed: int = 0) -> float:
     return float((np.abs(nearest - probed) <= NEAR * count).mean())
 
 
-def near_in_order(items: Int64, count: int) -> Bools:
+def near_in_order(
+    items: Int64,  # (M,) places in the order
+    count: int,
+) -> Bools:  # (M, M), true where two items are within 2 % of the order; each item and itself are
     """Find the pairs that are close by in the order of the file, as the next frames of a film are.
 
     Any features retrieve such an item, so that it does not tell good ones from bad ones.
-
-    Args:
-        items: (M,) places in the order.
-        count: The number of all items of the file.
-
-    Returns:
-        (M, M), true where two items are within 2 % of the order; each item and itself are.
     """
     near: Bools = np.abs(items[:, None] - items) <= NEAR * count
     return near
@@ -152,7 +132,12 @@ class Gain(NamedTuple):
         return self.mean > LEAST_GAIN * self.error
 
 
-def measure_gain(scores: Sequence[Float64], others: Sequence[Float64], *, counted: int | None = None) -> Gain:
+def measure_gain(
+    scores: Sequence[Float64],
+    others: Sequence[Float64],
+    *,
+    counted: int | None = None,  # the error is that of so many splits at most; None counts all
+) -> Gain:
     """Measure by how much an embedding scores better than another one.
 
     The variance of a split's mean gain is estimated twice: by the means of all splits, which may be alike by luck, and
@@ -160,14 +145,6 @@ def measure_gain(scores: Sequence[Float64], others: Sequence[Float64], *, counte
     t-test does (Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004). Splits share most training
     items, so that their mean varies more than that of m independent ones: by a factor of 1/m + n_held/n_trained (Nadeau
     and Bengio, Machine Learning 52, 2003).
-
-    Args:
-        scores: For each of m splits, the scores of its held-out items.
-        others: Those of the other embedding.
-        counted: The error is that of so many splits at most; None counts all.
-
-    Returns:
-        The gain.
     """
     gains = [ours - theirs for ours, theirs in zip(scores, others, strict=True)]
     means = np.array([gain.mean() for gain in gains])

@@ -38,34 +38,22 @@ _PROBED = 500  # items among which label distances have to differ
 
 @dataclass(frozen=True)
 class Tuning:
-    """What tuning has chosen, and how sure that is.
+    """What tuning has chosen, and how sure that is."""
 
-    Attributes:
-        chosen: Names of the candidates that are averaged, or of the one that is taken alone; of the frozen features
-            where these are kept.
-        frozen: Name of the form of the frozen features that does best.
-        tried: Names of the candidates that did best, and that the frozen features were compared with.
-        scores: The mean score of each candidate over the splits; of a head at its best step.
-        score: That of what was tried.
-        gain: By how much it is better than the frozen features.
-        error: The standard error of the gain, which takes into account that splits share items.
-        splits: How the splits were made: "groups", "blocks" or "random".
-        networks: The mean score on four splits of each whole network that was tried.
-        left_out: Names of whole networks for which the time was too short.
-        split_count: How many splits there were.
-    """
-
+    # names of the candidates that are averaged, or of the one that is taken alone; of the frozen features where these
+    # are kept
     chosen: tuple[str, ...]
-    frozen: str
-    tried: tuple[str, ...]
-    scores: Mapping[str, float]
-    score: float
-    gain: float
-    error: float
-    splits: str
+    frozen: str  # name of the form of the frozen features that does best
+    tried: tuple[str, ...]  # names of the candidates that did best, and that the frozen features were compared with
+    scores: Mapping[str, float]  # the mean score of each candidate over the splits; of a head at its best step
+    score: float  # that of what was tried
+    gain: float  # by how much it is better than the frozen features
+    error: float  # the standard error of the gain, which takes into account that splits share items
+    splits: str  # how the splits were made: "groups", "blocks" or "random"
+    # the mean score on four splits of each whole network that was tried
     networks: Mapping[str, float] = field(default_factory=dict)
-    left_out: tuple[str, ...] = ()
-    split_count: int = SPLITS
+    left_out: tuple[str, ...] = ()  # names of whole networks for which the time was too short
+    split_count: int = SPLITS  # how many splits there were
 
     @property
     def keeps_features(self) -> bool:
@@ -78,12 +66,7 @@ class Tuning:
         return self.chosen == (RIDGE,)
 
     def own_rows(self) -> tuple[str, ...]:
-        """Name the references of an evaluation that the model is itself, so that a comparison with them says nothing.
-
-        Returns:
-            The name of the form of vectors that was kept, or the names of the row of the ridge regression, where that
-            was taken alone.
-        """
+        """Name the references of an evaluation that the model is itself: a comparison with them says nothing."""
         if self.keeps_features:
             return tuple(row for frozen, row in zip(FROZEN, VECTOR_ROWS, strict=True) if frozen == self.frozen)
         return RIDGE_ROWS if self.is_ridge else ()
@@ -100,29 +83,15 @@ class Tuning:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read what was chosen from a run folder.
-
-        Args:
-            folder: The run folder.
-
-        Returns:
-            What was chosen.
-
-        Raises:
-            DataError: tuning.json is missing or damaged.
-        """
+        """Read what was chosen from a run folder."""
         path, subject = folder / TUNING, "what 'tune' chose"
         content = read_json(path, subject)
         if isinstance(content, dict):
             content.pop("lines", None)  # the same in words
         return record(content, cls, str(path), subject, "Tune again, in another folder.")
 
-    def lines(self) -> list[str]:
-        """Say what was chosen, by how much and how sure.
-
-        Returns:
-            A few lines.
-        """
+    def lines(self) -> list[str]:  # a few lines
+        """Say what was chosen, by how much and how sure."""
         held_out = {
             "groups": "whole groups",
             "blocks": "blocks of the order of the items, for neighbours in it are alike",
@@ -149,39 +118,19 @@ class Tuning:
 
 
 def tune(
-    features: Float32,
-    labels: Labels,
+    features: Float32,  # (N, F)
+    labels: Labels,  # N encoded labels
     distance: LabelDistance,
     dimension: int,
     *,
     losses: Sequence[str] = LOSSES,
     rates: Sequence[float] = RATES,
-    groups: Int64 | None = None,
+    groups: Int64 | None = None,  # (N,) numbers of groups that are held out together; None for none
     seed: int = 0,
-    folder: Path | None = None,
-    bar: str = "",
+    folder: Path | None = None,  # run folder that keeps each fit, so that the same call continues after an interrupt
+    bar: str = "",  # title of a progress bar; "" for none
 ) -> tuple[LinearMap | JoinedMaps, Tuning]:
-    """Choose an embedding of features by held-out items.
-
-    Args:
-        features: (N, F).
-        labels: N encoded labels.
-        distance: The label distance that encoded them.
-        dimension: The largest dimension D of the average. Features that are kept have F dimensions.
-        losses: The losses that heads are trained with, which take label distances, in command-line syntax.
-        rates: The learning rates that heads are trained with.
-        groups: (N,) numbers of groups that are held out together; None for none.
-        seed: Random seed.
-        folder: Run folder that keeps each fit, so that the same call continues after an interrupt; None keeps nothing.
-        bar: Title of a progress bar; "" for none.
-
-    Returns:
-        The embedding, and how it was chosen.
-
-    Raises:
-        UserError: Features or labels are too few, constant or not finite, all label distances are equal, the groups
-            leave a split without items, or a loss takes no label distances. Nothing is trained then.
-    """
+    """Choose an embedding of features by held-out items."""
     check_tuned_losses(losses)
     _check_features(features)
     check_tuned_labels(labels, distance, seed)
@@ -281,15 +230,10 @@ def _choose(
     return _Choice(frozen, tried, scores, mean_score(tried_scores), gain, len(splits))
 
 
-def keep_best_steps(scores: Mapping[str, float]) -> dict[str, float]:
-    """Keep only the best step of each head.
-
-    Args:
-        scores: The scores of all candidates, by name; the names of one head differ in what follows the last comma.
-
-    Returns:
-        The scores of the candidates that are kept.
-    """
+def keep_best_steps(
+    scores: Mapping[str, float],  # the scores of all candidates, by name
+) -> dict[str, float]:
+    """Keep only the best step of each head."""
     heads: dict[str, str] = {}
     for name, score in scores.items():
         head = name.rpartition(", ")[0] if name.endswith(" steps") else name
@@ -306,17 +250,12 @@ def _check_features(features: Float32) -> None:
         raise UserError("'tune' finds nothing to choose by: the features of all items are equal.")
 
 
-def check_tuned_labels(labels: Labels, distance: LabelDistance, seed: int = 0) -> None:
-    """Check, by a sample of labels, that held-out items can be ranked by them.
-
-    Args:
-        labels: N encoded labels.
-        distance: The label distance that encoded them.
-        seed: Random seed of the sample.
-
-    Raises:
-        UserError: No label distance is known, as of judged triplets, or all are equal.
-    """
+def check_tuned_labels(
+    labels: Labels,  # N encoded labels
+    distance: LabelDistance,
+    seed: int = 0,
+) -> None:
+    """Check, by a sample of labels, that held-out items can be ranked by them."""
     needs = "'tune' ranks held-out items by their label distances"
     if distance.known_triplets(labels[:1]) is not None:
         raise UserError(f"{needs}, and judged triplets have none: leave 'tune' out.")

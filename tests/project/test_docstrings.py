@@ -26,7 +26,7 @@ ROOMS = (
     *("cml/explore", "cml/models", "cml/plausibility", "cml/processes", "cml/reporting", "cml/storage"),
     *("cml/word_vectors", "cml/option_types.py", "cml/registry.py", "cml/settings.py"),
 )
-"""The folders and files that keep the rule; it is to become all of them."""
+"""The folders and files whose public names are documented in full; it is to become all of them."""
 SECTION = re.compile(r"^(Args|Attributes|Returns|Yields|Raises):$", re.MULTILINE)
 IMPORT = re.compile(r"^(?:>>> )?from (cml[\w.]*) import ([\w, ]+)$", re.MULTILINE)
 
@@ -86,7 +86,7 @@ def _definitions_in(tree: ast.AST, file: str, outer: str) -> Iterator[tuple[str,
             yield from _definitions_in(node, file, outer)
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("room", ["cml", "data_prep", "tasks"])
 def test_internals_have_no_sections(room: str) -> None:
     wrong = [
         f"{file}:{name}"

@@ -22,17 +22,8 @@ def draw_results(paths: Sequence[Path], count: int) -> list[Path]:
     return [path for path in paths if path in drawn]
 
 
-def rerun(path: Path) -> list[str]:
-    """Run a result again, with its chosen settings in the final runs, and compare all of its scores.
-
-    Returns:
-        A sentence for each score that differs by more than ``TOLERANCE``, as "score of run 2: 0.696158, in the file
-        0.698158".
-
-    Raises:
-        DataError: the file is no result of the suite.
-        UserError: it cannot be run here.
-    """
+def rerun(path: Path) -> list[str]:  # a sentence for each score that differs by more than ``TOLERANCE``
+    """Run a result again, with its chosen settings in the final runs, and compare all of its scores."""
     result = read_result(path)
     if result.set.startswith(OWN) and result.set not in SETS:
         raise UserError(f"the set {result.set} is somebody's own dataset: give its folder with --data.")

@@ -85,17 +85,11 @@ def list_methods(names: Iterable[str], quick: bool = False) -> list[str]:
     return [*FIXED_ROWS, *(name for name in wanted if find_method(name))]
 
 
-def find_method(name: str) -> Method | None:
+def find_method(name: str) -> Method | None:  # None: a row without trials
     """Find the loss of the suite that has a name, or the registered loss that the name writes.
 
     Trials of a loss that is no method of the suite vary what those of its method do, or else its own ``search_space``.
     A setting that stands in the brackets stays as it is.
-
-    Returns:
-        The method. None: a row without trials.
-
-    Raises:
-        UserError: there is no such loss, or it is over classes.
     """
     if name in FIXED_ROWS or name in METHODS:
         return METHODS.get(name)

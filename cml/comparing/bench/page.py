@@ -44,11 +44,7 @@ legend { float: left; color: var(--quiet); padding: 0; margin-right: 8px; }
 
 
 def write_leaderboard(results: Path, page: Path) -> None:
-    """Write the page of all versions and tracks, and each table as CSV beside it.
-
-    Raises:
-        UserError: there are no results.
-    """
+    """Write the page of all versions and tracks, and each table as CSV beside it."""
     places = {version: place for place, version in enumerate(SUITES)}  # the latest comes first
     kinds = {(result.suite, result.track) for result in map(read_result, results_in(results))}
     boards = [read_board(results, *kind) for kind in sorted(kinds, key=lambda kind: (places[kind[0]], kind))]
@@ -125,9 +121,6 @@ def draw_critical_difference_diagram(board: Board, path: Path, *, ink: str = "")
 
     The suffix of the path says the format; ``ink`` is the colour of everything on a transparent ground, "" draws in
     black on white.
-
-    Raises:
-        UserError: fewer than 3 methods were run on all of at least 3 sets.
     """
     if math.isnan(board.critical):
         raise UserError("A critical-difference diagram needs 3 methods that were run on all of at least 3 sets.")

@@ -34,49 +34,29 @@ _PARTS = 10_000  # of 1 in which files hold the score of a query
 
 @dataclass(frozen=True)
 class Result:
-    """What a file of results holds.
+    """What a file of results holds."""
 
-    Attributes:
-        format: Number of the format.
-        suite: Version of the suite.
-        set: Name of the set.
-        track: "A" or "B", then the backbone: "A-efficientnet-lite0".
-        method: Name of the row.
-        backbone: The backbone of the track.
-        split: SHA-256 of the parts of the set.
-        pretraining: The data on which the network was trained before.
-        loss: The loss of the final runs, as ``--loss`` takes it; "" where the row is not trained.
-        settings: What the chosen trial set beside the defaults.
-        trials: The validation score of each trial, or why it failed. The settings of a trial follow from its number.
-        seconds: Of a final run ("run"), and of all trials ("trials").
-        memory_mb: Most memory that a process had.
-        made_with: Versions of cml, Python and the libraries that compute, and the processor.
-        plugins: Name and SHA-256 of each plugin that was needed.
-        unit: The unit of label distances.
-        scores: Name of a score or of a metric of the user's own -> its mean in each of the S final runs.
-        query_scores: The primary score of each run and query, (S, Q), in ten-thousandths.
-        failed: Why there are no scores; "" if there are.
-    """
-
-    format: int
-    suite: str
-    set: str
-    track: str
-    method: str
-    backbone: str
-    split: str
-    pretraining: str
-    loss: str
-    settings: dict[str, Any]
+    format: int  # number of the format
+    suite: str  # version of the suite
+    set: str  # name of the set
+    track: str  # "A" or "B", then the backbone: "A-efficientnet-lite0"
+    method: str  # name of the row
+    backbone: str  # the backbone of the track
+    split: str  # SHA-256 of the parts of the set
+    pretraining: str  # the data on which the network was trained before
+    loss: str  # the loss of the final runs, as ``--loss`` takes it; "" where the row is not trained
+    settings: dict[str, Any]  # what the chosen trial set beside the defaults
+    # the validation score of each trial, or why it failed. The settings of a trial follow from its number
     trials: list[float | str]
-    seconds: dict[str, float]
-    memory_mb: int
-    made_with: dict[str, str]
-    plugins: list[tuple[str, str]]
-    unit: str
+    seconds: dict[str, float]  # of a final run ("run"), and of all trials ("trials")
+    memory_mb: int  # most memory that a process had
+    made_with: dict[str, str]  # versions of cml, Python and the libraries that compute, and the processor
+    plugins: list[tuple[str, str]]  # name and SHA-256 of each plugin that was needed
+    unit: str  # the unit of label distances
+    # name of a score or of a metric of the user's own -> its mean in each of the S final runs
     scores: dict[str, list[float | None]]
-    query_scores: list[list[int | None]]
-    failed: str
+    query_scores: list[list[int | None]]  # the primary score of each run and query, (S, Q), in ten-thousandths
+    failed: str  # why there are no scores; "" if there are
 
     @property
     def trial_scores(self) -> list[float]:
@@ -193,12 +173,7 @@ def write_result(path: Path, result: Result) -> None:
 
 
 def read_result(path: Path) -> Result:
-    """Read a file of results.
-
-    Raises:
-        DataError: the file is none of results, is of another format or suite, lacks an entry, or lies where another one
-            belongs.
-    """
+    """Read a file of results."""
     with contextlib.suppress(OSError):  # which reading it will explain
         size = path.stat().st_size
         if size > _LARGEST:
@@ -247,11 +222,7 @@ def _find_fault(result: Result) -> str:
 
 
 def results_in(folder: Path) -> list[Path]:
-    """The files of results below a folder, or a file itself; folders that begin with a dot hold unfinished work.
-
-    Raises:
-        UserError: there are none.
-    """
+    """The files of results below a folder, or a file itself; folders that begin with a dot hold unfinished work."""
     found = [folder] if folder.is_file() else sorted(folder.rglob("*.json"))
     hidden = [path for path in found if any(part[:1] == "." for part in path.relative_to(folder).parts)]
     paths = [path for path in found if path not in hidden]

@@ -220,22 +220,10 @@ def compute_result(
     data: BenchSet,
     name: str,
     computing: LocalComputing,
-    work: WorkFolder | None = None,
+    work: WorkFolder | None = None,  # folder whose journal holds the trials that are done; None keeps none
     settings: Mapping[str, Any] | None = None,
 ) -> Result:
-    """Run a row on a set: all trials of a loss, then its final runs with the settings of the best.
-
-    Args:
-        plan: Suite, track and backbone.
-        data: The set.
-        name: Name of the row.
-        computing: Where it is computed.
-        work: Folder whose journal holds the trials that are done; None keeps none.
-        settings: Settings of the final runs in place of those of the best trial.
-
-    Returns:
-        The result.
-    """
+    """Run a row on a set: all trials of a loss, then its final runs with the settings of the best."""
     parts: dict[str, Any] = {"suite": plan.suite.version, "track": plan.track_folder, "method": name}
     parts["backbone"] = plan.config.backbone
     method = find_method(name)

@@ -24,16 +24,11 @@ _FIRST = 10  # items whose mean label distance is the primary score
 _DEPTH = 100  # items that ndcg looks at, or a quarter of a small gallery
 
 
-def score_run(rank_scores: Floating, data: BenchSet) -> dict[str, Float64]:
-    """Score a ranking of the test items of a set: each score, and each metric of the user's own, of each query.
-
-    Args:
-        rank_scores: (Q, G) by which the gallery is ranked, rising; equal ones are in random order.
-        data: The set.
-
-    Returns:
-        Name -> (Q,) values, label distances in the reported unit; NaN for a query without a value.
-    """
+def score_run(
+    rank_scores: Floating,  # (Q, G) by which the gallery is ranked, rising; equal ones are in random order
+    data: BenchSet,
+) -> dict[str, Float64]:  # name -> (Q,) values, label distances in the reported unit; NaN for a query without a value
+    """Score a ranking of the test items of a set: each score, and each metric of the user's own, of each query."""
     distances, factor = data.test_distances, data.reported_unit.factor
     own = _make_own_metrics(distances.shape[1], classes=data.spec.kind == "classes")
     labels = LabelBlock(distances, own)
@@ -86,16 +81,11 @@ def score_validation(embeddings: Float32, distances: Float32) -> float:
     return round((chance - ours) / (chance - best), 6)
 
 
-def interval(values: Float64, reaches: Float64 | None = None) -> tuple[float, float]:
-    """95 % interval of a mean over runs and queries; of a difference of two methods it is the paired one.
-
-    Args:
-        values: (S, Q) values.
-        reaches: (Q,) denominators, if the mean of the values is a ratio of two means: the oracle's score of each query.
-
-    Returns:
-        The ends; NaN for one value.
-    """
+def interval(
+    values: Float64,  # (S, Q) values
+    reaches: Float64 | None = None,  # (Q,) denominators, if the mean of the values is a ratio of two means
+) -> tuple[float, float]:  # the ends; NaN for one value
+    """95 % interval of a mean over runs and queries; of a difference of two methods it is the paired one."""
     columns = values[:, :, None]
     ends = mean_intervals(columns) if reaches is None else ratio_intervals(columns, reaches[:, None])
     low, high = ends[0].tolist()

@@ -259,20 +259,12 @@ def score_of(result: Result) -> float:
     return -math.inf if value is None else value
 
 
-def read_board(out: Path, version: str = "", track: str = "") -> Board:
-    """Read the results of one version and track.
-
-    Args:
-        out: Folder of the results.
-        version: Version of the suite; "" takes the latest that has results.
-        track: The track with its backbone, or its letter; "" takes the first.
-
-    Returns:
-        The board.
-
-    Raises:
-        UserError: there are no such results.
-    """
+def read_board(
+    out: Path,
+    version: str = "",  # version of the suite; "" takes the latest that has results
+    track: str = "",  # the track with its backbone, or its letter; "" takes the first
+) -> Board:
+    """Read the results of one version and track."""
     every_result = list(map(read_result, results_in(out)))
     versions = {result.suite for result in every_result}
     version = version or next(name for name in SUITES if name in versions)

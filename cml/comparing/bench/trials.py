@@ -56,11 +56,7 @@ def run_trial(data: BenchSet, config: TrainConfig, number: int) -> Trial:
 
 
 def run_final(data: BenchSet, config: TrainConfig, trials: int, wanted: int) -> Final:
-    """Train with the chosen options, of which the seed is that of this run, and score the test items.
-
-    Raises:
-        UserError: trials are missing.
-    """
+    """Train with the chosen options, of which the seed is that of this run, and score the test items."""
     query, gallery = data.test(trials, wanted)
     embed, seconds, failed = _learn(data, config)
     scores = {} if embed is None else score_run(_rank(embed(query), embed(gallery)), data)
@@ -68,11 +64,7 @@ def run_final(data: BenchSet, config: TrainConfig, trials: int, wanted: int) -> 
 
 
 def run_fixed_row(method: str, data: BenchSet, config: TrainConfig) -> Final:
-    """Score the test items by a row that has no trials.
-
-    Raises:
-        UserError: the backbone or its weights are missing.
-    """
+    """Score the test items by a row that has no trials."""
     query, gallery = data.test(0, 0)
     everything, seconds = slice(0, len(query)), 0.0
     if method == "oracle":

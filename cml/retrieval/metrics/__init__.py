@@ -90,17 +90,7 @@ _HOMES = {
 
 
 def register(name: str) -> Callable[[M], M]:
-    """Decorator that registers a class of metrics under ``name``.
-
-    Args:
-        name: Name of the metric, and of its columns; letters, digits, "_", "-" and ".".
-
-    Returns:
-        The decorator, which returns the class.
-
-    Raises:
-        UserError: the name is taken by another metric, or has other characters.
-    """
+    """Decorator that registers a class of metrics under ``name``."""
     return registry.register(name)
 
 
@@ -117,12 +107,6 @@ def own_names() -> list[str]:
 def describe(column: str) -> MetricInfo:
     """Direction, unit and note of the metric that a column of a table belongs to.
 
-    Args:
-        column: Such as "ndcg@10", "map@r" or "h_ap".
-
-    Returns:
-        What is known of it; the defaults of ``MetricInfo`` where no metric of that name is registered.
-
     Example:
         >>> describe("label_distance@10").higher_is_better
         False
@@ -135,17 +119,7 @@ def describe(column: str) -> MetricInfo:
 
 
 def read_class(name: str) -> type[Metric]:
-    """Return the class that is registered under a name.
-
-    Args:
-        name: The name of a metric.
-
-    Returns:
-        The class.
-
-    Raises:
-        UserError: the name is unknown, or what is registered under it is no metric.
-    """
+    """Return the class that is registered under a name."""
     entry = registry.entry(name)
     if not (isinstance(entry, type) and issubclass(entry, Metric)):
         raise UserError(f"The metric {name!r} must be a class derived from cml.retrieval.metrics.Metric.")
@@ -153,18 +127,7 @@ def read_class(name: str) -> type[Metric]:
 
 
 def make_metrics(options: "EvaluateOptions", gallery: int) -> list[Metric]:
-    """Make every registered metric that is measured in an evaluation, in the order of a table's columns.
-
-    Args:
-        options: The options of the evaluation.
-        gallery: Number of items that a query ranks.
-
-    Returns:
-        The metrics; those that need what this evaluation does not have are left out.
-
-    Raises:
-        UserError: a K does not fit the gallery, or what is registered under a name is no metric.
-    """
+    """Make every registered metric that is measured in an evaluation, in the order of a table's columns."""
     classes = bool(options.recall_ks) and options.recall_within == 0
     available = {
         "top_k": True,

@@ -15,38 +15,26 @@ SCORE_K = 10
 
 @dataclass(frozen=True)
 class QueryTable:
-    """What was measured of Q queries.
+    """What was measured of Q queries."""
 
-    Attributes:
-        columns: Column name -> (N, Q) values of N rankers.
-        comparable: (N, Q) mean label distance of the first ``k`` items that can be compared with the query. Where all
-            can, it is that of the first ``k``.
-        chance: (Q,) mean label distance of a random ranking, in expectation.
-        best: (Q,) mean label distance of the ``k`` nearest items.
-        influences: What items do to the means of these: "comparable", of shape (N,), "chance" and "best", ().
-        k: The K of ``best``; 0 if no label distance was measured.
-        label_vectors: (Q, V) labels as vectors; None where they are none.
-    """
-
-    columns: Mapping[str, Float64]
+    columns: Mapping[str, Float64]  # column name -> (N, Q) values of N rankers
+    # (N, Q) mean label distance of the first ``k`` items that can be compared with the query. Where all can, it is that
+    # of the first ``k``
     comparable: Float64
-    chance: Float64
-    best: Float64
+    chance: Float64  # (Q,) mean label distance of a random ranking, in expectation
+    best: Float64  # (Q,) mean label distance of the ``k`` nearest items
+    # what items do to the means of these: "comparable", of shape (N,), "chance" and "best", ()
     influences: Mapping[str, ItemInfluences]
-    k: int
-    label_vectors: Floating | None
+    k: int  # the K of ``best``; 0 if no label distance was measured
+    label_vectors: Floating | None  # (Q, V) labels as vectors; None where they are none
 
 
 @dataclass(frozen=True)
 class QueryValues:
-    """A metric of all queries: values whose mean is the metric, and its intervals.
+    """A metric of all queries: values whose mean is the metric, and its intervals."""
 
-    Attributes:
-        per_query: (N, Q) values of N rankers; NaN for a query that does not count.
-        influences: (N,) what items do to it; None for intervals over queries alone, given the gallery.
-    """
-
-    per_query: Float64
+    per_query: Float64  # (N, Q) values of N rankers; NaN for a query that does not count
+    # (N,) what items do to it; None for intervals over queries alone, given the gallery
     influences: ItemInfluences | None = None
 
 
@@ -67,13 +55,6 @@ class AllQueriesMetric(Metric):
         """``name@K``, or none where no label distance is measured."""
         return [f"{self.name}@{k}" for k in self.ks]
 
-    def measure_queries(self, table: QueryTable) -> QueryValues | None:
-        """Compute the metric of every ranker; None if these queries do not have it.
-
-        Args:
-            table: What was measured.
-
-        Returns:
-            A value for each ranker and query.
-        """
+    def measure_queries(self, table: QueryTable) -> QueryValues | None:  # a value for each ranker and query
+        """Compute the metric of every ranker; None if these queries do not have it."""
         raise NotImplementedError(f"{type(self).__name__} does not implement measure_queries().")

@@ -35,7 +35,10 @@ class HAP(Metric):
         return min(NEIGHBORS, len(labels.distances[0]))
 
 
-def compute_h_ap(scores: Floating, label_distances: Float32) -> Float64:
+def compute_h_ap(
+    scores: Floating,  # (R, G) by which the gallery is ranked, rising
+    label_distances: Float32,  # (R, G), infinite where two labels cannot be compared; such items are left out
+) -> Float64:  # (R,) float64 in 0..1; NaN where nothing can be compared
     """Hierarchical average precision of each query's whole ranking; 1 is the order of the labels.
 
     H-AP = sum_k (h_k / r_k) / sum_k g_k with r_k the rank of item k, h_k = g_k + sum over items j before it of
@@ -43,13 +46,6 @@ def compute_h_ap(scores: Floating, label_distances: Float32) -> Float64:
     Hierarchical Average Precision Training for Pertinent Image Retrieval, ECCV 2022, equations 2 to 4; gains of
     continuous labels are cml's). With gains of 0 and 1 it is average precision. It equals graded average precision
     (Robertson, Kanoulas, Yilmaz, SIGIR 2010) where the gain of an item is the chance that its grade counts as relevant.
-
-    Args:
-        scores: (R, G) by which the gallery is ranked, rising. Of items with one score it is the mean over their orders.
-        label_distances: (R, G), infinite where two labels cannot be compared; such items are left out.
-
-    Returns:
-        (R,) float64 in 0..1; NaN where nothing can be compared.
     """
     from cml.retrieval.rank_correlation import dense_ranks, rank_correlations
 

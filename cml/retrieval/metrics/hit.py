@@ -50,38 +50,20 @@ class Hit(Metric):
 
 
 def choose_hit_neighbors(neighbors: int, gallery: int) -> int:
-    """The number of true nearest items that Hit@K looks for: the default is cut to the gallery, others have to fit it.
-
-    Args:
-        neighbors: The option ``hit_neighbors``.
-        gallery: Number of items that a query ranks.
-
-    Returns:
-        How many items are looked for.
-
-    Raises:
-        UserError: there are not that many items.
-    """
+    """The number of true nearest items that Hit@K looks for: the default is cut to the gallery, others must fit it."""
     return check_ks("hit_neighbors", [neighbors], [HIT_NEIGHBORS], gallery)[0]
 
 
-def compute_hits(retrieved: Float32, ideal: Float32, ks: Sequence[int], neighbors: int = HIT_NEIGHBORS) -> Float64:
+def compute_hits(
+    retrieved: Float32,  # (R, >= max K) label distances in the order retrieved
+    ideal: Float32,  # (R, >= neighbors) the smallest label distances, rising
+    ks: Sequence[int],
+    neighbors: int = HIT_NEIGHBORS,
+) -> Float64:  # (R, len(ks)) float64 of 0 and 1; NaN where nothing in the gallery can be compared
     """1 where any of the top K is among the query's true nearest, else 0; higher is better.
 
     An item is one of the ``neighbors`` true nearest if its label distance is at most that of the last of them, so that
     tied labels are treated alike.
-
-    Args:
-        retrieved: (R, >= max K) label distances in the order retrieved.
-        ideal: (R, >= neighbors) the smallest label distances, rising.
-        ks: The K.
-        neighbors: True nearest items per query.
-
-    Returns:
-        (R, len(ks)) float64 of 0 and 1; NaN where nothing in the gallery can be compared.
-
-    Raises:
-        UserError: a K or ``neighbors`` is not in the range of its array.
     """
     at = columns_of(ks, retrieved)
     columns_of([neighbors], ideal)

@@ -28,18 +28,14 @@ class KendallTau(Metric):
         return labels.perfect_correlation
 
 
-def compute_kendall_tau(scores: Floating, label_distances: Float32) -> Float64:
+def compute_kendall_tau(
+    scores: Floating,  # (R, G) by which the gallery is ranked, rising
+    label_distances: Float32,  # (R, G), infinite where two labels cannot be compared
+) -> Float64:  # (R,) float64 in -1..1; NaN where a side is constant
     """Kendall's tau-b of each query over the items at finite label distances.
 
     tau-b = (P - Q) / sqrt((P + Q + T) (P + Q + U)) with P concordant and Q discordant pairs, T and U pairs that are
     tied on one side only (Kendall, Rank Correlation Methods, 1945).
-
-    Args:
-        scores: (R, G) by which the gallery is ranked, rising.
-        label_distances: (R, G), infinite where two labels cannot be compared.
-
-    Returns:
-        (R,) float64 in -1..1; NaN where a side is constant.
 
     Example:
         >>> compute_kendall_tau(np.array([[1.0, 2.0, 3.0]]), np.array([[0, 2, 1]], np.float32)).round(3)

@@ -38,21 +38,14 @@ def label_distance_effects(retrieved: Float32, items: Int64, ks: Sequence[int]) 
     return Effects(items[:, : changes.shape[1]], changes)
 
 
-def compute_label_distance(retrieved: Float32, ks: Sequence[int]) -> Float64:
+def compute_label_distance(
+    retrieved: Float32,  # (R, >= max K) label distances in the order retrieved
+    ks: Sequence[int],
+) -> Float64:  # (R, len(ks)) float64 in the unit of the label distance
     """Mean label distance of the top K of each query; lower is better.
 
     Items that cannot be compared (infinite) are left out of their query's mean, so that a ranking which retrieves many
     of them can be below the ideal one; nDCG counts them as misses.
-
-    Args:
-        retrieved: (R, >= max K) label distances in the order retrieved.
-        ks: The K.
-
-    Returns:
-        (R, len(ks)) float64 in the unit of the label distance; NaN where nothing in the top K can be compared.
-
-    Raises:
-        UserError: a K is not in 1..K of ``retrieved``.
     """
     at = columns_of(ks, retrieved)
     retrieved = retrieved[:, : max(ks)]

@@ -33,21 +33,14 @@ class MAPAtR(Metric):
         return int(labels.count_relevant(0).max())
 
 
-def compute_map_at_r(retrieved: Float32, relevant: Float64) -> Float64:
+def compute_map_at_r(
+    retrieved: Float32,  # (R, >= the most relevant items) label distances in the order retrieved
+    relevant: Float64,  # (R,) number of relevant items of each query in the gallery
+) -> Float64:  # (R,) float64 in 0..1; NaN for a query without a relevant item
     """Mean average precision at R: (1/R) sum over ranks i = 1..R of precision at i where item i is relevant, else 0.
 
     Unlike R-precision it rewards an early relevant item more than a late one (Musgrave, Belongie, Lim: A Metric
     Learning Reality Check, ECCV 2020).
-
-    Args:
-        retrieved: (R, >= the most relevant items) label distances in the order retrieved.
-        relevant: (R,) number of relevant items of each query in the gallery.
-
-    Returns:
-        (R,) float64 in 0..1; NaN for a query without a relevant item.
-
-    Raises:
-        UserError: fewer items were retrieved than are relevant.
 
     Example:
         >>> compute_map_at_r(np.array([[1, 0, 0]], np.float32), np.array([2.0]))

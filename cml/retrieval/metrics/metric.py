@@ -212,20 +212,7 @@ def cut_ks(ks: Sequence[int], gallery: int) -> tuple[int, ...]:
 
 
 def check_ks(name: str, ks: Sequence[int], default: Sequence[int], gallery: int) -> tuple[int, ...]:
-    """The K of an option: the default is cut to the gallery, others have to fit it.
-
-    Args:
-        name: The option, for the message.
-        ks: Its value.
-        default: Its default.
-        gallery: Number of items that a query ranks.
-
-    Returns:
-        The K that are measured.
-
-    Raises:
-        UserError: a K is not in 1..gallery, or is given twice.
-    """
+    """The K of an option: the default is cut to the gallery, others have to fit it."""
     if gallery and tuple(ks) == tuple(default):
         return cut_ks(ks, gallery)
     if any(not 1 <= k <= gallery for k in ks) or len(set(ks)) != len(ks):
@@ -237,11 +224,7 @@ def check_ks(name: str, ks: Sequence[int], default: Sequence[int], gallery: int)
 
 
 def columns_of(ks: Sequence[int], values: Float32 | Float64) -> list[int]:
-    """The column of each K in ``values``, in which column 0 is K = 1.
-
-    Raises:
-        UserError: there is no K, or one is not in 1..columns.
-    """
+    """The column of each K in ``values``, in which column 0 is K = 1."""
     if not len(ks) or any(not 1 <= k <= values.shape[1] for k in ks):
         raise UserError(f"Every K must be at least 1 and at most {values.shape[1]}. Got {list(ks)} instead.")
     return [k - 1 for k in ks]

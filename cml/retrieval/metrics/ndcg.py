@@ -48,22 +48,15 @@ class NDCG(Metric):
         return compute_ndcg(gains, gains, self.ks)
 
 
-def compute_ndcg(gains: Float64, ideal_gains: Float64, ks: Sequence[int]) -> Float64:
+def compute_ndcg(
+    gains: Float64,  # (R, >= max K) gains in the order retrieved, from ``compute_gains``
+    ideal_gains: Float64,  # (R, >= max K) gains in the order of the label distance
+    ks: Sequence[int],
+) -> Float64:  # (R, len(ks)) float64; NaN where the ideal gain is zero (nothing in the gallery can be compared)
     """Normalised discounted cumulative gain of the top K; 1 is the order of the labels, higher is better.
 
     DCG@K = sum over ranks k = 1..K of gain_k / log2(k + 1), divided by the DCG@K of the gallery sorted by label
     distance (Jarvelin and Kekalainen, Cumulated gain-based evaluation of IR techniques, 2002).
-
-    Args:
-        gains: (R, >= max K) gains in the order retrieved, from ``compute_gains``.
-        ideal_gains: (R, >= max K) gains in the order of the label distance.
-        ks: The K.
-
-    Returns:
-        (R, len(ks)) float64; NaN where the ideal gain is zero (nothing in the gallery can be compared).
-
-    Raises:
-        UserError: a K is not in 1..K of the gains.
     """
     at = columns_of(ks, gains)
     columns_of(ks, ideal_gains)

@@ -23,25 +23,17 @@ class PairSpearman(Metric):
 
 
 def compute_pair_spearman(
-    queries: Sequence[Any], scores: Float64, human_scores: Float64, *, resamples: int = 1000, seed: int = 0
-) -> Float64:
+    queries: Sequence[Any],  # (P,) the first item of each pair
+    scores: Float64,  # (P,) similarities by a method; only the order counts
+    human_scores: Float64,  # (P,) similarities as people see them
+    *,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Float64:  # (resamples,) float64 in -1..1; NaN where one side is constant
     """Spearman's rho of P pairs in resamples: half of the queries, with one random pair of each.
 
     Some items have many pairs, and a plain correlation would weight those most (Parekh et al., Crisscrossed Captions,
     EACL 2021, section 4, which reports the mean over 1,000 resamples).
-
-    Args:
-        queries: (P,) the first item of each pair.
-        scores: (P,) similarities by a method; only the order counts.
-        human_scores: (P,) similarities as people see them.
-        resamples: Number of resamples.
-        seed: Random seed of the resampling; equal seeds give equal pairs.
-
-    Returns:
-        (resamples,) float64 in -1..1; NaN where one side is constant.
-
-    Raises:
-        UserError: there are fewer than four queries.
 
     Example:
         >>> compute_pair_spearman(list("abcd"), np.array([1.0, 2, 3, 4]), np.array([0.1, 0.5, 0.7, 0.9]), resamples=2)

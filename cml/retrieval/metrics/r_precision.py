@@ -28,18 +28,11 @@ class RPrecision(Metric):
         return int(labels.count_relevant(0).max())
 
 
-def compute_r_precision(retrieved: Float32, relevant: Float64) -> Float64:
+def compute_r_precision(
+    retrieved: Float32,  # (R, >= the most relevant items) label distances in the order retrieved
+    relevant: Float64,  # (R,) number of relevant items of each query in the gallery
+) -> Float64:  # (R,) float64 in 0..1; NaN for a query without a relevant item
     """The fraction of the top R that is relevant, R the number of relevant items of the query; higher is better.
-
-    Args:
-        retrieved: (R, >= the most relevant items) label distances in the order retrieved.
-        relevant: (R,) number of relevant items of each query in the gallery.
-
-    Returns:
-        (R,) float64 in 0..1; NaN for a query without a relevant item.
-
-    Raises:
-        UserError: fewer items were retrieved than are relevant.
 
     Example:
         >>> compute_r_precision(np.array([[0, 1, 0]], np.float32), np.array([2.0]))
@@ -48,19 +41,11 @@ def compute_r_precision(retrieved: Float32, relevant: Float64) -> Float64:
     return over_relevant(relevant_in_top_r(retrieved, relevant).sum(axis=1), relevant)
 
 
-def relevant_in_top_r(retrieved: Float32, relevant: Float64) -> Float64:
-    """1 where one of a query's first R items is relevant, else 0.
-
-    Args:
-        retrieved: (R, >= the most relevant items) label distances in the order retrieved.
-        relevant: (R,) number of relevant items of each query in the gallery.
-
-    Returns:
-        (R, the most relevant items) float64.
-
-    Raises:
-        UserError: fewer items were retrieved than are relevant.
-    """
+def relevant_in_top_r(
+    retrieved: Float32,  # (R, >= the most relevant items) label distances in the order retrieved
+    relevant: Float64,  # (R,) number of relevant items of each query in the gallery
+) -> Float64:  # (R, the most relevant items) float64
+    """1 where one of a query's first R items is relevant, else 0."""
     depth = int(relevant.max(initial=0))
     if depth > retrieved.shape[1]:
         raise UserError(f"A query has {depth} relevant items, but only {retrieved.shape[1]} were retrieved.")

@@ -38,26 +38,17 @@ class Recall(Metric):
 
 
 def compute_recall(
-    retrieved: Float32, relevant: Float64, ks: Sequence[int], within: float = 0.0, singletons_as_misses: bool = False
-) -> Float64:
+    retrieved: Float32,  # (R, >= max K) label distances in the order retrieved
+    relevant: Float64,  # (R,) number of relevant items of each query in the gallery
+    ks: Sequence[int],
+    within: float = 0.0,
+    singletons_as_misses: bool = False,
+) -> Float64:  # (R, len(ks)) float64 of 0 and 1; NaN for a query without a relevant item unless those are counted
     """1 where any of the top K is relevant, else 0; higher is better.
 
     The field's Recall@K (Jegou and others, Product Quantization for Nearest Neighbor Search, 2011), which is not the
     share of the relevant items that were found. With ``within`` it is that of place recognition, where a place counts
     as found within 25 m (Arandjelovic et al., NetVLAD, CVPR 2016).
-
-    Args:
-        retrieved: (R, >= max K) label distances in the order retrieved.
-        relevant: (R,) number of relevant items of each query in the gallery.
-        ks: The K.
-        within: The label distance up to which an item is relevant; 0 for classes.
-        singletons_as_misses: Count a query without a relevant item as a miss, as the published code of Proxy-Anchor.
-
-    Returns:
-        (R, len(ks)) float64 of 0 and 1; NaN for a query without a relevant item unless those are counted.
-
-    Raises:
-        UserError: a K is not in 1..K of ``retrieved``.
 
     Example:
         >>> compute_recall(np.array([[1, 0, 0]], np.float32), np.array([2.0]), [1, 2])

@@ -34,18 +34,14 @@ class Score(AllQueriesMetric):
         return QueryValues(over_mean(gains, reaches).T, replace(ratio, mean=np.where(exists, ratio.mean, np.nan)))
 
 
-def score_terms(ours: Float64, chance: Float64, best: Float64) -> tuple[Float64, Float64]:
+def score_terms(
+    ours: Float64,  # (Q,) mean label distance of the first K comparable items, NaN where there is none
+    chance: Float64,  # (Q,) what a random ranking has in the mean: the mean label distance of all items
+    best: Float64,  # (Q,) mean label distance of the K nearest
+) -> tuple[Float64, Float64]:  # two (Q,) float64, NaN for a query that is left out
     """Numerator and denominator of the normalised score: its value is the ratio of their means.
 
     Score = (random - ours) / (random - oracle) of mean label distances: 0 is chance, 1 the order of the labels.
-
-    Args:
-        ours: (Q,) mean label distance of the first K comparable items, NaN where there is none.
-        chance: (Q,) what a random ranking has in the mean: the mean label distance of all items.
-        best: (Q,) mean label distance of the K nearest.
-
-    Returns:
-        Two (Q,) float64, NaN for a query that is left out; the denominator is NaN where no ranking differs from chance.
     """
     comparable = np.isfinite(ours) & np.isfinite(chance) & np.isfinite(best)
     gain = np.where(comparable, chance - ours, np.nan)
@@ -54,16 +50,11 @@ def score_terms(ours: Float64, chance: Float64, best: Float64) -> tuple[Float64,
     return gain, np.where(differs, reach, np.nan)
 
 
-def over_mean(numerators: Float64, denominators: Float64) -> Float64:
-    """Divide by the mean of the denominators, so that the mean of the result is the ratio of the means.
-
-    Args:
-        numerators: (Q,) or (Q, M).
-        denominators: An array of the same shape; NaN is left out of the mean.
-
-    Returns:
-        Of the same shape; NaN where the mean is 0 or does not exist.
-    """
+def over_mean(
+    numerators: Float64,  # (Q,) or (Q, M)
+    denominators: Float64,  # an array of the same shape; NaN is left out of the mean
+) -> Float64:  # of the same shape; NaN where the mean is 0 or does not exist
+    """Divide by the mean of the denominators, so that the mean of the result is the ratio of the means."""
     finite = np.isfinite(denominators)
     means = np.where(finite, denominators, 0).sum(axis=0) / np.maximum(finite.sum(axis=0), 1)
     ratios: Float64 = np.divide(numerators, means, out=np.full_like(numerators, np.nan), where=means != 0)

@@ -28,15 +28,11 @@ class SpearmanRho(Metric):
         return labels.perfect_correlation
 
 
-def compute_spearman_rho(scores: Floating, label_distances: Float32) -> Float64:
+def compute_spearman_rho(
+    scores: Floating,  # (R, G) by which the gallery is ranked, rising
+    label_distances: Float32,  # (R, G), infinite where two labels cannot be compared
+) -> Float64:  # (R,) float64 in -1..1; NaN where a side is constant
     """Spearman's rho of each query over the items at finite label distances: Pearson's correlation of average ranks.
-
-    Args:
-        scores: (R, G) by which the gallery is ranked, rising.
-        label_distances: (R, G), infinite where two labels cannot be compared.
-
-    Returns:
-        (R,) float64 in -1..1; NaN where a side is constant.
 
     Example:
         >>> compute_spearman_rho(np.array([[1.0, 2.0, 3.0]]), np.array([[0, 2, 1]], np.float32))

@@ -13,18 +13,14 @@ class TripletAgreement(Metric):
     info = MetricInfo(note="judged triplets agreed with, mean over anchors", lowest=0, highest=1)
 
 
-def compute_triplet_agreement(near: Float64, far: Float64, anchors: Int64, counts: Int64, items: int) -> Float64:
+def compute_triplet_agreement(
+    near: Float64,  # (T,) distances from the anchor to the item that was judged to be nearer
+    far: Float64,  # (T,) those to the other one
+    anchors: Int64,  # (T,) positions of the anchors
+    counts: Int64,  # (T,) how often each triplet was judged so
+    items: int,  # N
+) -> Float64:  # (N,) shares; equal distances count half, and an item that is no anchor is NaN
     """The share of judgements that agree with distances, for each anchor.
-
-    Args:
-        near: (T,) distances from the anchor to the item that was judged to be nearer.
-        far: (T,) those to the other one.
-        anchors: (T,) positions of the anchors.
-        counts: (T,) how often each triplet was judged so.
-        items: N.
-
-    Returns:
-        (N,) shares; equal distances count half, and an item that is no anchor is NaN.
 
     Example:
         >>> near, far = np.array([1.0, 2.0]), np.array([3.0, 1.0])

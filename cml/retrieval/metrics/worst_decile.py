@@ -37,20 +37,16 @@ class WorstDecile(AllQueriesMetric):
         return QueryValues(np.array([in_worst_part(row, parts) for row in ours]))
 
 
-def label_parts(vectors: Floating | None, best: Float64) -> NDArray[np.intp]:
+def label_parts(
+    vectors: Floating | None,  # (Q, V) labels as vectors, None where they are none
+    best: Float64,  # (Q,) mean label distance of the K nearest; NaN goes last
+) -> NDArray[np.intp]:  # (Q,) integers
     """The tenth that each query's label belongs to, 0..9.
 
     Labels of one number: ten equally wide parts of the range of the queries' labels, so that rare labels count as much
     as common ones (balanced errors of imbalanced regression: Yang et al., Delving into Deep Imbalanced Regression, ICML
     2021; Ren et al., Balanced MSE, CVPR 2022). Other labels have no range: the queries in the order of the distance of
     their nearest labels, the rarest last, in ten parts of equal numbers.
-
-    Args:
-        vectors: (Q, V) labels as vectors, None where they are none.
-        best: (Q,) mean label distance of the K nearest; NaN goes last.
-
-    Returns:
-        (Q,) integers.
     """
     if vectors is not None and vectors.shape[1] == 1:
         numbers = vectors[:, 0].astype(np.float64)
@@ -62,16 +58,11 @@ def label_parts(vectors: Floating | None, best: Float64) -> NDArray[np.intp]:
     return parts
 
 
-def in_worst_part(ours: Float64, parts: NDArray[np.intp]) -> Float64:
-    """Keep the values of the part with the largest mean.
-
-    Args:
-        ours: (Q,) values.
-        parts: (Q,) the part of each query; parts of fewer than 10 queries do not count.
-
-    Returns:
-        (Q,) ``ours`` in the worst part, NaN elsewhere.
-    """
+def in_worst_part(
+    ours: Float64,  # (Q,) values
+    parts: NDArray[np.intp],  # (Q,) the part of each query; parts of fewer than 10 queries do not count
+) -> Float64:  # (Q,) ``ours`` in the worst part, NaN elsewhere
+    """Keep the values of the part with the largest mean."""
     members = [np.isfinite(ours) & (parts == part) for part in range(PARTS)]
     usable = [part for part in members if part.sum() >= _FEWEST]
     worst = max(usable, key=lambda part: float(ours[part].mean()), default=np.zeros(len(ours), bool))
