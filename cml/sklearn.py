@@ -16,7 +16,7 @@ from cml.array_types import Float32, Float64, UInt8
 from cml.doors.fit import fit
 from cml.errors import UserError
 from cml.training.config import TrainConfig
-from cml.training.own_augmentation import Augment
+from cml.training.own_functions import Augment
 from cml.training.train_options import TrainOptions, list_options
 
 _PARTS = ("label_distance", "loss", "backbone", "optimizer", "schedule")  # options that may also be objects

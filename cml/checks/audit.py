@@ -23,7 +23,7 @@ from cml.errors import UserError
 from cml.retrieval.label_regression import scale_labels
 from cml.retrieval.search import nearest_others
 from cml.training.head_losses import HeadLosses
-from cml.training.rotation import fit_rotation
+from cml.training.linear_map import fit_rotation
 from cml.training.training_targets import TrainingTargets
 
 FEWEST_ITEMS = 30

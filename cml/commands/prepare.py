@@ -73,7 +73,7 @@ def next_steps(dataset: PreparedDataset) -> list[str]:
     from cml.models import has_published_weights
     from cml.sampling import registry as samplers
     from cml.sampling.sampler import suggest_batch_size
-    from cml.training.complete_options import complete_options
+    from cml.training.train_options import complete_options
 
     name, items = dataset.info.task, dataset.info.counts["train"]
     command = ["cml", "train", name, "--data", str(dataset.folder), "--out", _free(Path("runs") / dataset.folder.name)]

@@ -18,9 +18,9 @@ from cml.doors.dataset_options import make_label_distance
 from cml.errors import DataError, UserError
 from cml.storage.downloads import names_of_a_run
 from cml.task import Task
-from cml.training.complete_options import complete_options, suit_options
 from cml.training.config import TrainConfig, add_implied_options, read_options
 from cml.training.metrics_log import METRICS
+from cml.training.train_options import complete_options, suit_options
 
 if TYPE_CHECKING:
     from cml.training.learner import Learned

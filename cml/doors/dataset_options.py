@@ -9,8 +9,8 @@ from cml.distances import LabelDistance, registry
 from cml.errors import UserError
 from cml.option_types import check_options
 from cml.task import Task
-from cml.training.complete_options import complete_options
 from cml.training.config import TrainConfig
+from cml.training.train_options import complete_options
 
 
 def complete_dataset_options(

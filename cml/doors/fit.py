@@ -47,16 +47,14 @@ from cml.processes.init_processes import init_processes
 from cml.registry import Choice
 from cml.trackers import Tracker
 from cml.training.callbacks import Callback
-from cml.training.complete_options import complete_options
 from cml.training.config import TrainConfig, with_options
 from cml.training.history import History
 from cml.training.learner import Learned, Place
-from cml.training.own_augmentation import Augment
-from cml.training.own_functions import take_functions
+from cml.training.own_functions import Augment, take_functions
+from cml.training.randomness import seeded_randomness
 from cml.training.run_config import RunConfig
 from cml.training.run_learner import run_learner
-from cml.training.seeded_randomness import seeded_randomness
-from cml.training.train_options import FitOptions, list_options
+from cml.training.train_options import FitOptions, complete_options, list_options
 
 
 @list_options

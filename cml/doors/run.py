@@ -39,9 +39,9 @@ from cml.retrieval.saved_calibration import save_calibration
 from cml.retrieval.verdict import Standing, main_metric
 from cml.storage.json_file import write_json
 from cml.trackers import Tracker
-from cml.training.complete_options import complete_options
 from cml.training.metrics_log import METRICS, read_metrics
 from cml.training.run_folder import EVALUATION
+from cml.training.train_options import complete_options
 
 if TYPE_CHECKING:
     from cml.export.captioning import CaptioningFeatures

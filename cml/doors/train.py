@@ -28,15 +28,13 @@ from cml.processes.init_processes import init_processes
 from cml.task import Task
 from cml.trackers import Tracker
 from cml.training.callbacks import Callback
-from cml.training.complete_options import complete_options
 from cml.training.config import TrainConfig, add_implied_options, with_options
 from cml.training.history import History
 from cml.training.learner import Learned, Place
-from cml.training.own_augmentation import Augment
-from cml.training.own_functions import NO_FUNCTIONS, OwnFunctions, take_functions
+from cml.training.own_functions import NO_FUNCTIONS, Augment, OwnFunctions, take_functions
 from cml.training.run_config import RunConfig
 from cml.training.run_learner import run_learner
-from cml.training.train_options import TrainOptions, list_options
+from cml.training.train_options import TrainOptions, complete_options, list_options
 
 if TYPE_CHECKING:
     from cml.doors.run import Run

@@ -13,7 +13,7 @@ from cml.data.vectors import Vectors
 from cml.errors import UserError
 from cml.items import LabelledItems
 from cml.training.config import TrainConfig
-from cml.training.hold_out import FEWEST_HELD_OUT, MOST_HELD_OUT
+from cml.training.stages import FEWEST_HELD_OUT, MOST_HELD_OUT
 
 
 def refuse_with_validation(

@@ -18,7 +18,7 @@ from cml.distances.listed_distances import listed_distances
 
 Rows = slice | Int64
 HoldOut = Callable[["LabelledItems"], Rows]
-"""From items to those that are held out, such as the last ones; see ``cml.training.hold_out``."""
+"""From items to those that are held out, such as the last ones; see ``cml.training.stages``."""
 
 
 @dataclass(frozen=True)

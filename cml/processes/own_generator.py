@@ -7,7 +7,7 @@ only the calls of the own thread draw from the own generator, with the bits that
 Without it ``test_a_named_generator_and_other_threads_draw_as_ever`` in tests/training/test_process_state.py fails:
 ``torch.random.fork_rng`` would seed the global generator, of which another thread draws at that moment.
 
-Not for: what torch draws in C++, such as dropout; see ``cml.training.run_randomness``.
+Not for: what torch draws in C++, such as dropout; see ``cml.training.randomness``.
 """
 
 from collections.abc import Callable, Mapping, Sequence

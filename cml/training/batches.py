@@ -28,15 +28,13 @@ from cml.processes.ranks import Ranks
 from cml.sampling.batch_seed import augmentation_generator
 from cml.sampling.sampler import Sampler
 from cml.sampling.weighted_order import check_weights
-from cml.training.batch_targets import BatchTargets, label_distances
 from cml.training.config import TrainConfig
 from cml.training.data_workers import prefetch
 from cml.training.horizontal_flip import draw_flips, mirror_labels
-from cml.training.own_augmentation import Augment, OwnAugmentation, check_label_changes
-from cml.training.seeded_randomness import seeded_randomness
+from cml.training.own_functions import Augment, OwnAugmentation, check_label_changes
+from cml.training.randomness import seeded_randomness
 from cml.training.training import Training
-from cml.training.training_targets import TrainingTargets
-from cml.training.views import repeat_items
+from cml.training.training_targets import BatchTargets, TrainingTargets, label_distances, repeat_items
 
 # this process's inputs (b, ...) or batch of any kind, with one process of all B items, and the target of the whole
 # batch: label distances (A, B), undefined if it is another process's turn to compute them, class numbers or vectors

@@ -27,7 +27,7 @@ from cml.processes.out_of_memory import is_out_of_memory
 from cml.storage.atomic import atomic_file
 from cml.storage.regular_file import open_regular
 from cml.storage.saved_options import Count, record
-from cml.training.part import Part
+from cml.training.parts import Part
 from cml.training.training import Training
 
 CHECKPOINT = "checkpoints/last.pt"

@@ -381,7 +381,7 @@ def add_implied_options(
     if "steps" in options:
         options = {"epochs": 0, **options}
     if options.get("features"):
-        from cml.training.store_options import store_options
+        from cml.training.vector_options import store_options
 
         options = {**store_options(str(options["features"])), **options}
     return dict(options)

@@ -25,15 +25,14 @@ from cml.training import run_folder
 from cml.training.config import TrainConfig
 from cml.training.data_workers import shutdown_workers
 from cml.training.head_start import check_head_start
-from cml.training.hold_out import count_trained_items
 from cml.training.learner import NO_PLACE, Learned, Learner, Place
 from cml.training.loop import run_loop
 from cml.training.optimizer import make_optimizer
-from cml.training.own_augmentation import OwnAugmentation
-from cml.training.run_randomness import RunRandomness, may_draw
-from cml.training.stages import STAGES
+from cml.training.own_functions import OwnAugmentation
+from cml.training.randomness import RunRandomness, may_draw
+from cml.training.stages import STAGES, count_trained_items
 from cml.training.training import Training
-from cml.training.views import check_views
+from cml.training.training_targets import check_views
 
 _VALIDATIONS = 10  # of a run with items of the user's own to validate on, unless evaluate_every is set
 

@@ -15,7 +15,7 @@ from cml.models.embedding import EmbeddingModel
 from cml.models.rotated_head import RotatedHead
 from cml.processes.ranks import Ranks
 from cml.training.config import TrainConfig
-from cml.training.rotation import FITTED, first_weight, fit_rotation
+from cml.training.linear_map import FITTED, first_weight, fit_rotation
 from cml.training.training_targets import TrainingTargets
 
 Start = Literal["random", "pca", "standardised"]

@@ -1,4 +1,4 @@
-"""The training loop, to be read top to bottom: for each step batch, embeddings, loss, update, and what parts add to it.
+"""The training loop, to be read top to bottom: batch, embeddings, loss, gradient, update, and what parts add.
 
 A checkpoint (``checkpoint.py``) holds everything that the next step depends on: on the CPU, an interrupted and resumed
 run is bit for bit one that was never interrupted. A signal ends a run after the current step, with a checkpoint
@@ -6,21 +6,28 @@ run is bit for bit one that was never interrupted. A signal ends a run after the
 with other threads or devices the order of sums may differ.
 """
 
-from collections.abc import Sequence
+import functools
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
+from cml.distributed import gradient_cache
 from cml.errors import UserError
-from cml.models.backbone_checks import describe_batch
+from cml.models.backbone_checks import check_rows, describe_batch
+from cml.processes.device import to_device
 from cml.training import run_folder
-from cml.training.backward import Backward
-from cml.training.batch_norm_statistics import fixed_statistics, warn_of_statistics
 from cml.training.batches import BatchSource
-from cml.training.callback_list import CallbackList
+from cml.training.callbacks import CallbackList
 from cml.training.checkpoint import Checkpoint
 from cml.training.learner import Learned, StoppedRun
-from cml.training.part import Part, Update
-from cml.training.parts import PARTS
+from cml.training.optimizer import check_optimizer
+from cml.training.parts import PARTS, Part, Update
+from cml.training.randomness import may_draw
 from cml.training.saved_model import KEPT, save_model
 from cml.training.signals import catch_signals
 from cml.training.training import Training
@@ -118,3 +125,78 @@ def _describe_stop(training: Training, done: int) -> str:
     if training.place.out is None:
         return f"training ended after step {done} of {steps}"
     return f"the checkpoint of step {done} of {steps} is written"
+
+
+class Backward:
+    """Computes loss, embeddings and gradient of a batch, of which each process has its share."""
+
+    def __init__(self, training: Training) -> None:
+        self._training = training
+        model = training.model
+        # a projector draws nothing
+        self.draws = may_draw(model.head if training.config.freeze_backbone else model, training.loss)
+        self._is_checked = False
+
+    def __call__(
+        self,
+        inputs: Any,  # noqa: ANN401
+        targets: Tensor,  # the target of the whole batch, such as label distances (A, B), on the device
+        step: int,
+        count: int,  # B, the items of the whole batch
+    ) -> tuple[Tensor, Tensor]:
+        """Add the gradient of a batch to the parameters."""
+        training, ranks = self._training, self._training.ranks
+        precision = training.config.precision
+        with training.randomness.lent(self.draws):
+            if self.draws:
+                ranks.reseed(training.config.seed, step)
+            return gradient_cache.backward(
+                training.network,
+                functools.partial(self._compute_loss, targets=targets, count=count),
+                to_device(inputs, ranks.device),
+                micro_batch=training.config.micro_batch,
+                largest=ranks.largest_share(count),
+                cast=lambda: torch.autocast(ranks.device.type, torch.bfloat16, enabled=precision == "bfloat16"),
+                draws=self.draws,
+            )
+
+    def _compute_loss(self, embeddings: Tensor, targets: Tensor, count: int) -> Tensor:
+        """The loss of the embeddings of all processes."""
+        training, ranks = self._training, self._training.ranks
+        check_rows(len(embeddings), len(range(count)[ranks.share(count)]))
+        value = training.criterion(ranks.gather(embeddings, count), targets)
+        if not self._is_checked:
+            check_optimizer(training.optimizer, value, training.loss, embeddings)
+            self._is_checked = True
+        return value
+
+
+@contextmanager
+def fixed_statistics(
+    network: nn.Module,
+    fixed: bool,  # False leaves the network as it is
+) -> Iterator[None]:
+    """Let batch normalisation use its running statistics, and not change them, in the block."""
+    norms = [module for module in network.modules() if isinstance(module, _BatchNorm)] if fixed else []
+    hooks = [norm.register_forward_pre_hook(_set_evaluation_mode) for norm in norms]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def warn_of_statistics(
+    network: nn.Module,  # a network that sees a batch in several passes
+) -> None:
+    """Warn if the network has batch normalisation, so that images in one pass affect each other."""
+    if any(isinstance(module, _BatchNorm) for module in network.modules()):
+        warnings.warn(
+            "The network has batch normalisation, which sees one micro batch at a time: the gradient is not exactly "
+            "that of the whole batch. It is with --batch-norm fixed, or with --backbone 'small-cnn(norm=group)'.",
+            stacklevel=2,
+        )
+
+
+def _set_evaluation_mode(module: nn.Module, inputs: object) -> None:
+    module.eval()

@@ -4,14 +4,21 @@ A stage acts once, a part (``parts.py``) in each step. What has to be undone at 
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
+from torch import nn
+
+from cml.array_types import Bools, Int64
 from cml.console.messages import say
 from cml.data.vectors import Vectors
+from cml.errors import UserError, require_extra
+from cml.items import LabelledItems
+from cml.models.embedding import EmbeddingModel
+from cml.training.config import TrainConfig
 from cml.training.frozen_backbone import freeze_backbone
 from cml.training.head_start import StandardisedStart, choose_head_start, start_at_components
-from cml.training.hold_out import HoldOut
-from cml.training.lora import LoraAdapters
 from cml.training.projector import ProjectedNetwork, Projector
 from cml.training.training import Training
 from cml.training.training_targets import TrainingTargets
@@ -89,3 +96,90 @@ STAGES: tuple[Callable[[Training], None], ...] = (
     start_head,
 )
 """In the order in which they act."""
+
+
+FEWEST_HELD_OUT = 8  # rankings of fewer items say little
+MOST_HELD_OUT = 1000  # all pairs of them are compared
+
+
+@dataclass(frozen=True)
+class HoldOut:
+    """Holds the last items out, so that neighbouring video frames stay together; of groups the last items' groups."""
+
+    config: TrainConfig  # the options of the run, which say how many
+
+    def __call__(
+        self,
+        items: LabelledItems,  # N items
+    ) -> slice | Int64:
+        """Choose the items to hold out; none if the run is not validated."""
+        trained = count_trained_items(self.config, len(items))
+        if items.groups is None or trained == len(items):
+            return slice(trained, len(items))
+        is_held_out = _last_groups(items.groups, len(items) - trained)
+        if (~is_held_out).sum() < FEWEST_HELD_OUT:
+            raise UserError(
+                f"'groups' leaves {(~is_held_out).sum()} of {len(items)} items to train on where whole groups are held "
+                f"out for validation; at least {FEWEST_HELD_OUT} are needed. Set evaluate_every to 0, or make the "
+                "groups smaller."
+            )
+        return np.flatnonzero(is_held_out)
+
+
+def _last_groups(groups: Int64, count: int) -> Bools:
+    """Which items (N,) belong to the last groups, of as few as have at least ``count`` items together."""
+    names, last, sizes = np.unique(groups[::-1], return_index=True, return_counts=True)  # of the reversed order
+    order = np.argsort(last)
+    needed = int(np.searchsorted(np.cumsum(sizes[order]), count)) + 1
+    return np.isin(groups, names[order[:needed]])
+
+
+def count_trained_items(
+    config: TrainConfig,
+    items: int,  # N, all items
+) -> int:
+    """Count the items that are trained on, and not held out for validation."""
+    if not config.evaluate_every:
+        return items
+    share = round(config.validation_fraction * items)
+    held_out = min(MOST_HELD_OUT, max(FEWEST_HELD_OUT, share))
+    if items - held_out < FEWEST_HELD_OUT:
+        raise UserError(
+            f"{items} training items are too few to hold {held_out} of them out for validation: at least "
+            f"{FEWEST_HELD_OUT} must be left to train on. Set evaluate_every to 0."
+        )
+    return items - held_out
+
+
+_SCALE = 2  # factor of an adapter's output, for every rank
+
+
+class LoraAdapters:
+    """Adapters of a model that is on its device; the backbone's own weights are no longer trained.
+
+    Reference: Hu et al., LoRA: Low-Rank Adaptation of Large Language Models, ICLR 2022.
+    """
+
+    def __init__(self, model: EmbeddingModel, rank: int) -> None:
+        self._tuner: Any = None
+        if not rank:
+            return
+        # exact type: torch's own attention uses the weights of its output layer, of a subclass, without calling it
+        linear = {name: module for name, module in model.backbone.named_modules() if type(module) is nn.Linear}
+        adaptable = sum(layer.weight.numel() for layer in linear.values())
+        if 2 * adaptable <= sum(parameter.numel() for parameter in model.backbone.parameters()):
+            raise UserError(
+                f"Little of the backbone {model.config.backbone!r} is linear layers, which 'lora' adapts: use a "
+                "transformer, such as timm/vit_small_patch14_dinov2.lvd142m, or leave out 'lora'."
+            )
+        with require_extra("lora", "'lora'"):
+            from peft import LoraConfig
+            from peft.tuners.lora import LoraModel
+        options = LoraConfig(r=rank, lora_alpha=_SCALE * rank, target_modules=list(linear))
+        self._tuner = LoraModel(model.backbone, options, "default")
+
+    def merge(self) -> None:
+        """Merge the adapters into the weights of the backbone."""
+        if self._tuner is not None:
+            self._tuner.merge_and_unload()
+            self._tuner = None

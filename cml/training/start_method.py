@@ -1,17 +1,21 @@
 """How data workers start, and where they cannot.
 
 A spawned process imports the main script again: one that trains outside ``if __name__ == "__main__":`` would train
-again in each worker, before it reads a batch. A forked process may hang if another thread draws random numbers, see
-drawing_threads.py.
+again in each worker, before it reads a batch. A forked process may hang if another thread draws random numbers: a fork
+copies the locks of torch and NumPy as they are, and a lock that is held then is never released.
 """
 
 import ast
 import multiprocessing
 import sys
+import threading
+import time
 import warnings
 from pathlib import Path
+from typing import Any
 
-from cml.training.drawing_threads import is_another_thread_drawing
+import numpy as np
+import torch
 
 _ADVICE = 'Call it below `if __name__ == "__main__":`, or set workers=0.'
 
@@ -67,3 +71,27 @@ def _is_main_importable() -> bool:
     if frame.f_globals is not vars(main):  # a thread, of whose start nothing is known
         return bool(guards)
     return any(guard.lineno <= frame.f_lineno <= (guard.end_lineno or 0) for guard in guards)
+
+
+_LOOKS = 5
+_PAUSE = 0.002  # seconds between two looks, in which other threads run
+
+
+def is_another_thread_drawing() -> bool:
+    """Tell whether another thread draws from torch's or NumPy's global generator at the moment.
+
+    A thread that draws rarely is not noticed; it is as unlikely to hold a lock at the moment of a fork.
+    """
+    if threading.active_count() == 1:
+        return False
+    before = _states()
+    for _ in range(_LOOKS):
+        time.sleep(_PAUSE)
+        if _states() != before:
+            return True
+    return False
+
+
+def _states() -> tuple[Any, ...]:
+    _, numbers, *rest = np.random.get_state(legacy=True)  # noqa: NPY002 - the global generator itself
+    return torch.get_rng_state().numpy().tobytes(), np.asarray(numbers).tobytes(), *rest

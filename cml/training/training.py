@@ -14,13 +14,13 @@ from cml.losses.loss import Loss
 from cml.models.embedding import EmbeddingModel
 from cml.processes.ranks import Ranks
 from cml.sampling.sampler import Sampler
-from cml.training.callback_list import CallbackList
+from cml.training.callbacks import CallbackList
 from cml.training.config import TrainConfig
 from cml.training.learner import Learned, Place
 from cml.training.metrics_log import METRICS, MetricsLog
 from cml.training.own_functions import OwnFunctions
 from cml.training.projector import Projector
-from cml.training.run_randomness import RunRandomness
+from cml.training.randomness import RunRandomness
 from cml.training.training_targets import TrainingTargets
 
 

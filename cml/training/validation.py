@@ -20,7 +20,7 @@ from cml.retrieval.embedding_ranker import embedding_ranker
 from cml.retrieval.own_column import mask_own_column
 from cml.storage.saved_options import record
 from cml.training.config import TrainConfig
-from cml.training.seeded_randomness import seeded_randomness
+from cml.training.randomness import seeded_randomness
 
 _NUMBERS = ("best", "best_step", "worst", "waited")
 

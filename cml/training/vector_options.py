@@ -1,6 +1,8 @@
-"""The options of the recipe for vectors that differ from those of a task's recipe, which is for images."""
+"""The options of training that vectors and a feature store decide."""
 
 from typing import Any
+
+from cml.feature_store.store import FeatureStore
 
 
 def vector_options() -> dict[str, Any]:
@@ -17,5 +19,26 @@ def vector_options() -> dict[str, Any]:
         "shift_jitter": 0.0,
         "brightness_jitter": 0.0,
         "random_crop": "none",
+        "flip": "none",
+    }
+
+
+def store_options(folder: str) -> dict[str, Any]:
+    """List the options of training that a feature store decides.
+
+    Features of images by a backbone are trained on as those of a frozen backbone, so that the model takes images. Other
+    features are vectors, which the model takes itself.
+    """
+    store = FeatureStore.open(folder)
+    if not store.is_of_backbone:
+        return {"features": folder, "freeze_backbone": False, **vector_options()}
+    made_by = store.manifest["made_by"]
+    return {
+        "features": folder,
+        "freeze_backbone": True,
+        "backbone": made_by["backbone"],
+        "weights": made_by["weights"],
+        "image_size": tuple(made_by["image_size"]),
+        "crop": made_by["crop"],
         "flip": "none",
     }

@@ -9,8 +9,7 @@ from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.retrieval.feature_forms import name_forms
 from cml.retrieval.label_regression import draw_targets, fit_ridge_weights
-from cml.training.linear_map import LinearMap
-from cml.training.rotation import fit_rotation, replace_zero_deviations
+from cml.training.linear_map import LinearMap, fit_rotation, replace_zero_deviations
 from cml.tuning.heads import LOSSES, RATES, train_tuned_heads
 
 FROZEN = name_forms("frozen features")

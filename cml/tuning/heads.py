@@ -17,8 +17,7 @@ from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.losses.loss import Loss
 from cml.training.head_losses import HeadLosses
-from cml.training.linear_map import LinearMap
-from cml.training.rotation import Rotation, first_weight, fit_rotation
+from cml.training.linear_map import LinearMap, Rotation, first_weight, fit_rotation
 from cml.training.training_targets import TrainingTargets
 
 STARTS = ("pca", "standardised", "uncentred")

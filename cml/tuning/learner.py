@@ -27,8 +27,8 @@ from cml.training.frozen_backbone import freeze_backbone
 from cml.training.gradient_descent import make_model, refuse_image_augmentation
 from cml.training.learner import NO_PLACE, Learned, Learner, Place
 from cml.training.linear_map import JoinedMaps, LinearMap
+from cml.training.randomness import RunRandomness
 from cml.training.run_config import RunConfig
-from cml.training.run_randomness import RunRandomness
 from cml.training.saved_model import MODEL, load_model
 from cml.tuning.candidates import frozen_maps
 from cml.tuning.fits import TUNE_FITS

@@ -34,7 +34,7 @@ from cml.distances.labels import Labels
 from cml.distances.listed_distances import listed_distances
 from cml.errors import UserError
 from cml.retrieval.search import nearest_others
-from cml.training.rotation import fit_rotation
+from cml.training.linear_map import fit_rotation
 
 KNN = "frozen kNN"
 _NEAREST = 10

@@ -37,8 +37,7 @@ from cml.models.embedding import EmbeddingModel
 from cml.trackers import GuardedTracker
 from cml.trackers.tensorboard import TensorBoard
 from cml.training.batches import BatchSource
-from cml.training.callback_list import CallbackList
-from cml.training.callbacks import Callback
+from cml.training.callbacks import Callback, CallbackList
 from cml.training.data_workers import shutdown_workers
 from cml.training.gradient_descent import GradientDescent, make_model_config
 from cml.training.learner import Place

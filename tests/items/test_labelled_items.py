@@ -15,7 +15,7 @@ from cml.data.vectors import Vectors
 from cml.items import LabelledItems
 from cml.items.stored_distances import DistanceDemand, store_costly_distances
 from cml.training.config import TrainConfig
-from cml.training.hold_out import HoldOut
+from cml.training.stages import HoldOut
 
 COUNT = 30
 LABELS = np.arange(COUNT, dtype=float) ** 1.5

@@ -28,8 +28,7 @@ from cml.training.batches import BatchSource
 from cml.training.config import TrainConfig
 from cml.training.gradient_descent import GradientDescent, make_model_config
 from cml.training.learner import Place
-from cml.training.learning_rate import learning_rate_factor
-from cml.training.optimizer import make_optimizer
+from cml.training.optimizer import learning_rate_factor, make_optimizer
 from cml.training.training_targets import TrainingTargets
 
 CONFIG = TrainConfig(
@@ -238,7 +237,7 @@ def test_resumed_is_bit_for_bit_the_uninterrupted_run(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("cml.training.progress._check_finite", stop)
+        patch.setattr("cml.training.metrics_log._check_finite", stop)
         with pytest.raises(KeyboardInterrupt):
             cml.fit(images, places, config, out=tmp_path / "run", quiet=True)
     state = torch.load(tmp_path / "run" / "checkpoints" / "last.pt", weights_only=True)

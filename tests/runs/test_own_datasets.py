@@ -22,7 +22,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 import cml
 from cml.errors import UserError
-from cml.training.seeded_randomness import seeded_randomness
+from cml.training.randomness import seeded_randomness
 
 LEVELS = np.linspace(0, 1, 40)
 FAST: dict[str, Any] = {"sampler": "random(batch_size=20)", "quiet": True, "workers": 0}

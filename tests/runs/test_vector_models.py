@@ -134,7 +134,7 @@ def test_validation_holds_out_whole_groups() -> None:
     from cml.distances import as_label_distance
     from cml.items import LabelledItems
     from cml.training.config import TrainConfig
-    from cml.training.hold_out import HoldOut
+    from cml.training.stages import HoldOut
 
     distance = as_label_distance("euclidean")
     groups = np.array([0, 1, 2, 3] * 10 + [4] * 3 + [2] * 5)

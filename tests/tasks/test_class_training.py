@@ -185,7 +185,7 @@ def test_resumed_with_proxies_is_bit_for_bit_the_uninterrupted_run(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("cml.training.progress._check_finite", stop)
+        patch.setattr("cml.training.metrics_log._check_finite", stop)
         with pytest.raises(KeyboardInterrupt):
             cml.fit(images, birds, config, out=tmp_path / "cut", quiet=True)
     cml.fit(images, birds, config, out=tmp_path / "cut", resume=True, quiet=True)

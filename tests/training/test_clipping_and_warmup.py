@@ -13,7 +13,7 @@ import torch
 
 import cml
 from cml.training.config import TrainConfig
-from cml.training.learning_rate import learning_rate_factor
+from cml.training.optimizer import learning_rate_factor
 
 LEVELS = np.repeat(np.linspace(0, 255, 8), 4)
 IMAGES = np.tile(LEVELS[:, None, None, None], (1, 16, 16, 3)).astype(np.uint8)

@@ -80,7 +80,7 @@ def test_only_the_parts_that_are_switched_on_exist(
 
 def test_a_part_acts_in_each_step_and_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     from cml.training import loop
-    from cml.training.part import Part, Update
+    from cml.training.parts import Part, Update
 
     seen: list[str] = []
 

@@ -26,8 +26,7 @@ from torch import nn
 import cml
 from cml.errors import UserError
 from cml.processes.own_generator import draw_from
-from cml.training.run_randomness import RunRandomness, may_draw
-from cml.training.seeded_randomness import seeded_randomness
+from cml.training.randomness import RunRandomness, may_draw, seeded_randomness
 
 LEVELS = np.linspace(0, 255, 40)
 IMAGES = np.tile(LEVELS[:, None, None, None], (1, 16, 16, 3)).astype(np.uint8)

@@ -28,17 +28,16 @@ from cml.option_types import check_options
 from cml.processes.device import pick_device
 from cml.processes.ranks import Ranks
 from cml.storage.saved_options import saved_options
-from cml.training.batch_targets import BatchTargets
 from cml.training.batches import BatchSource
 from cml.training.checkpoint import Checkpoint
 from cml.training.config import TrainConfig
 from cml.training.gradient_descent import GradientDescent, reduce_batch_size
-from cml.training.hold_out import HoldOut
 from cml.training.learner import Learned, Place
-from cml.training.learning_rate import learning_rate_factor
 from cml.training.metrics_log import read_metrics
+from cml.training.optimizer import learning_rate_factor
 from cml.training.run_config import RunConfig
-from cml.training.training_targets import TrainingTargets
+from cml.training.stages import HoldOut
+from cml.training.training_targets import BatchTargets, TrainingTargets
 from cml.training.validation import held_out_score, label_order
 
 CONFIG = TrainConfig(
@@ -165,8 +164,8 @@ def test_resume_restores_torchs_random_numbers(tmp_path: Path, monkeypatch: pyte
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("cml.training.progress.LOG_EVERY", 7)  # after the checkpoint at step 4
-        patch.setattr("cml.training.progress._check_finite", lambda first, values: None if first < 4 else stop())
+        patch.setattr("cml.training.metrics_log.LOG_EVERY", 7)  # after the checkpoint at step 4
+        patch.setattr("cml.training.metrics_log._check_finite", lambda first, values: None if first < 4 else stop())
         patch.setattr("cml.training.metrics_log.MetricsLog.add", lambda self, records: None)
         with pytest.raises(KeyboardInterrupt):
             cml.fit(images, places, config, out=tmp_path / "cut", quiet=True)
@@ -297,7 +296,7 @@ def test_a_run_cut_off_and_resumed_loses_its_patience_where_the_whole_run_does(
         return float(network.head.weight.detach().double().square().mean())
 
     monkeypatch.setattr("cml.training.validation.held_out_score", score)
-    monkeypatch.setattr("cml.training.learning_rate.learning_rate_factor", lambda config, step: 1 if step < 4 else 0)
+    monkeypatch.setattr("cml.training.optimizer.learning_rate_factor", lambda config, step: 1 if step < 4 else 0)
     cml.fit(images, places, config, out=tmp_path / "whole", quiet=True)
     whole = read_metrics(tmp_path / "whole" / "metrics.jsonl")
     last = whole[-1]["step"]

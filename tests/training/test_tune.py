@@ -32,10 +32,9 @@ from cml.models.embedding import ModelConfig
 from cml.models.joined_head import JoinedHead
 from cml.option_types import check_options
 from cml.retrieval.results import Evaluation
-from cml.training.complete_options import complete_options
 from cml.training.config import TrainConfig
-from cml.training.linear_map import LinearMap, average_maps
-from cml.training.rotation import fit_rotation
+from cml.training.linear_map import LinearMap, average_maps, fit_rotation
+from cml.training.train_options import complete_options
 from cml.tuning import heads, splits
 from cml.tuning import tune as tune_module
 from cml.tuning.candidates import FROZEN, RIDGE, fit_label_ridge
