@@ -13,7 +13,7 @@ from PIL import Image
 
 from cml.data_prep.archive import members
 from cml.errors import DataError
-from cml.storage.strict_json import parse_json
+from cml.storage.json_file import parse_json
 
 _MEMBER = re.compile(r"((?:.*/)?[^./][^./]*)\.([^/]*)")
 _TEXTS, _WHOLE = ("txt", "text", "transcript"), ("cls", "cls2", "index", "inx", "id")

@@ -14,8 +14,8 @@ from typing import Any
 from cml.console.messages import say
 from cml.data_prep.number_format import PLAIN, NumberFormat
 from cml.errors import DataError, UserError, did_you_mean
+from cml.storage.json_file import parse_json
 from cml.storage.regular_file import open_regular
-from cml.storage.strict_json import parse_json
 
 # The mend that fits the cause, for a cell of a table that should hold a number and does not.
 

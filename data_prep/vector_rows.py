@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from cml.array_types import Floating
 from cml.data.vector_files import TYPES
 from cml.errors import DataError
-from cml.storage.npy import map_array
+from cml.storage.regular_file import map_array
 
 Rows = Floating
 

@@ -60,9 +60,9 @@ from cml.errors import UserError
 from cml.option_types import check_options
 from cml.registry import Choice
 from cml.storage.atomic import atomic_file
-from cml.storage.cache_folder import cache_folder
+from cml.storage.downloads import cache_folder
 from cml.storage.json_file import write_json
-from cml.storage.npy import map_array
+from cml.storage.regular_file import map_array
 from cml.storage.resumable_output import ResumableOutput, resumable_output
 from cml.training.pair_map import KnownLists, PairMap, learn_map
 

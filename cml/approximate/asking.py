@@ -17,7 +17,7 @@ from cml.distances.labels import Labels
 from cml.distances.pair_function import PairFunction
 from cml.errors import UserError
 from cml.storage.atomic import atomic_file
-from cml.storage.npy import map_array
+from cml.storage.regular_file import map_array
 from cml.storage.resumable_output import ResumableOutput
 
 STRIP_SECONDS = 0.5  # what an error or a kill loses at most, unless one call takes longer

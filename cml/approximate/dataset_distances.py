@@ -23,7 +23,7 @@ from cml.errors import DataError, UserError
 from cml.feature_store.dataset_inputs import with_features
 from cml.feature_store.store import FeatureStore
 from cml.reporting.curves import write_histogram
-from cml.storage.npy import map_array
+from cml.storage.regular_file import map_array
 from cml.task import label_distance_of
 
 ROLES = {

@@ -17,7 +17,7 @@ from cml.approximate.asking import Answers
 from cml.array_types import Bools, Float32, Float64, Int64
 from cml.distances.nearest import Neighbors
 from cml.storage.atomic import atomic_file
-from cml.storage.npy import map_array
+from cml.storage.regular_file import map_array
 
 _ITEMS = 32  # in a sample, or more if that leaves ...
 _FEWEST, _MOST = 16, 256  # ... pairs of each

@@ -15,7 +15,7 @@ from cml.doors.model import Model, load
 from cml.errors import DataError, UserError
 from cml.retrieval.search import nearest_others
 from cml.storage.json_file import check_format, read_json
-from cml.storage.npy import map_array
+from cml.storage.regular_file import map_array
 
 MANIFEST, KNOWN, EMBEDDINGS, MODEL = "approximation.json", "known.npz", "embeddings.npy", "model"
 IDS, DISTANCES, ITEMS = "ids.npy", "distances.npy", "items.json"

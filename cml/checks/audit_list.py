@@ -18,7 +18,7 @@ from cml.items.embedder import Embedder
 from cml.items.presentation import Presentation
 from cml.reporting.visible_text import visible_text
 from cml.retrieval.text_table import align_columns, frame
-from cml.storage.csv_file import write_csv
+from cml.storage.atomic import write_csv
 from cml.storage.regular_file import open_regular
 
 if TYPE_CHECKING:

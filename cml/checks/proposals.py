@@ -9,7 +9,7 @@ from cml.items.embedder import Embedder
 from cml.reporting.visible_text import visible_text
 from cml.retrieval.farthest_first import Farthest, choose_farthest
 from cml.retrieval.text_table import align_columns
-from cml.storage.csv_file import write_csv
+from cml.storage.atomic import write_csv
 
 _COLUMNS = ("rank", "item_id", "distance")
 

@@ -57,7 +57,7 @@ def run(arguments: Sequence[str]) -> None:
     from cml.doors.stored_items import list_from_store
     from cml.errors import UserError
     from cml.searching.embed_folder import embed_folder
-    from cml.storage.hugging_face import resolve_run
+    from cml.storage.downloads import resolve_run
 
     options = parse(Embed, arguments, prog="cml embed")
     if options.parquet:  # before anything is embedded: it may not be installed

@@ -78,7 +78,7 @@ def _onnx(arguments: Sequence[str]) -> None:
 def _hub(arguments: Sequence[str]) -> None:
     from cml.errors import UserError
     from cml.export.hub import export_hub
-    from cml.storage.hugging_face import hub_client, upload
+    from cml.storage.downloads import hub_client, upload
 
     options = parse(Hub, arguments, prog="cml export hub")
     if options.push:

@@ -21,7 +21,7 @@ from cml.retrieval.comparison import CUT, Comparison
 from cml.retrieval.feature_forms import VECTOR_ROWS, find_best_form
 from cml.retrieval.oracle_row import ORACLE
 from cml.retrieval.verdict import main_metric
-from cml.storage.csv_file import write_csv
+from cml.storage.atomic import write_csv
 
 REPORT = "report.html"
 _FIGURES: Mapping[str, tuple[str, str]] = {  # name to heading and caption

@@ -9,9 +9,8 @@ from typing import Any
 from cml.data.input_form import InputForm
 from cml.errors import UserError
 from cml.registry import NAME
-from cml.storage.json_file import format_fault
+from cml.storage.json_file import format_fault, parse_json
 from cml.storage.regular_file import open_regular
-from cml.storage.strict_json import parse_json
 
 ROLES = ("train", "query", "gallery")
 FOLDERS = {"train": "train", "query": "test", "gallery": "test"}  # role to folder

@@ -33,7 +33,7 @@ from cml.data.table_columns import column_names, has_columns, read_numbers, sele
 from cml.data.tensors import Tensors
 from cml.data.vectors import Vectors
 from cml.errors import UserError
-from cml.storage.npy import map_array
+from cml.storage.regular_file import map_array
 
 _LOOKED_AT = 1 << 16  # numbers of an array that are looked at to tell whether they are pictures
 

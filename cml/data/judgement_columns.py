@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from cml.array_types import Float64, Int64
 from cml.data.tensor_array import tensor_array
 from cml.errors import DataError, UserError
-from cml.storage.unicode_forms import look_up
+from cml.storage.safe_paths import look_up
 
 _NAMED = 5  # items that a remark names
 

@@ -29,7 +29,7 @@ from cml.errors import DataError, UserError
 from cml.storage.atomic import check_vacant
 from cml.storage.json_file import FORMAT, read_json, write_json
 from cml.storage.partial_dataset import PartialDataset, partial_folder
-from cml.storage.provenance import as_json, difference
+from cml.storage.saved_options import as_json, difference
 
 _NAMED = 10  # bad items that are printed, and listed in dataset.json; all are counted
 

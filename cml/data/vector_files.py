@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from cml.array_types import Floating
 from cml.data.input_form import InputForm
 from cml.errors import DataError
-from cml.storage.npy import map_array
-from cml.storage.regular_file import open_regular
+from cml.storage.regular_file import map_array, open_regular
 
 Rows = Floating
 TYPES = ("float16", "float32")

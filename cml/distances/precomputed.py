@@ -23,7 +23,7 @@ from cml.distances.labels import LabelError, Labels, short
 from cml.distances.nearest import Neighbors, Search, check_k
 from cml.distances.sparse_distances import LabelRows, SparseDistances
 from cml.errors import DataError, UserError
-from cml.storage.npy import map_array
+from cml.storage.regular_file import map_array
 
 _TRIPLES = (".npz", ".csv", ".parquet")  # files of triples
 _HASHED = 16 << 20  # bytes read at a time for the fingerprint

@@ -10,7 +10,7 @@ from cml.doors.model import load
 from cml.doors.stored_items import list_from_store
 from cml.searching.index import Index
 from cml.searching.index_images import index_images
-from cml.storage.hugging_face import resolve_run
+from cml.storage.downloads import resolve_run
 
 
 def index(

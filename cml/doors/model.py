@@ -54,8 +54,7 @@ from cml.retrieval.shuffled_labels import LabelSignals, find_label_signal
 from cml.retrieval.verdict import Standing
 from cml.searching.embedding_folder import EmbeddingFolder
 from cml.storage.atomic import atomic_folder
-from cml.storage.downloads import names_of_a_run
-from cml.storage.hugging_face import resolve_run
+from cml.storage.downloads import names_of_a_run, resolve_run
 from cml.task import label_distance_of
 from cml.training.history import History
 from cml.training.learner import Selection
@@ -693,7 +692,7 @@ def load(
     """Load the trained model of a run folder, or of a folder that ``model.save`` or ``cml export hub`` wrote.
 
     Args:
-        folder: The folder, or ``hf:user/name@revision``, as ``cml.storage.hugging_face.resolve_run`` takes it.
+        folder: The folder, or ``hf:user/name@revision``, as ``cml.storage.downloads.resolve_run`` takes it.
         device: "auto", "cpu", "cuda" or another device of torch.
         label_distance: The label distance of the run, where it was the user's own and has no registered name; only
             ``evaluate`` needs it.

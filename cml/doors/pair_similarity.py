@@ -17,7 +17,7 @@ from cml.retrieval.judgement_agreement import PAIR_SPEARMAN, summarize_spearman
 from cml.retrieval.oracle_row import ORACLE
 from cml.retrieval.random_row import RANDOM
 from cml.retrieval.results import Evaluation
-from cml.storage.unicode_forms import look_up
+from cml.storage.safe_paths import look_up
 
 PAIRS = "pairs.csv"  # in the folder of a prepared dataset that comes with such pairs
 

@@ -12,7 +12,7 @@ from cml.searching.embedding_folder import EMBEDDINGS, EmbeddingFolder
 from cml.searching.hit import Hit
 from cml.searching.index import Index
 from cml.searching.index_file import FILE
-from cml.storage.hugging_face import resolve_run
+from cml.storage.downloads import resolve_run
 
 _FOUND = 5
 

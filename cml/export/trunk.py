@@ -6,8 +6,7 @@ from cml.errors import UserError
 from cml.models import registry
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.processes.device import pick_device
-from cml.storage.downloads import names_of_a_run
-from cml.storage.hugging_face import resolve_run
+from cml.storage.downloads import names_of_a_run, resolve_run
 from cml.training.run_config import RunConfig
 from cml.training.saved_model import load_model
 

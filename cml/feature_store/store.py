@@ -15,8 +15,7 @@ from cml.feature_store.shards import ShardedRows
 from cml.feature_store.stored_items import FileItems, StoredItems, ValueItems, decode_item
 from cml.models.backbone import CUSTOM
 from cml.storage.json_file import check_format, read_json
-from cml.storage.npy import map_array
-from cml.storage.regular_file import digest_file, open_regular
+from cml.storage.regular_file import digest_file, map_array, open_regular
 from cml.storage.saved_options import record
 
 _LONGEST_LINE = 1 << 20  # bytes of an item

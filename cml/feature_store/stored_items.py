@@ -22,8 +22,8 @@ from cml.data.inputs import Inputs
 from cml.data.vectors import Vectors
 from cml.errors import DataError, UserError
 from cml.feature_store.manifest import StoredItem
+from cml.storage.json_file import parse_json
 from cml.storage.regular_file import digest_file
-from cml.storage.strict_json import parse_json
 
 
 class StoredItems(Protocol):

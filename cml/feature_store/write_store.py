@@ -28,8 +28,7 @@ from cml.feature_store.networks import FeatureNetwork
 from cml.feature_store.store import FeatureStore
 from cml.feature_store.stored_items import StoredItems
 from cml.processes.ranks import Ranks
-from cml.storage.atomic import delete
-from cml.storage.growing_file import GrowingFile
+from cml.storage.atomic import GrowingFile, delete
 from cml.storage.regular_file import digest_file
 from cml.storage.resumable_output import ResumableOutput, resumable_output, work_path
 from cml.storage.saved_options import Count, record

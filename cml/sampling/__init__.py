@@ -1,10 +1,9 @@
 """Samplers, by name and by class: ``get("grouped", groups=24)``, ``GroupedSampler(groups=24)``."""
 
 from cml.registry import Registry
-from cml.sampling.batch import Batch
 from cml.sampling.binary import BinarySampler
 from cml.sampling.dense import DenseSampler
-from cml.sampling.epoch_batches import EpochBatches
+from cml.sampling.epoch_batches import Batch, EpochBatches
 from cml.sampling.grouped import GroupedSampler
 from cml.sampling.linked import LinkedSampler
 from cml.sampling.pairs import PairsSampler

@@ -2,14 +2,28 @@
 
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Protocol
 
+from cml.array_types import Int64
 from cml.errors import UserError
-from cml.sampling.batch import Batch
 
 if TYPE_CHECKING:
     from cml.processes.ranks import Ranks
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Items of one batch; the first ``anchors`` of them are the anchors.
+
+    Attributes:
+        items: (B,) distinct item numbers.
+        anchors: A, 1 <= A <= B.
+    """
+
+    items: Int64
+    anchors: int
 
 
 class MakeBatch(Protocol):

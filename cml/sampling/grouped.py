@@ -6,7 +6,7 @@ import numpy as np
 
 from cml.array_types import Int32, Int64
 from cml.errors import UserError
-from cml.sampling.batch import Batch
+from cml.sampling.epoch_batches import Batch
 from cml.sampling.sampler import Sampler, drop_repeats
 
 

@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 from cml.array_types import Float64, Int64
 from cml.distances.sparse_distances import expand_runs
 from cml.errors import UserError
-from cml.sampling.batch import Batch
-from cml.sampling.batch_seed import batch_generator
+from cml.sampling.draws import batch_generator, refuse_weights
+from cml.sampling.epoch_batches import Batch
 from cml.sampling.sampler import Sampler
 from cml.sampling.training_labels import TrainingLabels
-from cml.sampling.weighted_order import refuse_weights
 
 _CHANCE = 0.5  # of a link: items of equally many links are drawn at random
 

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from cml.array_types import Float64, Int64
-from cml.sampling.batch import Batch
-from cml.sampling.batch_seed import batch_generator, epoch_generator
+from cml.sampling.draws import batch_generator, epoch_generator, refuse_weights
+from cml.sampling.epoch_batches import Batch
 from cml.sampling.sampler import Sampler, check_setting, drop_repeats
 from cml.sampling.training_labels import TrainingLabels
-from cml.sampling.weighted_order import refuse_weights
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,9 @@ from numpy.typing import NDArray
 from cml.array_types import Float64, Int64
 from cml.errors import UserError
 from cml.option_types import convert_options
-from cml.sampling.batch import Batch
-from cml.sampling.batch_seed import batch_generator, epoch_generator
-from cml.sampling.epoch_batches import EpochBatches
+from cml.sampling.draws import batch_generator, epoch_generator, weighted_anchors
+from cml.sampling.epoch_batches import Batch, EpochBatches
 from cml.sampling.training_labels import TrainingLabels, encode_training_labels
-from cml.sampling.weighted_order import weighted_anchors
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from cml.array_types import Float64, Int64
 from cml.errors import UserError
-from cml.sampling.batch import Batch
-from cml.sampling.batch_seed import epoch_generator
+from cml.sampling.draws import epoch_generator, refuse_weights
+from cml.sampling.epoch_batches import Batch
 from cml.sampling.sampler import Sampler, drop_repeats
 from cml.sampling.training_labels import TrainingLabels
-from cml.sampling.weighted_order import refuse_weights
 
 
 @dataclass(frozen=True)

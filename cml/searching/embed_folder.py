@@ -28,8 +28,7 @@ from cml.searching.embedding_folder import (
     flatten_columns,
     npy_header,
 )
-from cml.storage.atomic import atomic_file
-from cml.storage.growing_file import GrowingFile
+from cml.storage.atomic import GrowingFile, atomic_file
 from cml.storage.regular_file import digest_file
 from cml.storage.resumable_output import ResumableOutput, resumable_output
 from cml.storage.saved_options import Count, record

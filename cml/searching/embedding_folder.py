@@ -16,12 +16,10 @@ from cml.data.image_list import COLUMNS
 from cml.errors import DataError
 from cml.retrieval.gallery import Gallery
 from cml.searching.hit import Hit
-from cml.storage.json_file import check_format, read_json
-from cml.storage.npy import map_array
-from cml.storage.regular_file import digest_file, open_regular
+from cml.storage.json_file import check_format, parse_json, read_json
+from cml.storage.regular_file import digest_file, map_array, open_regular
 from cml.storage.safe_paths import relative_name
 from cml.storage.saved_options import Count, read_record
-from cml.storage.strict_json import parse_json
 
 EMBEDDINGS, ITEMS = "embeddings.npy", "items.jsonl"
 _NO_LABEL = ("item_id", "file_name", "role", COLUMNS)

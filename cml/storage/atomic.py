@@ -1,15 +1,17 @@
 """Writing files and folders so that a reader never sees a partial one: under a temporary name, then renamed."""
 
 import contextlib
+import csv
 import errno
 import hashlib
+import io
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from cml.errors import UserError
+from cml.errors import DataError, UserError
 from cml.storage import system
 from cml.storage.safe_paths import LONGEST_NAME
 
@@ -164,3 +166,39 @@ def with_path(path: Path) -> Iterator[None]:
         if error.errno is None or error.filename is not None:
             raise
         raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+class GrowingFile(io.FileIO):
+    """A file that only grows; bytes after the recorded size, which an interrupted job left, are dropped."""
+
+    def __init__(
+        self,
+        path: Path,
+        size: int,  # the recorded size in bytes
+    ) -> None:
+        super().__init__(path, "a+")
+        actual = os.fstat(self.fileno()).st_size
+        if actual < size:
+            self.close()
+            raise DataError(f"{path} has {actual} bytes, but {size} were recorded; delete {path.parent} to start over.")
+        self.truncate(size)
+
+    def append(self, content: bytes) -> None:
+        """Write all bytes at the end."""
+        write_all(self.fileno(), content)
+
+    def sync(self) -> int:  # the size in bytes, to be recorded
+        """Force everything to the disk."""
+        os.fsync(self.fileno())
+        return os.fstat(self.fileno()).st_size
+
+
+def write_csv(path: Path | str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Path:
+    r"""Write a table as a CSV file."""
+    path = Path(path)
+    with (
+        atomic_file(path) as temporary,
+        temporary.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file,
+    ):
+        csv.writer(file).writerows([columns, *rows])
+    return path

@@ -1,15 +1,17 @@
-"""JSON files: read strictly, since anybody may have written them, and written atomically."""
+"""JSON and YAML files: read strictly, since anybody may have written them, and written atomically."""
 
 import json
+import math
+import re
+import reprlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from reprlib import repr as short
-from typing import Any
+from typing import Any, NoReturn
 
-from cml.errors import DataError, UserError
+from cml.errors import DataError, UserError, require_extra
 from cml.storage.atomic import atomic_file
 from cml.storage.regular_file import open_regular
-from cml.storage.strict_json import parse_json
 from cml.version import __version__
 
 FORMAT = 1  # of the folders that cml writes; raise it when what is in them changes, and say what to run instead
@@ -65,3 +67,81 @@ def write_json(path: Path, value: object) -> None:
         ) from None
     with atomic_file(path) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
+
+
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def parse_json(raw: bytes, *, surrogates: bool = False, finite: bool = True) -> Any:  # noqa: ANN401 - any JSON
+    """Read one JSON value."""
+    try:
+        text = raw.decode()
+        value = (_STRICT if finite else _LENIENT).decode(text)
+        if not surrogates and _SURROGATE.search(text):  # most are halves of a valid pair
+            json.dumps(value, ensure_ascii=False).encode()
+    except json.JSONDecodeError as error:
+        raise ValueError(f"is not JSON: {error.msg} at character {error.pos + 1}") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"is not UTF-8 text: {error.reason} at byte {error.start + 1}") from None
+    except UnicodeEncodeError as error:
+        raise ValueError(f"holds half a character: {error.object[error.start]!a}") from None
+    except RecursionError:
+        raise ValueError("is nested too deep") from None
+    except _Fault:
+        raise
+    except ValueError:  # Python's limit for integers
+        raise ValueError("holds a number of thousands of digits") from None
+    return value
+
+
+class _Fault(ValueError):
+    pass
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise _Fault(f"holds {constant}, which JSON does not know: numbers must be finite")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(value := dict(pairs)) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise _Fault(f"names the key {reprlib.repr(twice)} twice")
+    return value
+
+
+def _finite(number: str) -> float:
+    if not math.isfinite(value := float(number)):
+        raise _Fault(f"holds {number[:20]}, which is too large: numbers must be finite")
+    return value
+
+
+_STRICT = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_object)
+_LENIENT = json.JSONDecoder(object_pairs_hook=_object)
+
+
+_FLOAT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$")
+
+
+def parse_yaml(raw: bytes) -> Any:  # noqa: ANN401 - any YAML
+    """Read one YAML document."""
+    with require_extra("yaml", "Reading YAML"):
+        from yaml import MappingNode, SafeLoader, YAMLError
+    loader_type: Any = type("Loader", (SafeLoader,), {})  # a subclass, so that the library's own does not change
+    loader_type.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, [*"+-0123456789"])
+    try:
+        loader = loader_type(raw)
+        node = loader.get_single_node()
+        keys = [key.value for key, _ in node.value] if isinstance(node, MappingNode) else []
+        if twice := next((key for key in keys if keys.count(key) > 1), None):
+            raise YAMLError(f"it names the key {twice!r} twice")
+        return None if node is None else loader.construct_document(node)
+    except YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        parts = [getattr(error, "context", ""), getattr(error, "problem", "")]
+        reason = ", ".join(part for part in parts if part) or error
+        raise ValueError(f"is not YAML: {reason}{f' in line {mark.line + 1}' if mark else ''}") from None
+    except RecursionError:
+        raise ValueError("is nested too deep") from None
+    except (ValueError, TypeError, OverflowError) as error:  # an impossible date or number
+        raise ValueError(f"holds a value that cannot be read: {error}") from None

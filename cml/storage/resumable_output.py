@@ -10,7 +10,7 @@ from cml.console.messages import say
 from cml.errors import UserError
 from cml.storage.atomic import PARTIAL, delete
 from cml.storage.json_file import check_format, read_json, with_format, write_json
-from cml.storage.provenance import as_json, difference
+from cml.storage.saved_options import as_json, difference
 from cml.storage.work_folder import WorkFolder, work_folder
 
 _FINISHED = "finished"

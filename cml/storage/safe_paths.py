@@ -1,12 +1,18 @@
-"""File names in data files: they may only name regular files below a given folder, after all links are followed."""
+"""File names in data files: they may only name regular files below a given folder, after all links are followed.
+
+Names of files come in either, by the system and the program that wrote them, and look the same. Not for: names that
+differ in case, or in characters that only look alike.
+"""
 
 import os
 import posixpath
 import reprlib
+import unicodedata
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from cml.errors import DataError, UserError
-from cml.storage.unicode_forms import unicode_forms
 
 LONGEST_NAME = 255  # bytes of a file name; on Windows UTF-16 characters
 _LONGEST = 4096  # bytes of a path, what Linux can open
@@ -79,3 +85,23 @@ def _spell_as_on_disk(folder: Path, name: str) -> Path:
         forms = [path / form for form in unicode_forms(part)]
         path = next(filter(os.path.exists, forms), forms[0])
     return path
+
+
+T = TypeVar("T")
+
+
+def unicode_forms(text: str) -> tuple[str, ...]:
+    """Spell a text as it is, composed (NFC) and decomposed (NFD).
+
+    Example:
+        >>> [len(form) for form in unicode_forms("café.jpg")]
+        [8, 9]
+    """
+    if text.isascii():
+        return (text,)
+    return tuple(dict.fromkeys([text, *(unicodedata.normalize(form, text) for form in ("NFC", "NFD"))]))
+
+
+def look_up(name: str, known: Mapping[str, T]) -> T | None:  # the value; None if no spelling of the name is known
+    """Look up a name, by its other spellings where it is unknown as it is."""
+    return next((known[form] for form in unicode_forms(name) if form in known), None)

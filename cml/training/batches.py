@@ -1,6 +1,6 @@
 """The tensors of a training step, made from a sampler's batch in data workers.
 
-An item of ``BatchSource`` is a whole batch, a pure function of (seed, step): see ``cml.sampling.batch_seed``. So a run
+An item of ``BatchSource`` is a whole batch, a pure function of (seed, step): see ``cml.sampling.draws``. So a run
 can continue at any step, and data workers can share the blocks of label distances. Each of several processes makes its
 share of a batch's images, and they take turns with the label distances.
 """
@@ -25,9 +25,8 @@ from cml.errors import UserError
 from cml.items import LabelledItems
 from cml.losses.loss import LabelSource
 from cml.processes.ranks import Ranks
-from cml.sampling.batch_seed import augmentation_generator
+from cml.sampling.draws import augmentation_generator, check_weights
 from cml.sampling.sampler import Sampler
-from cml.sampling.weighted_order import check_weights
 from cml.training.config import TrainConfig
 from cml.training.data_workers import prefetch
 from cml.training.horizontal_flip import draw_flips, mirror_labels

@@ -10,9 +10,8 @@ from typing import Any, Literal, Self
 
 from cml.errors import UserError, did_you_mean
 from cml.option_types import check_options, convert_values
-from cml.storage.json_file import check_format, read_json, read_parsed
+from cml.storage.json_file import check_format, parse_yaml, read_json, read_parsed
 from cml.storage.saved_options import TINY, check_bounds, saved_options
-from cml.storage.strict_yaml import parse_yaml
 
 Precision = Literal["float32", "bfloat16"]
 # options that do not change the result, and may differ when a run is resumed

@@ -14,9 +14,9 @@ from torch import Tensor
 from cml.console.progress_bar import ProgressBar
 from cml.errors import DataError
 from cml.storage.atomic import atomic_file
+from cml.storage.json_file import parse_json
 from cml.storage.regular_file import open_regular
 from cml.storage.saved_options import Count, record
-from cml.storage.strict_json import parse_json
 from cml.training.config import TrainConfig
 
 METRICS = "metrics.jsonl"

@@ -8,8 +8,7 @@ from typing import Any, Self
 from cml.errors import DataError
 from cml.models.embedding import ModelConfig
 from cml.storage.json_file import check_format, read_json, with_format, write_json
-from cml.storage.provenance import as_json, difference
-from cml.storage.saved_options import saved_options
+from cml.storage.saved_options import as_json, difference, saved_options
 from cml.training.config import RUN_AGAIN, TrainConfig
 
 _OTHERS = {

@@ -16,11 +16,11 @@ import numpy as np
 from cml.array_types import UInt64
 from cml.errors import UserError
 from cml.storage.atomic import atomic_file, check_vacant, delete, make_folder
-from cml.storage.exclusive_lock import exclusive_lock
 from cml.storage.json_file import read_json, write_json
-from cml.storage.npy import map_array
-from cml.storage.provenance import as_json, difference
+from cml.storage.regular_file import map_array
 from cml.storage.safe_paths import check_no_link
+from cml.storage.saved_options import as_json, difference
+from cml.storage.work_folder import exclusive_lock
 from cml.training.config import TrainConfig
 from cml.training.learner import Learned
 from cml.training.metrics_log import METRICS

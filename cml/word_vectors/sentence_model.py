@@ -15,9 +15,8 @@ import numpy as np
 from cml.array_types import Float32
 from cml.errors import DataError, UserError, install_hint
 from cml.storage.atomic import atomic_folder
-from cml.storage.cache_folder import cache_folder
-from cml.storage.downloads import not_cached_error
-from cml.storage.npy import load_or_compute_rows
+from cml.storage.downloads import cache_folder, not_cached_error
+from cml.storage.regular_file import load_or_compute_rows
 
 if TYPE_CHECKING:
     from PIL.Image import Image

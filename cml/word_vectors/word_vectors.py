@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from cml.array_types import Float64, Int64
 from cml.errors import DataError, UserError, install_hint, require_extra
-from cml.storage.npy import map_array
-from cml.storage.regular_file import open_regular
+from cml.storage.regular_file import map_array, open_regular
 
 PACKAGED = "glove-6b-50d"
 

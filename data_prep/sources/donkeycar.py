@@ -22,8 +22,8 @@ from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.provenance import record_provenance
 from cml.data_prep.row_errors import read_each
 from cml.errors import DataError, UserError
+from cml.storage.json_file import parse_json
 from cml.storage.safe_paths import file_inside
-from cml.storage.strict_json import parse_json
 
 # The split of a video into blocks of time, with gaps between them.
 

@@ -23,7 +23,7 @@ from cml.data_prep.row_errors import read_each
 from cml.data_prep.scale_depth import check_bits
 from cml.data_prep.shrink import Shrink
 from cml.errors import DataError, UserError, require_extra
-from cml.storage.hugging_face import explain_dataset_errors, latest_commit
+from cml.storage.downloads import explain_dataset_errors, latest_commit
 from cml.storage.regular_file import open_regular
 from cml.storage.safe_paths import is_inside
 

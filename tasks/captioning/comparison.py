@@ -27,7 +27,7 @@ from cml.processes.device import pick_device
 from cml.retrieval.comparison import over_seeds
 from cml.storage.atomic import atomic_file
 from cml.storage.json_file import read_json, write_json
-from cml.storage.provenance import difference
+from cml.storage.saved_options import difference
 from cml.tasks.captioning.scores import score, unavailable
 from cml.tasks.captioning.training import Captioned, CaptionerConfig, caption, train_captioner
 from cml.training.run_config import RunConfig

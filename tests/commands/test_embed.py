@@ -24,7 +24,7 @@ from cml.models.embedding import EmbeddingModel
 from cml.models.weights_fingerprint import model_fingerprint
 from cml.searching.embed_folder import embed_folder
 from cml.searching.embedding_folder import EmbeddingFolder
-from cml.storage.growing_file import GrowingFile
+from cml.storage.atomic import GrowingFile
 from cml.storage.resumable_output import resumable_output
 
 

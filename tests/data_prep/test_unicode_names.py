@@ -21,8 +21,7 @@ from cml.data_prep.sources.hf import HuggingFace
 from cml.data_prep.sources.judgements import Judgements
 from cml.doors.pair_similarity import read_pairs
 from cml.errors import DataError
-from cml.storage.safe_paths import file_inside
-from cml.storage.unicode_forms import look_up, unicode_forms
+from cml.storage.safe_paths import file_inside, look_up, unicode_forms
 
 Spell = Callable[[str], str]
 NAMES = ("café", "Grüße", "한국", "Ångström", "chó đang chạy", "résumé", "Ünal", "naïve")

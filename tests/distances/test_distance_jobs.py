@@ -37,8 +37,7 @@ from cml.distances.precomputed import Precomputed
 from cml.distances.sparse_distances import SparseDistances
 from cml.errors import DataError, UserError
 from cml.option_types import check_options
-from cml.storage.exclusive_lock import exclusive_lock
-from cml.storage.work_folder import FolderError
+from cml.storage.work_folder import FolderError, exclusive_lock
 
 QUIET = JobOptions(bar_after=None)
 COUNT = 97

@@ -36,7 +36,7 @@ from cml.feature_store.stored_items import FileItems, ValueItems, value_key
 from cml.feature_store.write_store import write_features
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.processes.ranks import Ranks
-from cml.storage.growing_file import GrowingFile
+from cml.storage.atomic import GrowingFile
 from cml.storage.resumable_output import work_path
 
 SIZE = ["--image-size", "32", "32"]

@@ -39,7 +39,7 @@ from cml.doors.trained_run import TrainedRun
 from cml.errors import DataError, MachineError, UserError
 from cml.models.embedding import EmbeddingModel
 from cml.storage.atomic import PARTIAL, atomic_file, atomic_folder
-from cml.storage.exclusive_lock import exclusive_lock
+from cml.storage.work_folder import exclusive_lock
 from cml.training import checkpoint, data_workers, metrics_log, run_folder, signals
 from cml.training.batches import BatchSource
 from cml.training.config import TrainConfig
@@ -190,7 +190,7 @@ def test_a_folder_that_is_never_written_again_keeps_no_temporaries(tmp_path: Pat
 FORK = """
 import os, signal, sys
 from pathlib import Path
-from cml.storage.exclusive_lock import exclusive_lock
+from cml.storage.work_folder import exclusive_lock
 heard, told = os.pipe()
 with exclusive_lock(Path(sys.argv[1]), "this"):
     child = os.fork()

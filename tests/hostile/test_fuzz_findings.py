@@ -23,7 +23,7 @@ from cml.data.prepared import PreparedDataset
 from cml.data.prepared_writer import PreparedWriter
 from cml.errors import UserError
 from cml.registry import Choice
-from cml.storage.strict_json import parse_json
+from cml.storage.json_file import parse_json
 from cml.word_vectors.open import open_word_vectors
 
 QUICK = [name for name in PARSERS if name not in ("run", "index", "choice")]  # those import torch

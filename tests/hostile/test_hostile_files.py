@@ -27,10 +27,9 @@ from cml.data_prep import archive
 from cml.data_prep.mat_file import read_variable
 from cml.errors import DataError, UserError
 from cml.registry import Choice, Registry
-from cml.storage.json_file import read_json
-from cml.storage.npy import map_array
+from cml.storage.json_file import parse_json, read_json
+from cml.storage.regular_file import map_array
 from cml.storage.safe_paths import file_inside
-from cml.storage.strict_json import parse_json
 
 # ---- file names
 

@@ -46,7 +46,7 @@ def faults(tree: ast.AST) -> Iterator[str]:
         if called == "Image.open" and "formats" not in settings:
             yield "opens an image of any format"
         if called in ("json.load",):
-            yield "reads JSON from a file by json.load; cml.storage.strict_json is stricter"
+            yield "reads JSON from a file by json.load; cml.storage.json_file is stricter"
 
 
 def test_nothing_can_run_code() -> None:
@@ -62,7 +62,7 @@ def test_nothing_can_run_code() -> None:
         "cml/distances/pair_cache.py: imports zipfile",
         "cml/models/backbone_weights.py: imports pickle",
         "cml/models/backbones/torchvision.py: imports pickle",
-        "cml/storage/strict_yaml.py: imports yaml",
+        "cml/storage/json_file.py: imports yaml",
         "cml/training/checkpoint.py: imports zipfile",
         "cml/training/data_workers.py: imports pickle",
         "cml/word_vectors/sentence_model.py: imports zipfile",

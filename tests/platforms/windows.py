@@ -67,8 +67,8 @@ def main(folder: Path) -> None:
     from cml.comparing.bench.trials import measure_peak_memory
     from cml.errors import UserError
     from cml.storage.atomic import atomic_folder
-    from cml.storage.exclusive_lock import exclusive_lock
     from cml.storage.regular_file import text_path
+    from cml.storage.work_folder import exclusive_lock
     from cml.training.callbacks import State
 
     levels = np.linspace(0, 255, 40).round()

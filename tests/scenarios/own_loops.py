@@ -27,8 +27,7 @@ from cml.errors import UserError
 from cml.launch import launch
 from cml.losses import CrossBatchMemory, mask_duplicates
 from cml.losses.loss import Loss
-from cml.sampling.batch import Batch
-from cml.sampling.epoch_batches import EpochBatches
+from cml.sampling.epoch_batches import Batch, EpochBatches
 
 ITEMS, STEPS, MICRO_BATCH = 52, 4, 3
 RATE = 0.0  # every gradient is compared at the same weights

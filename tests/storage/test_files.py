@@ -13,8 +13,8 @@ from cml.cli import main
 from cml.errors import UserError
 from cml.storage import system
 from cml.storage.atomic import atomic_file, atomic_folder, hidden_name
-from cml.storage.exclusive_lock import exclusive_lock
 from cml.storage.partial_dataset import partial_folder
+from cml.storage.work_folder import exclusive_lock
 
 
 def test_a_second_holder_of_a_lock_is_refused_and_a_dead_one_holds_nothing(tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ def test_a_second_holder_of_a_lock_is_refused_and_a_dead_one_holds_nothing(tmp_p
         [
             sys.executable,
             "-c",
-            "import sys, time; from pathlib import Path; from cml.storage.exclusive_lock import exclusive_lock\n"
+            "import sys, time; from pathlib import Path; from cml.storage.work_folder import exclusive_lock\n"
             "with exclusive_lock(Path(sys.argv[1]), 'the job'):\n    print('held', flush=True); time.sleep(60)",
             str(lock),
         ],

@@ -22,8 +22,8 @@ from cml.distances.jobs.run import write_matrix
 from cml.errors import UserError
 from cml.export.captioning import CaptioningFeatures, export_captioning
 from cml.searching.embed_folder import embed_folder
-from cml.storage.provenance import difference
 from cml.storage.resumable_output import resumable_output, work_path
+from cml.storage.saved_options import difference
 from cml.storage.work_folder import JOURNAL, work_folder
 
 SECRET = b"nobody's business"

@@ -11,8 +11,8 @@ import pytest
 import cml
 from cml import sampling
 from cml.errors import UserError
+from cml.sampling.draws import weighted_anchors
 from cml.sampling.sampler import Sampler
-from cml.sampling.weighted_order import weighted_anchors
 
 ROWS = np.random.default_rng(0).normal(size=(60, 5)).astype(np.float32)
 OPTIONS: dict[str, Any] = {"dimension": 8, "workers": 0, "sampler": "random(batch_size=10)", "quiet": True}

@@ -10,7 +10,7 @@ from cml.comparing.search_space import parse_search_space, with_settings
 from cml.comparing.trials import draw_settings
 from cml.errors import UserError, did_you_mean
 from cml.registry import Choice
-from cml.storage.provenance import as_json
+from cml.storage.saved_options import as_json
 from cml.training.config import TrainConfig
 
 UNTRAINED = ("oracle", "random")

@@ -14,8 +14,7 @@ from cml.comparing.bench.table import BEST, Board, read_board, score_of
 from cml.errors import UserError
 from cml.reporting.html_escaping import write_html
 from cml.reporting.visible_text import visible_text
-from cml.storage.atomic import atomic_file
-from cml.storage.csv_file import write_csv
+from cml.storage.atomic import atomic_file, write_csv
 
 _INK = "#808890"  # of the diagram: readable on white and on black
 _BARS = 20  # lengths of the bars behind scores

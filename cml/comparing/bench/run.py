@@ -35,7 +35,7 @@ from cml.comparing.search_space import with_settings
 from cml.comparing.trials import check_drawing
 from cml.console.messages import say
 from cml.errors import UserError
-from cml.storage.provenance import as_json
+from cml.storage.saved_options import as_json
 from cml.storage.work_folder import FolderError, WorkFolder, work_folder
 from cml.training.config import TrainConfig
 

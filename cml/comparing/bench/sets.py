@@ -27,9 +27,9 @@ from cml.errors import UserError
 from cml.feature_store.dataset_inputs import NETWORK_SHA256, with_features
 from cml.feature_store.store import FeatureStore
 from cml.storage.atomic import atomic_file
-from cml.storage.cache_folder import cache_folder
-from cml.storage.exclusive_lock import exclusive_lock
-from cml.storage.npy import map_array
+from cml.storage.downloads import cache_folder
+from cml.storage.regular_file import map_array
+from cml.storage.work_folder import exclusive_lock
 from cml.task import ReportedUnit
 from cml.training.config import TrainConfig
 

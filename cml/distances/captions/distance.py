@@ -18,7 +18,7 @@ from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import LabelError, Labels, short
 from cml.distances.nearest import Search
 from cml.errors import DataError, UserError
-from cml.storage.unicode_forms import look_up, unicode_forms
+from cml.storage.safe_paths import look_up, unicode_forms
 from cml.word_vectors.open import HOW_TO_GET, SCENES, open_word_vectors
 from cml.word_vectors.word_vectors import PACKAGED, CountedWords, WordVectors
 

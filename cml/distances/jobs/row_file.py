@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from cml.distances.jobs.work import Form
 from cml.storage import system
 from cml.storage.atomic import write_all
-from cml.storage.npy import map_array
+from cml.storage.regular_file import map_array
 from cml.storage.work_folder import FolderError
 
 TILE = 1024  # rows and columns mirrored at a time: runs of 4 KiB of float32, a page of the disk

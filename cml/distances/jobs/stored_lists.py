@@ -16,9 +16,9 @@ from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.distances.nearest import Neighbors
 from cml.errors import DataError, UserError
-from cml.storage.cache_folder import cache_folder
+from cml.storage.downloads import cache_folder
 from cml.storage.json_file import read_json, write_json
-from cml.storage.npy import map_array
+from cml.storage.regular_file import map_array
 from cml.storage.work_folder import FolderError
 
 _ELSEWHERE = "elsewhere-"

@@ -10,7 +10,7 @@ from cml.distances.jobs.work import MatrixWork, NeighborsWork, Strip, Work
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import DataError, UserError
-from cml.storage.npy import map_array
+from cml.storage.regular_file import map_array
 
 VERIFIED_ROWS, VERIFIED_LISTS = 64, 16
 
