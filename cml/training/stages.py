@@ -1,6 +1,7 @@
 """The stages before the first step: each replaces the network or the items, where an option asks for it.
 
 A stage acts once, a part (``parts.py``) in each step. What has to be undone at the end is one of ``Training.endings``.
+Low-rank adapters are merged into the weights at the end, so that a run's model is like any other.
 """
 
 from collections.abc import Callable
