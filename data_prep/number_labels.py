@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cml.data.place_columns import describe_order, is_place_distance, order_place
+from cml.data.table_columns import describe_order, is_place_distance, order_place
 from cml.data_prep.label_cells import read_numbers
 from cml.data_prep.label_kinds import KINDS, KindName, distance_of
 from cml.data_prep.number_format import NumberFormat

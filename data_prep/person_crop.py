@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image, ImageFile
 
 from cml.array_types import Float64
-from cml.data.exif_orientation import is_upright, upright_rgb
+from cml.data.bands import is_upright, upright_rgb
 from cml.data.open_image import open_named_image
 from cml.data_prep.scale_depth import scale_depth
 

@@ -6,12 +6,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from cml.data.deep_tiff import is_deep_tiff, read_deep_tiff
+from cml.data.bands import ImageFault, fill_depth, loses_bits, turn_upright
 from cml.data.encode_image import image_file_content
-from cml.data.exif_orientation import turn_upright
-from cml.data.image_fault import ImageFault
-from cml.data.open_image import open_image
-from cml.data.white_value import fill_depth, loses_bits
+from cml.data.open_image import is_deep_tiff, open_image, read_deep_tiff
 from cml.errors import DataError, UserError
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from cml.data.band_picture import read_picture
 from cml.data.dataset_info import INFO, METADATA
+from cml.data.encode_image import read_picture
 from cml.data.masks import mask_problem
 from cml.data.metadata import read_metadata
 from cml.data.prepared import PreparedDataset

@@ -4,14 +4,13 @@ A data set is a torch ``Dataset``, a Hugging Face ``Dataset`` with a transform, 
 is read by numbers, also a list. Its items are tuples (x, label) or mappings with named fields.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from cml.data.lazy_items import Lazy
 from cml.data.table_columns import column_names, has_columns
 from cml.errors import UserError, did_you_mean
 from cml.processes.out_of_memory import is_out_of_memory
@@ -212,3 +211,30 @@ def _field(item: Any, name: str, position: int) -> Any:  # noqa: ANN401 - an ite
 
 def _there(item: Mapping[str, Any]) -> str:
     return f"There are: {', '.join(map(str, item))}."
+
+
+class Lazy(Sequence[Any]):
+    """Items of a data set, made by ``convert`` of ``source[index]`` and the index on each access."""
+
+    def __init__(
+        self,
+        source: Any,  # noqa: ANN401
+        items: Sequence[int],
+        convert: Callable[[Any, int], Any],
+        *,
+        reads_anew: bool = False,
+    ) -> None:
+        self._source, self._items, self._convert = source, items, convert
+        self.reads_anew = reads_anew
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, index: int | slice) -> Any:  # noqa: ANN401 - an item of any kind, or a Lazy
+        if isinstance(index, slice):
+            return Lazy(self._source, self._items[index], self._convert, reads_anew=self.reads_anew)
+        item = self._items[index]
+        return self._convert(self._source[item], item)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[index] for index in range(len(self)))

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from cml.array_types import UInt8
+from cml.array_types import Int64, UInt8
 from cml.data.bands import bands_last
 from cml.data.columns import Numbers
-from cml.data.dataset_items import DatasetItems, is_dataset, labelled_items
-from cml.data.lazy_items import Lazy
+from cml.data.dataset_items import DatasetItems, Lazy, is_dataset, labelled_items
 from cml.data.table_columns import column_names, has_columns
 from cml.data.tensor_array import tensor_array
 from cml.errors import UserError, did_you_mean
@@ -155,3 +154,17 @@ def as_list(column: Any) -> Any:  # noqa: ANN401 - a column of any library
 def lazy_images(items: DatasetItems, channels: int = 3) -> ImageSource:
     """Recognise the images of a data set when they are read, anew at each use."""
     return Lazy(items, range(len(items)), partial(_one_image, channels=channels), reads_anew=True)
+
+
+def number_groups(
+    groups: Any,  # noqa: ANN401 - a sequence of any names
+    count: int,
+) -> Int64:  # (N,) the number of each input's group
+    """Number the groups of inputs."""
+    names = label_list(groups)
+    if len(names) != count:
+        raise UserError(
+            f"'groups' must name a group for each input. Got {len(names)} names and {count} inputs instead."
+        )
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return np.array([numbers[name] for name in names], np.int64)

@@ -11,13 +11,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from cml.array_types import Float32, Int64, Integer, UInt8
-from cml.data.bands import fit_bands, read_bands, scale_bands
-from cml.data.deep_tiff import is_deep_tiff, read_deep_tiff
-from cml.data.exif_orientation import swaps_sides, upright_rgb
-from cml.data.image_fault import ImageFault
+from cml.data.bands import ImageFault, fit_bands, read_bands, scale_bands, swaps_sides, upright_rgb
+from cml.data.dataset_items import Lazy
 from cml.data.input_form import InputForm
-from cml.data.lazy_items import Lazy
-from cml.data.open_image import open_image, open_named_image, read_upright
+from cml.data.open_image import is_deep_tiff, open_image, open_named_image, read_deep_tiff, read_upright
 from cml.errors import DataError, UserError
 
 Pixels = UInt8 | Float32

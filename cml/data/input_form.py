@@ -1,10 +1,11 @@
-"""The form of a model's inputs: images, vectors, tensors or items of any kind, and their shape."""
+"""The form of inputs, what all inputs have in common, and which of them a model accepts."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, Protocol, Self, runtime_checkable
 
+from cml.array_types import Int64, Integer
 from cml.data.bands import count_bands
 from cml.errors import UserError
 
@@ -69,3 +70,73 @@ class InputForm:
         names = ", ".join(map(self.column_name, columns[:3])) + (", ..." if len(columns) > 3 else "")
         count = f"{len(columns)} of {self.shape[0]}"
         return f"{count} columns of the {noun} are constant and carry no information about the label: {names}"
+
+
+@dataclass(frozen=True)
+class FieldNames:
+    """Where a data set of mappings or a data frame holds inputs and labels; a name that is not needed is None."""
+
+    image: str | None = None  # the column or field of images
+    # the columns of vectors: names, a pattern or a prefix; or the fields of inputs
+    features: str | Sequence[str] | None = None
+    label: str | None = None  # the column or field of labels
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The names of all fields that hold an input; none if they are to be recognised."""
+        names = self.image if self.features is None else self.features
+        return () if names is None else (names,) if isinstance(names, str) else tuple(names)
+
+
+Collate = Callable[[list[Any]], Any]
+"""From a list of inputs to a batch: a tensor, a tuple or dict of tensors, or an object with ``.to(device)``."""
+
+
+@runtime_checkable
+class Inputs(Protocol):
+    """N items: ``Images``, ``Vectors``, ``Tensors`` or ``Items``.
+
+    Training, embedding, evaluation and export ask no more of what an item is.
+    """
+
+    @property
+    def form(self) -> InputForm:
+        """Kind and shape of the items."""
+        ...
+
+    @property
+    def reads_anew(self) -> bool:
+        """Whether items come from a data set of the user's own: each read may differ, as by random augmentation."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def subset(self, items: slice | Int64) -> Self:
+        """Take a part of the items."""
+        ...
+
+    def load(self) -> None:
+        """Read all items now if they fit into memory and reading them again would take long."""
+        ...
+
+    def read(
+        self,
+        items: Integer,  # their positions, (B,)
+    ) -> Any:  # noqa: ANN401 - an array, or a batch of any kind
+        """Read some items.
+
+        Returns one array, (B, ...); of ``Items`` a batch of any kind.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class AcceptedInputs:
+    """The inputs that a model accepts."""
+
+    kind: InputKind | None = None  # their kind; None to recognise it
+    missing: Missing = "refuse"  # what becomes of a missing number of a vector
+    own_backbone: bool = False  # whether the model has a backbone of the user's own, which may take tensors
+    channels: int = 3  # the number of bands of images
+    # joins a list of inputs of any kind to a batch; None for images, vectors and tensors
+    collate: Collate | None = None

@@ -12,9 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from cml.data.accepted_inputs import AcceptedInputs
 from cml.data.dataset_items import DatasetItems, frame_items, is_dataset, labelled_items, refuse_parts, unlabelled_items
-from cml.data.field_names import FieldNames
 from cml.data.image_sources import (
     ImageSource,
     as_array,
@@ -25,12 +23,9 @@ from cml.data.image_sources import (
     lazy_images,
 )
 from cml.data.images import Images, Size
-from cml.data.input_form import InputForm, InputKind, Missing
-from cml.data.inputs import Inputs
-from cml.data.items import Collate, Items
-from cml.data.stacked_items import StackedItems, item_array
+from cml.data.input_form import AcceptedInputs, Collate, FieldNames, InputForm, InputKind, Inputs, Missing
+from cml.data.items import Items, StackedItems, Tensors, item_array
 from cml.data.table_columns import column_names, has_columns, read_numbers, select_columns, stack_rows
-from cml.data.tensors import Tensors
 from cml.data.vectors import Vectors
 from cml.errors import UserError
 from cml.storage.regular_file import map_array

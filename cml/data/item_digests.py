@@ -11,7 +11,7 @@ from PIL import Image
 
 from cml.array_types import Bools, UInt64
 from cml.data.images import Images
-from cml.data.inputs import Inputs
+from cml.data.input_form import Inputs
 
 MOST_DIGESTED = 20_000  # items of a large set; a random subset recognises a part of any others
 _BYTES = 8

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from cml.array_types import UInt8
-from cml.data.exif_orientation import swaps_sides
-from cml.data.image_fault import ImageFault
+from cml.data.bands import ImageFault, swaps_sides
 from cml.data.images import Size, native_size
 from cml.data.open_image import open_image, open_named_image
 from cml.errors import DataError

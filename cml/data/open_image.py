@@ -1,16 +1,22 @@
-"""Opening image files, which nobody has checked: a list of formats, a limit on pixels, errors that name the fault."""
+"""Opening image files, which nobody has checked: a list of formats, a limit on pixels, errors that name the fault.
+
+Pillow reads 16 bits of a single band only, and up to four bands of 8 bits as grey, RGB or CMYK with or without alpha.
+All other TIFF files of 8 or 16 bits, such as those of satellites, are read here with the package tifffile.
+"""
 
 import contextlib
 import io
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from PIL import Image, ImageFile, UnidentifiedImageError
+from numpy.typing import NDArray
+from PIL import Image, ImageFile, TiffImagePlugin, UnidentifiedImageError
 
-from cml.data.exif_orientation import upright_rgb
-from cml.data.image_fault import ImageFault
-from cml.errors import DataError, UserError
+from cml.array_types import UInt8, UInt16
+from cml.data.bands import ImageFault, upright_rgb
+from cml.errors import DataError, UserError, require_extra
 from cml.storage.regular_file import open_regular
 
 MAX_PIXELS = 89_478_485  # an untrusted file may claim any size; beyond this Pillow warns of a bomb, cml refuses it
@@ -72,3 +78,60 @@ def read_upright(path: Path | bytes) -> Image.Image:
     """Read an image file, or its content, as RGB, turned upright by its EXIF orientation."""
     with open_named_image(path) as image:
         return upright_rgb(image)
+
+
+_BITS, _PHOTOMETRIC, _SAMPLES, _EXTRA = 258, 262, 277, 338  # tags
+_GREY = (0, 1)  # photometric interpretations: white or black is zero
+_MOST_BANDS = 4096
+
+
+def is_deep_tiff(source: Path | bytes) -> bool:
+    """Tell from its header whether an image is a TIFF that Pillow does not read whole.
+
+    Returns True for a TIFF of several bands with more than 8 bits, of more than four bands, or of several grey bands.
+    False for other files, also for those that cannot be read.
+    """
+    try:
+        with open_regular(source) if isinstance(source, Path) else io.BytesIO(source) as file:
+            header = file.read(8)
+            if header[:4] not in TiffImagePlugin.PREFIXES:
+                return False
+            if header[2] == 43 or header[3] == 43:  # BigTIFF
+                header += file.read(8)
+            tags = TiffImagePlugin.ImageFileDirectory_v2(header)
+            file.seek(tags.next)
+            tags.load(file)
+            samples, bits = int(tags.get(_SAMPLES, 1)), max(tags.get(_BITS, (1,)))
+            is_grey = tags.get(_PHOTOMETRIC) in _GREY and (samples > 2 or _EXTRA not in tags)  # not grey with alpha
+    except Exception:  # of broken bytes, on which Pillow may raise anything; whoever opens the image reports them
+        return False
+    return samples > 4 or (samples > 1 and bits > 8) or (samples > 1 and is_grey)
+
+
+def read_deep_tiff(source: Path | bytes) -> UInt8 | UInt16:  # the bands, (H, W, C) uint8 or uint16
+    """Read all bands of the first picture in a TIFF file."""
+    with require_extra("tiff", "A TIFF file of several bands with 16 bits, or of more than four bands,"):
+        import tifffile
+    try:
+        if isinstance(source, Path):
+            with open_regular(source) as file:
+                source = file.read()
+        with tifffile.TiffFile(io.BytesIO(source)) as tiff:
+            page: Any = tiff.pages[0]
+            pixels, bands = page.imagewidth * page.imagelength, page.samplesperpixel
+            if pixels > MAX_PIXELS or bands > _MOST_BANDS or pixels * bands > 4 * MAX_PIXELS:
+                raise ImageFault(
+                    f"has {page.imagewidth} x {page.imagelength} pixels of {bands} bands; the limits are "
+                    f"{MAX_PIXELS:,} pixels, {_MOST_BANDS:,} bands and {4 * MAX_PIXELS:,} values"
+                )
+            if page.dtype not in (np.uint8, np.uint16) or page.axes not in ("YXS", "SYX"):
+                raise ImageFault(f"holds {page.dtype} values along {page.axes}; it should hold bands of 8 or 16 bits")
+            values: NDArray[Any] = page.asarray()
+    except (ImageFault, UserError, MemoryError):
+        raise
+    except FileNotFoundError:
+        raise ImageFault("is missing") from None
+    except Exception as error:  # on broken bytes tifffile may raise anything
+        mend = ": pip install imagecodecs" if "imagecodecs" in str(error) else ""
+        raise ImageFault(f"cannot be read: {error or type(error).__name__}{mend}") from None
+    return np.ascontiguousarray(np.moveaxis(values, 0, -1) if page.axes == "SYX" else values)

@@ -10,10 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.array_types import Bools, Float64, Int64
-from cml.data.held_out_questions import choose_questions
-from cml.data.item_labels import ItemLabels
-from cml.data.judgement_ceiling import estimate_pair_ceiling
 from cml.data.judgement_columns import JudgementColumns, describe_unjudged, number_items
+from cml.data.judgement_questions import ItemLabels, choose_questions, estimate_pair_ceiling
 from cml.errors import DataError, UserError
 
 CONTRADICTED = 0.2  # share of the repeated judgements from which contradictions are said

@@ -10,12 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.array_types import Bools, Float64, Int64
-from cml.data.held_out_questions import choose_questions
-from cml.data.item_labels import ItemLabels
-from cml.data.judgement_ceiling import estimate_triplet_ceiling
 from cml.data.judgement_columns import JudgementColumns, describe_unjudged, number_items
+from cml.data.judgement_questions import (
+    ItemLabels,
+    TripletQuestions,
+    choose_questions,
+    estimate_triplet_ceiling,
+    find_questions,
+)
 from cml.data.pair_judgements import CONTRADICTED
-from cml.data.triplet_questions import TripletQuestions, find_questions
 from cml.errors import DataError, UserError
 
 _NAMES = ("anchor", "nearer", "farther", "count", "rater")

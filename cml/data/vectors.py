@@ -1,5 +1,6 @@
 """Vectors as inputs: N rows of F numbers, read in batches as float32, and their standardisation."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -7,7 +8,7 @@ from numpy.typing import NDArray
 
 from cml.array_types import Float32, Floating, Int64, Integer
 from cml.data.input_form import InputForm, Missing
-from cml.data.stacked_items import StackedItems
+from cml.data.items import StackedItems
 from cml.errors import UserError
 
 _CHUNK = 1 << 22  # numbers that are read at a time
@@ -133,3 +134,35 @@ class Vectors:
         if np.isnan(value):
             raise UserError(f"{fault}: fill it, leave the row out, or set missing='mean' to take the column's mean.")
         raise UserError(f"{fault}, which is not a finite float32: mend it, or leave the row out.")
+
+
+Part = slice | Int64
+
+
+class ComputedRows:
+    """N rows of D numbers as an array (N, D) whose parts are computed at each reading, from several threads at a time.
+
+    ``ndim``: the number of axes, 2.
+    """
+
+    dtype: np.dtype[np.float32] = np.dtype(np.float32)  # the type of the numbers, float32
+    ndim = 2
+
+    def __init__(
+        self,
+        shape: tuple[int, int],  # (N, D)
+        compute: Callable[[Part], Float32],  # computes the rows (n, D) of a slice, or of positions (n,)
+    ) -> None:
+        self.shape = shape
+        self._compute = compute
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Part) -> Float32:
+        """Compute the rows of a slice, or of positions."""
+        return self._compute(rows)
+
+    def __array__(self, dtype: np.dtype[Any] | None = None, copy: bool | None = None) -> NDArray[Any]:
+        """Compute all rows, as ``numpy.asarray`` asks for."""
+        return np.asarray(self._compute(slice(None)), dtype)

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from cml.array_types import Float64, Int64
 from cml.checks.audit_list import SCORE, read_scores
 from cml.console.messages import say
-from cml.data.band_picture import describe_shown_bands
+from cml.data.encode_image import describe_shown_bands
 from cml.data.image_sources import ImageSource
-from cml.data.inputs import Inputs
+from cml.data.input_form import Inputs
 from cml.data.prepared import PreparedDataset, Split
 from cml.data.vectors import Vectors
 from cml.distances.dataset_labels import encode_labels

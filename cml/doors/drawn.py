@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from cml.data.band_picture import read_picture
+from cml.data.encode_image import read_picture
 from cml.data.prepared import PreparedDataset, Split
 from cml.errors import DataError
 from cml.reporting.draw_vector import draw_vector

@@ -8,14 +8,12 @@ import numpy as np
 from torch import nn
 
 from cml import tasks
-from cml.data.accepted_inputs import AcceptedInputs
 from cml.data.dataset_info import INFO
 from cml.data.dataset_items import DatasetItems, unlabelled_items
-from cml.data.field_names import FieldNames
 from cml.data.image_list import ImageList
-from cml.data.input_form import InputForm
+from cml.data.input_form import AcceptedInputs, Collate, FieldNames, InputForm
 from cml.data.input_sources import recognize_inputs
-from cml.data.items import Collate, Items
+from cml.data.items import Items
 from cml.data.prepared import ROLES, PreparedDataset
 from cml.errors import UserError
 from cml.feature_store.manifest import FeatureType

@@ -14,14 +14,10 @@ from torch import nn
 from cml import distances
 from cml.checks.dataset_findings import count_words
 from cml.console.messages import say
-from cml.data.accepted_inputs import AcceptedInputs
 from cml.data.augmentation import stored_size
-from cml.data.field_names import FieldNames
-from cml.data.groups import number_groups
-from cml.data.input_form import InputForm, InputKind
+from cml.data.image_sources import number_groups
+from cml.data.input_form import AcceptedInputs, Collate, FieldNames, InputForm, InputKind, Inputs
 from cml.data.input_sources import recognize_inputs
-from cml.data.inputs import Inputs
-from cml.data.items import Collate
 from cml.data.pair_judgements import PairJudgements
 from cml.data.table_columns import has_columns
 from cml.data.triplet_judgements import TripletJudgements
@@ -90,7 +86,7 @@ def fit(
         inputs: N images: paths, Pillow images, uint8 arrays or tensors, with channels first or last. Or N vectors:
             floats (N, F) as an array, a tensor, a memory map, a ``.npy`` file, a list of rows, columns of a data frame
             or a store of ``cml.features``. Your own backbone can also take N tensors (N, ...), see
-            ``cml.data.tensors``, or, with ``collate``, N items of any kind. All of these may come together with their
+            ``cml.data.items``, or, with ``collate``, N items of any kind. All of these may come together with their
             labels: as a torch ``Dataset`` of (x, label) or of mappings with named fields, a list of such items, a
             Hugging Face ``Dataset`` or a data frame. The labels of a data set are read once, its inputs at each use, so
             that random augmentation in it, which ``seed`` seeds, is drawn anew.

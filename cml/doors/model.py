@@ -17,17 +17,14 @@ from cml.array_types import Float32, Int64, UInt64
 from cml.checks.advice import advise, render_call
 from cml.checks.audit_list import AuditList
 from cml.checks.calibrate_items import KnownItems, calibrate_items
-from cml.data.accepted_inputs import AcceptedInputs
 from cml.data.augmentation import stored_size
-from cml.data.band_picture import describe_shown_bands
-from cml.data.field_names import FieldNames
-from cml.data.groups import number_groups
+from cml.data.encode_image import describe_shown_bands
+from cml.data.image_sources import number_groups
 from cml.data.images import Images
-from cml.data.input_form import InputForm
+from cml.data.input_form import AcceptedInputs, Collate, FieldNames, InputForm
 from cml.data.input_sources import recognize_inputs
 from cml.data.item_digests import MOST_DIGESTED, digest_items
-from cml.data.item_labels import ItemLabels
-from cml.data.items import Collate
+from cml.data.judgement_questions import ItemLabels
 from cml.distances import LabelDistance
 from cml.doors.evaluate_items import Report, evaluate_items, own_rows
 from cml.doors.vector_forms import compute_vector_forms

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from cml.array_types import Float32, Float64, Int64
-from cml.data.band_picture import describe_shown_bands
+from cml.data.encode_image import describe_shown_bands
 from cml.data.prepared import PreparedDataset, Split
 from cml.doors.dataset_report import describe_held_out
 from cml.doors.drawn import Drawn

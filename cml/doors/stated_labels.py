@@ -5,8 +5,7 @@ from typing import Any
 from cml.console.messages import say
 from cml.data.dataset_items import refuse_parts
 from cml.data.image_sources import as_list
-from cml.data.place_columns import describe_order, is_place_distance, order_place
-from cml.data.table_columns import column_names, read_numbers
+from cml.data.table_columns import column_names, describe_order, is_place_distance, order_place, read_numbers
 
 
 def holds_classes(frame: Any, label: str | None) -> bool:  # noqa: ANN401 - inputs of any kind

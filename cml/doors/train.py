@@ -10,7 +10,7 @@ from cml.array_types import Int64
 from cml.console.messages import say
 from cml.data.augmentation import stored_size
 from cml.data.dataset_info import DatasetInfo
-from cml.data.groups import number_groups
+from cml.data.image_sources import number_groups
 from cml.data.prepared import PreparedDataset
 from cml.data.vectors import Vectors
 from cml.distances.dataset_labels import Mirror

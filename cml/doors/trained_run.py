@@ -14,12 +14,10 @@ from cml import tasks
 from cml.array_types import Float32
 from cml.console.messages import say
 from cml.data.augmentation import stored_size
-from cml.data.computed_rows import ComputedRows
 from cml.data.images import Images
-from cml.data.input_form import InputForm
-from cml.data.inputs import Inputs
+from cml.data.input_form import InputForm, Inputs
 from cml.data.prepared import PreparedDataset, Split
-from cml.data.vectors import Vectors
+from cml.data.vectors import ComputedRows, Vectors
 from cml.distances.dataset_labels import encode_labels, unit_in_dataset
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels

@@ -7,8 +7,7 @@ import numpy as np
 
 from cml.data.input_form import InputForm
 from cml.data.input_sources import LabelledInputs
-from cml.data.items import Items
-from cml.data.tensors import Tensors
+from cml.data.items import Items, Tensors
 from cml.data.vectors import Vectors
 from cml.errors import UserError
 from cml.items import LabelledItems

@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from cml.array_types import Float32
-from cml.data.band_picture import draw_bands, read_picture
+from cml.data.encode_image import draw_bands, read_picture
 from cml.data.images import Images
 from cml.data.vectors import Vectors
 from cml.errors import UserError

@@ -12,11 +12,12 @@ from PIL import Image
 from torch import nn
 
 from cml.array_types import Float32
+from cml.data.bands import upright_rgb
 from cml.data.dataset_items import DatasetItems
-from cml.data.exif_orientation import upright_rgb
 from cml.data.image_sources import as_array
 from cml.data.images import PIXELS
-from cml.data.items import Collate, Items
+from cml.data.input_form import Collate
+from cml.data.items import Items
 from cml.data.open_image import read_upright
 from cml.errors import UserError
 from cml.feature_store.manifest import MadeBy

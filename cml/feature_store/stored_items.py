@@ -18,7 +18,7 @@ import numpy as np
 from cml.array_types import Float32
 from cml.data.dataset_items import DatasetItems
 from cml.data.image_sources import as_array
-from cml.data.inputs import Inputs
+from cml.data.input_form import Inputs
 from cml.data.vectors import Vectors
 from cml.errors import DataError, UserError
 from cml.feature_store.manifest import StoredItem

@@ -8,8 +8,8 @@ import numpy as np
 from cml.array_types import Float64
 from cml.data.image_sources import ImageSource, as_array, as_list
 from cml.data.images import Images, Size
+from cml.data.input_form import Inputs
 from cml.data.input_sources import LabelledInputs
-from cml.data.inputs import Inputs
 from cml.data.prepared import PreparedDataset
 from cml.distances.dataset_labels import Mirror, encode_labels
 from cml.distances.label_distance import LabelDistance

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from cml.array_types import Float32, Float64, Int64
-from cml.data.inputs import Inputs
+from cml.data.input_form import Inputs
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.distances.listed_distances import listed_distances

@@ -17,14 +17,11 @@ from torch.nn import functional
 from cml.array_types import Float32, Int64
 from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.data.augmentation import center_box, stored_size
-from cml.data.computed_rows import ComputedRows
-from cml.data.input_form import InputForm
+from cml.data.input_form import Collate, InputForm, Inputs
 from cml.data.input_sources import open_inputs
-from cml.data.inputs import Inputs
-from cml.data.items import Collate
+from cml.data.items import Tensors
 from cml.data.open_image import MAX_PIXELS
-from cml.data.tensors import Tensors
-from cml.data.vectors import Vectors
+from cml.data.vectors import ComputedRows, Vectors
 from cml.errors import DataError, UserError
 from cml.models.backbone import CUSTOM, Backbone, as_backbone, get
 from cml.models.backbone_checks import check_features, check_rows, describe_batch, evaluating, first_line, least_side

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from cml.data.bands import ImageFault
 from cml.data.columns import Numbers
-from cml.data.image_fault import ImageFault
 from cml.data.masks import read_mask
 from cml.data.prepared import PreparedDataset, Split
 from cml.plausibility.finding import Finding, Rule

@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from cml.array_types import UInt8
-from cml.data.deep_tiff import is_deep_tiff, read_deep_tiff
-from cml.data.image_fault import ImageFault
+from cml.data.bands import WHITE, ImageFault, has_16_bits, loses_bits, read_white
 from cml.data.item_digests import digest_items
-from cml.data.open_image import open_image
-from cml.data.white_value import WHITE, has_16_bits, loses_bits, read_white
+from cml.data.open_image import is_deep_tiff, open_image, read_deep_tiff
 from cml.errors import UserError
 from cml.plausibility.finding import Finding
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from cml.array_types import Bools, Float64
-from cml.data.place_columns import is_place_distance
+from cml.data.table_columns import is_place_distance
 from cml.plausibility.finding import Finding
 from cml.plausibility.label_numbers import LabelNumbers
 

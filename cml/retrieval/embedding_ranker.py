@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.array_types import Float64, Int64, UInt64
-from cml.data.computed_rows import ComputedRows
+from cml.data.vectors import ComputedRows
 from cml.errors import UserError
 from cml.retrieval.ranker import Ranker
 

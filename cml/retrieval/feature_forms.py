@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from cml.array_types import Float32
-from cml.data.computed_rows import ComputedRows
+from cml.data.vectors import ComputedRows
 from cml.retrieval.metric_result import MetricResult
 
 

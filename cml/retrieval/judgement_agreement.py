@@ -9,9 +9,13 @@ from typing import NamedTuple
 import numpy as np
 
 from cml.array_types import Bools, Float64, Floating, Int64
-from cml.data.computed_rows import ComputedRows
-from cml.data.judgement_ceiling import estimate_pair_ceiling, estimate_triplet_ceiling
-from cml.data.triplet_questions import TripletQuestions, find_questions
+from cml.data.judgement_questions import (
+    TripletQuestions,
+    estimate_pair_ceiling,
+    estimate_triplet_ceiling,
+    find_questions,
+)
+from cml.data.vectors import ComputedRows
 from cml.distances.judged_pairs import JudgedPairs
 from cml.distances.known_pairs import KnownPairs, KnownTriplets
 from cml.distances.label_distance import LabelDistance

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from cml.array_types import Float32, Float64, Floating, Int64
-from cml.data.computed_rows import ComputedRows
+from cml.data.vectors import ComputedRows
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cml.array_types import Float64, Floating
-from cml.data.computed_rows import ComputedRows
+from cml.data.vectors import ComputedRows
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.retrieval.label_regression import draw_targets

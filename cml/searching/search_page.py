@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image
 
 from cml.console.progress_bar import BAR_DELAY, ProgressBar
-from cml.data.band_picture import read_picture
+from cml.data.encode_image import read_picture
 from cml.errors import DataError, UserError
 from cml.reporting import picture_rules
 from cml.reporting.picture_rules import STEPS, Drawable, PictureRules

@@ -1,7 +1,7 @@
 """File names in data files: they may only name regular files below a given folder, after all links are followed.
 
-Names of files come in either of Unicode's normal forms, by the system and the program that wrote them, and look the same. Not for: names that
-differ in case, or in characters that only look alike.
+Names of files come in either of Unicode's normal forms, by the system and the program that wrote them, and look the
+same. Not for: names that differ in case, or in characters that only look alike.
 """
 
 import os

@@ -7,8 +7,7 @@ from torch import Tensor, nn
 
 from cml.array_types import Float32, Int64
 from cml.data.images import Images
-from cml.data.input_form import InputForm
-from cml.data.inputs import Inputs
+from cml.data.input_form import InputForm, Inputs
 from cml.data.vectors import Vectors
 from cml.errors import UserError
 from cml.feature_store.frozen_features import frozen_features, stored_features

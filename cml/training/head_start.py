@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from cml.data.inputs import Inputs
+from cml.data.input_form import Inputs
 from cml.data.vectors import Vectors
 from cml.errors import UserError
 from cml.losses.label_distance_loss import finite_sample

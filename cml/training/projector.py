@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from cml.array_types import Float32
-from cml.data.inputs import Inputs
+from cml.data.input_form import Inputs
 from cml.errors import UserError
 from cml.losses.loss import Loss
 from cml.losses.matryoshka import MatryoshkaLoss

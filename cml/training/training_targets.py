@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from cml.array_types import Float32, Int64
-from cml.data.inputs import Inputs
+from cml.data.input_form import Inputs
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError

@@ -12,7 +12,7 @@ from torch import nn
 from cml import losses, sampling
 from cml.array_types import Float32
 from cml.console.messages import say
-from cml.data.inputs import Inputs
+from cml.data.input_form import Inputs
 from cml.data.vectors import Vectors
 from cml.errors import UserError
 from cml.items import LabelledItems

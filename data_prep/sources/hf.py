@@ -10,8 +10,8 @@ from typing import Any, Literal
 from PIL import Image
 
 from cml.console.messages import say
-from cml.data.place_columns import describe_order, is_place_distance, order_place
 from cml.data.prepared_writer import BadItems, Item
+from cml.data.table_columns import describe_order, is_place_distance, order_place
 from cml.data_prep.dataset_source import Content, DatasetSource, InfoTexts
 from cml.data_prep.folder_split import deal_classes
 from cml.data_prep.hash_split import split_by_hash

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from cml.data.exif_orientation import read_orientation
+from cml.data.bands import read_orientation
 from cml.data.images import native_size
 from cml.data.masks import MaskFault, check_size
 from cml.data.open_image import read_upright

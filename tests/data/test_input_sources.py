@@ -12,10 +12,9 @@ import pyarrow as pa
 import pytest
 import torch
 
-from cml.data.accepted_inputs import AcceptedInputs
-from cml.data.field_names import FieldNames
+from cml.data.input_form import AcceptedInputs, FieldNames
 from cml.data.input_sources import LabelledInputs, open_inputs, recognize_inputs
-from cml.data.tensors import Tensors
+from cml.data.items import Tensors
 from cml.data.vectors import Vectors
 from cml.errors import UserError
 

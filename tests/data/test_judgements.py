@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from cml import PairJudgements, TripletJudgements, UserError
-from cml.data.judgement_ceiling import estimate_triplet_ceiling
+from cml.data.judgement_questions import estimate_triplet_ceiling
 from cml.errors import DataError
 
 NAMES = ["a", "b", "c", "d"]

@@ -28,8 +28,8 @@ from scipy.io import loadmat, savemat
 
 from cml import data_prep
 from cml.array_types import Float64, UInt8
+from cml.data.bands import upright_rgb
 from cml.data.check_dataset import check_dataset
-from cml.data.exif_orientation import upright_rgb
 from cml.data.prepared import ROLES, PreparedDataset
 from cml.data_prep import folder_split, row_files
 from cml.data_prep.hash_split import split_by_hash

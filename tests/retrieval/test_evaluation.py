@@ -15,7 +15,7 @@ import pytest
 import slow_retrieval
 
 from cml.array_types import Float32, Floating, Int64
-from cml.data.computed_rows import ComputedRows
+from cml.data.vectors import ComputedRows
 from cml.distances import LabelDistance, Labels, as_label_distance
 from cml.errors import DataError, UserError
 from cml.option_types import check_options

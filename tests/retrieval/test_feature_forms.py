@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cml.data.computed_rows import ComputedRows
+from cml.data.vectors import ComputedRows
 from cml.retrieval.feature_forms import NormalizedRows, StandardizedRows, normalize_rows
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cml.array_types import Float32, Float64
-from cml.data.computed_rows import ComputedRows
+from cml.data.vectors import ComputedRows
 from cml.errors import UserError
 from cml.retrieval.embedding_ranker import SquaredDistances, embedding_ranker
 from cml.retrieval.feature_forms import VECTOR_ROWS, NormalizedRows, StandardizedRows

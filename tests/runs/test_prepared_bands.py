@@ -13,13 +13,12 @@ from PIL import Image
 
 import cml
 from cml.cli import main
-from cml.data.band_picture import describe_shown_bands, draw_bands, read_picture
-from cml.data.bands import fit_bands
+from cml.data.bands import ImageFault, fit_bands
 from cml.data.check_dataset import check_dataset
-from cml.data.deep_tiff import is_deep_tiff, read_deep_tiff
-from cml.data.image_fault import ImageFault
+from cml.data.encode_image import describe_shown_bands, draw_bands, read_picture
 from cml.data.image_list import ImageList
 from cml.data.images import read_image, read_pixels
+from cml.data.open_image import is_deep_tiff, read_deep_tiff
 from cml.errors import DataError, UserError
 
 SIZE = (16, 16)
@@ -150,7 +149,7 @@ def test_bad_tiffs_are_named_with_their_fault(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(DataError, match=r"The image .*image.tif cannot be read"):
         read_pixels(path, 5, SIZE)
     path.write_bytes(whole)
-    monkeypatch.setattr("cml.data.deep_tiff.MAX_PIXELS", 1000)
+    monkeypatch.setattr("cml.data.open_image.MAX_PIXELS", 1000)
     with pytest.raises(DataError, match="has 40 x 40 pixels of 5 bands; the limits are 1,000 pixels"):
         read_pixels(path, 5, SIZE)
     monkeypatch.setitem(sys.modules, "tifffile", None)

@@ -17,7 +17,7 @@ from cml.comparing.bench.sets import BenchSet, Part, compute_features
 from cml.comparing.bench.suite import NO_BACKBONE, Suite
 from cml.data.augmentation import stored_size
 from cml.data.images import Images, Size
-from cml.data.inputs import Inputs
+from cml.data.input_form import Inputs
 from cml.data.vectors import Vectors
 from cml.errors import UserError
 from cml.retrieval.embedding_ranker import embedding_ranker
