@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from cml.doors.features import features
     from cml.doors.fit import fit
     from cml.doors.index import index
-    from cml.doors.interrupted import Interrupted, last
     from cml.doors.model import Model, load
     from cml.doors.prepare import prepare
     from cml.doors.run import Run, open_run
     from cml.doors.search import search
     from cml.doors.train import train
+    from cml.doors.training_run import Interrupted, last
     from cml.errors import UserError
     from cml.plugins import load as load_plugin
     from cml.searching.embedding_folder import EmbeddingFolder
@@ -47,7 +47,7 @@ _PLACES = {  # public name: "module:name in it"
     "Callback": "cml.training.callbacks:Callback",
     "EmbeddingFolder": "cml.searching.embedding_folder:EmbeddingFolder",
     "Index": "cml.searching.index:Index",
-    "Interrupted": "cml.doors.interrupted:Interrupted",
+    "Interrupted": "cml.doors.training_run:Interrupted",
     "Model": "cml.doors.model:Model",
     "PairJudgements": "cml.data.pair_judgements:PairJudgements",
     "Run": "cml.doors.run:Run",
@@ -58,7 +58,7 @@ _PLACES = {  # public name: "module:name in it"
     "features": "cml.doors.features:features",
     "fit": "cml.doors.fit:fit",
     "index": "cml.doors.index:index",
-    "last": "cml.doors.interrupted:last",
+    "last": "cml.doors.training_run:last",
     "load": "cml.doors.model:load",
     "load_plugin": "cml.plugins:load",
     "open_dataset": "cml.data.prepared:open_dataset",

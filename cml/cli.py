@@ -16,8 +16,7 @@ from cml.command_line.streams import flush_results, open_streams
 from cml.console.messages import say_warning
 from cml.errors import MachineError, UserError, did_you_mean, shorten_message
 from cml.launch import launch
-from cml.processes.freed_memory import keep_freed_memory
-from cml.processes.out_of_memory import is_out_of_memory
+from cml.processes.memory import is_out_of_memory, keep_freed_memory
 from cml.version import DISTRIBUTION, __version__
 
 _RENAMED = {"gallery": "report"}  # commands that had another name

@@ -55,8 +55,8 @@ from cml.distances.jobs.job_options import JobOptions
 from cml.distances.nearest import check_k
 from cml.distances.pair_function import PairFunction
 from cml.distances.sparse_distances import LabelRows
-from cml.doors.stated_labels import read_label_frame
 from cml.errors import UserError
+from cml.items.label_inputs import read_label_frame
 from cml.option_types import check_options
 from cml.registry import Choice
 from cml.storage.atomic import atomic_file

@@ -14,8 +14,7 @@ import numpy as np
 from cml.checks.audit import Audit, audit_labels
 from cml.errors import DataError
 from cml.items import LabelledItems
-from cml.items.embedder import Embedder
-from cml.items.presentation import Presentation
+from cml.items.labelled_items import Embedder, Presentation
 from cml.reporting.visible_text import visible_text
 from cml.retrieval.text_table import align_columns, frame
 from cml.storage.atomic import write_csv

@@ -6,7 +6,7 @@ from cml.array_types import UInt64
 from cml.data.item_digests import digest_items, find_known
 from cml.errors import UserError
 from cml.items import LabelledItems
-from cml.items.embedder import Embedder
+from cml.items.labelled_items import Embedder
 from cml.retrieval.calibration import LEVEL, Calibration, calibrate_embeddings
 from cml.training.run_learner import label_digest
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cml.items.embedder import Embedder
+from cml.items.labelled_items import Embedder
 from cml.reporting.visible_text import visible_text
 from cml.retrieval.farthest_first import Farthest, choose_farthest
 from cml.retrieval.text_table import align_columns

@@ -53,8 +53,7 @@ def run(arguments: Sequence[str]) -> None:
     """Embed, and print what was written."""
     import cml
     from cml.data.image_list import ImageList
-    from cml.doors.cluster_model import connect_workers
-    from cml.doors.stored_items import list_from_store
+    from cml.doors.stored_items import connect_workers, list_from_store
     from cml.errors import UserError
     from cml.searching.embed_folder import embed_folder
     from cml.storage.downloads import resolve_run

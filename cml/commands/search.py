@@ -50,8 +50,7 @@ class Search:
 
 def run(arguments: Sequence[str]) -> None:
     """Search, and print what was found."""
-    from cml.doors.query_rows import describe_query_rows
-    from cml.doors.search import open_with_model, search
+    from cml.doors.search import describe_query_rows, open_with_model, search
     from cml.errors import UserError
     from cml.reporting.visible_text import visible_text
     from cml.searching.search_page import own_label, write_index_page

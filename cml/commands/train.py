@@ -84,8 +84,8 @@ def run(arguments: Sequence[str]) -> None:
             data = Path(saved.dataset)
     default = Train(data, tyro.MISSING, recipe_for(task, recipe, rest, prog))
     options = parse(Train, rest, prog=prog, description=f"Train on {task.summary}.", default=default)
-    from cml.doors.tracking import with_tracker
     from cml.doors.train import train_task
+    from cml.doors.training_run import with_tracker
     from cml.processes.init_processes import init_processes
     from cml.training.learner import Place
     from cml.training.run_folder import check_unused

@@ -16,8 +16,8 @@ from cml.comparing.train_comparison import CompareOptions, check_labels, run_com
 from cml.comparing.trials import Trial, TrialLog, best_settings, search
 from cml.console.messages import resume_hint, say
 from cml.data.prepared import PreparedDataset
-from cml.doors.tracking import with_tracker
 from cml.doors.train import train_task
+from cml.doors.training_run import with_tracker
 from cml.errors import UserError
 from cml.option_types import check_options
 from cml.retrieval.comparison import Comparison

@@ -12,8 +12,8 @@ from cml.console.messages import resume_hint, say, say_each_once
 from cml.data.prepared import PreparedDataset
 from cml.doors.retrieved import RETRIEVAL_REPORT, write_retrieval_report
 from cml.doors.run import Run
-from cml.doors.tracking import with_tracker
 from cml.doors.train import train_task
+from cml.doors.training_run import with_tracker
 from cml.errors import UserError
 from cml.option_types import check_options
 from cml.reporting.visible_text import visible_text

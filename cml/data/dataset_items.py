@@ -13,7 +13,7 @@ from PIL import Image
 
 from cml.data.table_columns import column_names, has_columns
 from cml.errors import UserError, did_you_mean
-from cml.processes.out_of_memory import is_out_of_memory
+from cml.processes.memory import is_out_of_memory
 
 _LISTS = ("to_list", "tolist", "to_pylist")  # methods of columns, which are no data sets
 

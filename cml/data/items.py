@@ -11,7 +11,7 @@ from cml.data.dataset_items import DatasetItems
 from cml.data.image_sources import as_array
 from cml.data.input_form import Collate, InputForm
 from cml.errors import UserError
-from cml.processes.out_of_memory import is_out_of_memory
+from cml.processes.memory import is_out_of_memory
 
 
 class Items:

@@ -20,7 +20,7 @@ from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import LabelError, Labels, short
 from cml.distances.pair_cache import PairCache
 from cml.errors import UserError
-from cml.processes.out_of_memory import is_out_of_memory
+from cml.processes.memory import is_out_of_memory
 from cml.storage.downloads import cache_folder
 
 _SAMPLE, _SAMPLE_SECONDS = 24, 0.5  # labels whose pairs are asked for both ways, and for how long ...

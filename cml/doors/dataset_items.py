@@ -17,12 +17,11 @@ from cml.data.prepared import PreparedDataset, Split
 from cml.data.vectors import Vectors
 from cml.distances.dataset_labels import encode_labels
 from cml.distances.label_distance import LabelDistance
-from cml.doors.dataset_report import describe_held_out
-from cml.doors.drawn import Drawn
+from cml.doors.dataset_report import Drawn, describe_held_out
 from cml.errors import UserError
 from cml.items import LabelledItems
 from cml.items.label_inputs import Open
-from cml.items.presentation import Presentation, describe_label
+from cml.items.labelled_items import Presentation, describe_label
 from cml.task import ReportedUnit, Task
 
 _SIDE = 256  # pixels that a picture is drawn with before it becomes a tile

@@ -1,11 +1,23 @@
-"""How the publishers of a dataset measure Recall@K, as dataset.json states it."""
+"""What reports on a dataset show: published cutoffs, the ceiling of its judgements, pictures of its items."""
 
+import contextlib
 import math
-from collections.abc import Sequence
+import reprlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
 
 from cml.data.dataset_info import DatasetInfo
+from cml.data.encode_image import read_picture
+from cml.data.prepared import PreparedDataset, Split
 from cml.errors import DataError
+from cml.reporting.draw_vector import draw_vector
+from cml.reporting.retrieval_report import Picture
 from cml.retrieval.results import Evaluation
+from cml.task import Task
 
 
 def published_recall_ks(info: DatasetInfo) -> Sequence[int]:
@@ -51,3 +63,67 @@ def with_ceiling(evaluation: Evaluation, info: DatasetInfo) -> Evaluation:
         "were."
     )
     return evaluation.extend_verdict(sentence)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Makes an item's picture with its label; equal for equal items, so that a page makes each but once.
+
+    An item that is a vector without a picture is drawn as a curve. Of images that a backbone takes with ``channels``
+    bands, other than three, the first bands are shown; see ``read_picture``.
+    """
+
+    task: Task = field(compare=False)
+    dataset: PreparedDataset = field(compare=False)
+    split: Split = field(compare=False)
+    path: Path | None
+    item: int
+    size: int
+    channels: int = 3
+    role: str = field(default="", init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "role", self.split.role)
+
+    def plain(self) -> Image.Image:
+        """The photograph alone, or the curve of a vector."""
+        if self.path is None:
+            assert self.split.vectors is not None
+            mean, std = self.dataset.sample_standardization
+            (row,) = self.split.vectors.read(np.array([self.item]))
+            return draw_vector((row - mean) / std, self.size)
+        image = read_picture(self.path, self.channels)
+        scale = self.size / max(image.size)
+        return image.resize((max(1, round(image.width * scale)), max(1, round(image.height * scale))))
+
+    def __call__(self) -> Image.Image:
+        """The photograph with its label."""
+        with self._fitting():
+            return self.task.draw(self.plain(), self.split.labels[self.item], self.dataset.info)
+
+    def words(self) -> str:
+        """The label in words."""
+        with self._fitting():
+            return self.task.describe(self.split.labels[self.item], self.dataset.info)
+
+    def picture(self, distance: float | None, *, ids: bool) -> Picture:
+        """For a page or a sheet; see ``RetrievalRows``."""
+        if ids:
+            item_id = self.split.item_ids[self.item]
+            # the number of an item's judgements says less of it than its name
+            is_judged = isinstance(self.dataset.info.details.get("judgements"), dict)
+            return Picture(self, item_id if is_judged else self.words(), distance, item_id)
+        plain, image = self.plain(), self()
+        seen = image.size != plain.size or image.tobytes() != plain.tobytes()
+        return Picture(image, "" if seen else self.words(), distance)
+
+    @contextlib.contextmanager
+    def _fitting(self) -> Iterator[None]:
+        """While a task shows a label: what it cannot show is perhaps of another task."""
+        try:
+            yield
+        except (TypeError, ValueError, LookupError, AttributeError) as error:
+            label, item = reprlib.repr(self.split.labels[self.item]), self.split.item_ids[self.item]
+            where = f"the label {label} of the item {item!r} in {self.dataset.folder}"
+            fault = f"The task {self.task.name!r} cannot show {where} ({type(error).__name__}: {error})."
+            raise DataError(f"{fault} Is it the task of this dataset?") from error

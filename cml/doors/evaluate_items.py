@@ -6,10 +6,13 @@ from typing import Any
 
 from cml.errors import UserError
 from cml.items import LabelledItems
-from cml.items.embedder import Embedder
+from cml.items.labelled_items import Embedder
+from cml.models.embedding import EmbeddingModel
 from cml.processes.ranks import Ranks
+from cml.retrieval.embedding_ranker import Rows
 from cml.retrieval.embeddings import EMBEDDING, cut_row, evaluate_by_label_kind
 from cml.retrieval.evaluate_options import EvaluateOptions
+from cml.retrieval.feature_forms import VECTOR_ROWS, NormalizedRows, StandardizedRows
 from cml.retrieval.form_rankers import embedding_rankers
 from cml.retrieval.item_units import groups_of_new_classes
 from cml.retrieval.judgement_agreement import with_judgements
@@ -104,3 +107,23 @@ def _cut(pair: Pair, dimensions: Sequence[int]) -> dict[str, Pair]:
         for dimension in dimensions
         if dimension < size
     }
+
+
+def compute_vector_forms(
+    model: EmbeddingModel,
+    queries: Any,  # noqa: ANN401 - as ``cml.fit`` takes them
+    gallery: Any = None,  # noqa: ANN401
+) -> dict[str, tuple[Rows, Rows]]:
+    """Compute vectors in each form: as they are, L2-normalised, and standardised.
+
+    They are the forms that ``tune`` compares heads with. A missing number becomes the mean of its column.
+    """
+    mean, std = (values.cpu().numpy() for values in (model.mean, model.std))
+
+    def compute(inputs: Any) -> tuple[Rows, Rows, Rows]:  # noqa: ANN401
+        filled = model.fill_missing_in_parts(inputs)
+        return filled, NormalizedRows(filled), StandardizedRows(filled, mean, std)
+
+    of_queries = compute(queries)
+    of_gallery = of_queries if gallery is None else compute(gallery)
+    return dict(zip(VECTOR_ROWS, zip(of_queries, of_gallery, strict=True), strict=True))

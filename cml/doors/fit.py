@@ -23,15 +23,13 @@ from cml.data.table_columns import has_columns
 from cml.data.triplet_judgements import TripletJudgements
 from cml.distances import LabelDistance, LabelError, Labels
 from cml.distances.precomputed import Precomputed
-from cml.doors.interrupted import keep_interrupted
 from cml.doors.learners import learner_class
 from cml.doors.model import Model
-from cml.doors.stated_labels import holds_classes, read_label_frame
-from cml.doors.tracking import with_tracker
+from cml.doors.training_run import keep_interrupted, with_tracker
 from cml.doors.validation_items import draw_validation, recognize_validation, refuse_with_validation
 from cml.errors import UserError
 from cml.feature_store.store import FeatureStore
-from cml.items.label_inputs import label_inputs, open_at, read_weights
+from cml.items.label_inputs import holds_classes, label_inputs, open_at, read_label_frame, read_weights
 from cml.losses.wrapped_loss import as_loss
 from cml.models import CUSTOM, Backbone
 from cml.models.backbone import count_channels

@@ -26,14 +26,13 @@ from cml.data.input_sources import recognize_inputs
 from cml.data.item_digests import MOST_DIGESTED, digest_items
 from cml.data.judgement_questions import ItemLabels
 from cml.distances import LabelDistance
-from cml.doors.evaluate_items import Report, evaluate_items, own_rows
-from cml.doors.vector_forms import compute_vector_forms
+from cml.doors.evaluate_items import Report, compute_vector_forms, evaluate_items, own_rows
 from cml.errors import UserError
 from cml.explore.drawings import open_pictures
 from cml.explore.explorer import Explorer
 from cml.items import LabelledItems
 from cml.items.label_inputs import label_inputs, open_at
-from cml.items.presentation import Presentation
+from cml.items.labelled_items import Presentation
 from cml.models import Backbone, has_published_weights
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.models.weights_fingerprint import model_fingerprint

@@ -10,8 +10,7 @@ import numpy as np
 from cml.array_types import Float32, Float64, Int64
 from cml.data.encode_image import describe_shown_bands
 from cml.data.prepared import PreparedDataset, Split
-from cml.doors.dataset_report import describe_held_out
-from cml.doors.drawn import Drawn
+from cml.doors.dataset_report import Drawn, describe_held_out
 from cml.doors.judged_report import DISAGREEMENT, describe_learned, report_judgements
 from cml.doors.trained_run import Embeddings, TrainedRun
 from cml.errors import UserError

@@ -20,12 +20,11 @@ from cml.data.vectors import Vectors
 from cml.distances import LabelDistance
 from cml.doors.dataset_report import describe_held_out, published_recall_ks, published_recall_within, with_ceiling
 from cml.doors.evaluate_items import Report, evaluate_items, own_rows
-from cml.doors.label_signals import find_label_signals
+from cml.doors.judged_report import PAIRS, find_label_signals, with_pairs
 from cml.doors.learners import learner_class
-from cml.doors.pair_similarity import PAIRS, with_pairs
 from cml.doors.retrieved import write_retrieval_report
-from cml.doors.tracking import track_evaluation
 from cml.doors.trained_run import TrainedRun
+from cml.doors.training_run import track_evaluation
 from cml.errors import DataError, UserError
 from cml.explore.explore_items import BESIDE, EXPLORER, ExploreOptions
 from cml.explore.explorer import Explorer

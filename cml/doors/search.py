@@ -1,10 +1,12 @@
 """``cml.search``: the items of an index or a folder of embeddings that are nearest to images or other inputs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cml.console.messages import say_warning
+from cml.data.dataset_info import FOLDERS, INFO, METADATA, VECTORS, parse_object
+from cml.data.image_list import COLUMNS, ImageList
 from cml.doors.model import Model, load
 from cml.doors.stored_items import embed_from_store
 from cml.errors import UserError
@@ -13,6 +15,7 @@ from cml.searching.hit import Hit
 from cml.searching.index import Index
 from cml.searching.index_file import FILE
 from cml.storage.downloads import resolve_run
+from cml.storage.regular_file import open_regular
 
 _FOUND = 5
 
@@ -117,3 +120,24 @@ def _open(folder: Path) -> Index | EmbeddingFolder:
     if isinstance(opened, Index) and "begun" in opened.about:
         say_warning(f"{folder} is not finished: give the command that makes it again, to add the images that it lacks.")
     return opened
+
+
+def describe_query_rows(
+    file: Path, count: int
+) -> Sequence[Hit]:  # Q items: of the vectors of a prepared dataset their ids, labels and further columns
+    """Describe the rows of a file of query vectors."""
+    folder = file.absolute().parent
+    rows = [Hit(f"row {row}", None, 0.0) for row in range(count)]
+    is_of_dataset = file.name == VECTORS and folder.name in FOLDERS.values() and (folder.parent / INFO).is_file()
+    if not is_of_dataset:
+        return rows
+    listed = ImageList.open(folder.parent)
+    known = dict(zip(listed.item_ids, listed.columns, strict=True))
+    with open_regular(folder / METADATA) as lines:
+        ids = [str(parse_object(line)["item_id"]) for line in lines]
+    return [_describe_item(item_id, row, known[item_id]) for row, item_id in enumerate(ids)]
+
+
+def _describe_item(item_id: str, row: int, columns: Mapping[str, Any]) -> Hit:
+    label = next((value for name, value in columns.items() if name not in ("role", COLUMNS)), None)
+    return Hit(f"{item_id} (row {row})", None, 0.0, label, columns.get(COLUMNS, {}))

@@ -15,10 +15,9 @@ from cml.data.prepared import PreparedDataset
 from cml.data.vectors import Vectors
 from cml.distances.dataset_labels import Mirror
 from cml.doors.dataset_options import complete_dataset_options
-from cml.doors.interrupted import keep_interrupted
 from cml.doors.learners import learner_class
 from cml.doors.model import Model
-from cml.doors.tracking import with_tracker
+from cml.doors.training_run import keep_interrupted, with_tracker
 from cml.errors import UserError
 from cml.feature_store.dataset_inputs import explain_new_items, with_features
 from cml.feature_store.store import FeatureStore

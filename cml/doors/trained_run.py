@@ -22,8 +22,8 @@ from cml.distances.dataset_labels import encode_labels, unit_in_dataset
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.doors.dataset_items import DatasetItems
+from cml.doors.evaluate_items import compute_vector_forms
 from cml.doors.model import Model, explain_missing_plugins, load, load_published
-from cml.doors.vector_forms import compute_vector_forms
 from cml.errors import DataError, UserError
 from cml.feature_store.dataset_inputs import NETWORK, check_network, with_features
 from cml.feature_store.frozen_features import cached_store, frozen_features
@@ -34,7 +34,7 @@ from cml.items import LabelledItems
 from cml.items.label_inputs import Open, label_split, open_at
 from cml.models import Backbone
 from cml.models.embedding import EmbeddingModel
-from cml.models.published_size import name_frozen
+from cml.models.weights_fingerprint import name_frozen
 from cml.processes.ranks import Ranks
 from cml.retrieval.feature_forms import STANDARDISED
 from cml.retrieval.label_regression import fit_label_regression

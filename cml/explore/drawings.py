@@ -13,7 +13,7 @@ from cml.data.images import Images
 from cml.data.vectors import Vectors
 from cml.errors import UserError
 from cml.items import LabelledItems
-from cml.items.embedder import Embedder
+from cml.items.labelled_items import Embedder
 from cml.reporting.draw_vector import draw_vector
 
 _SIDE = 256  # pixels that a picture is drawn with before it becomes a tile

@@ -10,8 +10,7 @@ from cml.errors import UserError
 from cml.explore.drawings import draw_items
 from cml.explore.explorer import Explorer
 from cml.items import LabelledItems
-from cml.items.embedder import Embedder
-from cml.items.presentation import Presentation
+from cml.items.labelled_items import Embedder, Presentation
 from cml.option_types import check_options
 
 EXPLORER, SQUARE = "explorer.html", "square.png"

@@ -4,14 +4,18 @@ Every door makes ``LabelledItems``, see ``label_inputs.py``; everything behind t
 view: inputs are lazy, and a slice of a memory map or of a range is one.
 """
 
-from collections.abc import Callable, Sequence
+import reprlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
 
 from cml.array_types import Float32, Float64, Int64
-from cml.data.input_form import Inputs
+from cml.data.input_form import InputForm, Inputs
+from cml.distances.jobs.stored_matrix import MOST_ITEMS, replace_costly_distance
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.distances.listed_distances import listed_distances
@@ -86,3 +90,108 @@ class LabelledItems:
     def read_given_labels(self, rows: Int64) -> list[Any]:
         """Read the labels of B items as the user gave them."""
         return [self.given_labels[position] for position in self.positions(rows).tolist()]
+
+
+@dataclass(frozen=True)
+class DistanceDemand:
+    """How many label distances a learner will ask for."""
+
+    blocks: int  # blocks of distances, one a step
+    rows: int  # rows and columns of a block
+    all_pairs: bool = False  # whether a search for neighbours will ask for all pairs
+
+
+def store_costly_distances(
+    items: LabelledItems,
+    validation: LabelledItems | None,  # items to validate on
+    demand: DistanceDemand,
+    *,
+    quiet: bool = False,
+) -> tuple[LabelledItems, LabelledItems | None]:
+    """Replace a costly label distance by the matrix of all its distances, where that is worth its cost."""
+    parts = [items.labels, items.mirrored_labels, None if validation is None else validation.labels]
+    given = [part for part in parts if part is not None]
+    if sum(map(len, given)) > MOST_ITEMS:
+        return items, validation
+    distance, labels = replace_costly_distance(
+        items.distance, _join(given), blocks=demand.blocks, rows=demand.rows, all_pairs=demand.all_pairs, quiet=quiet
+    )
+    if distance is items.distance:
+        return items, validation
+    ends = np.cumsum([0 if part is None else len(part) for part in parts]).tolist()
+    own, mirrored, held_out = (labels[start:end] for start, end in zip([0, *ends], ends, strict=False))
+    items = replace(
+        items, labels=own, distance=distance, mirrored_labels=None if items.mirrored_labels is None else mirrored
+    )
+    return items, None if validation is None else replace(validation, labels=held_out, distance=distance)
+
+
+def _join(parts: Sequence[Labels]) -> Labels:
+    """Join labels that were encoded together."""
+    if len(parts) == 1:
+        return parts[0]
+    return Labels({name: np.concatenate([part.arrays[name] for part in parts]) for name in parts[0].arrays})
+
+
+@dataclass(frozen=True)
+class Presentation:
+    """How N items are shown."""
+
+    words: Sequence[str]  # the labels in words
+    roles: Sequence[str]  # the role of each item, such as train; "" where there are none
+    unit: str  # unit in which label distances are reported
+    factor: float = 1.0  # what converts label distances to it
+    title: str = ""  # title of a page
+    pictures: Sequence[Callable[[], Image.Image]] = ()  # draws each item; none to draw its numbers
+    # columns of the labels to colour by, see ``cml.explore.label_columns``; None for those of the labels
+    colours: Mapping[str, tuple[NDArray[Any], float | None]] | None = None
+    legend: Mapping[str, str] = field(default_factory=dict)  # colours of the drawn labels: word to colour
+    note: str = ""  # a remark for a page
+    columns: Mapping[str, Any] = field(default_factory=dict)  # further columns of numbers
+    texts: Mapping[str, Any] = field(default_factory=dict)  # further columns of texts
+    are_known: bool = False  # whether the items are training items again, with other judgements
+
+    @classmethod
+    def plain(cls, items: LabelledItems, distance: LabelDistance, role: str = "") -> Self:
+        """Show items that are given in Python, whose labels are all that is known of them."""
+        words = [describe_label(label) for label in items.read_given_labels(np.arange(len(items)))]
+        return cls(words, [role] * len(items), distance.unit)
+
+
+def describe_label(label: Any) -> str:  # noqa: ANN401 - a label of any form
+    """Put a label that was given in Python in words."""
+    try:
+        return ", ".join(f"{number:.3g}" for number in np.ravel(np.asarray(label, np.float64))[:8].tolist())
+    except (TypeError, ValueError):
+        return label if isinstance(label, str) else reprlib.repr(label)
+
+
+class Embedder(Protocol):
+    """Embeds inputs, and gives the features that it is compared with."""
+
+    @property
+    def label_distance(self) -> LabelDistance:
+        """The label distance that the embedding mirrors."""
+        ...
+
+    @property
+    def form(self) -> InputForm:
+        """The form of its inputs."""
+        ...
+
+    def embed(self, inputs: Any, *, bar: str = "") -> Float32:  # noqa: ANN401 - inputs of any kind
+        """Embeddings (N, D) of inputs."""
+        ...
+
+    def embed_by_reference(self, inputs: Any, *, bar: str = "") -> Float32:  # noqa: ANN401
+        """Features (N, F) of inputs that do not depend on the labels."""
+        ...
+
+    def embed_stages(self, inputs: Any) -> dict[int, Float32]:  # noqa: ANN401
+        """Embeddings (N, D) of inputs by the models that were kept during training, by their steps."""
+        ...
+
+    @property
+    def reference_name(self) -> str:
+        """What tables and pages call those features; "" if there are none."""
+        ...

@@ -6,7 +6,7 @@ from cml.errors import UserError
 from cml.losses.label_distance_loss import LabelDistanceLoss
 from cml.losses.loss import Loss, LossInfo
 from cml.losses.pml import PmlPairLoss
-from cml.processes.out_of_memory import is_out_of_memory
+from cml.processes.memory import is_out_of_memory
 
 
 class WrappedLoss(LabelDistanceLoss):

@@ -22,10 +22,16 @@ from torch import Tensor, nn
 from cml.data.bands import count_bands
 from cml.data.input_form import InputForm
 from cml.errors import UserError, did_you_mean
-from cml.models.backbone_checks import check_features, describe_batch, embed_batch, embed_blank
-from cml.models.backbone_weights import WEIGHTS_FILES, load_weights_file
-from cml.models.feature_map import last_feature_map
-from cml.processes.out_of_memory import is_out_of_memory
+from cml.models.backbone_checks import (
+    WEIGHTS_FILES,
+    check_features,
+    describe_batch,
+    embed_batch,
+    embed_blank,
+    load_weights_file,
+)
+from cml.models.pooling import last_feature_map
+from cml.processes.memory import is_out_of_memory
 from cml.registry import Choice, Registry
 
 _VECTOR_SIZE = "vector_size"  # a parameter of those backbones that take vectors

@@ -25,11 +25,10 @@ from cml.data.vectors import ComputedRows, Vectors
 from cml.errors import DataError, UserError
 from cml.models.backbone import CUSTOM, Backbone, as_backbone, get
 from cml.models.backbone_checks import check_features, check_rows, describe_batch, evaluating, first_line, least_side
-from cml.models.joined_head import JoinedHead
-from cml.models.rotated_head import RotatedHead
+from cml.models.heads import JoinedHead, RotatedHead
 from cml.option_types import check_options
 from cml.processes.device import to_device
-from cml.processes.out_of_memory import is_out_of_memory
+from cml.processes.memory import is_out_of_memory
 from cml.storage.saved_options import TINY, check_bounds
 
 AnyInputs = Inputs | NDArray[Any] | Sequence[Any]

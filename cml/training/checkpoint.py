@@ -23,7 +23,7 @@ from msgspec import Meta
 from torch import Tensor
 
 from cml.errors import DataError, UserError
-from cml.processes.out_of_memory import is_out_of_memory
+from cml.processes.memory import is_out_of_memory
 from cml.storage.atomic import atomic_file
 from cml.storage.regular_file import open_regular
 from cml.storage.saved_options import Count, record

@@ -25,8 +25,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from cml.errors import MachineError, UserError
-from cml.processes.freed_memory import give_back_freed_memory
-from cml.processes.out_of_memory import is_out_of_memory
+from cml.processes.memory import give_back_freed_memory, is_out_of_memory
 from cml.training.randomness import take_turns
 from cml.training.signals import SIGNALS
 from cml.training.start_method import count_safe_workers, start_method

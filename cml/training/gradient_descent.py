@@ -15,10 +15,10 @@ from cml import losses, sampling
 from cml.data.input_form import InputForm
 from cml.errors import UserError, did_you_mean
 from cml.items import LabelledItems
-from cml.items.stored_distances import DistanceDemand
+from cml.items.labelled_items import DistanceDemand
 from cml.losses.loss import Loss
 from cml.models.embedding import EmbeddingModel, ModelConfig
-from cml.processes.batch_norm import share_batch_norm
+from cml.processes.ranks import share_batch_norm
 from cml.registry import Choice
 from cml.sampling.sampler import Sampler, suggest_batch_size
 from cml.training import run_folder

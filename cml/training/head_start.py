@@ -12,7 +12,7 @@ from cml.losses.label_distance_loss import finite_sample
 from cml.losses.log_ratio import fit_floor, fit_label_exponent
 from cml.losses.loss import Loss
 from cml.models.embedding import EmbeddingModel
-from cml.models.rotated_head import RotatedHead
+from cml.models.heads import RotatedHead
 from cml.processes.ranks import Ranks
 from cml.training.config import TrainConfig
 from cml.training.linear_map import FITTED, first_weight, fit_rotation

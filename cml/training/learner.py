@@ -15,7 +15,7 @@ from torch import nn
 
 from cml.errors import UserError
 from cml.items import LabelledItems
-from cml.items.stored_distances import DistanceDemand
+from cml.items.labelled_items import DistanceDemand
 from cml.losses.loss import Loss
 from cml.models import Backbone
 from cml.models.embedding import EmbeddingModel

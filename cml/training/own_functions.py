@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from cml.array_types import Int64
 from cml.errors import UserError
-from cml.processes.out_of_memory import is_out_of_memory
+from cml.processes.memory import is_out_of_memory
 from cml.sampling.draws import own_augmentation_words
 from cml.training.config import TrainConfig
 from cml.training.randomness import restored_randomness, seed_generators

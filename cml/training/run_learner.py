@@ -9,7 +9,7 @@ from cml.data.item_digests import MOST_DIGESTED, digest_items
 from cml.data.prepared import PreparedDataset
 from cml.errors import UserError
 from cml.items import LabelledItems
-from cml.items.stored_distances import store_costly_distances
+from cml.items.labelled_items import store_costly_distances
 from cml.registry import Choice
 from cml.training.gradient_descent import make_model_config
 from cml.training.learner import Learned, Learner, Place, StoppedRun

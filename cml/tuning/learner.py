@@ -16,9 +16,9 @@ from cml.data.input_form import Inputs
 from cml.data.vectors import Vectors
 from cml.errors import UserError
 from cml.items import LabelledItems
-from cml.items.stored_distances import DistanceDemand
+from cml.items.labelled_items import DistanceDemand
 from cml.models.embedding import EmbeddingModel
-from cml.models.joined_head import JoinedHead
+from cml.models.heads import JoinedHead
 from cml.processes.ranks import Ranks
 from cml.storage.atomic import delete
 from cml.training import run_folder

@@ -152,7 +152,7 @@ def _heap(values: Values) -> str:
     more = max(entry["memory_ratio"] for entry in backbones.values()) - 1
     return (
         f"on CPUs, commands keep freed memory for the next batch (in scripts: "
-        f"`cml.processes.freed_memory.keep_freed_memory()`): training steps are {steps} times as fast, and forward "
+        f"`cml.processes.memory.keep_freed_memory()`): training steps are {steps} times as fast, and forward "
         f"passes of efficientnet-lite0 at 640 px are {significant(backbones['efficientnet-lite0']['ratio'])} times as "
         f"fast, with at most {format_percent(max(more, 0), 1)} more memory"
     )

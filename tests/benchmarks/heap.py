@@ -28,7 +28,7 @@ def work(backbone: str, keep: bool, threads: int, passes: int) -> dict[str, floa
     import torch
 
     from cml.models.embedding import EmbeddingModel, ModelConfig
-    from cml.processes.freed_memory import keep_freed_memory
+    from cml.processes.memory import keep_freed_memory
 
     if keep:
         keep_freed_memory()

@@ -31,7 +31,7 @@ from cml.comparing.demo import make_small_config
 from cml.data.images import Images
 from cml.data_prep.synthetic.people.people import draw_people
 from cml.distances import registry as distances
-from cml.doors.tracking import TRACK_EVERY, Tracking
+from cml.doors.training_run import TRACK_EVERY, Tracking
 from cml.items import LabelledItems
 from cml.models.embedding import EmbeddingModel
 from cml.trackers import GuardedTracker

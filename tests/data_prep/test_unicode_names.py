@@ -19,7 +19,7 @@ from cml.data_prep.sources.flickr8k import Flickr8k
 from cml.data_prep.sources.folder import Folder
 from cml.data_prep.sources.hf import HuggingFace
 from cml.data_prep.sources.judgements import Judgements
-from cml.doors.pair_similarity import read_pairs
+from cml.doors.judged_report import read_pairs
 from cml.errors import DataError
 from cml.storage.safe_paths import file_inside, look_up, unicode_forms
 

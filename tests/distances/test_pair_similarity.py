@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cml.doors.pair_similarity import read_pairs
+from cml.doors.judged_report import read_pairs
 from cml.errors import DataError, UserError
 from cml.retrieval.metrics import pair_spearman
 from cml.retrieval.metrics.pair_spearman import compute_pair_spearman

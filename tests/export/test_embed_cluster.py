@@ -103,6 +103,6 @@ def test_vectors_go_to_the_workers_and_other_runs_do_not(
     rows = np.load(tmp_path / "there" / "embeddings.npy")
     assert rows.shape == (442, 128)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cml.doors.cluster_model.model_fingerprint", lambda model: "another")
+        patch.setattr("cml.doors.stored_items.model_fingerprint", lambda model: "another")
         assert embed(run.folder, dataset.folder, tmp_path / "x", *there) == 2
     assert "A worker of the cluster has another model in" in capsys.readouterr().err

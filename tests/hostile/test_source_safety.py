@@ -60,7 +60,7 @@ def test_nothing_can_run_code() -> None:
     assert found == [
         "cml/distances/content_hash.py: imports pickle",
         "cml/distances/pair_cache.py: imports zipfile",
-        "cml/models/backbone_weights.py: imports pickle",
+        "cml/models/backbone_checks.py: imports pickle",
         "cml/models/backbones/torchvision.py: imports pickle",
         "cml/storage/json_file.py: imports yaml",
         "cml/training/checkpoint.py: imports zipfile",

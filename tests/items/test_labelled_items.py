@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cml import distances
 from cml.data.vectors import Vectors
 from cml.items import LabelledItems
-from cml.items.stored_distances import DistanceDemand, store_costly_distances
+from cml.items.labelled_items import DistanceDemand, store_costly_distances
 from cml.training.config import TrainConfig
 from cml.training.stages import HoldOut
 

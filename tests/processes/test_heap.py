@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="setti
 ROUNDS, BLOCKS, MEGABYTES = 10, 3, 24
 SCRIPT = f"""
 import resource, sys
-from cml.processes.freed_memory import give_back_freed_memory, keep_freed_memory
+from cml.processes.memory import give_back_freed_memory, keep_freed_memory
 if sys.argv[1] == "keep":
     keep_freed_memory()
 faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -15,7 +15,7 @@ import cml
 from cml.cli import main
 from cml.errors import MachineError
 from cml.models.embedding import EmbeddingModel, ModelConfig
-from cml.processes.out_of_memory import is_out_of_memory
+from cml.processes.memory import is_out_of_memory
 from cml.training.checkpoint import CHECKPOINT, read_checkpoint
 from cml.training.data_workers import prefetch, shutdown_workers
 

@@ -17,7 +17,7 @@ from PIL import Image
 from sklearn.datasets import load_diabetes
 
 import cml
-from cml.doors.vector_forms import compute_vector_forms
+from cml.doors.evaluate_items import compute_vector_forms
 from cml.errors import UserError
 from cml.models import embedding
 from cml.retrieval.feature_forms import VECTOR_ROWS

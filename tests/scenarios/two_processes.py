@@ -28,9 +28,8 @@ from cml.errors import DataError, UserError
 from cml.items import LabelledItems
 from cml.losses.cross_batch_memory import CrossBatchMemory
 from cml.losses.loss import Loss
-from cml.processes.batch_norm import share_batch_norm
 from cml.processes.init_processes import init_processes
-from cml.processes.ranks import Ranks
+from cml.processes.ranks import Ranks, share_batch_norm
 from cml.retrieval import EvaluateOptions, embedding_ranker, evaluate
 from cml.training.batches import BatchSource
 from cml.training.checkpoint import CHECKPOINT, Checkpoint

@@ -25,9 +25,8 @@ from cml import losses
 from cml.cli import main
 from cml.errors import UserError
 from cml.launch import Launch
-from cml.processes.batch_norm import share_batch_norm
 from cml.processes.init_processes import own_device
-from cml.processes.ranks import Ranks
+from cml.processes.ranks import Ranks, share_batch_norm
 from cml.training.checkpoint import read_checkpoint
 from cml.training.metrics_log import read_metrics
 from cml.training.saved_model import MODEL

@@ -14,7 +14,7 @@ import cml
 from cml.array_types import Float32
 from cml.cli import main
 from cml.errors import UserError
-from cml.models.rotated_head import RotatedHead
+from cml.models.heads import RotatedHead
 
 SHORT: dict[str, Any] = {"sampler": "random(batch_size=20)", "quiet": True, "dimension": 4}
 

@@ -10,7 +10,7 @@ import cml
 from cml.data.vectors import Vectors
 from cml.distances import as_label_distance
 from cml.items import LabelledItems
-from cml.items.stored_distances import DistanceDemand
+from cml.items.labelled_items import DistanceDemand
 from cml.training.config import TrainConfig
 from cml.training.gradient_descent import GradientDescent
 from cml.training.learner import NO_PLACE, Learned, Learner, Place, registry

@@ -29,7 +29,7 @@ from cml.doors.evaluate_items import own_rows
 from cml.errors import UserError
 from cml.export.onnx_graph import export_onnx
 from cml.models.embedding import ModelConfig
-from cml.models.joined_head import JoinedHead
+from cml.models.heads import JoinedHead
 from cml.option_types import check_options
 from cml.retrieval.results import Evaluation
 from cml.training.config import TrainConfig

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from cml.errors import UserError, install_hint
-from cml.models.backbone_weights import unknown_weights
+from cml.models.backbone_checks import unknown_weights
 
 
 class EfficientNetLite(nn.Module):

@@ -8,9 +8,8 @@ from torch import Tensor
 
 from cml.errors import UserError, did_you_mean, require_extra
 from cml.models.backbone import Backbone
-from cml.models.backbone_checks import first_line
-from cml.models.backbone_weights import unknown_weights
-from cml.processes.out_of_memory import is_out_of_memory
+from cml.models.backbone_checks import first_line, unknown_weights
+from cml.processes.memory import is_out_of_memory
 from cml.storage.downloads import may_download, not_cached_error
 
 _LARGEST_SIDE = 4096  # pixels: for models with a parameter per position, as an untrusted config may ask for any size

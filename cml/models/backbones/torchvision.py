@@ -8,7 +8,7 @@ from torch import nn
 
 from cml.errors import UserError, did_you_mean
 from cml.models.backbone import Backbone
-from cml.models.backbone_weights import unknown_weights
+from cml.models.backbone_checks import unknown_weights
 from cml.models.pooling import Pooling, check_pooling, replace_mean_pool
 from cml.storage.downloads import may_download, not_cached_error
 

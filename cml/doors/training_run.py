@@ -1,12 +1,70 @@
-"""An interrupted ``cml.fit`` or ``cml.train``: its exception, and the model so far."""
+"""Beside a training that a door starts: the experiment tracker, and the interrupted run."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
 
 from cml.doors.model import Model
 from cml.errors import UserError
+from cml.retrieval.metric_result import MetricResult
+from cml.trackers import GuardedTracker, TrackedRun, Tracker
+from cml.training.callbacks import Callback, State
+from cml.training.config import TrainConfig
 from cml.training.learner import Learned, StoppedRun
 from cml.training.run_config import RunConfig
+
+TRACK_EVERY = 10  # steps between two points of a tracker's curves
+
+
+class Tracking(Callback):
+    """Sends a run to an experiment tracker."""
+
+    def __init__(self, tracker: str | Tracker) -> None:
+        self._tracker = tracker if isinstance(tracker, GuardedTracker) else GuardedTracker(tracker)
+
+    def on_begin(self, config: TrainConfig, run: Path | None, /) -> None:
+        """Open the run."""
+        self._tracker.begin(TrackedRun.of(run, asdict(config)))
+
+    def on_step(self, state: State, /) -> None:
+        """Send a point of each curve."""
+        if state.step % TRACK_EVERY == 0 or state.step == state.steps:
+            names = ("loss", "learning_rate", "gradient_norm", "images_per_second")
+            self._tracker.log(state.step, {name: getattr(state, name) for name in names})
+
+    def on_validate(self, state: State, /) -> None:
+        """Send the score."""
+        if state.validation is not None:
+            self._tracker.log(state.step, {"validation": state.validation})
+
+    def on_end(self, state: State, /) -> None:
+        """Send the loss curve, and close the run."""
+        if state.run is not None:
+            self._tracker.log_image("loss curve", state.run / "loss.png")
+        self._tracker.end()
+
+
+def with_tracker(
+    callbacks: Sequence[Callback],
+    tracker: str | Tracker | None,  # the tracker, or its name and settings; None or "" for none
+) -> list[Callback]:
+    """Add a callback for the tracker, if there is one."""
+    return [*callbacks, Tracking(tracker)] if tracker else list(callbacks)
+
+
+def track_evaluation(
+    tracker: str | Tracker,
+    run: Path,
+    config: TrainConfig,
+    row: Mapping[str, MetricResult],  # the metrics by name
+) -> None:
+    """Send a row of a finished run's evaluation to a tracker, as ``evaluation/NAME``."""
+    guarded = tracker if isinstance(tracker, GuardedTracker) else GuardedTracker(tracker)
+    guarded.begin(TrackedRun.of(run, asdict(config)))
+    guarded.log(config.steps, {f"evaluation/{name}": metric.mean for name, metric in row.items()})
+    guarded.end()
+
 
 _latest: list[Model] = []  # the model of the last run, if that was interrupted
 

@@ -1,4 +1,4 @@
-"""Whether freed memory stays with the process or returns to the system; only for glibc's allocator.
+"""Memory that has run out, and memory that is freed: told from other errors, and kept for the next use.
 
 Without it ``test_memory_of_a_batch_serves_the_next`` in tests/processes/test_heap.py fails. Eight passes of
 efficientnet-lite0 over an image of 640 pixels (the work of tests/benchmarks/heap.py) took 8.4 s of processor time
@@ -6,8 +6,31 @@ instead of 10.1 s, with 0.13 million page faults instead of 0.44 to 0.66 million
 """
 
 import ctypes
+import errno
 import os
+import re
 import sys
+
+_TEXTS = re.compile(
+    r"allocate memory(?! in static TLS)"  # torch's allocator, and the system's words for ENOMEM
+    r"|not enough memory"  # torch's allocator on Windows
+    r"|out of memory"  # CUDA, Pillow
+    r"|std::bad_alloc|^bad allocation"  # any library in C++
+    r"|could not (create|execute) a (primitive|memory object)(?! descriptor)"  # oneDNN
+    r"|STATUS_ALLOC_FAILED"  # cuBLAS, cuDNN
+    r"|failed to map segment",  # the system, of a library that is imported
+    re.IGNORECASE,
+)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell whether an error says that the memory of the processor or of a device is full."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch's, without importing it
+        return True
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, RuntimeError | ImportError) and _TEXTS.search(str(error)) is not None
+
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 _KEPT = 512 << 20  # bytes free at the end of the heap; more returns to the system
