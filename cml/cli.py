@@ -8,11 +8,9 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from cml.command_line.command_list import COMMANDS
-from cml.command_line.plugin_help import PLUGIN, PLUGIN_HELP
-from cml.command_line.plugin_option import load_plugins
-from cml.command_line.signals import interrupt_on_signals
-from cml.command_line.streams import flush_results, open_streams
+from cml.command_line.command_list import COMMANDS, PLUGIN, PLUGIN_HELP
+from cml.command_line.parse_options import load_plugins
+from cml.command_line.streams import flush_results, interrupt_on_signals, open_streams
 from cml.console.messages import say_warning
 from cml.errors import MachineError, UserError, did_you_mean, shorten_message
 from cml.launch import launch

@@ -20,7 +20,7 @@ from cml.distances.jobs.work import MatrixWork, Work
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import DataError, UserError
-from cml.feature_store.dataset_inputs import with_features
+from cml.feature_store.frozen_features import with_features
 from cml.feature_store.store import FeatureStore
 from cml.reporting.curves import write_histogram
 from cml.storage.regular_file import map_array

@@ -11,8 +11,8 @@ from typing import Any
 
 from cml import plugins
 from cml.models.backbone import count_channels, takes_vectors
-from cml.retrieval.random_row import RANDOM
-from cml.retrieval.shuffled_labels import LabelSignal, LabelSignals
+from cml.retrieval.label_regression import LabelSignal, LabelSignals
+from cml.retrieval.reference_rows import RANDOM
 from cml.retrieval.verdict import Standing
 from cml.training.config import TrainConfig
 from cml.training.learner import learner_class

@@ -10,13 +10,12 @@ from cml.array_types import Float32
 from cml.data.prepared import PreparedDataset
 from cml.distances.label_distance import LabelDistance
 from cml.errors import UserError
-from cml.feature_store.dataset_inputs import with_features
+from cml.feature_store.frozen_features import with_features
 from cml.feature_store.store import FeatureStore
 from cml.plausibility.dataset_rules import find_in_dataset
 from cml.plausibility.feature_duplicates import find_feature_duplicates
-from cml.plausibility.finding import Finding
+from cml.plausibility.finding import Finding, find_unknown_words
 from cml.plausibility.image_rules import Thumbnails
-from cml.plausibility.unknown_words import find_unknown_words
 from cml.task import label_distance_of
 from cml.word_vectors.word_vectors import CountedWords
 

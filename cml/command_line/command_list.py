@@ -1,4 +1,4 @@
-"""The subcommands of ``cml`` and what each does. Each is a module of that name in ``cml.commands``."""
+"""The subcommands of ``cml``, a module of that name in ``cml.commands`` each, and the option that all of them have."""
 
 COMMANDS = {
     "demo": "train with two losses on drawn people, rooms, scenes or heads and compare them, in three minutes",
@@ -23,3 +23,7 @@ COMMANDS = {
     "export": "export a trained run as an ONNX graph, as a model to share, or as captioning features",
     "completion": "print the completion script of a shell: bash, zsh or fish",
 }
+
+
+PLUGIN = "--plugin FILE_OR_MODULE"
+PLUGIN_HELP = "load a file or module that registers your own parts; can be repeated, and works with every command"

@@ -9,10 +9,11 @@ import os
 import re
 import typing
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from cml.command_line.plugin_help import PLUGIN, PLUGIN_HELP
+from cml.command_line.command_list import PLUGIN, PLUGIN_HELP
 from cml.errors import UserError
 from cml.option_types import check_options, suggest_choice
 from cml.storage.safe_paths import check_name_lengths
@@ -176,3 +177,20 @@ def parse_known(
             config=(tyro.conf.UseAppendAction,),
         )
     return cast("T", options), other_arguments
+
+
+@dataclass(frozen=True)
+class _Plugins:
+    plugin: tuple[str, ...] = ()
+
+
+def load_plugins(arguments: Sequence[str]) -> list[str]:
+    """Load the plugins that ``--plugin`` names."""
+    if not any(word.startswith("--plugin") for word in arguments):  # keep them as they are, including "--"
+        return list(arguments)
+    from cml.plugins import load
+
+    options, other_arguments = parse_known(_Plugins, arguments, prog="cml")
+    for plugin in options.plugin:
+        load(plugin)
+    return other_arguments

@@ -1,9 +1,14 @@
-"""Options that several commands have, with their help."""
+"""What several commands share: options with their help, a first argument that is a name, and results on stdout."""
 
+import json
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
+
+from cml.command_line.command_list import PLUGIN, PLUGIN_HELP
+from cml.errors import UserError, did_you_mean
 
 AllowDownload = Annotated[
     bool, arg(help="Download models that the run names (pretrained weights, a sentence model) if they are not cached.")
@@ -33,3 +38,41 @@ RowIds = Annotated[
 ]
 SharedRun = Annotated[Path, Positional, arg(metavar="RUN", help=_HUB)]
 Threads = Annotated[int, arg(help="Number of images decoded at the same time.")]
+
+
+def print_json(value: object) -> None:  # value: a value that JSON can hold; NaN and infinity are a ``ValueError``
+    """Print a result as JSON on stdout."""
+    print(json.dumps(value, ensure_ascii=False, allow_nan=False))
+
+
+def show(value: object, *lines: str, as_json: bool) -> None:
+    """Print a result on stdout, as JSON or as lines of text."""
+    if as_json:
+        print_json(value)
+    else:
+        print(*lines, sep="\n")
+
+
+def pick(
+    arguments: Sequence[str],
+    kind: str,
+    known: Iterable[str],
+    summary: Callable[[str], str],
+    prog: str,
+    default: str | None = None,
+) -> tuple[str, Sequence[str]]:
+    """Take a name from the front of a command's arguments; without one, print a help text that lists the names."""
+    if default is not None and (not arguments or arguments[0].startswith("-")):
+        return default, arguments
+    known = list(known)
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(f"usage: {prog} {kind.upper()} [options]\n")
+        for name in known:
+            print(f"  {name:<15}{summary(name)}")
+        print(f"\n  {PLUGIN}\n  {'':<15}{PLUGIN_HELP}")
+        print(f"\n{prog} {kind.upper()} --help explains the options.")
+        raise SystemExit(0)
+    if arguments[0] not in known:
+        hint = did_you_mean(arguments[0], known)
+        raise UserError(f"Unknown {kind} {arguments[0]!r}.{hint} Known: {', '.join(known)}.")
+    return arguments[0], arguments[1:]

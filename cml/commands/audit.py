@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cml.command_line.parse_options import parse
-from cml.command_line.print_result import show
-from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device, Run, Split, StoreOfImages
+from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device, Run, Split, StoreOfImages, show
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from cml.command_line.parse_options import parse
-from cml.command_line.print_result import print_json
-from cml.command_line.shared_options import AsMarkdown
+from cml.command_line.shared_options import AsMarkdown, print_json
 from cml.console.messages import resume_hint, say
 from cml.errors import DataError, UserError, did_you_mean
 

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from cml.command_line.parse_options import parse
-from cml.command_line.print_result import show
-from cml.command_line.shared_options import AsJson, Data, Device, Run, StoreOfImages
+from cml.command_line.shared_options import AsJson, Data, Device, Run, StoreOfImages, show
 from cml.retrieval.calibration import LEVEL
 
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from cml import tasks
 from cml.command_line.parse_options import parse
-from cml.command_line.print_result import show
-from cml.command_line.shared_options import Dataset
+from cml.command_line.shared_options import Dataset, show
 from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.errors import DataError, shorten_message
 from cml.plausibility.finding import Finding, Rule

@@ -9,9 +9,7 @@ import tyro
 
 from cml import tasks
 from cml.command_line.parse_options import parse
-from cml.command_line.pick_name import pick
-from cml.command_line.print_result import print_json
-from cml.command_line.shared_options import AsJson, AsMarkdown
+from cml.command_line.shared_options import AsJson, AsMarkdown, pick, print_json
 from cml.commands.train import recipe_for
 from cml.comparing.compare import compare
 from cml.comparing.report import REPORT

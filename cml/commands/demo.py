@@ -7,9 +7,7 @@ from time import perf_counter
 
 from cml import tasks
 from cml.command_line.parse_options import parse
-from cml.command_line.pick_name import pick
-from cml.command_line.print_result import print_json
-from cml.command_line.shared_options import AsJson, AsMarkdown
+from cml.command_line.shared_options import AsJson, AsMarkdown, pick, print_json
 from cml.training.config import Precision
 
 FIRST = "pose"  # the task of a bare ``cml demo``

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from cml.command_line.parse_options import parse
-from cml.command_line.print_result import show
-from cml.command_line.shared_options import AsJson, Dataset
+from cml.command_line.shared_options import AsJson, Dataset, show
 from cml.console.messages import resume_hint
 from cml.errors import UserError
 

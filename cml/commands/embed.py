@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cml.command_line.parse_options import parse
-from cml.command_line.print_result import show
 from cml.command_line.shared_options import (
     AsJson,
     BatchSize,
@@ -16,6 +15,7 @@ from cml.command_line.shared_options import (
     Splits,
     StoreOfBackbone,
     Threads,
+    show,
 )
 from cml.data.decoding import DEFAULT_THREADS
 

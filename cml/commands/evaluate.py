@@ -7,8 +7,7 @@ from pathlib import Path
 import tyro
 
 from cml.command_line.parse_options import parse
-from cml.command_line.print_result import show
-from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device, Run, StoreOfImages
+from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device, Run, StoreOfImages, show
 from cml.retrieval.evaluate_options import EvaluateOptions
 
 

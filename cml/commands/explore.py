@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 from tyro.conf import Positional, arg
 
 from cml.command_line.parse_options import parse
-from cml.command_line.print_result import show
-from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device, Split, StoreOfImages
+from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device, Split, StoreOfImages, show
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,7 @@ from typing import Annotated, Any
 from tyro.conf import Positional, arg
 
 from cml.command_line.parse_options import parse
-from cml.command_line.pick_name import pick
-from cml.command_line.print_result import show
-from cml.command_line.shared_options import AsJson, Data, Run
+from cml.command_line.shared_options import AsJson, Data, Run, pick, show
 from cml.console.messages import say
 
 KINDS = {

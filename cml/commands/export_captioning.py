@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, arg
 
 from cml.command_line.parse_options import parse
-from cml.command_line.print_result import print_json
-from cml.command_line.shared_options import AllowDownload, Device, Threads
+from cml.command_line.shared_options import AllowDownload, Device, Threads, print_json
 from cml.console.messages import say, say_warning
 from cml.data.decoding import DEFAULT_THREADS
 from cml.export.captioning import CaptioningFeatures

@@ -8,8 +8,7 @@ from typing import Annotated
 import tyro
 
 from cml.command_line.parse_options import parse
-from cml.command_line.print_result import show
-from cml.command_line.shared_options import AsJson, Device, Splits
+from cml.command_line.shared_options import AsJson, Device, Splits, show
 from cml.errors import UserError
 from cml.feature_store.manifest import FeatureType
 from cml.storage.json_file import read_parsed

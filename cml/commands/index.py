@@ -8,7 +8,6 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from cml.command_line.parse_options import parse
-from cml.command_line.print_result import show
 from cml.command_line.shared_options import (
     AsJson,
     BatchSize,
@@ -18,6 +17,7 @@ from cml.command_line.shared_options import (
     Splits,
     StoreOfBackbone,
     Threads,
+    show,
 )
 from cml.data.decoding import DEFAULT_THREADS
 

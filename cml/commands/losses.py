@@ -7,7 +7,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from cml.command_line.parse_options import parse
-from cml.command_line.print_result import print_json
+from cml.command_line.shared_options import print_json
 from cml.errors import UserError
 
 

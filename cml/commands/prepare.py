@@ -14,9 +14,7 @@ from tyro.conf import arg
 
 from cml import data_prep, plugins
 from cml.command_line.parse_options import parse
-from cml.command_line.pick_name import pick
-from cml.command_line.print_result import print_json
-from cml.command_line.shared_options import AsJson
+from cml.command_line.shared_options import AsJson, pick, print_json
 from cml.doors.prepare import prepare_source
 from cml.errors import UserError
 

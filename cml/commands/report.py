@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cml.command_line.parse_options import parse
-from cml.command_line.print_result import show
-from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device, Run, StoreOfImages
+from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device, Run, StoreOfImages, show
 from cml.doors.run import open_run
 
 

@@ -5,9 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cml.command_line.parse_options import parse
-from cml.command_line.pick_name import pick
-from cml.command_line.print_result import print_json
-from cml.command_line.shared_options import AsJson, AsMarkdown
+from cml.command_line.shared_options import AsJson, AsMarkdown, pick, print_json
 from cml.training.config import TrainConfig
 
 _DRLIM = "drlim"

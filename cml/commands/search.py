@@ -11,8 +11,7 @@ import numpy as np
 from tyro.conf import Positional, arg
 
 from cml.command_line.parse_options import parse
-from cml.command_line.print_result import print_json
-from cml.command_line.shared_options import AsJson, Device, StoreOfBackbone
+from cml.command_line.shared_options import AsJson, Device, StoreOfBackbone, print_json
 
 if TYPE_CHECKING:
     from cml.retrieval.calibration import Calibration

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cml import plugins, tasks
 from cml.command_line.parse_options import parse, parse_known
-from cml.command_line.pick_name import pick
-from cml.command_line.print_result import show
-from cml.command_line.shared_options import AllowDownload, AsJson
+from cml.command_line.shared_options import AllowDownload, AsJson, pick, show
 from cml.console.messages import say
 from cml.data.dataset_info import read_dataset_info
 from cml.data.input_form import InputForm

@@ -19,7 +19,7 @@ from cml.reporting.sheet import write_sheet
 from cml.reporting.visible_text import visible_text
 from cml.retrieval.comparison import CUT, Comparison
 from cml.retrieval.feature_forms import VECTOR_ROWS, find_best_form
-from cml.retrieval.oracle_row import ORACLE
+from cml.retrieval.reference_rows import ORACLE
 from cml.retrieval.verdict import main_metric
 from cml.storage.atomic import write_csv
 

@@ -10,8 +10,7 @@ import numpy as np
 from cml.array_types import Float32, Float64
 from cml.distances.compiled import AS_WRITTEN, compiled
 from cml.distances.label_distance import LabelDistance
-from cml.distances.labels import Labels
-from cml.distances.vectors import check_same_length, pack_vectors
+from cml.distances.labels import Labels, check_same_length, pack_vectors
 from cml.settings import check_above_zero, check_word
 
 

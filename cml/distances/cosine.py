@@ -9,8 +9,7 @@ import numpy as np
 from cml.array_types import Float32
 from cml.distances.exact_products import UNIT_ROUNDOFF, squared_euclidean
 from cml.distances.label_distance import LabelDistance
-from cml.distances.labels import Labels, refuse
-from cml.distances.vectors import check_same_length, pack_vectors
+from cml.distances.labels import Labels, check_same_length, pack_vectors, refuse
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ import numpy as np
 from cml.array_types import Float32, Float64
 from cml.distances.compiled import AS_WRITTEN, compiled
 from cml.distances.label_distance import LabelDistance
-from cml.distances.labels import Labels, refuse
-from cml.distances.vectors import pack_vectors
+from cml.distances.labels import Labels, pack_vectors, refuse
 
 EARTH_RADIUS = 6_371_008.8  # metres, the mean radius
 

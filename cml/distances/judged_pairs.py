@@ -15,9 +15,9 @@ from cml.distances.judged_labels import (
     read_item,
     same_items,
 )
-from cml.distances.known_pairs import KnownPairs
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
+from cml.distances.nearest import KnownPairs
 
 _FORM = '["17", "4 0.25", "9 1.5 2"]: the item\'s number, then of each other item its number, distance and weight'
 

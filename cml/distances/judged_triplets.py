@@ -8,9 +8,9 @@ import numpy as np
 
 from cml.array_types import Float32
 from cml.distances.judged_labels import join_judgements, match_items, pack_judgements, read_item, same_items
-from cml.distances.known_pairs import KnownPairs, KnownTriplets
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
+from cml.distances.nearest import KnownPairs, KnownTriplets
 from cml.errors import UserError
 
 _FORM = '["17", "4 9", "4 12 3"]: the item\'s number, then nearer item, farther item and how often it was judged so'

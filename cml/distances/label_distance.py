@@ -17,9 +17,8 @@ from cml.array_types import Float32, Float64, Floating
 from cml.data.tensor_array import tensor_array
 from cml.distances.blas_threads import one_blas_thread
 from cml.distances.content_hash import content_digest
-from cml.distances.known_pairs import KnownPairs, KnownTriplets
 from cml.distances.labels import Labels
-from cml.distances.nearest import Neighbors, Search, check_k, nearest_columns
+from cml.distances.nearest import KnownPairs, KnownTriplets, Neighbors, Search, check_k, nearest_columns
 from cml.errors import UserError
 from cml.option_types import convert_options
 from cml.registry import Choice

@@ -11,8 +11,7 @@ from cml.array_types import Float32, Float64
 from cml.distances.compiled import AS_WRITTEN, compiled
 from cml.distances.haversine import EARTH_RADIUS, check_on_earth
 from cml.distances.label_distance import LabelDistance
-from cml.distances.labels import Labels
-from cml.distances.vectors import pack_vectors
+from cml.distances.labels import Labels, pack_vectors
 from cml.errors import UserError
 from cml.settings import check_above_zero, check_word
 

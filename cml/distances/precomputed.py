@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from cml.array_types import Float32, Int64
 from cml.data.tensor_array import tensor_array
-from cml.distances.known_pairs import KnownPairs
 from cml.distances.label_distance import LabelDistance, Progress
 from cml.distances.labels import LabelError, Labels, short
-from cml.distances.nearest import Neighbors, Search, check_k
+from cml.distances.nearest import KnownPairs, Neighbors, Search, check_k
 from cml.distances.sparse_distances import LabelRows, SparseDistances
 from cml.errors import DataError, UserError
 from cml.storage.regular_file import map_array

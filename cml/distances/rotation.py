@@ -13,8 +13,7 @@ from scipy.spatial.transform import Rotation as Turn
 from cml.array_types import Float32, Float64
 from cml.distances.compiled import AS_WRITTEN, compiled
 from cml.distances.label_distance import LabelDistance
-from cml.distances.labels import LabelError, Labels, refuse
-from cml.distances.vectors import pack_vectors
+from cml.distances.labels import LabelError, Labels, pack_vectors, refuse
 from cml.errors import UserError
 from cml.settings import check_word
 

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from cml.array_types import Float32, Int32, Int64, Integer
 from cml.data.tensor_array import tensor_array
-from cml.distances.known_pairs import KnownPairs
 from cml.distances.labels import short
-from cml.distances.nearest import Neighbors
+from cml.distances.nearest import KnownPairs, Neighbors
 from cml.errors import DataError, UserError
 from cml.storage.atomic import atomic_file
 from cml.storage.number_columns import read_npz_columns, read_number_columns

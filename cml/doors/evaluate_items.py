@@ -12,11 +12,10 @@ from cml.processes.ranks import Ranks
 from cml.retrieval.embedding_ranker import Rows
 from cml.retrieval.embeddings import EMBEDDING, cut_row, evaluate_by_label_kind
 from cml.retrieval.evaluate_options import EvaluateOptions
-from cml.retrieval.feature_forms import VECTOR_ROWS, NormalizedRows, StandardizedRows
-from cml.retrieval.form_rankers import embedding_rankers
+from cml.retrieval.feature_forms import VECTOR_ROWS, NormalizedRows, StandardizedRows, embedding_rankers
 from cml.retrieval.item_units import groups_of_new_classes
 from cml.retrieval.judgement_agreement import with_judgements
-from cml.retrieval.random_row import RANDOM, random_ranker
+from cml.retrieval.reference_rows import RANDOM, random_ranker
 from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import Standing, with_verdict
 from cml.training.learner import Selection

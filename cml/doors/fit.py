@@ -34,9 +34,8 @@ from cml.losses.wrapped_loss import as_loss
 from cml.models import CUSTOM, Backbone
 from cml.models.backbone import count_channels
 from cml.option_types import check_options
-from cml.plausibility.finding import ImplausibleData
+from cml.plausibility.finding import ImplausibleData, find_unknown_words
 from cml.plausibility.label_rules import find_in_labels
-from cml.plausibility.unknown_words import find_unknown_words
 from cml.processes.init_processes import init_processes
 from cml.registry import Choice
 from cml.trackers import Tracker

@@ -19,10 +19,9 @@ from cml.doors.trained_run import Embeddings, Rows, TrainedRun
 from cml.errors import DataError, UserError
 from cml.losses.loss import Loss
 from cml.retrieval.judgement_agreement import PAIR_SPEARMAN, TRIPLET_AGREEMENT, measure_agreement, summarize_spearman
-from cml.retrieval.oracle_row import ORACLE
-from cml.retrieval.random_row import RANDOM
+from cml.retrieval.label_regression import ITEMS, LabelSignal, LabelSignals, find_label_signal
+from cml.retrieval.reference_rows import ORACLE, RANDOM
 from cml.retrieval.results import Evaluation
-from cml.retrieval.shuffled_labels import ITEMS, LabelSignal, LabelSignals, find_label_signal
 from cml.storage.safe_paths import look_up
 from cml.training.run_config import RunConfig
 from cml.training.run_folder import LOSS

@@ -40,13 +40,11 @@ from cml.processes.device import pick_device
 from cml.retrieval.calibration import LEVEL, Calibration
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.feature_forms import STANDARDISED
-from cml.retrieval.gallery import Gallery
-from cml.retrieval.label_regression import fit_label_regression
-from cml.retrieval.neighbor_labels import predict_labels
+from cml.retrieval.gallery import Gallery, predict_labels
+from cml.retrieval.label_regression import LabelSignals, find_label_signal, fit_label_regression
 from cml.retrieval.results import Evaluation
 from cml.retrieval.saved_calibration import load_calibration, save_calibration
 from cml.retrieval.search import nearest_embeddings
-from cml.retrieval.shuffled_labels import LabelSignals, find_label_signal
 from cml.retrieval.verdict import Standing
 from cml.searching.embedding_folder import EmbeddingFolder
 from cml.storage.atomic import atomic_folder
@@ -289,7 +287,7 @@ class Model:
         *,
         k: int = 10,
     ) -> list[Any]:
-        """Predict labels from those of the nearest neighbours; see ``cml.retrieval.neighbor_labels``.
+        """Predict labels from those of the nearest neighbours; see ``cml.retrieval.gallery``.
 
         Args:
             inputs: N inputs.

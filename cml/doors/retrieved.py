@@ -16,9 +16,8 @@ from cml.doors.trained_run import Embeddings, TrainedRun
 from cml.errors import UserError
 from cml.reporting.retrieval_report import Picture, ReportRow, write_retrieval_page
 from cml.retrieval.embedding_ranker import embedding_ranker
-from cml.retrieval.oracle_row import ORACLE
-from cml.retrieval.own_column import mask_own_column
-from cml.retrieval.ranking_ties import rank_columns
+from cml.retrieval.ranking_ties import mask_own_column, rank_columns
+from cml.retrieval.reference_rows import ORACLE
 from cml.task import Task
 
 RETRIEVAL_REPORT = "retrieval_report.html"

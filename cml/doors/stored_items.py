@@ -13,8 +13,7 @@ from cml.data.image_list import ImageList
 from cml.data.prepared import PreparedDataset
 from cml.doors.model import Model, load
 from cml.errors import UserError
-from cml.feature_store.dataset_inputs import NETWORK, check_network, read_stored_texts
-from cml.feature_store.frozen_features import stored_features
+from cml.feature_store.frozen_features import NETWORK, check_network, read_stored_texts, stored_features
 from cml.feature_store.store import FeatureStore
 from cml.models.embedding import EmbeddingModel
 from cml.models.weights_fingerprint import model_fingerprint

@@ -19,7 +19,7 @@ from cml.doors.learners import learner_class
 from cml.doors.model import Model
 from cml.doors.training_run import keep_interrupted, with_tracker
 from cml.errors import UserError
-from cml.feature_store.dataset_inputs import explain_new_items, with_features
+from cml.feature_store.frozen_features import explain_new_items, with_features
 from cml.feature_store.store import FeatureStore
 from cml.items.label_inputs import label_split, open_at, read_weights
 from cml.models.backbone import count_channels

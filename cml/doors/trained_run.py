@@ -25,8 +25,7 @@ from cml.doors.dataset_items import DatasetItems
 from cml.doors.evaluate_items import compute_vector_forms
 from cml.doors.model import Model, explain_missing_plugins, load, load_published
 from cml.errors import DataError, UserError
-from cml.feature_store.dataset_inputs import NETWORK, check_network, with_features
-from cml.feature_store.frozen_features import cached_store, frozen_features
+from cml.feature_store.frozen_features import NETWORK, cached_store, check_network, frozen_features, with_features
 from cml.feature_store.manifest import MANIFEST
 from cml.feature_store.networks import BackboneNetwork
 from cml.feature_store.store import FeatureStore

@@ -10,8 +10,7 @@ import numpy as np
 from cml.array_types import Int64
 from cml.data.vectors import Vectors
 from cml.errors import DataError, UserError
-from cml.feature_store.manifest import ITEMS, MANIFEST, Manifest, StoredItem, digest_network, name_network
-from cml.feature_store.shards import ShardedRows
+from cml.feature_store.manifest import ITEMS, MANIFEST, Manifest, ShardedRows, StoredItem, digest_network, name_network
 from cml.feature_store.stored_items import FileItems, StoredItems, ValueItems, decode_item
 from cml.models.backbone import CUSTOM
 from cml.storage.json_file import check_format, read_json

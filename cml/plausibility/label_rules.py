@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from cml.array_types import Bools, Float64
 from cml.plausibility.finding import Finding, Rule
-from cml.plausibility.label_numbers import LabelNumbers, as_label_numbers
-from cml.plausibility.swapped_places import find_swapped_places, mark_swapped
+from cml.plausibility.swapped_places import LabelNumbers, as_label_numbers, find_swapped_places, mark_swapped
 
 # Constant labels: all items have the same one, so that there is nothing to learn.
 

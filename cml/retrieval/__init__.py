@@ -3,14 +3,13 @@
 ``evaluate_embeddings`` takes the embeddings of any network; ``evaluate`` takes rankers of any kind.
 """
 
-from cml.retrieval.embedding_ranker import embedding_ranker
+from cml.retrieval.embedding_ranker import Ranker, embedding_ranker
 from cml.retrieval.embeddings import evaluate_embeddings
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.evaluation import evaluate
 from cml.retrieval.gallery import Gallery
 from cml.retrieval.metric_result import MetricResult
-from cml.retrieval.random_row import random_ranker
-from cml.retrieval.ranker import Ranker
+from cml.retrieval.reference_rows import random_ranker
 from cml.retrieval.results import Evaluation
 
 __all__ = [

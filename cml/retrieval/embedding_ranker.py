@@ -1,15 +1,21 @@
 """Ranking by the distance of embeddings."""
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.array_types import Float64, Int64, UInt64
+from cml.array_types import Float64, Floating, Int64, UInt64
 from cml.data.vectors import ComputedRows
 from cml.errors import UserError
-from cml.retrieval.ranker import Ranker
+
+Ranker = Callable[[slice], Floating]
+"""Scores (R, G) of the queries in a slice against the whole gallery; a lower score is retrieved earlier.
+
+It is called from several threads at a time. NaN is an error."""
+
 
 _PART = 1 << 19  # numbers of the gallery that are in memory as float64 at a time: 4 MB
 _ALIGNED = 64  # a part begins where a matrix kernel would begin anew, so that parts give the digits of the whole

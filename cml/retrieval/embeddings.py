@@ -13,14 +13,13 @@ from cml.distances import LabelDistance, Labels, as_label_distance
 from cml.distances.classes import Classes
 from cml.errors import UserError
 from cml.option_types import check_options
-from cml.retrieval.embedding_ranker import as_array
+from cml.retrieval.embedding_ranker import Ranker, as_array
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.evaluation import evaluate
-from cml.retrieval.form_rankers import embedding_rankers
+from cml.retrieval.feature_forms import embedding_rankers
 from cml.retrieval.judgement_agreement import with_judgements
 from cml.retrieval.metrics.metric import largest_k
-from cml.retrieval.random_row import RANDOM, random_ranker
-from cml.retrieval.ranker import Ranker
+from cml.retrieval.reference_rows import RANDOM, random_ranker
 from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import Standing, with_verdict
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from cml.errors import UserError
-from cml.retrieval.relevance_gains import GAINS
+from cml.retrieval.gains import GAINS
 from cml.settings import check_word
 
 DISTANCE_KS = tuple(range(1, 11))

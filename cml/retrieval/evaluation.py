@@ -20,6 +20,7 @@ from cml.errors import UserError
 from cml.option_types import check_options
 from cml.retrieval.condensed_lists import comparable_lists, count_known, cut_options, put_last
 from cml.retrieval.effects import Effects
+from cml.retrieval.embedding_ranker import Ranker
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.item_influences import ItemInfluences
 from cml.retrieval.item_units import ItemUnits
@@ -29,11 +30,9 @@ from cml.retrieval.metrics import Metric, make_metrics
 from cml.retrieval.metrics.all_queries import SCORE_K, AllQueriesMetric, QueryTable
 from cml.retrieval.metrics.hit import choose_hit_neighbors
 from cml.retrieval.metrics.label_distance import compute_label_distance, label_distance_effects
-from cml.retrieval.oracle_row import ORACLE, measure_oracle
-from cml.retrieval.own_column import mask_own_column
-from cml.retrieval.ranker import Ranker
 from cml.retrieval.ranking import LabelBlock, Ranking
-from cml.retrieval.ranking_ties import rank_columns
+from cml.retrieval.ranking_ties import mask_own_column, rank_columns
+from cml.retrieval.reference_rows import ORACLE, measure_oracle
 from cml.retrieval.results import Evaluation
 
 if TYPE_CHECKING:

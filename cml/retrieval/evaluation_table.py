@@ -8,10 +8,10 @@ from typing import Protocol
 
 from cml.errors import UserError
 from cml.retrieval import text_table
+from cml.retrieval.gains import GAINS
 from cml.retrieval.metric_result import GIVEN_GALLERY, MetricResult
 from cml.retrieval.metrics import LABEL_DISTANCE, MetricInfo, family
 from cml.retrieval.metrics.metric import largest_k
-from cml.retrieval.relevance_gains import GAINS
 
 
 class Tabulated(Protocol):

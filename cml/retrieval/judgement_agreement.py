@@ -17,17 +17,16 @@ from cml.data.judgement_questions import (
 )
 from cml.data.vectors import ComputedRows
 from cml.distances.judged_pairs import JudgedPairs
-from cml.distances.known_pairs import KnownPairs, KnownTriplets
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
+from cml.distances.nearest import KnownPairs, KnownTriplets
 from cml.errors import UserError
 from cml.retrieval.mean_interval import mean_intervals
 from cml.retrieval.metric_result import MetricResult
 from cml.retrieval.metrics import describe
 from cml.retrieval.metrics.pair_spearman import compute_pair_spearman
 from cml.retrieval.metrics.triplet_agreement import compute_triplet_agreement
-from cml.retrieval.oracle_row import ORACLE
-from cml.retrieval.random_row import RANDOM
+from cml.retrieval.reference_rows import ORACLE, RANDOM
 from cml.retrieval.results import Evaluation
 
 Rows = Floating | ComputedRows

@@ -15,8 +15,7 @@ import numpy as np
 from cml.array_types import Float32, Float64, Floating, Int32, Int64
 from cml.errors import UserError
 from cml.retrieval.effects import Effects
-from cml.retrieval.graded_gains import graded_gains
-from cml.retrieval.relevance_gains import compute_gains
+from cml.retrieval.gains import compute_gains, graded_gains
 
 
 class LooksAt(Protocol):
@@ -72,7 +71,7 @@ class LabelBlock:
 
     def ideal_gains(
         self,
-        gain: str,  # a name in ``cml.retrieval.relevance_gains.GAINS``
+        gain: str,  # a name in ``cml.retrieval.gains.GAINS``
         depth: int,
     ) -> Float64:  # (R, depth) float64
         """Gains of nDCG of the nearest items."""
@@ -138,7 +137,7 @@ class Ranking:
 
     def gains(
         self,
-        gain: str,  # a name in ``cml.retrieval.relevance_gains.GAINS``
+        gain: str,  # a name in ``cml.retrieval.gains.GAINS``
         depth: int,
     ) -> Float64:  # (R, depth) float64
         """Gains of nDCG of the first items."""

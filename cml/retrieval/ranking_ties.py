@@ -26,3 +26,11 @@ def rank_columns(
         shuffled = np.random.default_rng((seed, first + row)).permutation(scores.shape[1])
         columns[row] = shuffled[top_columns(scores[row : row + 1, shuffled], columns.shape[1])[0]]
     return columns if next_too else columns[:, :k], tied
+
+
+def mask_own_column(
+    block: Floating,  # (R, G) distances of the queries in ``rows`` to all items
+    rows: slice,
+) -> None:
+    """Set the distance of each query to itself to infinity, in place."""
+    block[np.arange(len(block)), np.arange(rows.start, rows.stop)] = np.inf

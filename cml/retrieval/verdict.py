@@ -10,7 +10,7 @@ from cml.retrieval.feature_forms import VECTOR_ROWS, find_best_form
 from cml.retrieval.item_influences import ItemInfluences
 from cml.retrieval.mean_interval import item_intervals
 from cml.retrieval.metric_result import GIVEN_GALLERY, MetricResult
-from cml.retrieval.random_row import RANDOM
+from cml.retrieval.reference_rows import RANDOM
 from cml.retrieval.results import Evaluation
 
 FEW_QUERIES = 100  # the interval of a mean over them is +- 0.2 standard deviations; fewer show only large differences

@@ -8,7 +8,7 @@ import numpy as np
 
 from cml.array_types import Int32, Int64
 from cml.distances import LabelDistance, Labels, as_distance_of
-from cml.distances.known_pairs import KnownPairs
+from cml.distances.nearest import KnownPairs
 from cml.errors import UserError
 
 

@@ -11,9 +11,9 @@ from torch.nn import functional
 
 from cml import losses
 from cml.array_types import Float32, Int64
-from cml.distances.known_pairs import KnownPairs
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
+from cml.distances.nearest import KnownPairs
 from cml.errors import UserError
 from cml.losses.loss import Loss
 from cml.training.head_losses import HeadLosses

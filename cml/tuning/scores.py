@@ -8,9 +8,9 @@ import numpy as np
 from scipy.stats import rankdata
 
 from cml.array_types import Bools, Float32, Float64, Int64
-from cml.distances.known_pairs import KnownPairs
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
+from cml.distances.nearest import KnownPairs
 from cml.errors import UserError
 from cml.training.linear_map import JoinedMaps, LinearMap
 from cml.tuning.splits import SplitKind, near_in_order

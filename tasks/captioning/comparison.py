@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.command_line.parse_options import parse
-from cml.command_line.print_result import print_json
+from cml.command_line.shared_options import print_json
 from cml.console.messages import resume_hint, say, say_warning
 from cml.data.image_list import ImageList
 from cml.data.prepared import PreparedDataset

@@ -23,7 +23,7 @@ from cml import cli, data_prep, losses, tasks
 from cml.commands.completion import read_help
 from cml.losses.loss_table import loss_rows, markdown_table
 from cml.registry import registries
-from cml.retrieval.relevance_gains import GAINS
+from cml.retrieval.gains import GAINS
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "docs"))

@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 import cml
+from cml.checks.proposals import choose_farthest
 from cml.cli import main
 from cml.errors import UserError
-from cml.retrieval.farthest_first import choose_farthest
 
 
 def choose_slowly(pool: np.ndarray, known: np.ndarray, count: int) -> list[int]:

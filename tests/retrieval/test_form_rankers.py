@@ -9,8 +9,7 @@ from cml.array_types import Float32, Float64
 from cml.data.vectors import ComputedRows
 from cml.errors import UserError
 from cml.retrieval.embedding_ranker import SquaredDistances, embedding_ranker
-from cml.retrieval.feature_forms import VECTOR_ROWS, NormalizedRows, StandardizedRows
-from cml.retrieval.form_rankers import embedding_rankers
+from cml.retrieval.feature_forms import VECTOR_ROWS, NormalizedRows, StandardizedRows, embedding_rankers
 
 QUERIES = 30
 

@@ -15,7 +15,7 @@ from cml.array_types import Float32, Float64
 from cml.retrieval import EvaluateOptions, Evaluation, embedding_ranker, evaluate, evaluate_embeddings
 from cml.retrieval.effect_sums import _sign
 from cml.retrieval.effects import Effects
-from cml.retrieval.graded_gains import graded_gains
+from cml.retrieval.gains import graded_gains
 from cml.retrieval.mean_interval import mean_intervals
 from cml.retrieval.metric_result import MetricResult
 from cml.retrieval.metrics import Metric, compute_ndcg, make_metrics

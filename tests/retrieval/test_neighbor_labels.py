@@ -7,7 +7,7 @@ import pytest
 from sklearn.neighbors import KNeighborsRegressor
 
 from cml.distances import as_label_distance
-from cml.retrieval.neighbor_labels import predict_labels
+from cml.retrieval.gallery import predict_labels
 
 RNG = np.random.default_rng(2)
 GALLERY = RNG.normal(size=(60, 4)).astype(np.float32)

@@ -21,9 +21,9 @@ from cml.array_types import Float32, Float64, Floating
 from cml.errors import UserError
 from cml.retrieval import embedding_ranker, metrics, random_ranker
 from cml.retrieval.embedding_ranker import _as_words, _hash_rows, find_duplicates
+from cml.retrieval.gains import GAINS, compute_gains
 from cml.retrieval.rank_correlation import dense_ranks, rank_correlations
 from cml.retrieval.ranking import retrieved_distances
-from cml.retrieval.relevance_gains import GAINS, compute_gains
 from cml.retrieval.top_k import top_columns
 
 

@@ -17,7 +17,7 @@ from cml.checks.advice import advise, render_command
 from cml.cli import main
 from cml.distances import as_label_distance
 from cml.models.embedding import EmbeddingModel, ModelConfig
-from cml.retrieval.shuffled_labels import LabelSignal, LabelSignals, find_label_signal
+from cml.retrieval.label_regression import LabelSignal, LabelSignals, find_label_signal
 from cml.retrieval.verdict import Standing
 from cml.training.config import TrainConfig
 from cml.tuning import heads

@@ -24,7 +24,7 @@ from cml.cli import main
 from cml.data.input_form import InputForm
 from cml.distances import Labels, as_label_distance
 from cml.distances.judged_pairs import JudgedPairs
-from cml.distances.known_pairs import KnownPairs
+from cml.distances.nearest import KnownPairs
 from cml.doors.evaluate_items import own_rows
 from cml.errors import UserError
 from cml.export.onnx_graph import export_onnx

@@ -8,6 +8,7 @@ from cml.errors import UserError
 from cml.retrieval import metrics
 from cml.retrieval.embedding_ranker import embedding_ranker
 from cml.retrieval.evaluate_options import EvaluateOptions
+from cml.retrieval.gains import compute_gains
 from cml.retrieval.mean_interval import mean_intervals, ratio_intervals
 from cml.retrieval.metrics import LABEL_DISTANCE, Metric
 from cml.retrieval.metrics.label_distance import compute_label_distance
@@ -15,7 +16,6 @@ from cml.retrieval.metrics.ndcg import compute_ndcg
 from cml.retrieval.metrics.score import over_mean, score_terms
 from cml.retrieval.ranking import LabelBlock, Ranking, retrieved_distances
 from cml.retrieval.ranking_ties import rank_columns
-from cml.retrieval.relevance_gains import compute_gains
 
 PRIMARY = "score"
 SCORES = (PRIMARY, "label_distance", "ndcg", "worst")

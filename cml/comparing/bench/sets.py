@@ -24,7 +24,7 @@ from cml.distances.dataset_labels import encode_labels, unit_in_dataset
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
-from cml.feature_store.dataset_inputs import NETWORK_SHA256, with_features
+from cml.feature_store.frozen_features import NETWORK_SHA256, with_features
 from cml.feature_store.store import FeatureStore
 from cml.storage.atomic import atomic_file
 from cml.storage.downloads import cache_folder

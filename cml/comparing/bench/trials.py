@@ -22,7 +22,7 @@ from cml.data.vectors import Vectors
 from cml.errors import UserError
 from cml.retrieval.embedding_ranker import embedding_ranker
 from cml.retrieval.label_regression import fit_ridge, scale_labels
-from cml.retrieval.random_row import random_ranker
+from cml.retrieval.reference_rows import random_ranker
 from cml.training.config import TrainConfig
 
 

@@ -7,9 +7,9 @@ import numpy as np
 
 from cml.array_types import Float32, Float64, Int64
 from cml.distances.blas_threads import one_blas_thread
-from cml.distances.known_pairs import KnownPairs
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
+from cml.distances.nearest import KnownPairs
 from cml.errors import UserError
 
 SAMPLE_ITEMS = 512  # items whose pairs are looked at: 130,816, the same that fix a loss's constants at training

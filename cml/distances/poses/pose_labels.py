@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from cml.array_types import Bools, Float64
-from cml.distances.labels import LabelError, short
-from cml.distances.vectors import LARGEST
+from cml.distances.labels import LARGEST, LabelError, short
 from cml.errors import UserError
 
 _JOINTS = {3: "[x, y, visible]", 4: "[x, y, z, visible]"}
