@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from cml.doors.features import features
     from cml.doors.fit import fit
     from cml.doors.index import index
-    from cml.doors.model import Model, load
+    from cml.doors.load import load
+    from cml.doors.model import Model
     from cml.doors.prepare import prepare
     from cml.doors.run import Run, open_run
     from cml.doors.search import search
@@ -59,7 +60,7 @@ _PLACES = {  # public name: "module:name in it"
     "fit": "cml.doors.fit:fit",
     "index": "cml.doors.index:index",
     "last": "cml.doors.training_run:last",
-    "load": "cml.doors.model:load",
+    "load": "cml.doors.load:load",
     "load_plugin": "cml.plugins:load",
     "open_dataset": "cml.data.prepared:open_dataset",
     "open_run": "cml.doors.run:open_run",

@@ -12,7 +12,7 @@ from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.registry import Choice
 from cml.training.config import TrainConfig
 from cml.training.pair_map import WIDTHS, PairMap
-from cml.training.run_config import RunConfig
+from cml.training.saved_model import RunConfig
 
 
 def make_model(

@@ -11,7 +11,8 @@ from cml.approximate.recall import RecallEstimate
 from cml.array_types import Float32, Int64
 from cml.distances import LabelDistance, Neighbors, SparseDistances, as_label_distance
 from cml.distances.nearest import check_k
-from cml.doors.model import Model, load
+from cml.doors.load import load
+from cml.doors.model import Model
 from cml.errors import DataError, UserError
 from cml.retrieval.search import nearest_others
 from cml.storage.json_file import check_format, read_json

@@ -22,7 +22,7 @@ from cml.training.train_options import complete_options, suit_options
 
 if TYPE_CHECKING:
     from cml.training.learner import Learned
-    from cml.training.run_config import RunConfig
+    from cml.training.saved_model import RunConfig
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def run(arguments: Sequence[str]) -> None:
 
 def _read_run(out: Path) -> "RunConfig":
     """The config of the run to resume."""
-    from cml.training.run_config import RunConfig
+    from cml.training.saved_model import RunConfig
 
     if not (out / "config.json").exists():
         raise UserError(f"{out} holds no run to resume. Give its folder, or leave --resume out to start one.")

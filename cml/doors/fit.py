@@ -45,8 +45,8 @@ from cml.training.history import History
 from cml.training.learner import Learned, Place
 from cml.training.own_functions import Augment, take_functions
 from cml.training.randomness import seeded_randomness
-from cml.training.run_config import RunConfig
 from cml.training.run_learner import run_learner
+from cml.training.saved_model import RunConfig
 from cml.training.train_options import FitOptions, complete_options, list_options
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from cml.data.decoding import DEFAULT_THREADS
 from cml.data.image_list import ImageList
 from cml.data.prepared import ROLES
-from cml.doors.model import load
+from cml.doors.load import load
 from cml.doors.stored_items import list_from_store
 from cml.searching.index import Index
 from cml.searching.index_images import index_images

@@ -23,8 +23,8 @@ from cml.retrieval.label_regression import ITEMS, LabelSignal, LabelSignals, fin
 from cml.retrieval.reference_rows import ORACLE, RANDOM
 from cml.retrieval.results import Evaluation
 from cml.storage.safe_paths import look_up
-from cml.training.run_config import RunConfig
 from cml.training.run_folder import LOSS
+from cml.training.saved_model import RunConfig
 
 _SEED = 0
 DISAGREEMENT = "disagreement"

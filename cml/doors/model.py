@@ -1,18 +1,14 @@
 """A trained model for use from Python: embed, evaluate, search, save."""
 
-import contextlib
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
-from torch import nn
 
-from cml import distances, plugins
+from cml import distances
 from cml.array_types import Float32, Int64, UInt64
 from cml.checks.advice import advise, render_call
 from cml.checks.audit_list import AuditList
@@ -21,7 +17,7 @@ from cml.data.augmentation import stored_size
 from cml.data.encode_image import describe_shown_bands
 from cml.data.image_sources import number_groups
 from cml.data.images import Images
-from cml.data.input_form import AcceptedInputs, Collate, FieldNames, InputForm
+from cml.data.input_form import AcceptedInputs, FieldNames, InputForm
 from cml.data.input_sources import recognize_inputs
 from cml.data.item_digests import MOST_DIGESTED, digest_items
 from cml.data.judgement_questions import ItemLabels
@@ -33,10 +29,9 @@ from cml.explore.explorer import Explorer
 from cml.items import LabelledItems
 from cml.items.label_inputs import label_inputs, open_at
 from cml.items.labelled_items import Presentation
-from cml.models import Backbone, has_published_weights
+from cml.models import has_published_weights
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.models.weights_fingerprint import model_fingerprint
-from cml.processes.device import pick_device
 from cml.retrieval.calibration import LEVEL, Calibration
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.feature_forms import STANDARDISED
@@ -48,13 +43,12 @@ from cml.retrieval.search import nearest_embeddings
 from cml.retrieval.verdict import Standing
 from cml.searching.embedding_folder import EmbeddingFolder
 from cml.storage.atomic import atomic_folder
-from cml.storage.downloads import names_of_a_run, resolve_run
+from cml.storage.downloads import names_of_a_run
 from cml.task import label_distance_of
 from cml.training.history import History
 from cml.training.learner import Selection
-from cml.training.run_config import RunConfig
 from cml.training.run_folder import load_training_items, save_training_items
-from cml.training.saved_model import MODEL, load_model, save_model
+from cml.training.saved_model import MODEL, RunConfig, explain_missing_plugins, save_model
 
 _OWN_DISTANCE = (
     "One that was registered in Python has to be registered here too: load the file that does it by --plugin FILE, or "
@@ -223,7 +217,7 @@ class Model:
         if self.form.kind == "images":
             # its own reading of them, for a published network takes RGB where this one may take other bands
             source = inputs.source if isinstance(inputs, Images) else inputs
-            return load_published(self).extract(source, bar=bar)
+            return self.load_published().extract(source, bar=bar)
         raise UserError(
             f"Items are compared by features that do not depend on the labels, which {self.form} do not have: "
             "compute vectors of the items by another network, and take a model of these."
@@ -232,6 +226,17 @@ class Model:
     def embed_stages(self, inputs: Any) -> dict[int, Float32]:  # noqa: ANN401 - as ``cml.fit`` takes them
         """Embed inputs by the models that were kept during training, of which a model in Python has none."""
         return {}
+
+    def load_published(self) -> EmbeddingModel:
+        """Load a network with published weights to compare with: the model's own backbone, or EfficientNet-Lite0.
+
+        Weights that are not in the cache are downloaded only if the model allows that.
+        """
+        own = self.config.published
+        if not has_published_weights(own.backbone):
+            own = replace(own, backbone="efficientnet-lite0", weights="imagenet", inputs=InputForm())  # bands as RGB
+        with names_of_a_run(allow_download=self.allow_download):
+            return EmbeddingModel(replace(own, normalize=False)).to(self.network.mean.device)
 
     @property
     def reference_name(self) -> str:
@@ -660,87 +665,3 @@ class Model:
         taken = "{} x {} pixels".format(*self.config.image_size) if form.kind == "images" else str(form)
         ends = ", L2-normalised" if self.config.normalize else ""
         return f"Model({self.config.backbone}, {taken} -> {self.config.dimension} numbers{ends})"
-
-
-def load_published(model: Model) -> EmbeddingModel:
-    """Load a network with published weights to compare a model with: its own backbone, or else EfficientNet-Lite0.
-
-    Weights that are not in the cache are downloaded only if the model allows that.
-    """
-    own = model.config.published
-    if not has_published_weights(own.backbone):
-        own = replace(own, backbone="efficientnet-lite0", weights="imagenet", inputs=InputForm())  # bands as RGB
-    with names_of_a_run(allow_download=model.allow_download):
-        return EmbeddingModel(replace(own, normalize=False)).to(model.network.mean.device)
-
-
-def load(
-    folder: Path | str,
-    *,
-    device: str = "auto",
-    label_distance: LabelDistance | Callable[[Any, Any], float] | NDArray[Any] | None = None,
-    backbone: nn.Module | Backbone | None = None,
-    collate: Collate | None = None,
-    allow_download: bool = False,
-) -> Model:
-    """Load the trained model of a run folder, or of a folder that ``model.save`` or ``cml export hub`` wrote.
-
-    Args:
-        folder: The folder, or ``hf:user/name@revision``, as ``cml.storage.downloads.resolve_run`` takes it.
-        device: "auto", "cpu", "cuda" or another device of torch.
-        label_distance: The label distance of the run, where it was the user's own and has no registered name; only
-            ``evaluate`` needs it.
-        backbone: The module that the run was trained with, where that was the user's own; it gets the trained weights.
-        collate: The function that the run joined items to batches with, if it did.
-        allow_download: Download what the run itself names, such as the model of ``sentences(...)``, if it is not in the
-            cache; otherwise that is an error where it is needed. ``hf:user/name`` is downloaded in both cases.
-
-    Returns:
-        The model.
-
-    Raises:
-        UserError: not a finished run folder, no such device, or the hub has no such model.
-
-    Example:
-        >>> model = cml.load("runs/mine")
-        >>> model.embed(["photos/0.png", "photos/1.png"]).shape
-        (2, 128)
-    """
-    folder = resolve_run(folder)
-    run = RunConfig.load(folder)
-    with explain_missing_plugins(run, folder):
-        with names_of_a_run(allow_download=allow_download):
-            network = load_model(folder, run.model, pick_device(device), backbone)
-        _check_collate(network, collate)
-        network.set_collate(collate)
-        own_distance = None if label_distance is None else distances.as_label_distance(label_distance)
-        return Model(network, run, own_distance, allow_download=allow_download, history=folder, folder=folder)
-
-
-def _check_collate(network: EmbeddingModel, collate: Collate | None) -> None:
-    """Check that a function that joins items is there for a model of items, and for no other."""
-    form = network.config.inputs
-    if form.kind == "items" and collate is None:
-        raise UserError(
-            "The inputs of this model are items that a function of its author's own joins to batches, which was not "
-            "saved. Give it: cml.load(path, backbone=module, collate=function)."
-        )
-    if form.kind != "items" and collate is not None:
-        raise UserError(f"The model takes {form}, which need no 'collate': leave it out.")
-    if collate is not None and not callable(collate):
-        raise UserError(f"'collate' must be a function of a list of inputs. Got {type(collate).__name__} instead.")
-
-
-@contextlib.contextmanager
-def explain_missing_plugins(run: RunConfig, folder: Path | None = None, *, advice: str = "") -> Iterator[None]:
-    """Name the plugins that are not loaded where something is unknown in the block; warn of those that changed."""
-    changed = plugins.explain_changes(run.plugins)
-    if changed:
-        warnings.warn(f"{folder or 'The run'}: {changed}", stacklevel=3)
-    try:
-        yield
-    except UserError as error:
-        remedy = plugins.explain_missing(run.plugins) or advice
-        if remedy:
-            raise UserError(f"{folder or 'The run'} cannot be opened: {error} {remedy}") from None
-        raise

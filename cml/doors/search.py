@@ -7,7 +7,8 @@ from typing import Any
 from cml.console.messages import say_warning
 from cml.data.dataset_info import FOLDERS, INFO, METADATA, VECTORS, parse_object
 from cml.data.image_list import COLUMNS, ImageList
-from cml.doors.model import Model, load
+from cml.doors.load import load
+from cml.doors.model import Model
 from cml.doors.stored_items import embed_from_store
 from cml.errors import UserError
 from cml.searching.embedding_folder import EMBEDDINGS, EmbeddingFolder

@@ -11,7 +11,8 @@ from cml.array_types import Float32
 from cml.data.dataset_info import INFO
 from cml.data.image_list import ImageList
 from cml.data.prepared import PreparedDataset
-from cml.doors.model import Model, load
+from cml.doors.load import load
+from cml.doors.model import Model
 from cml.errors import UserError
 from cml.feature_store.frozen_features import NETWORK, check_network, read_stored_texts, stored_features
 from cml.feature_store.store import FeatureStore

@@ -31,8 +31,8 @@ from cml.training.config import TrainConfig, add_implied_options, with_options
 from cml.training.history import History
 from cml.training.learner import Learned, Place
 from cml.training.own_functions import NO_FUNCTIONS, Augment, OwnFunctions, take_functions
-from cml.training.run_config import RunConfig
 from cml.training.run_learner import run_learner
+from cml.training.saved_model import RunConfig
 from cml.training.train_options import TrainOptions, complete_options, list_options
 
 if TYPE_CHECKING:

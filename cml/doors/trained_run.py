@@ -23,7 +23,8 @@ from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.doors.dataset_items import DatasetItems
 from cml.doors.evaluate_items import compute_vector_forms
-from cml.doors.model import Model, explain_missing_plugins, load, load_published
+from cml.doors.load import load
+from cml.doors.model import Model
 from cml.errors import DataError, UserError
 from cml.feature_store.frozen_features import NETWORK, cached_store, check_network, frozen_features, with_features
 from cml.feature_store.manifest import MANIFEST
@@ -38,8 +39,7 @@ from cml.processes.ranks import Ranks
 from cml.retrieval.feature_forms import STANDARDISED
 from cml.retrieval.label_regression import fit_label_regression
 from cml.task import ReportedUnit, Task
-from cml.training.run_config import RunConfig
-from cml.training.saved_model import kept_models, load_model
+from cml.training.saved_model import RunConfig, explain_missing_plugins, kept_models, load_model
 
 Rows = Float32 | ComputedRows
 Embeddings = tuple[Rows, Rows]  # of queries (Q, D) and of the gallery (G, D)
@@ -186,7 +186,7 @@ class TrainedRun:
 
     @functools.cached_property
     def frozen(self) -> dict[str, Embeddings]:
-        """The features of the network that ``load_published`` gives, by the name of their row.
+        """The features of the network that ``Model.load_published`` gives, by the name of their row.
 
         Empty, with a message, if there is no such network. Of a dataset of vectors, these are the vectors themselves,
         in each of the forms that ``compute_vector_forms`` gives.
@@ -225,7 +225,7 @@ class TrainedRun:
 
     @functools.cached_property
     def _published(self) -> EmbeddingModel:
-        return load_published(self.model)
+        return self.model.load_published()
 
     def embed(self, inputs: Inputs, *, bar: str = "") -> Float32:
         """Embeddings (N, D) of inputs; those of queries and gallery are computed once."""

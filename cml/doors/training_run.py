@@ -12,7 +12,7 @@ from cml.trackers import GuardedTracker, TrackedRun, Tracker
 from cml.training.callbacks import Callback, State
 from cml.training.config import TrainConfig
 from cml.training.learner import Learned, StoppedRun
-from cml.training.run_config import RunConfig
+from cml.training.saved_model import RunConfig
 
 TRACK_EVERY = 10  # steps between two points of a tracker's curves
 

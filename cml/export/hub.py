@@ -12,8 +12,7 @@ from cml.retrieval.results import Evaluation
 from cml.retrieval.saved_calibration import load_calibration, save_calibration
 from cml.storage.atomic import atomic_folder
 from cml.storage.json_file import read_json, write_json
-from cml.training.run_config import RunConfig
-from cml.training.saved_model import MODEL, load_model, save_model
+from cml.training.saved_model import MODEL, RunConfig, load_model, save_model
 
 
 def export_hub(

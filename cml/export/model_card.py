@@ -10,7 +10,7 @@ from typing import Any
 from cml.data.dataset_info import DatasetInfo
 from cml.reporting.visible_text import visible_text
 from cml.retrieval.results import Evaluation
-from cml.training.run_config import RunConfig
+from cml.training.saved_model import RunConfig
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]#!|~$])")
 

@@ -7,8 +7,7 @@ from cml.models import registry
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.processes.device import pick_device
 from cml.storage.downloads import names_of_a_run, resolve_run
-from cml.training.run_config import RunConfig
-from cml.training.saved_model import load_model
+from cml.training.saved_model import RunConfig, load_model
 
 
 class Trunk(NamedTuple):

@@ -37,7 +37,7 @@ class JoinedHead(nn.Module):
 
 
 class RotatedHead(nn.Module):
-    """A linear map of K coordinates of centred features; ``cml.training.head_start`` makes it."""
+    """A linear map of K coordinates of centred features; ``cml.training.head_alone`` makes it."""
 
     center: Tensor  # (F,), what is subtracted from the features
     axes: Tensor  # (F, K), from centred features to their coordinates

@@ -8,7 +8,7 @@ share of a batch's images, and they take turns with the label distances.
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -29,7 +29,6 @@ from cml.sampling.draws import augmentation_generator, check_weights
 from cml.sampling.sampler import Sampler
 from cml.training.config import TrainConfig
 from cml.training.data_workers import prefetch
-from cml.training.horizontal_flip import draw_flips, mirror_labels
 from cml.training.own_functions import Augment, OwnAugmentation, check_label_changes
 from cml.training.randomness import seeded_randomness
 from cml.training.training import Training
@@ -222,3 +221,28 @@ class BatchSource(Dataset[Step]):
             return labels
         assert self.data.mirrored_labels is not None
         return mirror_labels(labels, self.data.mirrored_labels[items], flips)
+
+
+def draw_flips(
+    flip: Literal["none", "list", "image"],
+    count: int,  # B, the number of images
+    rng: np.random.Generator,
+) -> Bools:  # (B,) whether each image is mirrored
+    """Draw which images of a batch are mirrored, each with probability 1/2."""
+    flips = np.zeros(count, bool)
+    if flip != "none":
+        flips[:] = rng.random(1 if flip == "list" else count) < 0.5
+    return flips
+
+
+def mirror_labels(
+    labels: Labels,  # B labels of the images as they are, such as keypoints
+    mirrored: Labels,  # B labels of the same images, mirrored, such as keypoints with left and right exchanged
+    flips: Bools,  # (B,) whether each image is mirrored
+) -> Labels:  # B labels
+    """Take the labels of mirrored images where the image is mirrored."""
+    arrays = {}
+    for name, array in labels.arrays.items():
+        is_mirrored = flips.reshape(-1, *[1] * (array.ndim - 1))
+        arrays[name] = np.where(is_mirrored, mirrored.arrays[name], array)
+    return Labels(arrays)

@@ -26,8 +26,8 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from cml.errors import MachineError, UserError
 from cml.processes.memory import give_back_freed_memory, is_out_of_memory
+from cml.training.callbacks import SIGNALS
 from cml.training.randomness import take_turns
-from cml.training.signals import SIGNALS
 from cml.training.start_method import count_safe_workers, start_method
 
 GIVE_BACK_EVERY = 32  # batches of a worker

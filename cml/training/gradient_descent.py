@@ -24,7 +24,7 @@ from cml.sampling.sampler import Sampler, suggest_batch_size
 from cml.training import run_folder
 from cml.training.config import TrainConfig
 from cml.training.data_workers import shutdown_workers
-from cml.training.head_start import check_head_start
+from cml.training.head_alone import check_head_start
 from cml.training.learner import NO_PLACE, Learned, Learner, Place
 from cml.training.loop import run_loop
 from cml.training.optimizer import make_optimizer

@@ -27,7 +27,7 @@ from cml.training.config import TrainConfig
 from cml.training.own_functions import NO_FUNCTIONS, OwnFunctions
 
 if TYPE_CHECKING:
-    from cml.training.run_config import RunConfig
+    from cml.training.saved_model import RunConfig
 
 
 class Selection(Protocol):

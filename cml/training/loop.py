@@ -2,8 +2,8 @@
 
 A checkpoint (``checkpoint.py``) holds everything that the next step depends on: on the CPU, an interrupted and resumed
 run is bit for bit one that was never interrupted. A signal ends a run after the current step, with a checkpoint
-(``signals.py``). The same seed, machine and number of torch threads give the same bits, for any number of data workers;
-with other threads or devices the order of sums may differ.
+(``callbacks.py``). The same seed, machine and number of torch threads give the same bits, for any number of data
+workers; with other threads or devices the order of sums may differ.
 """
 
 import functools
@@ -22,14 +22,13 @@ from cml.models.backbone_checks import check_rows, describe_batch
 from cml.processes.device import to_device
 from cml.training import run_folder
 from cml.training.batches import BatchSource
-from cml.training.callbacks import CallbackList
+from cml.training.callbacks import CallbackList, catch_signals
 from cml.training.checkpoint import Checkpoint
 from cml.training.learner import Learned, StoppedRun
 from cml.training.optimizer import check_optimizer
 from cml.training.parts import PARTS, Part, Update
 from cml.training.randomness import may_draw
 from cml.training.saved_model import KEPT, save_model
-from cml.training.signals import catch_signals
 from cml.training.training import Training
 
 

@@ -24,8 +24,7 @@ from cml.storage.work_folder import exclusive_lock
 from cml.training.config import TrainConfig
 from cml.training.learner import Learned
 from cml.training.metrics_log import METRICS
-from cml.training.run_config import RunConfig
-from cml.training.saved_model import MODEL, save_model, save_tensors
+from cml.training.saved_model import MODEL, RunConfig, save_model, save_tensors
 
 LOSS = "loss.safetensors"
 CURVE = "loss.png"

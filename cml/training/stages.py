@@ -18,8 +18,7 @@ from cml.errors import UserError, require_extra
 from cml.items import LabelledItems
 from cml.models.embedding import EmbeddingModel
 from cml.training.config import TrainConfig
-from cml.training.frozen_backbone import freeze_backbone
-from cml.training.head_start import StandardisedStart, choose_head_start, start_at_components
+from cml.training.head_alone import StandardisedStart, choose_head_start, freeze_backbone, start_at_components
 from cml.training.projector import ProjectedNetwork, Projector
 from cml.training.training import Training
 from cml.training.training_targets import TrainingTargets

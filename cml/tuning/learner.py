@@ -23,13 +23,12 @@ from cml.processes.ranks import Ranks
 from cml.storage.atomic import delete
 from cml.training import run_folder
 from cml.training.config import TrainConfig
-from cml.training.frozen_backbone import freeze_backbone
 from cml.training.gradient_descent import make_model, refuse_image_augmentation
+from cml.training.head_alone import freeze_backbone
 from cml.training.learner import NO_PLACE, Learned, Learner, Place
 from cml.training.linear_map import JoinedMaps, LinearMap
 from cml.training.randomness import RunRandomness
-from cml.training.run_config import RunConfig
-from cml.training.saved_model import MODEL, load_model
+from cml.training.saved_model import MODEL, RunConfig, load_model
 from cml.tuning.candidates import frozen_maps
 from cml.tuning.fits import TUNE_FITS
 from cml.tuning.heads import STOPS

@@ -30,7 +30,7 @@ from cml.storage.json_file import read_json, write_json
 from cml.storage.saved_options import difference
 from cml.tasks.captioning.scores import score, unavailable
 from cml.tasks.captioning.training import Captioned, CaptionerConfig, caption, train_captioner
-from cml.training.run_config import RunConfig
+from cml.training.saved_model import RunConfig
 
 Interval = tuple[float, float, float]  # mean and the two ends of its 95 % interval
 _Items = dict[str, list[list[str]]]  # image to its tokenised captions

@@ -40,9 +40,8 @@ from cml.losses.label_distance_loss import LabelDistanceLoss
 from cml.retrieval.embedding_ranker import embedding_ranker
 from cml.retrieval.ranking_ties import rank_columns
 from cml.training.config import TrainConfig
-from cml.training.frozen_backbone import Features
 from cml.training.gradient_descent import GradientDescent
-from cml.training.head_start import Start, choose_head_start
+from cml.training.head_alone import Features, Start, choose_head_start
 from cml.training.learner import Place
 from cml.training.training_targets import TrainingTargets
 from cml.training.vector_options import vector_options

@@ -18,7 +18,7 @@ from cml.cli import main
 from cml.commands.train import recipe_for
 from cml.errors import UserError
 from cml.training.config import TrainConfig
-from cml.training.run_config import RunConfig
+from cml.training.saved_model import RunConfig
 
 FORMS: dict[str, Callable[[dict[str, Any]], str]] = {
     "options.json": json.dumps,

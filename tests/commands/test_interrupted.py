@@ -60,9 +60,9 @@ CASES: dict[str, tuple[list[str], str, str]] = {
         "cml.approximate.dataset_distances.DatasetDistances.summary",
         "stopped",
     ),
-    "embed": (["embed", "@run", "--images", "@photos"], "cml.doors.model.load", "stopped"),
+    "embed": (["embed", "@run", "--images", "@photos"], "cml.doors.load.load", "stopped"),
     "index": (["index", "@run", "@photos"], "cml.doors.index.load", "stopped"),
-    "onnx": (["export", "onnx", "@run"], "cml.doors.model.load", "stopped"),
+    "onnx": (["export", "onnx", "@run"], "cml.doors.load.load", "stopped"),
 }
 
 

@@ -55,9 +55,9 @@ def test_a_hangup_that_is_ignored_stays_ignored() -> None:
     script = """
 import signal
 from cml import cli
-from cml.training import signals
+from cml.training import callbacks
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
-with signals.catch_signals() as request:
+with callbacks.catch_signals() as request:
     signal.raise_signal(signal.SIGHUP)
     assert not request.is_set
 cli._run = lambda *_: signal.raise_signal(signal.SIGHUP)

@@ -20,7 +20,7 @@ from cml.errors import DataError
 from cml.export.hub import export_hub
 from cml.export.model_card import build_model_card
 from cml.models.weights_fingerprint import model_fingerprint
-from cml.training.run_config import RunConfig
+from cml.training.saved_model import RunConfig
 
 
 @pytest.fixture(scope="module")

@@ -377,7 +377,7 @@ def _run(data: bytes, folder: Path) -> None:
     from cml.retrieval.results import Evaluation
     from cml.storage.json_file import read_json
     from cml.training import metrics_log, saved_model
-    from cml.training.run_config import RunConfig
+    from cml.training.saved_model import RunConfig
 
     names = ("config.json", "metrics.jsonl", "evaluation.json", "model.safetensors")
     for name, part in zip(names, [*data.split(CUT), b"", b"", b""], strict=False):

@@ -40,7 +40,7 @@ from cml.errors import DataError, MachineError, UserError
 from cml.models.embedding import EmbeddingModel
 from cml.storage.atomic import PARTIAL, atomic_file, atomic_folder
 from cml.storage.work_folder import exclusive_lock
-from cml.training import checkpoint, data_workers, metrics_log, run_folder, signals
+from cml.training import callbacks, checkpoint, data_workers, metrics_log, run_folder
 from cml.training.batches import BatchSource
 from cml.training.config import TrainConfig
 
@@ -252,7 +252,7 @@ def test_a_signal_ends_training_with_a_checkpoint_and_resume_goes_on(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     out = tmp_path / "run"
-    before = {one: signal.getsignal(one) for one in signals.SIGNALS}
+    before = {one: signal.getsignal(one) for one in callbacks.SIGNALS}
     make = BatchSource.__getitem__
 
     def signalled(self: BatchSource, step: int) -> Any:  # noqa: ANN401
@@ -285,7 +285,7 @@ def test_the_second_signal_stops_at_once(
     def signalled(self: EmbeddingModel, images: torch.Tensor) -> torch.Tensor:
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)  # the same, passed on by torchrun
-        monkeypatch.setattr(signals, "ECHO", 0.0)
+        monkeypatch.setattr(callbacks, "ECHO", 0.0)
         echoed.append(True)
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0)

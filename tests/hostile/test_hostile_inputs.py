@@ -82,7 +82,7 @@ def test_the_sound_files_of_the_series_are_taken(
 
 @pytest.mark.parametrize("part", ["train", "model"])
 def test_every_number_of_a_config_has_an_upper_limit(made: Path, tmp_path: Path, part: str) -> None:
-    from cml.training.run_config import RunConfig
+    from cml.training.saved_model import RunConfig
 
     value = json.loads((made / "run" / "config.json").read_text())
     numbers = [

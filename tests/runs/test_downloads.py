@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 
 import cml
 from cml.cli import main
-from cml.doors.model import Model, load_published
+from cml.doors.model import Model
 from cml.errors import UserError
 from cml.models.embedding import ModelConfig
 from cml.storage.downloads import may_download, names_of_a_run
@@ -93,14 +93,14 @@ def test_published_weights_for_comparison_come_from_the_cache_alone(
     run = cml.load(make_run(tmp_path / "run"), device="cpu")
     run.network.config = ModelConfig(backbone, "none", 8, True, (32, 32))
     with pytest.raises(UserError, match=f"published weights of the backbone '{backbone}.*{HOW}"):
-        load_published(run)
+        run.load_published()
     assert asked == []
     if backbone == "resnet18":
         return
     network = timm.create_model("test_resnet")
     save_file(network.state_dict(), tmp_path / "model.safetensors")
     monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_, **__: str(tmp_path / "model.safetensors"))
-    cached = load_published(run).backbone.state_dict()
+    cached = run.load_published().backbone.state_dict()
     assert asked == []
     for name, value in cached.items():
         np.testing.assert_array_equal(value, network.state_dict()[name])

@@ -35,7 +35,7 @@ from cml.reporting.retrieval_report import Picture, ReportRow, write_retrieval_p
 from cml.training.batches import BatchSource
 from cml.training.config import TrainConfig
 from cml.training.learner import Place
-from cml.training.run_config import RunConfig
+from cml.training.saved_model import RunConfig
 
 TASK = tasks.get("caption")
 QUICK = replace(

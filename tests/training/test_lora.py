@@ -13,7 +13,7 @@ import cml
 from cml.errors import UserError
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.option_types import check_options
-from cml.training.run_config import RunConfig
+from cml.training.saved_model import RunConfig
 from cml.training.stages import LoraAdapters
 
 pytest.importorskip("peft")

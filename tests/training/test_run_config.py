@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cml.errors import DataError
-from cml.training.run_config import RunConfig
+from cml.training.saved_model import RunConfig
 
 
 def test_a_folder_of_several_seeds_is_refused_with_one_of_its_runs(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from cml.training.gradient_descent import GradientDescent, reduce_batch_size
 from cml.training.learner import Learned, Place
 from cml.training.metrics_log import read_metrics
 from cml.training.optimizer import learning_rate_factor
-from cml.training.run_config import RunConfig
+from cml.training.saved_model import RunConfig
 from cml.training.stages import HoldOut
 from cml.training.training_targets import BatchTargets, TrainingTargets
 from cml.training.validation import held_out_score, label_order

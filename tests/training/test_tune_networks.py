@@ -13,7 +13,7 @@ import cml
 from cml.array_types import UInt8
 from cml.errors import UserError
 from cml.training.config import TrainConfig
-from cml.training.run_config import RunConfig
+from cml.training.saved_model import RunConfig
 from cml.tuning import heads, networks
 from cml.tuning.tune import Tuning
 

@@ -137,7 +137,7 @@ def _learn(data: BenchSet, config: TrainConfig) -> tuple[Embed | None, float, st
 
 def _inputs(part: Part, config: TrainConfig) -> Inputs:
     """What a part's items are to the network: vectors, the features of a frozen backbone, or images."""
-    from cml.training.frozen_backbone import Features
+    from cml.training.head_alone import Features
 
     if part.vectors is not None:
         return Vectors(part.vectors)

@@ -1,0 +1,76 @@
+"""Opening the model of a run folder."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+from torch import nn
+
+from cml import distances
+from cml.data.input_form import Collate
+from cml.distances import LabelDistance
+from cml.doors.model import Model
+from cml.errors import UserError
+from cml.models import Backbone
+from cml.models.embedding import EmbeddingModel
+from cml.processes.device import pick_device
+from cml.storage.downloads import names_of_a_run, resolve_run
+from cml.training.saved_model import RunConfig, explain_missing_plugins, load_model
+
+
+def load(
+    folder: Path | str,
+    *,
+    device: str = "auto",
+    label_distance: LabelDistance | Callable[[Any, Any], float] | NDArray[Any] | None = None,
+    backbone: nn.Module | Backbone | None = None,
+    collate: Collate | None = None,
+    allow_download: bool = False,
+) -> Model:
+    """Load the trained model of a run folder, or of a folder that ``model.save`` or ``cml export hub`` wrote.
+
+    Args:
+        folder: The folder, or ``hf:user/name@revision``, as ``cml.storage.downloads.resolve_run`` takes it.
+        device: "auto", "cpu", "cuda" or another device of torch.
+        label_distance: The label distance of the run, where it was the user's own and has no registered name; only
+            ``evaluate`` needs it.
+        backbone: The module that the run was trained with, where that was the user's own; it gets the trained weights.
+        collate: The function that the run joined items to batches with, if it did.
+        allow_download: Download what the run itself names, such as the model of ``sentences(...)``, if it is not in the
+            cache; otherwise that is an error where it is needed. ``hf:user/name`` is downloaded in both cases.
+
+    Returns:
+        The model.
+
+    Raises:
+        UserError: not a finished run folder, no such device, or the hub has no such model.
+
+    Example:
+        >>> model = cml.load("runs/mine")
+        >>> model.embed(["photos/0.png", "photos/1.png"]).shape
+        (2, 128)
+    """
+    folder = resolve_run(folder)
+    run = RunConfig.load(folder)
+    with explain_missing_plugins(run, folder):
+        with names_of_a_run(allow_download=allow_download):
+            network = load_model(folder, run.model, pick_device(device), backbone)
+        _check_collate(network, collate)
+        network.set_collate(collate)
+        own_distance = None if label_distance is None else distances.as_label_distance(label_distance)
+        return Model(network, run, own_distance, allow_download=allow_download, history=folder, folder=folder)
+
+
+def _check_collate(network: EmbeddingModel, collate: Collate | None) -> None:
+    """Check that a function that joins items is there for a model of items, and for no other."""
+    form = network.config.inputs
+    if form.kind == "items" and collate is None:
+        raise UserError(
+            "The inputs of this model are items that a function of its author's own joins to batches, which was not "
+            "saved. Give it: cml.load(path, backbone=module, collate=function)."
+        )
+    if form.kind != "items" and collate is not None:
+        raise UserError(f"The model takes {form}, which need no 'collate': leave it out.")
+    if collate is not None and not callable(collate):
+        raise UserError(f"'collate' must be a function of a list of inputs. Got {type(collate).__name__} instead.")
