@@ -2,8 +2,12 @@
 
 import contextlib
 import difflib
+import json
 import re
 from collections.abc import Iterable, Iterator
+from importlib import metadata
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from cml.version import DISTRIBUTION
 
@@ -58,8 +62,14 @@ def did_you_mean(
 
 
 def install_hint(extra: str) -> str:
-    """Name the command that installs an extra of cml."""
-    return f"pip install '{DISTRIBUTION}[{extra}]'"
+    """Name the command that installs an extra of cml: from where cml itself was installed."""
+    stated = [found.read_text("direct_url.json") for found in metadata.distributions(name=DISTRIBUTION)]
+    origin = json.loads(next(filter(None, stated), "{}"))  # a checkout's own egg-info, first on the path, has none
+    if not str(origin.get("url", "")).startswith("file:"):  # a package index
+        return f"pip install '{DISTRIBUTION}[{extra}]'"
+    source = Path(unquote(urlsplit(origin["url"]).path))  # a checkout, or a wheel
+    editable = "-e " if origin.get("dir_info", {}).get("editable") else ""
+    return f"pip install {editable}'{'.' if source == Path.cwd() else source}[{extra}]'"
 
 
 @contextlib.contextmanager

@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from cml.array_types import Floating, Int64
 
 _BLOCK = 4096  # items made at a time in an iteration
-_TEXT: Any = np.dtypes.StringDType()
+# NumPy 2's strings; in NumPy 1.26 Python's own, which take more memory
+_TEXT: Any = np.dtypes.StringDType() if hasattr(np.dtypes, "StringDType") else np.dtype(object)
 RawLabels = NDArray[Any] | list[Any]  # an array if they are numbers of one shape, else as in the JSON
 
 

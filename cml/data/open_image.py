@@ -5,6 +5,7 @@ All other TIFF files of 8 or 16 bits, such as those of satellites, are read here
 """
 
 import contextlib
+import importlib.util
 import io
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,8 +21,10 @@ from cml.errors import DataError, UserError, require_extra
 from cml.storage.regular_file import open_regular
 
 MAX_PIXELS = 89_478_485  # an untrusted file may claim any size; beyond this Pillow warns of a bomb, cml refuses it
+# Pillow 11.3 and later read it; an earlier one fails at the name
+_AVIF = ("AVIF",) if importlib.util.find_spec("PIL.AvifImagePlugin") else ()
 # Formats of photographs and masks (MPO is a kind of JPEG): Pillow runs programs for others, such as Ghostscript for EPS
-FORMATS = ("AVIF", "BMP", "DIB", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
+FORMATS = (*_AVIF, "BMP", "DIB", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
 
 
 @contextlib.contextmanager

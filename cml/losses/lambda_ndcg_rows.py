@@ -5,8 +5,6 @@ In the order of scores, t = exp(x_j - x_i) <= 1 of an item j below item i is a q
 two divisions and no exponential or logarithm, and the loop becomes vector instructions.
 """
 
-import math
-
 import numpy as np
 
 from cml.array_types import Float64, Floating, Int64
@@ -30,7 +28,7 @@ def sum_lambda_ndcg(
     columns = squared.shape[1]
     discounts = np.empty(columns)
     for q in range(columns):
-        discounts[q] = 1 / math.log2(q + 2.0)
+        discounts[q] = 1 / np.log2(q + 2.0)
     score, gain, slope = np.empty(columns), np.empty(columns), np.empty(columns)
     for row in range(len(squared)):
         n = used[row]

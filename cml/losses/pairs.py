@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch._C import _functorch
 from torch.nn import functional
 
 from cml.errors import UserError
@@ -29,13 +30,13 @@ class Pairs(NamedTuple):
 
 def is_transformed(tensor: Tensor) -> bool:
     """Whether a transform of ``torch.func`` (grad, jvp, hessian, ...) follows a tensor."""
-    return not torch.compiler.is_compiling() and torch.func.debug_unwrap(tensor, recurse=False) is not tensor
+    return not torch.compiler.is_compiling() and _functorch.is_functorch_wrapped_tensor(tensor)
 
 
 def check_no_vmap(name: str, tensor: Tensor) -> None:
     """Refuse a tensor that is one of many under ``torch.func.vmap``."""
     while is_transformed(tensor):
-        inner = torch.func.debug_unwrap(tensor, recurse=False)
+        inner = _functorch.get_unwrapped(tensor)  # torch.func.debug_unwrap came with torch 2.6
         if inner.ndim > tensor.ndim:
             raise UserError(
                 f"A loss does not run under torch.func.vmap, as it checks the numbers of a batch. Got {name!r} of many "
@@ -115,17 +116,23 @@ def check_batch(embeddings: Tensor, label_distances: Tensor, *, look: bool = Tru
         check_matrix("embeddings", embeddings)
     check_no_vmap("embeddings", embeddings)
     label_distances = as_block(label_distances, embeddings)
+    items = embeddings.shape[-2]
+    if label_distances.shape[:1] == (items,) and label_distances.shape[1:].numel() < items:
+        size = " x ".join(map(str, label_distances.shape))
+        raise UserError(
+            f"The 'label_distances' must be a matrix with one column per embedding, {items}. Got {size} numbers, which "
+            "look like labels. Pass the distances between them, as cml.distances.get('euclidean').pairwise(labels, "
+            "labels) computes them."
+        )
     check_matrix("label_distances", label_distances, "(A, B)")
     if label_distances.requires_grad and torch.is_grad_enabled():
         raise UserError(
             "The 'label_distances' must not require a gradient: a loss has gradients in the embeddings alone. Pass "
             "label_distances.detach() instead."
         )
-    anchors, items = label_distances.shape
-    if items != embeddings.shape[-2]:
-        raise UserError(
-            f"The 'label_distances' must have one column per embedding, {embeddings.shape[-2]}. Got {items} instead."
-        )
+    anchors, columns = label_distances.shape
+    if columns != items:
+        raise UserError(f"The 'label_distances' must have one column per embedding, {items}. Got {columns} instead.")
     if not 1 <= anchors <= items or items < 2:
         got = f"Got A={anchors}, B={items} instead."
         raise UserError(f"The anchors are the first A of B items: 1 <= A <= B and B >= 2. {got}")

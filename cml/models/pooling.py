@@ -45,6 +45,12 @@ def check_pooling(backbone: str, pooling: str) -> None:
         raise UserError(f"The 'pooling' of {backbone} must be {' or '.join(POOLINGS)}. Got {pooling!r} instead.")
 
 
+def replace_module(network: nn.Module, path: str, module: nn.Module) -> None:
+    """Replace the module at a path; ``nn.Module.set_submodule`` came with torch 2.5."""
+    parent, _, name = path.rpartition(".")
+    setattr(network.get_submodule(parent), name, module)
+
+
 def replace_mean_pool(network: nn.Module, backbone: str) -> None:
     """Replace the last pooling layer of a network, a mean over all positions, by ``MeanMaxPool``."""
     pools = [path for path, module in network.named_modules() if isinstance(module, nn.AdaptiveAvgPool2d)]
@@ -54,7 +60,7 @@ def replace_mean_pool(network: nn.Module, backbone: str) -> None:
             f"The backbone {backbone!r} does not end in a mean over all positions: leave out pooling=mean-max, or take "
             "a network that does, such as resnet50."
         )
-    network.set_submodule(pools[-1], MeanMaxPool())
+    replace_module(network, pools[-1], MeanMaxPool())
 
 
 _STAGES = ("features", "layers", "conv5")  # of torchvision's networks without a pooling layer: DenseNet, MobileNetV2

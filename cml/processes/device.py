@@ -11,8 +11,9 @@ from cml.errors import UserError
 def pick_device(name: str) -> torch.device:
     """Pick the device to compute on."""
     if name == "auto":
-        accelerator = torch.accelerator.current_accelerator(check_available=True)
-        return accelerator if accelerator is not None else torch.device("cpu")
+        available = {"cuda": torch.cuda, "xpu": torch.xpu, "mps": torch.backends.mps}  # ROCm calls itself cuda
+        kinds = (kind for kind, backend in available.items() if backend.is_available())
+        return torch.device(next(kinds, "cpu"))
     try:
         device = torch.device(name)
         torch.empty(1, device=device).cpu()  # fails for "meta", which computes nothing

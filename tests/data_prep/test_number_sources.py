@@ -198,9 +198,7 @@ def test_a_missing_package_is_named_with_its_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: type[Elpv] | type[Earth], module: str, extra: str
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(
-        UserError, match=rf"needs the extra '{extra}': pip install 'continuous-metric-learning\[{extra}\]'"
-    ):
+    with pytest.raises(UserError, match=rf"needs the extra '{extra}': pip install .*\[{extra}\]'"):
         source().prepare(tmp_path / "out")
 
 

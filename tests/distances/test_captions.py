@@ -346,10 +346,7 @@ def test_dropped_captions_and_words(grid: str) -> None:
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        (
-            {"vectors": ""},
-            r"need word vectors\. Take vectors='glove-6b-50d' .*pip install 'continuous-metric-learning\[glove\]'",
-        ),
+        ({"vectors": ""}, r"need word vectors\. Take vectors='glove-6b-50d' .*pip install .*\[glove\]'"),
         ({"vectors": "nowhere.txt"}, r"'nowhere\.txt' cannot be read: No such file"),
         ({"stop_words": "german"}, r"'stop_words' must be none, function, english or a list of words\. Got 'german'"),
         ({"stop_words": [1]}, r"'stop_words' must be none, function, english or a list"),

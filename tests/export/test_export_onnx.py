@@ -14,7 +14,7 @@ from PIL import Image
 import cml
 from cml.cli import main
 from cml.data.images import read_image
-from cml.errors import UserError
+from cml.errors import UserError, install_hint
 from cml.export.onnx_graph import _compare, _Graph, _image_batches, export_onnx
 from cml.models.embedding import EmbeddingModel, ModelConfig
 
@@ -101,4 +101,4 @@ def test_what_stands_in_the_way_is_said(
     assert "Unknown kind 'tensorrt'. Known: onnx, hub, captioning." in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     assert main(["export", "onnx", str(run), "--out", str(tmp_path / "x")]) == 2
-    assert "pip install 'continuous-metric-learning[onnx]'" in capsys.readouterr().err
+    assert install_hint("onnx") in capsys.readouterr().err

@@ -160,5 +160,5 @@ def test_without_dask_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "distributed", None)
     for name in ("cml.feature_store.cluster_network", "cml.processes.dask_client"):
         monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(UserError, match=r"pip install 'continuous-metric-learning\[cluster\]'"):
+    with pytest.raises(UserError, match=r"pip install .*\[cluster\]'"):
         write_features(ValueItems(["a"]), network(), tmp_path / "out", cluster=Cluster("tcp://x:1", "cpu"), bar="")

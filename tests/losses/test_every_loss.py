@@ -461,7 +461,12 @@ def test_what_a_batch_may_not_hold_is_named(name: str) -> None:
     some = target[:5].clone()
     some[3, 1] = math.nan
     for bad, message in (
-        ((embeddings, target[:, :4]), "one column per embedding, 9. Got 4"),
+        ((embeddings, target[:5, :4]), "one column per embedding, 9. Got 4"),
+        (
+            (embeddings, target[:, :4]),
+            "one column per embedding, 9. Got 9 x 4 numbers, which look like labels. Pass the",
+        ),
+        ((embeddings, target[:, 0].long()), "Got 9 numbers, which look like labels"),
         ((embeddings[:3], target[:, :3]), "1 <= A <= B"),
         ((embeddings[:1], target[:1, :1]), "Got A=1, B=1"),
         ((embeddings, target.bool()), r"'label_distances' must be a floating-point tensor \(A, B\).*torch.bool"),

