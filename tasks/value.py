@@ -14,7 +14,7 @@ import numpy as np
 
 from cml.data.dataset_info import DatasetInfo
 from cml.distances import as_label_distance
-from cml.distances.distances_for_datasets import is_self_contained
+from cml.distances.composed import is_self_contained
 from cml.errors import DataError, UserError
 from cml.registry import Choice
 from cml.task import Task

@@ -13,10 +13,9 @@ from PIL import Image
 
 from cml.doors.retrieved import RETRIEVAL_REPORT, RetrievalRows, retrieve
 from cml.doors.trained_run import Embeddings, TrainedRun
-from cml.reporting.html_escaping import write_html
 from cml.reporting.metric_curves import Curves, Panel, write_metric_curves
 from cml.reporting.sheet import write_sheet
-from cml.reporting.visible_text import visible_text
+from cml.reporting.visible_text import visible_text, write_html
 from cml.retrieval.comparison import CUT, Comparison
 from cml.retrieval.feature_forms import VECTOR_ROWS, find_best_form
 from cml.retrieval.reference_rows import ORACLE

@@ -50,7 +50,7 @@ class Combined(Composed):
     @classmethod
     def is_self_contained(cls, settings: Mapping[str, Any]) -> bool:
         """Whether all parts are."""
-        from cml.distances.distances_for_datasets import are_self_contained
+        from cml.distances.composed import are_self_contained
 
         return are_self_contained(settings.get("parts"))
 

@@ -44,7 +44,7 @@ class Sets(Composed):
     @classmethod
     def is_self_contained(cls, settings: Mapping[str, Any]) -> bool:
         """Whether the base is."""
-        from cml.distances.distances_for_datasets import are_self_contained
+        from cml.distances.composed import are_self_contained
 
         return are_self_contained({"base": settings.get("base")})
 

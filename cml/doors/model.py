@@ -24,8 +24,8 @@ from cml.data.judgement_questions import ItemLabels
 from cml.distances import LabelDistance
 from cml.doors.evaluate_items import Report, compute_vector_forms, evaluate_items, own_rows
 from cml.errors import UserError
-from cml.explore.drawings import open_pictures
 from cml.explore.explorer import Explorer
+from cml.explore.picture_grid import open_pictures
 from cml.items import LabelledItems
 from cml.items.label_inputs import label_inputs, open_at
 from cml.items.labelled_items import Presentation

@@ -44,7 +44,7 @@ def prepare_source(source: DatasetSource, out: Path, *, skip_bad: bool = False) 
     """Prepare the dataset of a source, after a check of the label distance that its settings name."""
     label_distance = getattr(source, "label_distance", "")
     if label_distance:
-        from cml.distances.distances_for_datasets import is_self_contained
+        from cml.distances.composed import is_self_contained
 
         if not is_self_contained(label_distance):
             rule = "should be a label distance that reads nothing outside the dataset"

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from cml.errors import UserError
-from cml.explore.drawings import draw_items
 from cml.explore.explorer import Explorer
+from cml.explore.picture_grid import draw_items
 from cml.items import LabelledItems
 from cml.items.labelled_items import Embedder, Presentation
 from cml.option_types import check_options

@@ -20,8 +20,7 @@ from cml.errors import UserError
 from cml.explore.label_side import LabelSide
 from cml.explore.views import View
 from cml.reporting.drawing import flat
-from cml.reporting.html_escaping import write_html
-from cml.reporting.visible_text import visible_text
+from cml.reporting.visible_text import visible_text, write_html
 from cml.storage.atomic import atomic_file
 from cml.storage.safe_paths import check_no_link
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from cml.errors import UserError
 from cml.reporting.drawing import flat
-from cml.reporting.html_escaping import write_html
+from cml.reporting.visible_text import write_html
 
 STEPS = 20  # of the bar under a picture, and of its colour
 DENSITY = 1.5  # embedded pixels per CSS pixel: three methods side by side show pictures below full size

@@ -30,10 +30,9 @@ from cml.training.linear_map import JoinedMaps, LinearMap
 from cml.training.randomness import RunRandomness
 from cml.training.saved_model import MODEL, RunConfig, load_model
 from cml.tuning.candidates import frozen_maps
-from cml.tuning.fits import TUNE_FITS
 from cml.tuning.heads import STOPS
 from cml.tuning.networks import at_size_of, fit_network, network_candidates, score_networks
-from cml.tuning.scores import make_split_score, mean_score
+from cml.tuning.scores import TUNE_FITS, make_split_score, mean_score
 from cml.tuning.splits import SPLITS, make_splits, measure_gain
 from cml.tuning.tune import TUNING, Tuning, check_tuned_labels, tune
 

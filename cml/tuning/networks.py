@@ -19,8 +19,7 @@ from cml.training.callbacks import Callback
 from cml.training.config import TrainConfig
 from cml.training.gradient_descent import GradientDescent
 from cml.training.learner import Learned, Place, StoppedRun
-from cml.tuning.fits import TUNE_FITS
-from cml.tuning.scores import make_split_score, mean_score
+from cml.tuning.scores import TUNE_FITS, make_split_score, mean_score
 from cml.tuning.splits import SPLITS, Split, SplitKind
 
 STEPS, FEWEST_STEPS = 300, 30

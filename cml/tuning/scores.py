@@ -1,10 +1,12 @@
-"""The scores of tuning: how well embeddings of held-out items follow their labels."""
+"""The scores of tuning: how well embeddings of held-out items follow their labels, and the fits that a run keeps."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from scipy.stats import rankdata
 
 from cml.array_types import Bools, Float32, Float64, Int64
@@ -13,6 +15,7 @@ from cml.distances.labels import Labels
 from cml.distances.nearest import KnownPairs
 from cml.errors import UserError
 from cml.training.linear_map import JoinedMaps, LinearMap
+from cml.training.saved_model import save_tensors
 from cml.tuning.splits import SplitKind, near_in_order
 
 FIRST = 10  # items that are looked at around each
@@ -169,3 +172,47 @@ def _make_score(labels: Labels, distance: LabelDistance, near: Bools | None) -> 
         is_kept = ~near[pairs.first, pairs.second]
         pairs = KnownPairs(pairs.first[is_kept], pairs.second[is_kept], pairs.distances[is_kept])
     return KnownPairsScore(pairs, len(labels))
+
+
+TUNE_FITS = "checkpoints/tune"  # folder of a run
+
+
+def fit_once(
+    folder: Path | None,  # the run folder, whose options and data are those of the fit; None keeps nothing
+    name: str,
+    fit: Callable[[], dict[str, LinearMap]],
+) -> dict[str, LinearMap]:
+    """Read a fit from the run folder, or make it and keep it there."""
+    if folder is None:
+        return fit()
+    path = folder / TUNE_FITS / f"{name}.safetensors"
+    if kept := _read_fit(path):
+        return kept
+    maps = fit()
+    tensors = {}
+    for number, (title, part) in enumerate(maps.items()):
+        tensors[f"{number:06} weight {title}"] = torch.from_numpy(np.ascontiguousarray(part.weight))
+        tensors[f"{number:06} bias {title}"] = torch.from_numpy(np.ascontiguousarray(part.bias))
+        tensors[f"{number:06} normalize {title}"] = torch.tensor(part.normalize)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_tensors(path, tensors)
+    return maps
+
+
+def _read_fit(path: Path) -> dict[str, LinearMap]:
+    """The maps of a file; none if it is missing or damaged, so that they are fitted anew."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    if not path.is_file():
+        return {}
+    try:
+        tensors = load_file(path)
+    except (SafetensorError, OSError):
+        return {}
+    maps = {}
+    for key in sorted(key for key in tensors if " weight " in key[:14]):
+        number, _, title = key.split(" ", 2)
+        bias, normalize = (tensors[f"{number} {part} {title}"] for part in ("bias", "normalize"))
+        maps[title] = LinearMap(tensors[key].numpy(), bias.numpy(), bool(normalize))
+    return maps

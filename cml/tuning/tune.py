@@ -26,9 +26,8 @@ from cml.storage.json_file import read_json, write_json
 from cml.storage.saved_options import record
 from cml.training.linear_map import JoinedMaps, LinearMap, average_maps
 from cml.tuning.candidates import FROZEN, RIDGE, fit_candidates, frozen_maps
-from cml.tuning.fits import fit_once
 from cml.tuning.heads import LOSSES, RATES, check_tuned_losses
-from cml.tuning.scores import FirstItemsScore, SplitScore, make_split_score, mean_score
+from cml.tuning.scores import FirstItemsScore, SplitScore, fit_once, make_split_score, mean_score
 from cml.tuning.splits import LEAST_GAIN, SPLITS, Gain, Split, SplitKind, make_splits, measure_gain
 
 TUNING = "tuning.json"  # of a run folder

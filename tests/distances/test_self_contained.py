@@ -12,8 +12,8 @@ from page_examples import forget_plugins
 
 import cml.distances
 from cml.data.prepared import DatasetInfo
+from cml.distances.composed import is_self_contained
 from cml.distances.cosine import Cosine
-from cml.distances.distances_for_datasets import is_self_contained
 from cml.errors import DataError, UserError
 from cml.tasks.value import TASK
 

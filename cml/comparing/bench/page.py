@@ -12,8 +12,7 @@ from cml.comparing.bench.result import Result, read_result, result_path, results
 from cml.comparing.bench.suite import SUITES
 from cml.comparing.bench.table import BEST, Board, read_board, score_of
 from cml.errors import UserError
-from cml.reporting.html_escaping import write_html
-from cml.reporting.visible_text import visible_text
+from cml.reporting.visible_text import visible_text, write_html
 from cml.storage.atomic import atomic_file, write_csv
 
 _INK = "#808890"  # of the diagram: readable on white and on black
