@@ -76,7 +76,7 @@ class DatasetItems:
         audit: Path | None = None,  # the list of an audit, whose scores are a column; None for none
     ) -> Presentation:
         """Say how the items are shown."""
-        from cml.explore.further_columns import further_columns
+        from cml.items.shown_columns import further_columns
 
         info = self.dataset.info
         drawn = [
@@ -146,7 +146,7 @@ class DatasetItems:
 
     def _colours(self) -> dict[str, tuple[NDArray[Any], float | None]]:
         """The labels in columns to colour by, under the names that dataset.json gives them."""
-        from cml.explore.label_columns import label_columns
+        from cml.items.shown_columns import label_columns
 
         info = self.dataset.info
         columns = label_columns(info.label_column, [split.labels[item] for split, item in self._places], self._distance)

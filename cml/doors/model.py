@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
@@ -24,8 +24,6 @@ from cml.data.judgement_questions import ItemLabels
 from cml.distances import LabelDistance
 from cml.doors.evaluate_items import Report, compute_vector_forms, evaluate_items, own_rows
 from cml.errors import UserError
-from cml.explore.explorer import Explorer
-from cml.explore.picture_grid import open_pictures
 from cml.items import LabelledItems
 from cml.items.label_inputs import label_inputs, open_at
 from cml.items.labelled_items import Presentation
@@ -49,6 +47,9 @@ from cml.training.history import History
 from cml.training.learner import Selection
 from cml.training.run_folder import load_training_items, save_training_items
 from cml.training.saved_model import MODEL, RunConfig, explain_missing_plugins, save_model
+
+if TYPE_CHECKING:
+    from cml.explore.explorer import Explorer
 
 _OWN_DISTANCE = (
     "One that was registered in Python has to be registered here too: load the file that does it by --plugin FILE, or "
@@ -515,7 +516,7 @@ class Model:
         maps: Sequence[str] = (),
         image: str | None = None,
         label: str | None = None,
-    ) -> Explorer:
+    ) -> "Explorer":
         """Write a page to explore the embedding of any inputs; see docs/howto/explore.md.
 
         Args:
@@ -544,6 +545,7 @@ class Model:
             explorer.html
         """
         from cml.explore.explore_items import ExploreOptions, explore_items
+        from cml.explore.picture_grid import open_pictures
 
         items = self._label(inputs, labels, image=image, label=label, ids=names)
         shown = replace(Presentation.plain(items, items.distance, "item"), title=Path(path).stem)

@@ -26,8 +26,6 @@ from cml.doors.retrieved import write_retrieval_report
 from cml.doors.trained_run import TrainedRun
 from cml.doors.training_run import track_evaluation
 from cml.errors import DataError, UserError
-from cml.explore.explore_items import BESIDE, EXPLORER, ExploreOptions
-from cml.explore.explorer import Explorer
 from cml.models import Backbone
 from cml.option_types import check_options
 from cml.retrieval.calibration import LEVEL, Calibration
@@ -43,6 +41,8 @@ from cml.training.run_folder import EVALUATION
 from cml.training.train_options import complete_options
 
 if TYPE_CHECKING:
+    from cml.explore.explore_items import ExploreOptions
+    from cml.explore.explorer import Explorer
     from cml.export.captioning import CaptioningFeatures
     from cml.export.onnx_graph import OnnxExport
 
@@ -255,7 +255,7 @@ class Run(TrainedRun):
     def explore(
         self,
         *others: Run,
-        beside: Sequence[str] = BESIDE,
+        beside: Sequence[str] = ("frozen", "oracle"),
         splits: Sequence[str] = (),
         maps: Sequence[str] = (),
         count: int = 10_000,
@@ -281,6 +281,8 @@ class Run(TrainedRun):
         Raises:
             UserError: an unknown map or tab, a map whose package is not installed, runs on different datasets.
         """
+        from cml.explore.explore_items import EXPLORER, ExploreOptions
+
         place = self.folder / EXPLORER if path is None else Path(path)
         return explore_runs(by_title([self, *others]), place, ExploreOptions(beside, splits, maps, count))
 

@@ -42,11 +42,11 @@ def explore_items(
     options: ExploreOptions,
 ) -> Explorer:
     """Write the page of items."""
-    from cml.explore.label_columns import label_columns
     from cml.explore.label_side import build_label_side
     from cml.explore.maps import check_maps
     from cml.explore.page import Items, write_explorer
     from cml.explore.views import build_embedding_view, build_oracle_view
+    from cml.items.shown_columns import label_columns
 
     options = check_options(options)
     maps, seed, first = check_maps(tuple(options.maps)), options.seed, next(iter(models.values()))

@@ -167,7 +167,7 @@ class Items:
     words: Sequence[str]  # their labels in words; may be empty
     roles: Sequence[str]  # their roles: train, query or gallery
     pictures: Sequence[Callable[[], Image.Image]]  # draws each with its label
-    # their labels as columns to colour by; see ``cml.explore.label_columns``
+    # their labels as columns to colour by; see ``cml.items.shown_columns``
     columns: Mapping[str, tuple[NDArray[Any], float | None]] = field(default_factory=dict)
     legend: Mapping[str, str] = field(default_factory=dict)  # colours of the drawn labels: word to colour
     note: str = ""  # a sentence on the pictures; may be empty

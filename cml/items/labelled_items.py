@@ -143,7 +143,7 @@ class Presentation:
     factor: float = 1.0  # what converts label distances to it
     title: str = ""  # title of a page
     pictures: Sequence[Callable[[], Image.Image]] = ()  # draws each item; none to draw its numbers
-    # columns of the labels to colour by, see ``cml.explore.label_columns``; None for those of the labels
+    # columns of the labels to colour by, see ``cml.items.shown_columns``; None for those of the labels
     colours: Mapping[str, tuple[NDArray[Any], float | None]] | None = None
     legend: Mapping[str, str] = field(default_factory=dict)  # colours of the drawn labels: word to colour
     note: str = ""  # a remark for a page

@@ -21,13 +21,12 @@ from cml.cli import main
 from cml.distances import as_label_distance
 from cml.errors import UserError
 from cml.explore import label_side
-from cml.explore.further_columns import further_columns
-from cml.explore.label_columns import label_columns
 from cml.explore.label_side import MOST_PAIRS, LabelSide, build_label_side
 from cml.explore.maps import MAPS, align_map, check_maps, landmark_mds, principal
 from cml.explore.page import Items, curve_order, draw_sheets, write_explorer
 from cml.explore.picture_grid import frame_colours, place_on_grid
 from cml.explore.views import build_embedding_view, build_oracle_view
+from cml.items.shown_columns import further_columns, label_columns
 
 
 def classical_mds(distances: Float64, dimensions: int) -> Float64:

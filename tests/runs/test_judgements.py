@@ -151,19 +151,6 @@ def test_a_report_states_the_learned_flip_rate(tmp_path: Path) -> None:
         run.retrieval_report()
 
 
-def test_an_explorer_of_triplets_has_no_tab_of_labels(tmp_path: Path) -> None:
-    judged = TripletJudgements(triplets_of(60, 900), items=60)
-    model = cml.fit(VECTORS[:60], judged, steps=5, quiet=True)
-    model.explore(VECTORS[:60], judged, tmp_path / "explorer.html", maps=["pca"])
-    page = (tmp_path / "explorer.html").read_text("utf-8")
-    assert "oracle (the labels)" not in page
-    assert "There is no map of the labels, for no label distance is known" in page
-    pairs = PairJudgements(pairs_of(60, 0.3), items=60)
-    model = cml.fit(VECTORS[:60], pairs, steps=5, quiet=True)
-    model.explore(VECTORS[:60], pairs, tmp_path / "pairs.html", maps=["pca"])
-    assert "oracle (the labels)" in (tmp_path / "pairs.html").read_text("utf-8")
-
-
 def test_losses_are_compared_on_triplets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.save(tmp_path / "vectors.npy", VECTORS[:60])
     rows = [f"{a},{b},{c}" for a, b, c in triplets_of(60, 900).tolist()]

@@ -13,7 +13,6 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 import torch
-from PIL import Image
 from sklearn.datasets import load_diabetes
 
 import cml
@@ -337,23 +336,6 @@ def test_labels_that_are_no_vectors_have_a_ridge_on_their_scaling() -> None:
     model = cml.fit(ROWS[:120], words, label_distance="jaccard", steps=3, **FAST)  # type: ignore[arg-type]
     assert list(model.evaluate(ROWS[:120], words).rows)[1:5] == [*VECTOR_ROWS, "ridge on label MDS"]
     assert model.predict(ROWS[:2], k=3)[0] in words
-
-
-def test_the_explorer_of_a_model_shows_names_labels_and_pictures(model: cml.Model, tmp_path: Path) -> None:
-    rows, labels = ROWS[:30], TARGETS[:30].tolist()
-    names = [f"patient {number}" for number in range(30)]
-    pictures: list[Any] = [Image.new("RGB", (20, 10), (number, 0, 0)) for number in range(30)]
-    pictures[3].save(tmp_path / "3.png")
-    pictures[3] = tmp_path / "3.png"
-    page = model.explore(rows, labels, tmp_path / "page.html", names=names, pictures=pictures, maps=["pca"])
-    text = page.path.read_text()
-    assert "patient 29" in text
-    assert f"{labels[4]:.3g}" in text
-    assert "<iframe" in page._repr_html_()
-    with pytest.raises(UserError, match=r"'names' must be as many as the 30 inputs. Got 29 instead"):
-        model.explore(rows, labels, names=names[1:])
-    with pytest.raises(UserError, match="at least 4 items to explore"):
-        model.explore(rows[:3], labels[:3], maps=["pca"])
 
 
 @pytest.mark.parametrize(

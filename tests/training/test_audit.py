@@ -180,9 +180,7 @@ def test_a_list_is_shown_as_its_table(rows: Float32) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_lists_suspects_for_the_command_and_the_explorer(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_lists_suspects_for_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "run"
     cml.prepare("diabetes", tmp_path / "set")
     run = cml.train("value", tmp_path / "set", folder, steps=2, sampler="random(batch_size=64)", quiet=True)
@@ -198,8 +196,6 @@ def test_a_run_lists_suspects_for_the_command_and_the_explorer(
     result = json.loads(capsys.readouterr().out)
     assert [len(result["first"]), result["items"]] == [3, len(run.dataset.split("query"))]
     assert main(["audit", str(folder), "--count", "0"]) == 2
-    page = run.explore(maps=["pca"], beside=())
-    assert "audit score" in Path(str(page)).read_text("utf-8")
     for content in ("item_id,score\n1,2\n", "role,item_id,score\nquery,1,nan\n", "\0"):
         (folder / "audit.csv").write_text(content, "utf-8")
         with pytest.raises(DataError, match=r"Make it again: cml audit RUN"):
