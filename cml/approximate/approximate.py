@@ -48,7 +48,7 @@ from cml.approximate.result import (
 from cml.approximate.start_vectors import StartVectors, check_vectors, choose_start
 from cml.array_types import Float32, Int64
 from cml.console.messages import say, say_warning
-from cml.data.table_columns import has_columns
+from cml.data.dataset_items import has_columns
 from cml.distances import LabelDistance, Labels, Neighbors, SparseDistances, as_label_distance
 from cml.distances.blas_threads import one_blas_thread
 from cml.distances.jobs.job_options import JobOptions

@@ -78,14 +78,6 @@ class Jitter:
     random_crop: RandomCrop = "none"
 
 
-def stored_size(
-    image_size: Size,  # the (height, width) of the centre box in pixels
-    crop: float,  # the fraction of each side that the centre box covers
-) -> Size:  # (height, width) in pixels
-    """Compute the size at which images are stored, of which the network sees the centre box."""
-    return round(image_size[0] / crop), round(image_size[1] / crop)
-
-
 def center_box(
     images: Pixels,  # the images, (B, H, W, C)
     image_size: Size,  # (h, w) of the box in pixels

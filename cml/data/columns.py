@@ -38,7 +38,7 @@ class Column(Sequence[Any]):
     def __getitem__(self, position: int | slice) -> Any:  # noqa: ANN401 - an item, or a Column
         if isinstance(position, slice):
             return type(self)(self._array[position], self._root)
-        position = range(len(self))[position]
+        position = range(len(self._array))[position]
         return self._make(slice(position, position + 1))[0]
 
     def __iter__(self) -> Iterator[Any]:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from cml.data.table_columns import column_names, has_columns
 from cml.errors import UserError, did_you_mean
 from cml.processes.memory import is_out_of_memory
 
@@ -68,6 +67,21 @@ def read_item(source: Any, position: int) -> Any:  # noqa: ANN401 - a data set, 
             raise
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}".rstrip(": ")
         raise UserError(f"Item {position} of the data set cannot be read ({reason}). Mend its __getitem__.") from error
+
+
+def has_columns(source: Any) -> bool:  # noqa: ANN401 - anything
+    """Whether a source is a data frame or a Hugging Face data set, told by its attributes."""
+    if hasattr(source, "__dataframe__"):
+        return True
+    has_names = hasattr(source, "column_names") or hasattr(source, "columns")
+    return has_names and (hasattr(source, "features") or hasattr(source, "__arrow_c_stream__"))
+
+
+def column_names(
+    frame: Any,  # noqa: ANN401 - a frame of any library
+) -> list[str]:  # their names, in order
+    """List the columns of a frame."""
+    return [str(name) for name in (frame.column_names if hasattr(frame, "column_names") else frame.columns)]
 
 
 def is_dataset(source: Any) -> bool:  # noqa: ANN401 - anything

@@ -15,8 +15,7 @@ from PIL import Image
 from cml.array_types import Int64, UInt8
 from cml.data.bands import bands_last
 from cml.data.columns import Numbers
-from cml.data.dataset_items import DatasetItems, Lazy, is_dataset, labelled_items
-from cml.data.table_columns import column_names, has_columns
+from cml.data.dataset_items import DatasetItems, Lazy, column_names, has_columns, is_dataset, labelled_items
 from cml.data.tensor_array import tensor_array
 from cml.errors import UserError, did_you_mean
 

@@ -221,6 +221,14 @@ def _keep_image(image: Any, item: int) -> Any:  # noqa: ANN401
     return image
 
 
+def stored_size(
+    image_size: Size,  # the (height, width) of the centre box in pixels
+    crop: float,  # the fraction of each side that the centre box covers
+) -> Size:  # (height, width) in pixels
+    """Compute the size at which images are stored, of which the network sees the centre box."""
+    return round(image_size[0] / crop), round(image_size[1] / crop)
+
+
 def native_size(path: Path | bytes) -> Size:  # (height, width) in pixels of the upright image
     """Read the size of an image file from its header."""
     with open_named_image(path) as image:

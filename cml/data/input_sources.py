@@ -12,7 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from cml.data.dataset_items import DatasetItems, frame_items, is_dataset, labelled_items, refuse_parts, unlabelled_items
+from cml.data.dataset_items import (
+    DatasetItems,
+    column_names,
+    frame_items,
+    has_columns,
+    is_dataset,
+    labelled_items,
+    refuse_parts,
+    unlabelled_items,
+)
 from cml.data.image_sources import (
     ImageSource,
     as_array,
@@ -25,7 +34,7 @@ from cml.data.image_sources import (
 from cml.data.images import Images, Size
 from cml.data.input_form import AcceptedInputs, Collate, FieldNames, InputForm, InputKind, Inputs, Missing
 from cml.data.items import Items, StackedItems, Tensors, item_array
-from cml.data.table_columns import column_names, has_columns, read_numbers, select_columns, stack_rows
+from cml.data.table_columns import read_numbers, select_columns, stack_rows
 from cml.data.vectors import Vectors
 from cml.errors import UserError
 from cml.storage.regular_file import map_array

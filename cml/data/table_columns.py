@@ -8,22 +8,8 @@ from typing import Any
 import numpy as np
 
 from cml.array_types import Floating
+from cml.data.dataset_items import column_names
 from cml.errors import UserError, did_you_mean
-
-
-def has_columns(source: Any) -> bool:  # noqa: ANN401 - anything
-    """Whether a source is a data frame or a Hugging Face data set, told by its attributes."""
-    if hasattr(source, "__dataframe__"):
-        return True
-    has_names = hasattr(source, "column_names") or hasattr(source, "columns")
-    return has_names and (hasattr(source, "features") or hasattr(source, "__arrow_c_stream__"))
-
-
-def column_names(
-    frame: Any,  # noqa: ANN401 - a frame of any library
-) -> list[str]:  # their names, in order
-    """List the columns of a frame."""
-    return [str(name) for name in (frame.column_names if hasattr(frame, "column_names") else frame.columns)]
 
 
 def select_columns(

@@ -14,12 +14,12 @@ from torch import nn
 from cml import distances
 from cml.checks.dataset_findings import count_words
 from cml.console.messages import say
-from cml.data.augmentation import stored_size
+from cml.data.dataset_items import has_columns
 from cml.data.image_sources import number_groups
+from cml.data.images import stored_size
 from cml.data.input_form import AcceptedInputs, Collate, FieldNames, InputForm, InputKind, Inputs
 from cml.data.input_sources import recognize_inputs
 from cml.data.pair_judgements import PairJudgements
-from cml.data.table_columns import has_columns
 from cml.data.triplet_judgements import TripletJudgements
 from cml.distances import LabelDistance, LabelError, Labels
 from cml.distances.precomputed import Precomputed

@@ -13,10 +13,9 @@ from cml.array_types import Float32, Int64, UInt64
 from cml.checks.advice import advise, render_call
 from cml.checks.audit_list import AuditList
 from cml.checks.calibrate_items import KnownItems, calibrate_items
-from cml.data.augmentation import stored_size
 from cml.data.encode_image import describe_shown_bands
 from cml.data.image_sources import number_groups
-from cml.data.images import Images
+from cml.data.images import Images, stored_size
 from cml.data.input_form import AcceptedInputs, FieldNames, InputForm
 from cml.data.input_sources import recognize_inputs
 from cml.data.item_digests import MOST_DIGESTED, digest_items

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 from cml import distances, tasks
 from cml.array_types import Int64
 from cml.console.messages import say
-from cml.data.augmentation import stored_size
 from cml.data.dataset_info import DatasetInfo
 from cml.data.image_sources import number_groups
+from cml.data.images import stored_size
 from cml.data.prepared import PreparedDataset
 from cml.data.vectors import Vectors
 from cml.distances.dataset_labels import Mirror

@@ -13,8 +13,7 @@ from torch import nn
 from cml import tasks
 from cml.array_types import Float32
 from cml.console.messages import say
-from cml.data.augmentation import stored_size
-from cml.data.images import Images
+from cml.data.images import Images, stored_size
 from cml.data.input_form import InputForm, Inputs
 from cml.data.prepared import PreparedDataset, Split
 from cml.data.vectors import ComputedRows, Vectors

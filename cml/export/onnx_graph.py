@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from cml.data.augmentation import stored_size
+from cml.data.images import stored_size
 from cml.errors import UserError, require_extra
 from cml.export.onnx_preprocessing import INPUT, OUTPUT, VECTORS_INPUT, describe_preprocessing
 from cml.models.embedding import EmbeddingModel

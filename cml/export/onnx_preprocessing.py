@@ -3,8 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from cml.data.augmentation import stored_size
-from cml.data.images import RESIZING
+from cml.data.images import RESIZING, stored_size
 from cml.models.embedding import EmbeddingModel
 from cml.version import __version__
 

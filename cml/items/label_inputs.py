@@ -7,13 +7,13 @@ import numpy as np
 
 from cml.array_types import Float64
 from cml.console.messages import say
-from cml.data.dataset_items import refuse_parts
+from cml.data.dataset_items import column_names, refuse_parts
 from cml.data.image_sources import ImageSource, as_array, as_list
 from cml.data.images import Images, Size
 from cml.data.input_form import Inputs
 from cml.data.input_sources import LabelledInputs
 from cml.data.prepared import PreparedDataset
-from cml.data.table_columns import column_names, describe_order, is_place_distance, order_place, read_numbers
+from cml.data.table_columns import describe_order, is_place_distance, order_place, read_numbers
 from cml.distances.dataset_labels import Mirror, encode_labels
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels

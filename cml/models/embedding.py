@@ -16,7 +16,8 @@ from torch.nn import functional
 
 from cml.array_types import Float32, Int64
 from cml.console.progress_bar import BAR_DELAY, ProgressBar
-from cml.data.augmentation import center_box, stored_size
+from cml.data.augmentation import center_box
+from cml.data.images import stored_size
 from cml.data.input_form import Collate, InputForm, Inputs
 from cml.data.input_sources import open_inputs
 from cml.data.items import Tensors

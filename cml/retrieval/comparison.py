@@ -15,7 +15,7 @@ from cml.retrieval.best_methods import MethodScores
 from cml.retrieval.feature_forms import find_best_form
 from cml.retrieval.item_influences import ItemInfluences
 from cml.retrieval.mean_interval import LEVEL, MeanEstimate
-from cml.retrieval.metric_result import GIVEN_GALLERY, MetricResult, none_if_nan
+from cml.retrieval.metric_result import GIVEN_GALLERY, MetricResult, none_for_nan
 from cml.retrieval.metrics import LABEL_DISTANCE, MetricInfo, family
 from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import FEW_QUERIES, main_metric
@@ -285,4 +285,4 @@ def interval_text(value: Interval, info: MetricInfo = _UNBOUNDED) -> str:
 
 
 def _lists(row: Mapping[str, Sequence[float]]) -> dict[str, list[float | None]]:
-    return {name: list(map(none_if_nan, values)) for name, values in row.items()}
+    return {name: none_for_nan(values) for name, values in row.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -96,22 +97,23 @@ class MetricResult:
         Returns:
             Mean, interval and number of queries left out, by name.
         """
-        values: dict[str, Any] = {key: none_if_nan(float(getattr(self, key))) for key in ("mean", "low", "high")}
+        mean, low, high = none_for_nan([float(self.mean), float(self.low), float(self.high)])
+        values: dict[str, Any] = {"mean": mean, "low": low, "high": high}
         values |= {"undefined": self.undefined, "over": self.over}
         if self.given_gallery is not None:
-            values["given_gallery"] = list(map(none_if_nan, self.given_gallery))
+            values["given_gallery"] = none_for_nan(self.given_gallery)
         if per_query:
-            values["per_query"] = list(map(none_if_nan, self.per_query.tolist()))
+            values["per_query"] = none_for_nan(self.per_query.tolist())
             if self.influences is not None and self.over == "items" and math.isfinite(self.mean):
                 values["influences"] = self.influences.to_json()
         return values
 
 
-def none_if_nan(value: float) -> float | None:
-    """A number as JSON can hold it."""
-    return None if math.isnan(value) else value
+def none_for_nan(values: Iterable[float]) -> list[float | None]:
+    """Numbers as JSON can hold them."""
+    return [None if math.isnan(value) else value for value in values]
 
 
 def nan_if_none(value: float | None) -> float:
-    """A number as ``none_if_nan`` wrote it."""
+    """A number as ``none_for_nan`` wrote it."""
     return math.nan if value is None else float(value)

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.array_types import Float32
-from cml.data.augmentation import stored_size
 from cml.data.decoding import Decoded, decode_chunks
 from cml.data.image_list import ImageList
-from cml.data.images import Images, read_pixels
+from cml.data.images import Images, read_pixels, stored_size
 
 if TYPE_CHECKING:
     from cml.models.embedding import EmbeddingModel

@@ -35,21 +35,18 @@ from cml.training.training import Training
 from cml.training.training_targets import BatchTargets, TrainingTargets, label_distances, repeat_items
 
 # this process's inputs (b, ...) or batch of any kind, with one process of all B items, and the target of the whole
-# batch: label distances (A, B), undefined if it is another process's turn to compute them, class numbers or vectors
-Step = tuple[Any, Tensor]
+# batch: label distances (A, B), undefined if it is another process's turn to compute them, class numbers or vectors;
+# and the item numbers (B,) of the whole batch
+Step = tuple[Any, Tensor, Int64]
 
 
 class _Plan(NamedTuple):
+    items: Int64  # (B,), with views copies of each
     chosen: Int64  # the sampler's items, each once
     repeats: Int64  # (B,) which of them each item of the batch is a copy of
     flips: Bools  # (B,) which items are mirrored
     anchors: int
     rng: np.random.Generator  # for the jitter, once
-
-    @property
-    def items(self) -> Int64:
-        """The items (B,) of the batch; with views, copies of each."""
-        return self.chosen[self.repeats]
 
 
 @dataclass(eq=False)
@@ -101,19 +98,15 @@ class BatchSource(Dataset[Step]):
         )
         self._plans: dict[int, _Plan] = {}  # of the steps that the memory reaches back to
 
-    def items(self, step: int) -> Int64:
-        """The item numbers (B,) of the batch of a step."""
-        return self._plan(step).items
-
     def __getitem__(self, step: int) -> Step:
-        """Make this process's inputs, images (b, 3, h, w) uint8, (b, ...) or a batch, and the target of a step."""
+        """Make this process's inputs, images (b, 3, h, w) uint8, (b, ...) or a batch, the target and the items."""
         plan = self._plan(step)
         own_turn = self.ranks.owner(step) == self.ranks.rank
         with contextlib.ExitStack() as stack:
             if self.data.inputs.reads_anew:
                 stack.enter_context(seeded_randomness(self.config.seed, step, self.ranks.rank))
             inputs, changed_labels = self._inputs(plan, step, own_turn=own_turn)
-        return inputs, self.target(self._targets(plan, step, changed_labels, own_turn=own_turn))
+        return inputs, self.target(self._targets(plan, step, changed_labels, own_turn=own_turn)), plan.items
 
     def _inputs(self, plan: _Plan, step: int, *, own_turn: bool) -> tuple[Any, list[Any] | None]:
         """This process's inputs; and the labels of the whole batch, if augmentation changes them and it is its turn."""
@@ -201,7 +194,7 @@ class BatchSource(Dataset[Step]):
         rng = augmentation_generator(self.config.seed, step)
         repeats = repeat_items(len(batch.items), batch.anchors, self.config.views)
         flips = draw_flips(self.config.flip, len(repeats), rng)
-        return _Plan(batch.items, repeats, flips, batch.anchors * self.config.views, rng)
+        return _Plan(batch.items[repeats], batch.items, repeats, flips, batch.anchors * self.config.views, rng)
 
     def _encode(self, labels: list[Any], items: Int64) -> Labels:
         """Encode labels that augmentation has made."""

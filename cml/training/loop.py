@@ -55,10 +55,9 @@ def run_loop(training: Training) -> Learned:
             fixed_statistics(network, config.batch_norm == "fixed"),
             training.callbacks,
         ):
-            for step, (inputs, targets) in enumerate(source.steps(first, last), first):
+            for step, (inputs, targets, items) in enumerate(source.steps(first, last), first):
                 # forward and backward
-                optimizer.zero_grad(set_to_none=True)
-                items = source.items(step)  # (B,), of which each process has its share
+                optimizer.zero_grad(set_to_none=True)  # items (B,), of which each process has its share
                 targets = ranks.broadcast_tensor(targets.to(ranks.device, non_blocking=True), ranks.owner(step))
                 value, embeddings = backward(inputs, targets, step, len(items))
                 ranks.average_gradients(network, training.loss)

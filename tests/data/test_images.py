@@ -10,9 +10,9 @@ import torch
 from PIL import Image
 
 from cml.cli import main
-from cml.data.augmentation import Jitter, center_box, jitter_boxes, mirror_images, stored_size
+from cml.data.augmentation import Jitter, center_box, jitter_boxes, mirror_images
 from cml.data.encode_image import encode
-from cml.data.images import Images, native_size, read_image
+from cml.data.images import Images, native_size, read_image, stored_size
 from cml.errors import DataError, UserError
 
 

@@ -136,9 +136,8 @@ def test_columns_of_a_step_are_the_items_of_the_steps_before(sampler: str) -> No
     places = torch.from_numpy(bars()[1]).float()[:, None]
     before: list[int] = []
     for step in range(5):
-        inputs, block = remembering[step]
-        own_inputs, own_block = plain[step]
-        items = plain.items(step)
+        inputs, block, _ = remembering[step]
+        own_inputs, own_block, items = plain[step]
         assert torch.equal(inputs, own_inputs)
         assert torch.equal(block[:, :16], own_block)
         assert block.shape == (16, 16 + min(40, 16 * step))
@@ -193,7 +192,7 @@ def by_hand(config: TrainConfig, memory_size: int) -> dict[str, Tensor]:
     for step in range(config.steps):
         for group in optimizer.param_groups:
             group["lr"] = group["base_lr"] * learning_rate_factor(config, step)
-        items = plain.items(step)
+        items = plain[step][2]
         columns = np.concatenate([items, stored_items])
         block = torch.from_numpy(data.distance.pairwise(places[items], places[columns]))
         block[:, len(items) :][torch.from_numpy(items[:, None] == stored_items)] = torch.inf

@@ -166,7 +166,7 @@ def batches(ranks: Ranks) -> dict[str, Tensor]:
     source = BatchSource(data, sampler, np.empty((60, 0), np.int32), config, ranks=ranks)
     found = {}
     for step in range(12):
-        inputs, targets = source[step]
+        inputs, targets, _ = source[step]
         found[f"inputs.{step}"], found[f"targets.{step}"] = inputs, ranks.broadcast_tensor(targets, ranks.owner(step))
     return found | {"blocks": torch.tensor(distance.blocks)}
 

@@ -84,9 +84,8 @@ def test_a_run_repeats_with_any_number_of_workers_and_another_seed_draws_others(
 
 def test_each_use_of_an_item_is_drawn_anew() -> None:
     source = batches(darken, views=2)
-    images, _ = source[0]
-    again, _ = source[3]  # of the next epoch
-    items, later = source.items(0), source.items(3)
+    images, _, items = source[0]
+    again, _, later = source[3]  # of the next epoch
     bright = [item for item in items[:10] if item > 15]
     seen = [tuple(images[items == item][:, 0, 0, 0].tolist()) for item in bright]
     assert all(one != other for one, other in seen)
@@ -127,9 +126,9 @@ def test_a_run_with_an_augmentation_resumes_with_the_same_one_alone(tmp_path: Pa
 @pytest.mark.parametrize("views", [1, 2])
 def test_changed_labels_are_those_of_each_pair(views: int) -> None:
     source = batches(invert, views=views)
-    images, block = source[0]
+    images, block, items = source[0]
     levels = images[:, 0, 0, 0].double()  # of the augmented images, which show their labels
-    assert any(abs(level - LEVELS[item]) > 1 for level, item in zip(levels.tolist(), source.items(0), strict=True))
+    assert any(abs(level - LEVELS[item]) > 1 for level, item in zip(levels.tolist(), items, strict=True))
     for row in range(10 * views):
         for column in range(10 * views):
             assert block[row, column].item() == pytest.approx(abs(levels[row] - levels[column]).item(), abs=2)
@@ -137,7 +136,7 @@ def test_changed_labels_are_those_of_each_pair(views: int) -> None:
 
 @pytest.mark.parametrize("augment", [darken, invert])
 def test_processes_share_the_batch_of_one_process(augment: Callable[..., Any]) -> None:
-    images, block = batches(augment)[1]
+    images, block, _ = batches(augment)[1]
     parts = [batches(augment, Ranks(rank, 3))[1] for rank in range(3)]
     assert torch.equal(torch.cat([part for part, _ in parts]), images)
     assert torch.equal(parts[0][1], block)  # whose turn it is

@@ -492,8 +492,8 @@ def test_list_flip_mirrors_all_or_none_and_keeps_label_distances() -> None:
     plain, flipped = source("none"), source("list")
     kinds = set()
     for step in range(12):
-        boxes, block = plain[step]
-        turned, same_block = flipped[step]
+        boxes, block, _ = plain[step]
+        turned, same_block, _ = flipped[step]
         torch.testing.assert_close(block, same_block)
         kinds.add(
             "flipped" if torch.equal(turned, boxes.flip(3)) else "kept" if torch.equal(turned, boxes) else "mixed"
@@ -502,7 +502,7 @@ def test_list_flip_mirrors_all_or_none_and_keeps_label_distances() -> None:
 
 
 def test_image_flip_mirrors_the_label_with_its_image() -> None:
-    boxes, block = source("image", twins=True)[0]
+    boxes, block, _ = source("image", twins=True)[0]
     places = centers(boxes)
     # what the label distances say is what the mirrored pictures show
     shown = np.abs(places[:, None] - places[None, :])

@@ -56,8 +56,8 @@ def batches(sampler: str = CONFIG.sampler, loss: str = "", ranks: Ranks | None =
 def test_label_distances_are_those_of_each_pair(sampler: str, views: int, memory: int) -> None:
     source = batches(sampler, views=views, memory=memory)
     for step in range(4):
-        _, block = source[step]
-        items, stored = source.items(step), source.memory_items(step)[0]
+        _, block, items = source[step]
+        stored = source.memory_items(step)[0]
         plain = batches(sampler, views=1).sampler.batch(source.sampler_state, seed=0, step=step)
         assert sorted(items) == sorted(np.repeat(plain.items, views))
         anchors = views * plain.anchors
@@ -71,8 +71,8 @@ def test_label_distances_are_those_of_each_pair(sampler: str, views: int, memory
 
 
 def test_views_of_one_image_differ_and_those_of_one_step_repeat() -> None:
-    images, _ = batches()[1]
-    again, _ = batches()[1]
+    images, _, _ = batches()[1]
+    again, _, _ = batches()[1]
     assert images.shape == (20, 3, 16, 16)
     assert torch.equal(images, again)
     bright = batches().items(1) > 5  # black does not get brighter
@@ -81,22 +81,22 @@ def test_views_of_one_image_differ_and_those_of_one_step_repeat() -> None:
 
 def test_mirrored_views_have_labels_of_their_own() -> None:
     source = batches(flip="image")
-    _, block = source[0]
+    _, block, _ = source[0]
     assert block.shape == (20, 20)
     assert block[0, 10] == 0
 
 
 def test_processes_share_the_views_of_one_process() -> None:
-    images, block = batches()[2]
+    images, block, _ = batches()[2]
     parts = [batches(ranks=Ranks(rank, 3))[2] for rank in range(3)]
-    assert torch.equal(torch.cat([part for part, _ in parts]), images)
-    assert all(part.shape == block.shape for _, part in parts)
+    assert torch.equal(torch.cat([part for part, _, _ in parts]), images)
+    assert all(part.shape == block.shape for _, part, _ in parts)
 
 
 def test_other_targets_repeat_too() -> None:
     source = batches(loss="regression")
-    _, vectors = source[0]
-    assert torch.equal(vectors[:, 0], torch.from_numpy(LEVELS[source.items(0)]).float())
+    _, vectors, items = source[0]
+    assert torch.equal(vectors[:, 0], torch.from_numpy(LEVELS[items]).float())
 
 
 def test_the_gradient_in_parts_is_that_of_the_whole_batch() -> None:

@@ -17,7 +17,7 @@ from cml.errors import UserError, did_you_mean
 from cml.retrieval import text_table
 from cml.retrieval.best_methods import find_best
 from cml.retrieval.comparison import interval_text
-from cml.retrieval.metric_result import none_if_nan
+from cml.retrieval.metric_result import none_for_nan
 from cml.retrieval.metrics import describe
 
 BEST = "*"  # marks the best of a set, and what does not differ from it significantly
@@ -220,7 +220,7 @@ class Board:
 
     def _json_ends(self, result: Result) -> list[float | None] | None:
         """The ends of the interval of the score; None where the result failed."""
-        return None if result.failed else list(map(none_if_nan, self._score_ends(result)))
+        return None if result.failed else none_for_nan(self._score_ends(result))
 
     def _difference(self, ours: Result | None, theirs: Result | None) -> tuple[float, float, float] | None:
         """The mean of the paired differences of two results, and the ends of its 95 % interval."""

@@ -15,8 +15,7 @@ from cml.comparing.bench.methods import UNTRAINED
 from cml.comparing.bench.scores import score_run, score_validation
 from cml.comparing.bench.sets import BenchSet, Part, compute_features
 from cml.comparing.bench.suite import NO_BACKBONE, Suite
-from cml.data.augmentation import stored_size
-from cml.data.images import Images, Size
+from cml.data.images import Images, Size, stored_size
 from cml.data.input_form import Inputs
 from cml.data.vectors import Vectors
 from cml.errors import UserError
