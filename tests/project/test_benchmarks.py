@@ -27,6 +27,7 @@ TINY = {
     "accelerator": "--backbones small-cnn --precisions bfloat16 --size 32 --batch 4 --steps 1 --warm 1 --device cpu "
     "--no-compile --minutes 0.001 --recipe-size 64 --recipe-batch 4",
     "equal_labels": "--sets clusters-4 --losses log-ratio cosent --seeds 1 --steps 2 --items 80",
+    "ways": "fit-vectors embed --where",
     "vectors": "--rows 300 --size 6 --queries 30 --steps 2 --batch 20 --mapped",
     "audit": "--sets diabetes --items 60 --seeds 1",
     "captions": "--images 200 --rounds 1 --thread-rounds 1 --loops 1",
