@@ -67,7 +67,7 @@ def compare(embeddings: Tensor, label_distances: Tensor, *, normalize: bool, loo
     label_distances = check_batch(embeddings, label_distances, look=look)
     with torch.autocast(embeddings.device.type, enabled=False):
         points = embedding_points(embeddings, normalize=normalize, look=look)
-        distances = plain_distances(plain_squared_distances(points, slice(0, len(label_distances))))
+        distances = plain_distances(plain_squared_distances(points, slice(0, len(label_distances)), look=look))
     return Pairs(distances, *usable_labels(label_distances.to(distances.dtype)))
 
 
@@ -77,17 +77,20 @@ def mean_over_anchors(
     """Check a batch, and take the mean of ``values`` over its anchors."""
     label_distances = check_batch(embeddings, label_distances, look=look)
     with torch.autocast(embeddings.device.type, enabled=False):
-        return plain_mean(embedding_points(embeddings, normalize=normalize, look=look), label_distances, values)
+        points = embedding_points(embeddings, normalize=normalize, look=look)
+        return plain_mean(points, label_distances, values, look=look)
 
 
-def plain_mean(points: Tensor, label_distances: Tensor, values: AnchorValues) -> AnchorMean:
+def plain_mean(points: Tensor, label_distances: Tensor, values: AnchorValues, *, look: bool = False) -> AnchorMean:
     """The mean of ``values`` over the anchors of points (..., B, D), differentiable any number of times."""
     anchors, size = len(label_distances), _anchors_of_a_block(points, len(label_distances))
 
     def of_block(points: Tensor, start: int) -> tuple[Tensor, Tensor]:
         rows = slice(start, min(start + size, anchors))
         labels = label_distances[rows].to(points.dtype)
-        of_anchors, counts = values(plain_squared_distances(points, rows), labels, comparable_pairs(labels, start))
+        of_anchors, counts = values(
+            plain_squared_distances(points, rows, look=look), labels, comparable_pairs(labels, start)
+        )
         return of_anchors.sum(dim=-1), counts
 
     if size >= anchors:

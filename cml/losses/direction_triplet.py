@@ -17,8 +17,9 @@ class DirectionTripletLoss(ClassLoss):
 
         [ D_ap - D_an + margin - gamma cos(f_n - f_a, f_p - f_a) ]_+
 
-    with D the squared Euclidean distance, p an item of the class of a and n one of another. Time and memory are those
-    of the triplets: B times the positives times the negatives of an item.
+    with D the squared Euclidean distance, p an item of the class of a and n one of another. On the CPU, time and memory
+    are those of the triplets: B times the positives times the negatives of an item. Elsewhere, where their number may
+    not be looked at, they are those of B^3 triplets.
 
     Inputs: embeddings (B, D), class numbers (B,) int64.
 
@@ -55,13 +56,20 @@ class DirectionTripletLoss(ClassLoss):
         self.normalize = check_flag("normalize", normalize)
 
     def value(self, embeddings: Tensor, classes: Tensor) -> Tensor:
-        """The formula, over a list of all triplets: how many there are depends on the classes."""
+        """The formula."""
         check_classes(embeddings, classes)
+        look = self.may_look(embeddings)
         with torch.autocast(embeddings.device.type, enabled=False):
-            points = embedding_points(embeddings, normalize=self.normalize, look=self.may_look(embeddings))
+            points = embedding_points(embeddings, normalize=self.normalize, look=look)
             positives, negatives = class_masks(classes)
-            anchor, positive = positives.nonzero(as_tuple=True)  # (P,) pairs
-            pair, negative = negatives[anchor].nonzero(as_tuple=True)  # (T,) triplets
-            near, far, cosines = triplet_geometry(points, anchor[pair], positive[pair], negative)  # (T,) each
-            hinges = (near - far + self.margin - self.gamma * cosines).clamp(min=0)
+            if look:  # how many triplets there are depends on the classes
+                anchor, positive = positives.nonzero(as_tuple=True)  # (P,) pairs
+                pair, negative = negatives[anchor].nonzero(as_tuple=True)  # (T,) triplets
+                anchor, positive, used = anchor[pair], positive[pair], torch.ones_like(pair, dtype=torch.bool)
+            else:
+                negative = torch.arange(len(classes), device=classes.device)
+                anchor, positive = negative[:, None, None], negative[:, None]  # which broadcast to (B, B, B)
+                used = positives[:, :, None] & negatives[:, None, :]
+            near, far, cosines = triplet_geometry(points, anchor, positive, negative)
+            hinges = (near - far + self.margin - self.gamma * cosines).where(used, 0).clamp(min=0)
             return hinges.sum() / (hinges > 0).sum().clamp(min=1)

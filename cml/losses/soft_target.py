@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor
+from torch.linalg import vecdot
 
 from cml.losses.label_distance_loss import Auto, ScaledLabelLoss
 from cml.losses.loss import LossInfo
@@ -76,10 +77,10 @@ class SoftTargetLoss(ScaledLabelLoss):
 
 
 def row_cross_entropy(wanted: Tensor, scores: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
-    """The cross-entropy of each anchor's weights (..., R, B) and the softmax of its scores (..., R, B).
+    """The cross-entropy of each anchor's weights (R, B), 0 where not used, and the softmax of its scores (..., R, B).
 
-    Returns the value of each anchor, and whether it counts: it has two items that are used (R, B).
+    Returns the value (..., R) of each anchor, and whether it counts: it has two items that are used (R, B).
     """
     counts = used.sum(dim=-1) >= 2
-    log_shares = scores.masked_fill(~used, torch.finfo(scores.dtype).min).log_softmax(dim=-1)  # log q
-    return -(wanted * log_shares).where(used & counts[:, None], 0).sum(dim=-1), counts
+    log_shares = scores.masked_fill(~used, torch.finfo(scores.dtype).min).log_softmax(dim=-1)  # log q, finite
+    return -vecdot(wanted.where(counts[:, None], 0), log_shares), counts

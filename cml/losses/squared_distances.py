@@ -1,9 +1,10 @@
 """Squared distances of embeddings, exact where two points nearly coincide, and their gradients.
 
-|a|^2 + |b|^2 - 2ab loses the digits that a gradient of 1 / distance needs where a and b are near each other. So plain
-formulas have it in float64 (``plain_squared_distances``). Closed forms have it in float32 where no two points are near;
-else in float64, and pairs that nearly coincide even there from their differences (``squared_distances``). Every
-function takes points (B, D), or (H, B, D) of H heads.
+|a|^2 + |b|^2 - 2ab loses the digits that a gradient of 1 / distance needs where a and b are near each other. So it is
+computed in float32 where no two points are near, else in float64. Plain formulas may look whether points are near on
+the CPU alone, and have it in float64 elsewhere (``plain_squared_distances``). Closed forms have pairs that nearly
+coincide even in float64 from their differences (``squared_distances``). Every function takes points (B, D), or
+(H, B, D) of H heads.
 """
 
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from cml.losses.pairs import is_transformed
+
 # Where a squared distance is below this part of the two squared norms, float32 products lose digits.
 NEAR = 0.1
 COINCIDENT = 1.5e-8  # and below this part float64 products do
@@ -19,23 +22,34 @@ _NO_DIGITS = 1e-14  # below this part of a squared norm, a float64 product is ro
 _DIFFERENCE_BYTES = 16 << 20  # of a part of the pairs that are computed from their differences
 
 
-def plain_squared_distances(points: Tensor, rows: slice) -> Tensor:
+def plain_squared_distances(points: Tensor, rows: slice, *, look: bool = False) -> Tensor:
     """Squared distances (..., R, B) of some points to all, by operations that torch differentiates any number of times.
 
-    In float32 a product in float64 has digits to spare. In float64 itself, and on devices without it, they come from
-    differences, which takes O(R B D) memory.
+    ``look`` lets them be a product in float32 where no two points are near; one in float64 has digits to spare. Of
+    float64 itself, and on devices without it, they come from differences, which takes O(R B D) memory.
     """
-    anchors = points[..., rows, :]
     if points.dtype == torch.float64 or points.device.type == "mps":
-        return (anchors[..., :, None, :] - points[..., None, :, :]).square().sum(dim=-1)
-    exact = points.double()
-    exact = exact - exact.detach().mean(dim=-2, keepdim=True)  # around 0, norms are smaller: the distances are the same
-    norms = exact.square().sum(dim=-1, keepdim=True)  # (..., B, 1)
-    ones = torch.ones_like(norms)
-    left = torch.cat([-2 * exact, norms, ones], dim=-1)[..., rows, :]
-    squared = left @ torch.cat([exact, ones, norms], dim=-1).mT  # |a|^2 + |b|^2 - 2ab in one product
+        return (points[..., rows, None, :] - points[..., None, :, :]).square().sum(dim=-1)
+    if look and points.device.type == "cpu" and not is_transformed(points):
+        squared, norms = _plain_product(points, rows)
+        own = squared.detach().diagonal(rows.start, -2, -1)  # whose gradient is 0, as the product's is but for rounding
+        own.fill_(torch.inf)
+        all_are_far = bool(squared.detach().amin() >= 2 * NEAR * norms.detach().amax())
+        own.zero_()
+        if all_are_far:
+            return squared
+    squared, norms = _plain_product(points.double(), rows)
     apart = squared.detach() > _NO_DIGITS * norms.detach()[..., rows, :]
     return squared.to(points.dtype).where(apart, 0)
+
+
+def _plain_product(points: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
+    """|a|^2 + |b|^2 - 2ab (..., R, B) in one product, and the squared norms (..., B, 1) around 0, which are smaller."""
+    centered = points - points.detach().mean(dim=-2, keepdim=True)
+    norms = centered.square().sum(dim=-1, keepdim=True)
+    ones = torch.ones_like(norms)
+    left = torch.cat([-2 * centered[..., rows, :], norms[..., rows, :], ones[..., rows, :]], dim=-1)
+    return left @ torch.cat([centered, ones, norms], dim=-1).mT, norms
 
 
 def plain_distances(squared: Tensor) -> Tensor:
