@@ -102,7 +102,7 @@ class JudgementColumns:
                 number = numbers.get(value if isinstance(value, int) else _whole(value))
             if number is None:
                 shown = int(value) if isinstance(value, float) and value.is_integer() else value
-                self.refuse(row, f"names the {name} {shown!r}, which is {_describe_known(shown, numbers)}.")
+                self.refuse(row, f"names the {name} {shown!r}, which is {_describe_items(shown, numbers)}.")
             else:
                 found[row] = number
         return found
@@ -151,7 +151,7 @@ def number_items(
     return numbers
 
 
-def describe_unjudged(numbers: Mapping[Any, int], judged: Iterable[int]) -> list[str]:
+def describe_items_without_judgement(numbers: Mapping[Any, int], judged: Iterable[int]) -> list[str]:
     """Name the items without any judgement, from which nothing is learned."""
     known = set(judged)
     left = [name for name, number in numbers.items() if number not in known]
@@ -181,7 +181,7 @@ def _describe_unread(unread: Sequence[str], names: Sequence[str]) -> list[str]:
     return [f"columns that are not read: {listed}; those that are read: {', '.join(names)}"]
 
 
-def _describe_known(value: Any, numbers: dict[Any, int]) -> str:  # noqa: ANN401 - a cell
+def _describe_items(value: Any, numbers: dict[Any, int]) -> str:  # noqa: ANN401 - a cell
     """Say which items there are, beside a value that names none of them."""
     known = f"none of the {len(numbers):,} items"
     if not numbers:

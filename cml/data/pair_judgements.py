@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.array_types import Bools, Float64, Int64
-from cml.data.judgement_columns import JudgementColumns, describe_unjudged, number_items
+from cml.data.judgement_columns import JudgementColumns, describe_items_without_judgement, number_items
 from cml.data.judgement_questions import ItemLabels, choose_questions, estimate_pair_ceiling
 from cml.errors import DataError, UserError
 
@@ -121,7 +121,7 @@ class PairJudgements(ItemLabels):
         self.first, self.second = questions.T
         self.weights: Float64 = np.bincount(pair, rows.weights).astype(np.float64)
         self.distances: Float64 = np.bincount(pair, rows.weights * rows.values) / self.weights
-        self.remarks = self._unread + describe_unjudged(self._numbers, set(questions.ravel().tolist()))
+        self.remarks = self._unread + describe_items_without_judgement(self._numbers, set(questions.ravel().tolist()))
         self.remarks += _describe_contradictions(pair, rows.values)
         self.ceiling = estimate_pair_ceiling(pair, rows.values)
         self.raters = {} if rows.raters is None else _compare_raters(pair, rows.values, rows.raters)

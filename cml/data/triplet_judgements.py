@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.array_types import Bools, Float64, Int64
-from cml.data.judgement_columns import JudgementColumns, describe_unjudged, number_items
+from cml.data.judgement_columns import JudgementColumns, describe_items_without_judgement, number_items
 from cml.data.judgement_questions import (
     ItemLabels,
     TripletQuestions,
@@ -113,7 +113,9 @@ class TripletJudgements(ItemLabels):
         self.counts: Int64 = np.bincount(place.ravel(), rows.counts).astype(np.int64)
         asked = find_questions(*rows.triplets.T)
         self.questions: Int64 = asked.questions
-        self.remarks = self._unread + describe_unjudged(self._numbers, set(self.triplets.ravel().tolist()))
+        self.remarks = self._unread + describe_items_without_judgement(
+            self._numbers, set(self.triplets.ravel().tolist())
+        )
         votes = asked.count_votes(rows.counts)
         self.remarks += _describe_contradictions(votes)
         self.ceiling = estimate_triplet_ceiling(votes, self.questions[:, 0])

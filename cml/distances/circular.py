@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from cml.array_types import Float32, Float64
-from cml.distances.compiled import AS_WRITTEN, compiled
+from cml.distances.compile_loop import AS_WRITTEN, compile_loop
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels, check_same_length, pack_vectors
 from cml.settings import check_above_zero, check_word
@@ -70,7 +70,7 @@ class Circular(LabelDistance):
         return positions
 
 
-@compiled(fastmath=AS_WRITTEN)
+@compile_loop(fastmath=AS_WRITTEN)
 def _fill(a: Float64, b: Float64, period: float, largest: bool, out: Float32) -> None:
     for i in range(a.shape[0]):
         for j in range(b.shape[0]):

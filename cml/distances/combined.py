@@ -50,9 +50,9 @@ class Combined(Composed):
     @classmethod
     def is_self_contained(cls, settings: Mapping[str, Any]) -> bool:
         """Whether all parts are."""
-        from cml.distances.composed import are_self_contained
+        from cml.distances.composed import has_only_self_contained_parts
 
-        return are_self_contained(settings.get("parts"))
+        return has_only_self_contained_parts(settings.get("parts"))
 
     def __post_init__(self) -> None:
         super().__post_init__()

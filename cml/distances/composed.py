@@ -67,7 +67,9 @@ def is_self_contained(
     return not holds_text(choice.settings)
 
 
-def are_self_contained(parts: object) -> bool:  # True if each part is a text and ``is_self_contained`` holds for it
+def has_only_self_contained_parts(
+    parts: object,
+) -> bool:  # True if each part is a text and ``is_self_contained`` holds for it
     """Whether all parts of a distance made of others are self-contained."""
     return isinstance(parts, Mapping) and all(
         isinstance(part, str) and is_self_contained(part) for part in parts.values()

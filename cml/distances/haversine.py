@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cml.array_types import Float32, Float64
-from cml.distances.compiled import AS_WRITTEN, compiled
+from cml.distances.compile_loop import AS_WRITTEN, compile_loop
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels, pack_vectors, refuse
 
@@ -75,7 +75,7 @@ def check_on_earth(
         refuse(out, f"has the {axis} {{:g}}; it should be in {low}..{high} degrees.{mend}", values)
 
 
-@compiled(fastmath=AS_WRITTEN)
+@compile_loop(fastmath=AS_WRITTEN)
 def _fill(a: Float64, b: Float64, out: Float32) -> None:
     for i in range(a.shape[0]):
         for j in range(b.shape[0]):

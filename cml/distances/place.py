@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from cml.array_types import Float32, Float64
-from cml.distances.compiled import AS_WRITTEN, compiled
+from cml.distances.compile_loop import AS_WRITTEN, compile_loop
 from cml.distances.haversine import EARTH_RADIUS, check_on_earth
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels, pack_vectors
@@ -74,7 +74,7 @@ class Place(LabelDistance):
         return result
 
 
-@compiled(fastmath=AS_WRITTEN)
+@compile_loop(fastmath=AS_WRITTEN)
 def _sector(x: float, y: float, heading: float, radius: float, angle: float) -> Float64:
     """Draw the sector as a polygon (_CHORDS + 2, 2), clockwise."""
     corners = np.empty((_CHORDS + 2, 2))
@@ -85,7 +85,7 @@ def _sector(x: float, y: float, heading: float, radius: float, angle: float) -> 
     return corners
 
 
-@compiled(fastmath=AS_WRITTEN)
+@compile_loop(fastmath=AS_WRITTEN)
 def _area(polygon: Float64, count: int) -> float:
     total = 0.0
     for k in range(count):
@@ -94,7 +94,7 @@ def _area(polygon: Float64, count: int) -> float:
     return abs(total) / 2
 
 
-@compiled(fastmath=AS_WRITTEN)
+@compile_loop(fastmath=AS_WRITTEN)
 def _shared_area(polygon: Float64, other: Float64) -> float:
     """Compute the area that two convex clockwise polygons share, by cutting one along each side of the other."""
     count = polygon.shape[0]
@@ -119,7 +119,7 @@ def _shared_area(polygon: Float64, other: Float64) -> float:
     return _area(old, count)
 
 
-@compiled(fastmath=AS_WRITTEN)
+@compile_loop(fastmath=AS_WRITTEN)
 def _fill(a: Float64, b: Float64, on_globe: bool, radius: float, angle: float, out: Float32) -> None:
     whole = _area(_sector(0.0, 0.0, 0.0, radius, angle), _CHORDS + 2)
     for i in range(a.shape[0]):

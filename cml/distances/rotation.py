@@ -11,7 +11,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation as Turn
 
 from cml.array_types import Float32, Float64
-from cml.distances.compiled import AS_WRITTEN, compiled
+from cml.distances.compile_loop import AS_WRITTEN, compile_loop
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import LabelError, Labels, pack_vectors, refuse
 from cml.errors import UserError
@@ -136,7 +136,7 @@ def _flat(label: Any, position: int) -> Float64:  # noqa: ANN401 - checked here
     return matrix.reshape(9)
 
 
-@compiled(fastmath=AS_WRITTEN)
+@compile_loop(fastmath=AS_WRITTEN)
 def _fill(turned: Float64, b: Float64, out: Float32) -> None:
     """Compute the angles between (A, G, 4) quaternions, the nearest of each G, and (B, 4)."""
     for i in range(turned.shape[0]):

@@ -44,9 +44,9 @@ class Sets(Composed):
     @classmethod
     def is_self_contained(cls, settings: Mapping[str, Any]) -> bool:
         """Whether the base is."""
-        from cml.distances.composed import are_self_contained
+        from cml.distances.composed import has_only_self_contained_parts
 
-        return are_self_contained({"base": settings.get("base")})
+        return has_only_self_contained_parts({"base": settings.get("base")})
 
     def __post_init__(self) -> None:
         super().__post_init__()

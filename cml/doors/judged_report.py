@@ -66,7 +66,7 @@ def report_judgements(
     return JudgedReport(table, {name: 1 - agreement.rows[name][TRIPLET_AGREEMENT].per_query for name in rows})
 
 
-def describe_learned(
+def describe_labels_of_run(
     folder: Path, config: RunConfig
 ) -> str:  # a sentence or two; "" where the loss learns nothing of them, is not registered here, or was not kept
     """Say what the loss of a run has learned of the labels."""
@@ -77,7 +77,7 @@ def describe_learned(
         loss = losses.get(config.train.loss)
     except UserError:  # of a plugin that is not loaded
         return ""
-    if type(loss).describe_learned is Loss.describe_learned:
+    if type(loss).describe_labels is Loss.describe_labels:
         return ""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -86,7 +86,7 @@ def describe_learned(
         loss.load_state_dict(load_file(path), strict=False)  # the file holds no constants
     except (SafetensorError, OSError, RuntimeError) as error:
         raise DataError(f"{path} does not hold the parameters of {config.train.loss} ({error}). Train again.") from None
-    return loss.describe_learned()
+    return loss.describe_labels()
 
 
 PAIRS = "pairs.csv"  # in the folder of a prepared dataset that comes with such pairs

@@ -184,7 +184,7 @@ class Model:
         """
         return self.network.embed(inputs, batch_size=batch_size, bar=bar)
 
-    def embed_unless_embedded(self, inputs: Any) -> Float32:  # noqa: ANN401 - inputs or embeddings
+    def as_embeddings(self, inputs: Any) -> Float32:  # noqa: ANN401 - inputs or embeddings
         """Embed inputs that are not embeddings already.
 
         Args:
@@ -197,7 +197,7 @@ class Model:
         Raises:
             UserError: As ``embed``.
         """
-        return self.network.embed_unless_embedded(inputs)
+        return self.network.as_embeddings(inputs)
 
     def embed_by_reference(self, inputs: Any, *, bar: str = "") -> Float32:  # noqa: ANN401 - as ``cml.fit`` takes them
         """Compute features that do not depend on the labels: of the published backbone, or standardised vectors.
@@ -346,7 +346,7 @@ class Model:
         Raises:
             UserError: something is no input of the model, or k is out of range.
         """
-        rows = self.embed_unless_embedded(queries)
+        rows = self.as_embeddings(queries)
         held = gallery.gallery if isinstance(gallery, EmbeddingFolder) else gallery
         if isinstance(gallery, EmbeddingFolder) and gallery.digest != self.digest:
             raise UserError(
@@ -355,7 +355,7 @@ class Model:
         if isinstance(held, Gallery):
             distances, positions = held.search(rows, k)
         else:
-            distances, positions = nearest_embeddings(rows, self.embed_unless_embedded(gallery), k)
+            distances, positions = nearest_embeddings(rows, self.as_embeddings(gallery), k)
         return positions, distances
 
     @property

@@ -11,7 +11,7 @@ from cml.array_types import Float32, Float64, Int64
 from cml.data.encode_image import describe_shown_bands
 from cml.data.prepared import PreparedDataset, Split
 from cml.doors.dataset_report import Drawn, describe_held_out
-from cml.doors.judged_report import DISAGREEMENT, describe_learned, report_judgements
+from cml.doors.judged_report import DISAGREEMENT, describe_labels_of_run, report_judgements
 from cml.doors.trained_run import Embeddings, TrainedRun
 from cml.errors import UserError
 from cml.reporting.retrieval_report import Picture, ReportRow, write_retrieval_page
@@ -160,7 +160,7 @@ def write_retrieval_report(
         is_mean = f"the share of a query's judgements that {name} does not agree with"
     remarks = [
         describe_held_out(info),
-        describe_learned(trained.folder, trained.config),
+        describe_labels_of_run(trained.folder, trained.config),
         describe_shown_bands(channels),
         note,
     ]

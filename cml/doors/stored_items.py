@@ -60,7 +60,7 @@ def embed_from_store(
     if _takes_features(store, model, run):
         return model.embed(store.select(store.find(paths)))
     features = stored_features(store, model.network, paths, f"the features of {run}")
-    return model.network.embed_extracted(features.read(np.arange(len(features))))
+    return model.network.embed_feature_rows(features.read(np.arange(len(features))))
 
 
 def _takes_features(store: FeatureStore, model: Model, run: Path) -> bool:

@@ -256,7 +256,7 @@ class TrainedRun:
         """By the trained model; the features of images below a head on a frozen backbone are read from their cache."""
         if isinstance(inputs, Vectors) or not self.config.train.freeze_backbone:
             return self.model.embed(inputs, bar=self._bar)
-        return self.model.network.embed_extracted(self._frozen_features(self.model.network, inputs))
+        return self.model.network.embed_feature_rows(self._frozen_features(self.model.network, inputs))
 
     def _frozen_features(self, model: EmbeddingModel, images: Inputs) -> Float32:
         """Backbone features (N, F) of image files: from the store if it is of this backbone, or from the cache."""

@@ -73,7 +73,7 @@ class LabelledItems:
         """Compute the label distances (A, B) from A items to B items."""
         return self.distance.pairwise(self.labels[rows], self.labels[columns])
 
-    def paired(self, rows: Int64, columns: Int64) -> Float32:
+    def pair_distances(self, rows: Int64, columns: Int64) -> Float32:
         """Compute the label distances (P,) of P pairs of items."""
         return listed_distances(self.distance, self.labels[rows], self.labels, columns[:, None])[:, 0]
 

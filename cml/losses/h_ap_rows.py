@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 from cml.array_types import Float64, Floating, Int64
-from cml.distances.compiled import FREE, compiled
+from cml.distances.compile_loop import FREE, compile_loop
 from cml.losses.score_cells import CELL_STEP, cut_cells
 
 _REACH = 40.0  # exp(-40) is below the rounding of 1
@@ -26,7 +26,7 @@ _ITEM_COST = 300.0
 _LEAST_WIDTH = 1e-3  # of the range of nodes
 
 
-@compiled(fastmath=FREE)
+@compile_loop(fastmath=FREE)
 def sum_h_ap(
     squared: Floating,  # (R, B) squared distances of embeddings; a score is -1/2 of one
     by_distance: Int64,  # (R, B) the columns by ascending squared distance, those that are not used last
@@ -87,7 +87,7 @@ def sum_h_ap(
             slopes[row, by_label[row, n - 1 - p]] = slope[p] * (-0.5 / temperature)
 
 
-@compiled(fastmath=FREE, inline=True)
+@compile_loop(fastmath=FREE, inline=True)
 def _count_nodes(width: float, tolerance: float) -> int:
     """The number of nodes over scores of a width, a multiple of 4."""
     poles = 2 * math.pi / max(width, _LEAST_WIDTH)  # their distance in half widths
@@ -97,7 +97,7 @@ def _count_nodes(width: float, tolerance: float) -> int:
     return (int(math.log(1 / tolerance) / decay) + 6) // 4 * 4
 
 
-@compiled(fastmath=FREE)
+@compile_loop(fastmath=FREE)
 def _sum_above(scores: Float64, in_order: Int64, first: Int64, gain: Float64, near: Float64, total: Float64) -> None:
     """Count and sum what ranks above each item, by two Fenwick trees over places in the order of label distances.
 
@@ -129,7 +129,7 @@ def _sum_above(scores: Float64, in_order: Int64, first: Int64, gain: Float64, ne
         start = end
 
 
-@compiled(fastmath=FREE)
+@compile_loop(fastmath=FREE)
 def _by_nodes(
     scores: Float64,  # (n,) by place, in the order of label distances, the farthest first
     first: Int64,  # see ``_sum_above``
@@ -193,7 +193,7 @@ def _by_nodes(
     return value / whole
 
 
-@compiled(fastmath=FREE)
+@compile_loop(fastmath=FREE)
 def _by_pairs(scores: Float64, labels: Float64, in_order: Int64, total: Float64, whole: float, slope: Float64) -> float:
     """H-AP of a row, of (n,) as in ``_sum_above`` and the sum of all gains; fills its slopes in the scores."""
     n = len(in_order)
@@ -223,7 +223,7 @@ def _by_pairs(scores: Float64, labels: Float64, in_order: Int64, total: Float64,
     return value / whole
 
 
-@compiled(fastmath=FREE)
+@compile_loop(fastmath=FREE)
 def _fall(power: Float64, label: Float64, kept: Float64, mine: float, my_label: float) -> float:
     """Keep 1 - sigmoid of the farther items of a stretch of places, 0 of the others, and sum it."""
     total = 0.0
@@ -234,7 +234,7 @@ def _fall(power: Float64, label: Float64, kept: Float64, mine: float, my_label: 
     return total
 
 
-@compiled(fastmath=FREE)
+@compile_loop(fastmath=FREE)
 def _rise(power: Float64, label: Float64, kept: Float64, mine: float, my_label: float) -> float:
     """Keep the sigmoid of the farther items of a stretch of places, 0 of the others, and sum it."""
     total = 0.0
@@ -245,7 +245,7 @@ def _rise(power: Float64, label: Float64, kept: Float64, mine: float, my_label: 
     return total
 
 
-@compiled(fastmath=FREE)
+@compile_loop(fastmath=FREE)
 def _add_slopes(kept: Float64, slope: Float64, pull: float) -> float:
     """Add the slopes of the items of a stretch of places, and sum them."""
     total = 0.0

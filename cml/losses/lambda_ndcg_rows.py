@@ -8,11 +8,11 @@ two divisions and no exponential or logarithm, and the loop becomes vector instr
 import numpy as np
 
 from cml.array_types import Float64, Floating, Int64
-from cml.distances.compiled import FREE, compiled
+from cml.distances.compile_loop import FREE, compile_loop
 from cml.losses.score_cells import CELL, CELL_STEP, cut_cells
 
 
-@compiled(fastmath=FREE)
+@compile_loop(fastmath=FREE)
 def sum_lambda_ndcg(
     squared: Floating,  # (R, B) squared distances of embeddings; a score is -1/2 of one
     by_distance: Int64,  # (R, B) the columns by ascending squared distance, those that are not used last
@@ -68,7 +68,7 @@ def sum_lambda_ndcg(
             slopes[row, by_distance[row, q]] = slope[q] * (-0.5 / temperature / ideal)
 
 
-@compiled(fastmath=FREE)
+@compile_loop(fastmath=FREE)
 def _add_pairs(
     score: Float64,  # (n,) in units of the temperature
     power: Float64,  # (n,) see ``score_cells.py``
@@ -99,7 +99,7 @@ def _add_pairs(
     return value, pulls
 
 
-@compiled(fastmath=FREE, inline=True)
+@compile_loop(fastmath=FREE, inline=True)
 def _artanh(u: float) -> float:
     """The artanh of a number in [0, 1/3]; the next term is below the rounding of the first."""
     v = u * u

@@ -83,7 +83,7 @@ class LogisticTripletLoss(Loss):
         """E."""
         return 0.5 * torch.sigmoid(_FASTER * self.flip_logit)
 
-    def describe_learned(self) -> str:
+    def describe_labels(self) -> str:
         """Say how many judgements are wrong, by what was learned."""
         return (
             f"The loss has learned a flip_rate of {self.flip_rate.item():.3f}, the share of judgements that are wrong "

@@ -169,7 +169,7 @@ class Loss(nn.Module):
         """The constants that ``prepare`` found, by name, for the saved config; empty before."""
         return dict(self._constants)
 
-    def describe_learned(self) -> str:
+    def describe_labels(self) -> str:
         """Say what the loss learned of the labels, for a report; "" where it learns nothing of them."""
         return ""
 

@@ -10,13 +10,13 @@ import math
 import numpy as np
 
 from cml.array_types import Float64, Int64
-from cml.distances.compiled import ORDERED, compiled
+from cml.distances.compile_loop import ORDERED, compile_loop
 
 CELL = 64.0  # exp(-64) is far below the rounding of 1, and the square of exp(64) far below the largest number
 CELL_STEP = math.exp(CELL)
 
 
-@compiled(fastmath=ORDERED)
+@compile_loop(fastmath=ORDERED)
 def cut_cells(scores: Float64) -> tuple[Float64, Int64, Int64]:
     """Cut scores (n,), in descending order and in units of the temperature, into cells.
 

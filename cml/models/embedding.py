@@ -233,7 +233,7 @@ class EmbeddingModel(nn.Module):
         """Embed images of any sizes, or vectors or tensors of the model's shape."""
         return self._by_batches(self.forward, inputs, batch_size, bar)
 
-    def embed_unless_embedded(self, inputs: Any) -> Float32:  # noqa: ANN401 - inputs or embeddings
+    def as_embeddings(self, inputs: Any) -> Float32:  # noqa: ANN401 - inputs or embeddings
         """Embed inputs that are not embeddings already."""
         form = self.config.inputs
         sizes = {self.config.dimension} - {*form.shape}  # of an array that can only hold embeddings
@@ -293,7 +293,7 @@ class EmbeddingModel(nn.Module):
         return ComputedRows((shape[0], shape[1]), compute_part)
 
     @torch.inference_mode()
-    def embed_extracted(self, features: Float32, *, batch_size: int = 64) -> Float32:
+    def embed_feature_rows(self, features: Float32, *, batch_size: int = 64) -> Float32:
         """Embed images whose backbone features are known."""
         parts = torch.split(torch.from_numpy(features).to(self.mean.device), batch_size)
         return np.concatenate([self.embed_features(part).float().cpu().numpy() for part in parts])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cml.array_types import Bools, Float64
 from cml.plausibility.finding import Finding, Rule
-from cml.plausibility.swapped_places import LabelNumbers, as_label_numbers, find_swapped_places, mark_swapped
+from cml.plausibility.swapped_places import LabelNumbers, as_label_numbers, find_swapped_places, mark_swapped_places
 
 # Constant labels: all items have the same one, so that there is nothing to learn.
 
@@ -75,7 +75,7 @@ def find_outliers(labels: LabelNumbers) -> Iterator[Finding]:
     """
     if labels.distance.startswith(("circular", "rotation", "classes")) or len(labels.values) < _FEWEST_WITH_OUTLIERS:
         return
-    kept = np.flatnonzero(~mark_swapped(labels))  # the others have a finding of their own
+    kept = np.flatnonzero(~mark_swapped_places(labels))  # the others have a finding of their own
     for column, name in enumerate(labels.columns):
         values = labels.values[:, column]
         places = kept[_are_outliers(values[kept])]

@@ -61,7 +61,7 @@ def find_swapped_places(labels: LabelNumbers) -> Iterator[Finding]:
 
     Nothing is said where latitudes and longitudes of most places overlap, as those of the whole earth do.
     """
-    places = np.flatnonzero(mark_swapped(labels))
+    places = np.flatnonzero(mark_swapped_places(labels))
     if len(places):
         yield Finding(
             "swapped-places",
@@ -74,7 +74,7 @@ def find_swapped_places(labels: LabelNumbers) -> Iterator[Finding]:
         )
 
 
-def mark_swapped(labels: LabelNumbers) -> Bools:  # -> (N,)
+def mark_swapped_places(labels: LabelNumbers) -> Bools:  # -> (N,)
     """Tell which labels are places with latitude and longitude the other way round than the others."""
     if not is_place_distance(labels.distance) or len(labels.values) < _FEWEST:
         return np.zeros(len(labels.values), bool)

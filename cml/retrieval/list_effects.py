@@ -62,7 +62,7 @@ def ndcg_changes(
 
 
 @njit(nogil=True, cache=True)
-def _discounted(gains: Jit, discounts: Jit, stay: Jit, move: Jit) -> None:
+def _sum_discounted_gains(gains: Jit, discounts: Jit, stay: Jit, move: Jit) -> None:
     """Sums of the first discounted gains: of each item where it is, and one place further up."""
     for i in range(len(discounts)):
         stay[i + 1] = stay[i] + discounts[i] * gains[i]
@@ -76,8 +76,8 @@ def _ndcg_changes(
     depth = len(discounts)
     stay, move, best_stay, best_move = np.zeros((4, depth + 1))
     for r in range(len(items)):
-        _discounted(gains[r], discounts, stay, move)
-        _discounted(ideal[r], discounts, best_stay, best_move)
+        _sum_discounted_gains(gains[r], discounts, stay, move)
+        _sum_discounted_gains(ideal[r], discounts, best_stay, best_move)
         for i in range(depth):
             place[nearest[r, i]] = i
         for p in range(depth):

@@ -39,7 +39,7 @@ def embed_batches(
     embed: Callable[[NDArray[Any]], Float32]
     if images.features is not None:
         decoding = _read_chunks(images, images.read_features, batch_size, start)
-        embed = functools.partial(model.embed_extracted, batch_size=batch_size)
+        embed = functools.partial(model.embed_feature_rows, batch_size=batch_size)
     elif images.vectors:
         decoding = _read_chunks(images, images.read_vectors, batch_size, start)
         embed = functools.partial(model.embed, batch_size=batch_size)

@@ -57,7 +57,7 @@ class IndexModel(Protocol):
         """The network."""
         ...
 
-    def embed_unless_embedded(self, inputs: Any) -> Float32:  # noqa: ANN401 - inputs or embeddings
+    def as_embeddings(self, inputs: Any) -> Float32:  # noqa: ANN401 - inputs or embeddings
         """Embed inputs that are not embeddings already."""
         ...
 
@@ -525,7 +525,7 @@ class Index:
         if digest is not None:
             self._check_digest(digest, owner)
         if self.model is not None and digest is None:
-            rows = self.model.embed_unless_embedded(inputs)
+            rows = self.model.as_embeddings(inputs)
         else:
             array = inputs if isinstance(inputs, np.ndarray) else as_array(inputs)
             if array is None or array.dtype.kind not in "fiu":

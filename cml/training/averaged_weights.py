@@ -45,7 +45,7 @@ class AveragedWeights:
         _copy(self._average, self._weights)
 
     @contextlib.contextmanager
-    def swapped_in(self) -> Iterator[None]:
+    def swap_in(self) -> Iterator[None]:
         """Set the network's weights to the average in the block."""
         before = {name: tensor.clone() for name, tensor in self._weights.items()}
         self.take()

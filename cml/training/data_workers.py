@@ -67,7 +67,7 @@ def prefetch(source: Dataset[T], steps: range, *, workers: int, timeout: float) 
         workers = count_safe_workers(workers)
         started = multiprocessing.get_context("fork").Semaphore(0) if workers and start_method() == "fork" else None
         batches = _start_loader(source, steps, workers, started)
-    if started is not None and not _have_started(started, workers):
+    if started is not None and not _wait_for_start(started, workers):
         warnings.warn(
             f"Inputs are read in the training process: the workers did not start within {START_LIMIT:g} seconds, as "
             "where they inherit a lock that another thread holds.",
@@ -99,7 +99,7 @@ def _start_loader(source: Dataset[T], steps: range, workers: int, started: Any =
         _ErrorsAsValues(source),
         batch_size=None,
         sampler=steps,
-        collate_fn=_unchanged,  # torch's would make lists of tuples
+        collate_fn=_pass_on,  # torch's would make lists of tuples
         num_workers=workers,
         pin_memory=torch.cuda.is_available(),
         prefetch_factor=4 if workers else None,
@@ -124,7 +124,7 @@ def _start_loader(source: Dataset[T], steps: range, workers: int, started: Any =
     return batches
 
 
-def _have_started(started: Any, workers: int) -> bool:  # noqa: ANN401 - a semaphore of multiprocessing
+def _wait_for_start(started: Any, workers: int) -> bool:  # noqa: ANN401 - a semaphore of multiprocessing
     """Whether all workers have started before the limit."""
     end = time.monotonic() + START_LIMIT
     return all(started.acquire(timeout=max(0.0, end - time.monotonic())) for _ in range(workers))
@@ -195,7 +195,7 @@ def _prepare_fork() -> None:
     give_back_freed_memory()
 
 
-def _unchanged(batch: Any) -> Any:  # noqa: ANN401 - any batch
+def _pass_on(batch: Any) -> Any:  # noqa: ANN401 - any batch
     return batch
 
 

@@ -149,7 +149,7 @@ class FrozenNetwork(nn.Module):
 
     def embed(self, features: Vectors) -> Float32:
         """Embeddings (N, D) of the features (N, F) of N items, in evaluation mode."""
-        return self.model.embed_extracted(features.read(np.arange(len(features))))
+        return self.model.embed_feature_rows(features.read(np.arange(len(features))))
 
     def train(
         self,

@@ -20,7 +20,7 @@ from cml.errors import UserError
 from cml.processes.memory import is_out_of_memory
 from cml.sampling.draws import own_augmentation_words
 from cml.training.config import TrainConfig
-from cml.training.randomness import restored_randomness, seed_generators
+from cml.training.randomness import restore_randomness, seed_generators
 
 Augment = Callable[..., Any]
 """From an item to an augmented one, or from an item and its label to a pair of both."""
@@ -71,7 +71,7 @@ class OwnAugmentation:
         """The items one by one, each after a seed of its own."""
         augmented: list[Any] = []
         changed: list[Any] = []
-        with restored_randomness(), torch.no_grad():
+        with restore_randomness(), torch.no_grad():
             for place, (value, item) in enumerate(zip(values, items.tolist(), strict=True)):
                 seed_generators(words[place])
                 arguments = (value,) if labels is None else (value, labels[place])

@@ -172,7 +172,7 @@ class Average(Part):
         """Begin with the first weights, and validate by the average."""
         config, model = self.training.config, self.training.model
         self._average = AveragedWeights(model.head if config.freeze_backbone else model, config.ema_decay)
-        self.training.swapped_in = self._average.swapped_in
+        self.training.swap_in = self._average.swap_in
 
     def after(self, update: Update) -> None:
         """Average the weights of the step."""
@@ -247,7 +247,7 @@ class Validating(Part):
     def after(self, update: Update) -> None:
         """Validate if it is due."""
         if update.done % self.training.config.evaluate_every == 0:
-            with self.training.swapped_in():
+            with self.training.swap_in():
                 record = self._validation.record(update.done)
             self.training.log.add([record])
             self.training.callbacks.validate(record["validation"])

@@ -132,7 +132,7 @@ def seeded_randomness(*key: int) -> Iterator[None]:
     So the same seed gives the same augmentation, for any number of data workers and after a continued run. Generators
     that a data set has made for itself are its own affair.
     """
-    with restored_randomness():
+    with restore_randomness():
         seed_generators(np.random.SeedSequence(key).generate_state(WORDS))
         yield
 
@@ -148,14 +148,14 @@ def seed_generators(
 
 
 @contextlib.contextmanager
-def restored_randomness() -> Iterator[None]:
+def restore_randomness() -> Iterator[None]:
     """Restore the global generators of Python, NumPy and torch after the block; one thread at a time is in it."""
-    with take_turns(), _restored():
+    with take_turns(), _restore_generators():
         yield
 
 
 @contextlib.contextmanager
-def _restored() -> Iterator[None]:
+def _restore_generators() -> Iterator[None]:
     states = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002 - data sets still use it
     try:
         yield

@@ -94,7 +94,7 @@ def finish(
         return
     from cml.reporting.curves import write_curves
 
-    if config is not None and (final := config.with_learned(learned.config, learned.model.config)) != config:
+    if config is not None and (final := config.with_learned_model(learned.config, learned.model.config)) != config:
         final.save(run)
     if learned.selection is not None:
         learned.selection.save(run)

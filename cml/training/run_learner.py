@@ -55,7 +55,7 @@ def run_learner(
                 raise
         if place.folder is not None:
             save_training_items(place.folder, digest_items(items.inputs, MOST_DIGESTED))
-        return learned, run.with_learned(learned.config, learned.model.config)
+        return learned, run.with_learned_model(learned.config, learned.model.config)
 
 
 def label_digest(items: LabelledItems, validation: LabelledItems | None = None) -> str:

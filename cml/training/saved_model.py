@@ -150,7 +150,7 @@ class RunConfig:
         """The options that the run was started with, by which it is resumed."""
         return self.train if self.requested is None else self.requested
 
-    def with_learned(self, train: TrainConfig, model: ModelConfig) -> Self:
+    def with_learned_model(self, train: TrainConfig, model: ModelConfig) -> Self:
         """Say with which options and of which shape a model was learned, where the learner chose them."""
         requested = self.requested if train == self.train else self.started_with
         return replace(self, train=train, model=model, requested=requested)

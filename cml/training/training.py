@@ -50,7 +50,7 @@ class Training:
     # what undoes a stage at the end, such as to merge adapters
     endings: list[Callable[[], None]] = field(default_factory=list)
     # makes the context in which the network has the weights that are kept, as averaged ones
-    swapped_in: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
+    swap_in: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
     is_over: bool = False  # whether a part has asked for the end
     is_interrupted: bool = False  # whether the training ends early by an interrupt
 

@@ -187,7 +187,7 @@ def score_loss(vectors: Vectors, loss: LabelDistanceLoss, config: TrainConfig) -
         model = GradientDescent(config, loss=loss.fit(distance, labels)).learn(data, place=Place(quiet=True)).model
     except (UserError, FloatingPointError):
         return float("nan")
-    return score(vectors, model.embed_extracted(vectors.queries), model.embed_extracted(vectors.gallery))
+    return score(vectors, model.embed_feature_rows(vectors.queries), model.embed_feature_rows(vectors.gallery))
 
 
 def score(vectors: Vectors, queries: Float32, gallery: Float32) -> float:

@@ -304,7 +304,7 @@ def test_a_head_on_a_frozen_backbone_needs_no_published_weights_to_be_evaluated(
     command = ["train", "pose", "--data", str(people), "--out", str(out), "--steps", "2", "--freeze-backbone", *small]
     assert main(command) == 0
     trained = TrainedRun.open(out)
-    assert trained.model.network.embed_extracted(np.empty((0, 1280), np.float32)).shape == (0, 128)
+    assert trained.model.network.embed_feature_rows(np.empty((0, 1280), np.float32)).shape == (0, 128)
 
     def missing(*_: object) -> None:
         raise UserError("the weights cannot be downloaded")

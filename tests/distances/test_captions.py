@@ -417,7 +417,7 @@ def test_pot_does_without_numba(grid: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_kernels_work_where_no_folder_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "kernel.py").write_text(
-        "from cml.distances.compiled import compiled\n\n@compiled()\ndef double(x):\n    return 2 * x\n"
+        "from cml.distances.compile_loop import compile_loop\n\n@compile_loop()\ndef double(x):\n    return 2 * x\n"
     )
     script = "import kernel; print(kernel.double(4), kernel.double._cache.__class__.__name__)"
     environment = {

@@ -130,7 +130,7 @@ def _learn(data: BenchSet, config: TrainConfig) -> tuple[Embed | None, float, st
         return None, time.perf_counter() - before, str(error)
     seconds = time.perf_counter() - before
     if config.freeze_backbone and data.train.vectors is None:
-        return lambda part: model.embed_extracted(compute_features(config, part)), seconds, ""
+        return lambda part: model.embed_feature_rows(compute_features(config, part)), seconds, ""
     return lambda part: model.embed(_inputs(part, config)), seconds, ""
 
 

@@ -16,10 +16,10 @@ from cml.distances.captions.packed_captions import PackedCaptions
 from cml.distances.captions.transport import COST, DEMAND, FAR, SUPPLY, find_least, solve
 from cml.distances.captions.wmd_lower_bound import both_sums, pair_bounds
 from cml.distances.captions.workspace import Workspace, WorkspaceSizes, make_workspace, open_image, round_up
-from cml.distances.compiled import compiled
+from cml.distances.compile_loop import compile_loop
 
 
-@compiled(inline=True)
+@compile_loop(inline=True)
 def _caption_pair(
     workspace: Workspace,
     a: PackedCaptions,
@@ -79,7 +79,7 @@ def _caption_pair(
     return total / whole if total >= 0.0 else -1.0
 
 
-@compiled()
+@compile_loop()
 def pair_distance(
     workspace: Workspace,  # the workspace in which image ``i`` is open
     a: PackedCaptions,
@@ -126,7 +126,7 @@ def pair_distance(
     return both_sums(best, rows, columns)
 
 
-@compiled()
+@compile_loop()
 def fill_row(
     a: PackedCaptions,
     i: int,

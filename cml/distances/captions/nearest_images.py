@@ -8,10 +8,10 @@ from cml.distances.captions.packed_captions import PackedCaptions
 from cml.distances.captions.transport import FAR
 from cml.distances.captions.wmd_lower_bound import forward_bounds, pair_bounds, sum_of_minima
 from cml.distances.captions.workspace import WorkspaceSizes, make_workspace, open_image, round_up
-from cml.distances.compiled import compiled
+from cml.distances.compile_loop import compile_loop
 
 
-@compiled(inline=True)
+@compile_loop(inline=True)
 def _sift(heap: Int64, values: Float64, at: int, size: int) -> None:
     """Let the entry at ``at`` sink to its place in a heap of ``size`` entries, least value first."""
     entry = heap[at]
@@ -28,7 +28,7 @@ def _sift(heap: Int64, values: Float64, at: int, size: int) -> None:
     heap[at] = entry
 
 
-@compiled()
+@compile_loop()
 def find_nearest(
     packed: PackedCaptions,
     start: int,

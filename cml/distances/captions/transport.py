@@ -12,7 +12,7 @@ References: Ford and Fulkerson 1962, "Flows in Networks", ch. III (primal-dual t
 import numpy as np
 
 from cml.array_types import Float64, Int64
-from cml.distances.compiled import compiled
+from cml.distances.compile_loop import compile_loop
 
 FAR = 1e30  # stands for infinity, which the kernels are compiled without
 LANES = 8  # rows of costs are padded to a multiple of it: loops over whole vectors of the machine, without a rest
@@ -23,7 +23,7 @@ COST = 4  # reals: costs, row by row (after dual values of columns and rows, pat
 SUPPLY, DEMAND = 0, 1  # wholes: mass that a row has still to send, that a column has still to get
 
 
-@compiled(inline=True)
+@compile_loop(inline=True)
 def find_least(values: Float64, start: int, count: int) -> int:
     """Find the first of the smallest of some values, counted from ``start``."""
     least = values[start]
@@ -35,7 +35,7 @@ def find_least(values: Float64, start: int, count: int) -> int:
     return at
 
 
-@compiled()
+@compile_loop()
 def make_scratch(
     room: int,  # most rows or columns, a multiple of ``LANES``
 ) -> tuple[Float64, Int64]:  # ``reals`` ((4 + room) * room,) float64 and ``wholes`` ((11 + 2 * room) * room,) int64
@@ -43,7 +43,7 @@ def make_scratch(
     return np.empty((4 + room) * room), np.empty((11 + 2 * room) * room, np.int64)
 
 
-@compiled(inline=True)
+@compile_loop(inline=True)
 def _enter(reals: Float64, wholes: Int64, room: int, stride: int, i: int, depth: float) -> None:
     """Let the search enter row ``i`` at ``depth``: shorten the paths to its columns."""
     depths = 2 * room
@@ -57,7 +57,7 @@ def _enter(reals: Float64, wholes: Int64, room: int, stride: int, i: int, depth:
             wholes[entries + at] = i
 
 
-@compiled()
+@compile_loop()
 def solve(
     # scratch memory, which holds from ``COST * room`` on the (n, stride) costs >= 0, where stride is m rounded up to
     # ``LANES`` and the padding is ``FAR``

@@ -12,10 +12,10 @@ from cml.array_types import Float64
 from cml.distances.captions.packed_captions import PackedCaptions
 from cml.distances.captions.transport import FAR
 from cml.distances.captions.workspace import Workspace, round_up
-from cml.distances.compiled import compiled
+from cml.distances.compile_loop import compile_loop
 
 
-@compiled(inline=True)
+@compile_loop(inline=True)
 def forward_bounds(
     workspace: Workspace,  # the workspace of the open image; its ``lower`` is written
     b: PackedCaptions,
@@ -34,7 +34,7 @@ def forward_bounds(
                 lower[c * lanes + at] += b.weights[e] * near[start + at]
 
 
-@compiled(inline=True)
+@compile_loop(inline=True)
 def _backward_bounds(workspace: Workspace, b: PackedCaptions, j: int, count: int, lanes: int) -> None:
     """Bound all caption pairs by the ``count`` words of the open image, which move to words of image ``j``."""
     table, lowest, shares, back = workspace.table, workspace.lowest, workspace.shares, workspace.back
@@ -54,7 +54,7 @@ def _backward_bounds(workspace: Workspace, b: PackedCaptions, j: int, count: int
                 back[c * lanes + at] += lowest[place] * shares[place * lanes + at]
 
 
-@compiled(inline=True)
+@compile_loop(inline=True)
 def both_sums(values: Float64, rows: int, columns: int) -> float:
     """Add up the first values, then those after them, then both sums."""
     first = 0.0
@@ -66,7 +66,7 @@ def both_sums(values: Float64, rows: int, columns: int) -> float:
     return first + second
 
 
-@compiled(inline=True)
+@compile_loop(inline=True)
 def sum_of_minima(
     lower: Float64,  # (others, lanes) bounds, row by row, of which the first ``own`` of each row count
     own: int,
@@ -88,7 +88,7 @@ def sum_of_minima(
     return first
 
 
-@compiled()
+@compile_loop()
 def pair_bounds(
     # the workspace in which image ``i`` is open; its ``lower``, ``back``, ``bounds`` and ``floor`` are written
     workspace: Workspace,

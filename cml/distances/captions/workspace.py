@@ -11,7 +11,7 @@ import numpy as np
 from cml.array_types import Float64, Int64
 from cml.distances.captions.packed_captions import PackedCaptions
 from cml.distances.captions.transport import FAR, LANES, make_scratch
-from cml.distances.compiled import FREE, compiled
+from cml.distances.compile_loop import FREE, compile_loop
 
 
 class WorkspaceSizes(NamedTuple):
@@ -44,13 +44,13 @@ class Workspace(NamedTuple):
     wholes: Int64  # scratch memory of the solver
 
 
-@compiled(inline=True)
+@compile_loop(inline=True)
 def round_up(count: int) -> int:
     """Round a number up to a multiple of ``LANES``."""
     return (count + LANES - 1) // LANES * LANES
 
 
-@compiled(inline=True)
+@compile_loop(inline=True)
 def make_workspace(sizes: WorkspaceSizes) -> Workspace:
     """Allocate a workspace."""
     pairs = round_up(sizes.lanes * sizes.others)
@@ -74,7 +74,7 @@ def make_workspace(sizes: WorkspaceSizes) -> Workspace:
     )
 
 
-@compiled(fastmath=FREE)
+@compile_loop(fastmath=FREE)
 def word_distances(
     a: Float64,  # (V, D) vectors
     b: Float64,  # (U, D) vectors
@@ -89,7 +89,7 @@ def word_distances(
             out[i, j] = np.sqrt(square)
 
 
-@compiled()
+@compile_loop()
 def open_image(
     workspace: Workspace,
     a: PackedCaptions,

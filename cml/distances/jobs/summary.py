@@ -76,7 +76,7 @@ def summarize(
     generator = np.random.default_rng(seed)
     known = distance.known_pairs(labels)
     if known is not None:
-        return _summarize_known(distance, len(labels), known, unit or distance.unit, generator)
+        return _summarize_known_pairs(distance, len(labels), known, unit or distance.unit, generator)
     chosen = generator.permutation(len(labels))[:items]
     with one_blas_thread():
         block = distance.pairwise(labels[chosen], labels[chosen])
@@ -102,7 +102,7 @@ def summarize(
     )
 
 
-def _summarize_known(
+def _summarize_known_pairs(
     distance: LabelDistance, items: int, known: KnownPairs, unit: str, generator: np.random.Generator
 ) -> Summary:
     """Statistics of the known pairs of N items; the shares are of all pairs."""

@@ -7,7 +7,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from cml.array_types import Bools, Float32, Int64, UInt64
-from cml.distances.compiled import AS_WRITTEN, compiled
+from cml.distances.compile_loop import AS_WRITTEN, compile_loop
 
 _STRIP = 64  # masks of b that stay in the cache while all of a pass by
 _IOU_BITS = 34  # an IoU of 1 as a whole number, for the matching
@@ -33,7 +33,7 @@ def _population_count(context: Any, word: Any) -> Any:  # noqa: ANN401 - numba's
 _bit_count: Any = intrinsic(_population_count)
 
 
-@compiled(fastmath=AS_WRITTEN)
+@compile_loop(fastmath=AS_WRITTEN)
 def _overlap(a: UInt64, b: UInt64) -> np.int64:
     total = np.uint64(0)
     for word in range(a.shape[0]):
@@ -41,7 +41,7 @@ def _overlap(a: UInt64, b: UInt64) -> np.int64:
     return np.int64(total)
 
 
-@compiled(fastmath=AS_WRITTEN)
+@compile_loop(fastmath=AS_WRITTEN)
 def mean_iou_distances(
     a: Bits,
     b: Bits,
@@ -72,7 +72,7 @@ def mean_iou_distances(
                     out[j, i] = out[i, j]
 
 
-@compiled(fastmath=AS_WRITTEN)
+@compile_loop(fastmath=AS_WRITTEN)
 def matched_iou_distances(
     a: Bits,
     b: Bits,
@@ -109,7 +109,7 @@ def matched_iou_distances(
                     out[j, i] = out[i, j]
 
 
-@compiled(fastmath=AS_WRITTEN)
+@compile_loop(fastmath=AS_WRITTEN)
 def _match(counts: Int64, scores: Int64, best: Int64) -> tuple[int, np.int64]:
     """Match the classes of two masks; returns the classes present on the side that has more, and the best sum of IoUs.
 

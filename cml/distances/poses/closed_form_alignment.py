@@ -15,7 +15,7 @@ import math
 import numpy as np
 
 from cml.array_types import Bools, Float32, Float64
-from cml.distances.compiled import AS_WRITTEN, compiled
+from cml.distances.compile_loop import AS_WRITTEN, compile_loop
 
 Side = tuple[Float64, Bools]
 
@@ -23,7 +23,7 @@ Side = tuple[Float64, Bools]
 _NOISE = 1e-13  # of a residual, by rounding
 
 
-@compiled(fastmath=AS_WRITTEN, inline=True)
+@compile_loop(fastmath=AS_WRITTEN, inline=True)
 def _minor(matrix: Float64, row: int, column: int) -> float:
     """Compute the signed determinant of a 4 x 4 matrix without a row and a column."""
     a, b, c = (0 if row > 0 else 1), (1 if row > 1 else 2), (2 if row > 2 else 3)
@@ -36,7 +36,7 @@ def _minor(matrix: Float64, row: int, column: int) -> float:
     return value if (row + column) % 2 == 0 else -value
 
 
-@compiled(fastmath=AS_WRITTEN, inline=True)
+@compile_loop(fastmath=AS_WRITTEN, inline=True)
 def _largest_eigenvalue(s: Float64, determinant: float, key: Float64) -> float:
     """Find that of the matrix ``key`` (4, 4), which is written here, of a cross covariance (3, 3) of unit-norm sets."""
     square = 0.0
@@ -63,7 +63,7 @@ def _largest_eigenvalue(s: Float64, determinant: float, key: Float64) -> float:
     return value
 
 
-@compiled(fastmath=AS_WRITTEN)
+@compile_loop(fastmath=AS_WRITTEN)
 def _quaternion(key: Float64, value: float, out: Float64) -> None:
     """Find the eigenvector (w, x, y, z) of ``key`` (4, 4), overwritten, to its largest eigenvalue."""
     for k in range(4):
@@ -83,7 +83,7 @@ def _quaternion(key: Float64, value: float, out: Float64) -> None:
     out /= math.sqrt(length)
 
 
-@compiled(fastmath=AS_WRITTEN)
+@compile_loop(fastmath=AS_WRITTEN)
 def align_pairs(
     a: Side,  # points (A, J, 3), whose third coordinates are 0 in the plane, and which of them are visible (A, J)
     b: Side,  # the same of the B poses that are aligned onto those of ``a``

@@ -3,7 +3,7 @@
 import numpy as np
 
 from cml.array_types import Float32, Float64, Int32
-from cml.distances.compiled import AS_WRITTEN, compiled
+from cml.distances.compile_loop import AS_WRITTEN, compile_loop
 from cml.distances.exact_products import TILE_COLUMNS, TILE_ROWS, UNIT_ROUNDOFF, Rows, noise_floor
 from cml.distances.labels import Labels
 
@@ -80,7 +80,7 @@ def _parts(labels: Labels, middle: Float64) -> tuple[Float64, Float64, Float64, 
     return x, y, visible.astype(np.float64), squares, error
 
 
-@compiled(fastmath=AS_WRITTEN, inline=True)
+@compile_loop(fastmath=AS_WRITTEN, inline=True)
 def _ends(
     shared: float, total: float, x: float, y: float, error: float, centered: bool, min_shared: float, root: bool
 ) -> tuple[np.float32, np.float32]:
@@ -96,7 +96,7 @@ def _ends(
     return np.float32(low), np.float32(high)
 
 
-@compiled(fastmath=AS_WRITTEN)
+@compile_loop(fastmath=AS_WRITTEN)
 def settle_tile(
     # four arrays (R, C): shared joints, sums of squares, and of differences in x and y
     products: tuple[Float64, Float64, Float64, Float64],

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cml.array_types import Bools, Float32, Float64
-from cml.distances.compiled import AS_WRITTEN, compiled
+from cml.distances.compile_loop import AS_WRITTEN, compile_loop
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.distances.poses.pose_labels import read_poses
@@ -86,7 +86,7 @@ class Oks(LabelDistance):
 Side = tuple[Float64, Bools, Float64]
 
 
-@compiled(fastmath=AS_WRITTEN)
+@compile_loop(fastmath=AS_WRITTEN)
 def _fill(a: Side, b: Side, spreads: Float64, min_shared: int, out: Float32) -> None:
     """Write 1 - OKS; ``spreads`` (J,) is 2 (2 sigma)^2 of each joint."""
     for i in range(out.shape[0]):

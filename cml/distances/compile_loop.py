@@ -16,7 +16,7 @@ ORDERED = frozenset({"nnan", "ninf", "nsz"})  # every sum keeps its order
 FREE = ORDERED | {"reassoc", "contract"}  # sums in the machine's order, which is the same at every call
 
 
-def compiled(
+def compile_loop(
     *,
     # what LLVM may assume of floating-point numbers: ``AS_WRITTEN``, ``ORDERED`` or ``FREE``
     fastmath: frozenset[str] = ORDERED,
