@@ -34,6 +34,10 @@ class RecallEstimate:
         low: Lower end of its 95 % interval.
         high: Upper end.
         items: The items that it rests on; 0 if all pairs were asked for.
+
+    Example:
+        >>> RecallEstimate(value=0.9, low=0.85, high=0.94, items=200).value
+        0.9
     """
 
     value: float

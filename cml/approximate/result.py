@@ -34,6 +34,10 @@ class Spent:
         calls: Calls of the label distance.
         pairs: All pairs of items.
         recall: The share of the true nearest k that the lists hold; None if it cannot be estimated.
+
+    Example:
+        >>> print(Spent(items=1000, k=10, calls=4995, pairs=499500, recall=None).lines()[0])
+        4,995 calls of the label distance, 1.000% of all 499,500 pairs
     """
 
     items: int
@@ -67,6 +71,11 @@ class Approximation:
         unit: The unit of the label distance.
         folder: Where all of it lies; None if that was temporary.
         model: The model that embeds further items by their vectors.
+
+    Example:
+        >>> kept = Approximation.open("runs/distances")
+        >>> print(kept.spent.lines()[0])
+        4,995 calls of the label distance, 1.000% of all 499,500 pairs
     """
 
     neighbors: Neighbors

@@ -224,7 +224,14 @@ class Model:
         )
 
     def embed_stages(self, inputs: Any) -> dict[int, Float32]:  # noqa: ANN401 - as ``cml.fit`` takes them
-        """Embed inputs by the models that were kept during training, of which a model in Python has none."""
+        """Embed inputs by the models that were kept during training, of which a model in Python has none.
+
+        Args:
+            inputs: N inputs, as ``cml.fit`` takes them.
+
+        Returns:
+            Step to embeddings (N, D); none.
+        """
         return {}
 
     def load_published(self) -> EmbeddingModel:

@@ -52,6 +52,14 @@ class Run(TrainedRun):
 
     ``cml.open_run`` makes it.
 
+    Attributes:
+        folder: The run folder.
+        config: The options of the run, and the shape of its model.
+        model: The trained model.
+        data: Dataset path, if it moved since training.
+        ranks: The processes that share the embedding of images; None for one.
+        features: Folder of a feature store for the images; None for that of the config, if there is one.
+
     Example:
         >>> run = cml.open_run("runs/mine")
         >>> run.evaluate().rows["oracle"]["spearman_rho"].mean
@@ -243,6 +251,9 @@ class Run(TrainedRun):
             thumbnail: Size of a picture on the page, in pixels.
             table: A table to print at the page's top, its first row the header.
 
+        Returns:
+            The page.
+
         Raises:
             UserError: the baseline was trained on another dataset.
         """
@@ -314,7 +325,14 @@ class Run(TrainedRun):
         return write_items_square(self, labelled, shown, path, (columns, rows), map_name=map_name, side=side)
 
     def export_onnx(self, out: Path | str) -> OnnxExport:
-        """Write the model as an ONNX graph, checked against torch; see ``cml.export.onnx_graph.export_onnx``."""
+        """Write the model as an ONNX graph, checked against torch.
+
+        Args:
+            out: A file, such as model.onnx; its config is written beside it, in model.json.
+
+        Returns:
+            The file, and how far the graph's embeddings are from torch's.
+        """
         from cml.export.onnx_graph import export_onnx
 
         return export_onnx(self.model.network.cpu(), Path(out))
@@ -346,7 +364,10 @@ class Run(TrainedRun):
             images: Folder of images named by their COCO ids, or a prepared dataset.
             out: Folder to write to; the same call continues it after a kill.
             features: Which features, in which layout.
-            skip_bad: Leave out images that cannot be read; the manifest, which is returned, lists them.
+            skip_bad: Leave out images that cannot be read; the manifest lists them.
+
+        Returns:
+            The manifest.
         """
         from cml.data.image_list import ImageList
         from cml.export.captioning import CaptioningFeatures, export_captioning

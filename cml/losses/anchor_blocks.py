@@ -43,6 +43,10 @@ def mean_of(values: Tensor, counts: Tensor) -> AnchorMean:
 
     Returns:
         The loss and the counts.
+
+    Example:
+        >>> mean_of(torch.tensor([3.0, 0.0]), torch.tensor([2, 0])).loss  # one anchor has two terms, the other none
+        tensor(1.5000)
     """
     return AnchorMean(values.sum() / counts.sum().clamp(min=1), counts)
 
@@ -63,6 +67,12 @@ def compare(embeddings: Tensor, label_distances: Tensor, *, normalize: bool, loo
 
     Raises:
         UserError: A tensor has another shape or type, or a label distance is NaN or negative.
+
+    Example:
+        >>> points = torch.tensor([[0.0], [1.0], [3.0]])
+        >>> pairs = compare(points, torch.cdist(points, points), normalize=False)
+        >>> pairs.distances[0], pairs.used[0]  # of the first item to all, itself left out
+        (tensor([0., 1., 3.]), tensor([False,  True,  True]))
     """
     label_distances = check_batch(embeddings, label_distances, look=look)
     with torch.autocast(embeddings.device.type, enabled=False):

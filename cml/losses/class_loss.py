@@ -42,11 +42,23 @@ class ClassLoss(Loss):
         return value
 
     def value(self, embeddings: Tensor, classes: Tensor) -> Tensor:
-        """The loss of embeddings (B, D) and classes (B,) as a pure function, which counts nothing."""
+        """The formula, a pure function that counts nothing.
+
+        Args:
+            embeddings: (B, D) floating point.
+            classes: (B,) int64.
+
+        Returns:
+            A scalar.
+        """
         raise NotImplementedError
 
     def count_classes(self, classes: Tensor) -> None:
-        """Count the items of a batch, of classes (B,), that have no positive or no negative there; warn once."""
+        """Count the items of a batch that have no positive or no negative there, and warn once.
+
+        Args:
+            classes: (B,) int64.
+        """
         same = (classes[:, None] == classes).sum(dim=1)  # (B,)
         usable = (same > 1) & (same < len(classes))
         self.count_skipped(usable)

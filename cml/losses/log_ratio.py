@@ -165,6 +165,14 @@ class LogRatioLoss(LabelDistanceLoss):
         The mean in r_i - mean has a slope too, which vanishes, as the weighted residuals around it sum to 0. Weights
         are not normalised here, which saves a pass: with their sum W, the variance is
         W sum w (r - mean)^2 / (W^2 - sum w^2). Blocks are overwritten, as a new one costs more than what fills it.
+
+        Args:
+            squared: (..., R, B) squared distances with ``eps``, overwritten.
+            labels: (R, B) label distances.
+            used: (R, B) bool, the pairs that may be used, overwritten.
+
+        Returns:
+            The values (..., R), which anchors count (R,), and the slopes (..., R, B).
         """
         weight, counts = self._weights(labels, used)
         total = weight.sum(dim=-1)  # W, (..., R)

@@ -73,6 +73,10 @@ class LossInfo:
         cost: Time of a batch of B items, A anchors, C classes, beside the products of its vectors: "O(A B log B)".
         source: Authors, venue and year: "Kim et al., CVPR 2019".
         when: When to use it.
+
+    Example:
+        >>> LossInfo(cost="O(A B)", source="Kim et al., CVPR 2019", when="Labels are continuous.").cost
+        'O(A B)'
     """
 
     cost: str
@@ -93,6 +97,17 @@ class Loss(nn.Module):
             ``{"scale": "0.01..1.0:log"}``, beside learning rate and weight decay.
         constant_names: Names of the constants that ``prepare`` finds, in the order in which a ``state_dict`` holds
             them.
+
+    Example:
+        >>> from cml.losses import LabelDistanceLoss
+        >>> class MeanDistanceLoss(LabelDistanceLoss):  # a loss of one's own: its settings and its formula
+        ...     info = LossInfo(cost="O(A B)", source="an example", when="Never.")
+        ...
+        ...     def anchor_values(self, squared, labels, used):
+        ...         return (squared - labels).abs().where(used, 0).sum(dim=-1), used.sum(dim=-1)
+        >>> points = torch.tensor([[0.0], [1.0], [3.0]])
+        >>> MeanDistanceLoss()(points, torch.cdist(points, points) ** 2).item()
+        0.0
     """
 
     labels: ClassVar[str]
@@ -191,7 +206,11 @@ class Loss(nn.Module):
         return int(self._skipped)
 
     def count_skipped(self, counts: Tensor) -> None:
-        """Add the anchors without a term in ``counts`` (A,) to ``skipped_anchors``."""
+        """Add the anchors without a term to ``skipped_anchors``.
+
+        Args:
+            counts: (A,) the terms of each anchor.
+        """
         self._skipped = self._skipped.to(counts.device) + (counts == 0).sum()
 
     def may_look(self, tensor: Tensor) -> bool:

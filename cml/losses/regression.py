@@ -88,7 +88,14 @@ class RegressionLoss(VectorLoss):
         self.center, self.scale = exact.mean(dim=0).to(target.dtype), scale.to(target.dtype)
 
     def predict(self, embeddings: Tensor) -> Tensor:
-        """The labels (B, V), in their own unit, that embeddings (B, V) stand for."""
+        """The labels that embeddings stand for.
+
+        Args:
+            embeddings: (B, V).
+
+        Returns:
+            (B, V) in the unit of the labels.
+        """
         return embeddings * self.scale + self.center
 
     def forward(self, embeddings: Tensor, vectors: Tensor) -> Tensor:

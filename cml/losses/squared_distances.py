@@ -53,7 +53,18 @@ def _plain_product(points: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
 
 
 def plain_distances(squared: Tensor) -> Tensor:
-    """The roots of squared distances, differentiable any number of times, with gradients of 0 at distance 0."""
+    """The roots of squared distances, differentiable any number of times, with gradients of 0 at distance 0.
+
+    Args:
+        squared: Squared distances, of any shape.
+
+    Returns:
+        The distances.
+
+    Example:
+        >>> plain_distances(torch.tensor([0.0, 4.0]))
+        tensor([0., 2.])
+    """
     apart = squared > 0
     return squared.where(apart, 1).sqrt().where(apart, 0)
 

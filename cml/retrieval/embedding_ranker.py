@@ -39,6 +39,11 @@ def embedding_ranker(query: Any, gallery: Any) -> Ranker:  # noqa: ANN401 - chec
 
     Raises:
         UserError: the shapes do not fit, or an embedding is not finite.
+
+    Example:
+        >>> ranker = embedding_ranker(np.zeros((1, 2)), np.array([[3.0, 4.0], [1.0, 0.0]]))
+        >>> ranker(slice(0, 1))
+        array([[25.,  1.]])
     """
     query, gallery = as_array(query), as_array(gallery)
     check_embeddings(query, gallery)

@@ -65,7 +65,11 @@ class EvaluateOptions:
     has up to 64, as long as their scores take no more than 160 MB."""
 
     def check(self) -> None:
-        """Refuse options that are out of range, with a UserError."""
+        """Refuse options that are out of range.
+
+        Raises:
+            UserError: one is.
+        """
         check_word("gain", self.gain, GAINS)
         if not 0 <= self.recall_within < math.inf:
             raise UserError(

@@ -100,6 +100,15 @@ def evaluate(
     Raises:
         UserError: a setting is out of range, there is nothing to rank, or a ranker or the label distance gives a
             block of another shape or with NaN.
+
+    Example:
+        >>> from cml import distances
+        >>> from cml.retrieval import evaluate, random_ranker
+        >>> distance = distances.get("euclidean")
+        >>> labels = distance.encode([[float(number)] for number in range(20)])
+        >>> found = evaluate({"random": random_ranker(20, 20)}, distance, labels, labels, same_items=True)
+        >>> found.rows["oracle"]["spearman_rho"].mean
+        1.0
     """
     options = check_options(options or EvaluateOptions())
     queries, gallery = len(query_labels), len(gallery_labels)

@@ -67,7 +67,11 @@ class Gallery:
         return np.isfinite(self._norms[: self._size])
 
     def append(self, rows: Float32) -> None:
-        """Append rows (n, D). Room is doubled, so that n appended rows are copied O(n) times together."""
+        """Append rows. Room is doubled, so that n appended rows are copied O(n) times together.
+
+        Args:
+            rows: (n, D).
+        """
         start, end = self._size, self._size + len(rows)
         if end > len(self._room):
             room = np.empty((max(end, 2 * start), self._room.shape[1]), np.float32)
@@ -84,7 +88,11 @@ class Gallery:
             self._norms[start:end] = self._squared_norms(start, end)
 
     def remove(self, positions: Int64) -> None:
-        """Leave rows, by their positions (n,), out of all searches; the others keep their positions."""
+        """Leave rows out of all searches; the others keep their positions.
+
+        Args:
+            positions: (n,) of the rows.
+        """
         self._live -= int(np.isfinite(self._norms[positions]).sum())
         self._norms[positions] = np.inf
 

@@ -32,6 +32,11 @@ class MetricResult:
             gallery.
         given_gallery: The 95 % interval given the gallery, where that has items of its own and ``over`` is "items".
         influences: What each item does to the mean, of shape (); None if it was not saved.
+
+    Example:
+        >>> import numpy as np
+        >>> MetricResult("ndcg@10", np.array([0.5, 0.7]), mean=0.6, low=0.4, high=0.8).higher_is_better
+        True
     """
 
     name: str
@@ -61,7 +66,14 @@ class MetricResult:
         return self.info.unit == LABEL_DISTANCE
 
     def minus(self, other: MetricResult) -> ItemInfluences | None:
-        """What items do to the difference of two results; None where their influences are not known of both."""
+        """What items do to the difference of two results.
+
+        Args:
+            other: The result that is subtracted.
+
+        Returns:
+            The influences; None where they are not known of both.
+        """
         ours, theirs = self.influences, other.influences
         if ours is None or theirs is None or "queries" in (self.over, other.over) or not ours.fits(theirs):
             return None

@@ -23,6 +23,10 @@ def random_ranker(queries: int, gallery: int, seed: int = 0) -> Ranker:
 
     Returns:
         The ranker.
+
+    Example:
+        >>> random_ranker(2, 5)(slice(0, 2)).shape
+        (2, 5)
     """
     draws = -(-gallery // 4)  # a step of Philox gives four numbers
 

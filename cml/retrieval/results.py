@@ -93,6 +93,15 @@ class Evaluation:
             measured on; None without judgements, or where too few were repeated.
         repeated_questions: Number of questions, pairs or triplets, that were judged several times.
         verdict: A conclusion in one sentence, where embeddings were evaluated; "" of rankers.
+
+    Example:
+        >>> from cml import distances
+        >>> from cml.retrieval import evaluate
+        >>> distance = distances.get("euclidean")
+        >>> labels = distance.encode([[float(number)] for number in range(20)])
+        >>> found = evaluate({}, distance, labels, labels, same_items=True)  # the oracle alone
+        >>> list(found.rows), found.queries
+        (['oracle'], 20)
     """
 
     rows: Rows

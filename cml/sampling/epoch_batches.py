@@ -20,6 +20,11 @@ class Batch:
     Attributes:
         items: (B,) distinct item numbers.
         anchors: A, 1 <= A <= B.
+
+    Example:
+        >>> import numpy as np
+        >>> len(Batch(np.array([4, 7, 1]), anchors=1).items)
+        3
     """
 
     items: Int64
@@ -51,6 +56,12 @@ class EpochBatches:
         anchors: A: the first A items of a batch are its anchors, so that a loss takes label distances (A, B). With
             several processes, they are the first A of the gathered batch.
         drop_last: False: the last batch of an epoch is filled up with other items.
+
+    Example:
+        >>> from cml import sampling
+        >>> batches = sampling.get("random(batch_size=4)").batches("euclidean", list(range(10)))
+        >>> len(batches), batches.anchors
+        (3, 4)
 
     Raises:
         UserError: Lightning tries to make the batches anew, in order to split them.

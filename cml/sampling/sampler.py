@@ -30,6 +30,13 @@ class Sampler:
 
     Attributes:
         batch_size: B, items per batch.
+
+    Example:
+        >>> from cml import sampling
+        >>> sampler = sampling.get("grouped(batch_size=8, groups=2, drawn=1, pool=2)")
+        >>> first = next(iter(sampler.batches("euclidean", list(range(20)))))  # items of the first batch
+        >>> len(first)
+        8
     """
 
     batch_size: int = 150

@@ -274,6 +274,10 @@ class Index:
             items: Of each its id, label, path and columns as ``describe_item`` gives them.
             replace: As of ``add``.
             about: Changes of what the index says of itself, made with the addition.
+
+        Raises:
+            UserError: there is not one item per row, an embedding is not finite, or an id is there already.
+            DataError: the index is damaged.
         """
         if len(rows) != len(items):
             raise UserError(f"There must be one id per item. Got {len(rows)} items and {len(items)} ids instead.")

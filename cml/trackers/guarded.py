@@ -24,7 +24,7 @@ _DEEDS = {
 }
 
 
-class GuardedTracker:
+class GuardedTracker(Tracker):
     """A tracker that never fails, and whose end takes at most ``END_LIMIT`` seconds.
 
     After a failure the rest of the run is not sent; the next ``begin`` tries again.
@@ -51,30 +51,16 @@ class GuardedTracker:
                 self._tell(_fault("starting it", error), level=3)
 
     def begin(self, run: TrackedRun, /) -> None:
-        """Open the run, for the first time or again.
-
-        Args:
-            run: The run.
-        """
+        """Open the run, for the first time or again."""
         self._is_open = self._tracker is not None
         self._call("begin", run)
 
     def log(self, step: int, numbers: Mapping[str, float], /) -> None:
-        """Add the metrics of a step.
-
-        Args:
-            step: Steps done.
-            numbers: The metrics by name.
-        """
+        """Add the metrics of a step."""
         self._call("log", step, dict(numbers))
 
     def log_image(self, name: str, path: Path, /) -> None:
-        """Add an image.
-
-        Args:
-            name: Its title.
-            path: A PNG file.
-        """
+        """Add an image."""
         self._call("log_image", name, path)
 
     def end(self) -> None:

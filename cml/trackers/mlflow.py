@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cml.errors import require_extra
-from cml.trackers.tracker import TrackedRun
+from cml.trackers.tracker import TrackedRun, Tracker
 
 
-class MLflow:
+class MLflow(Tracker):
     """A run in an ``experiment`` of MLflow, whose own thread sends the curves.
 
     ``MLFLOW_TRACKING_URI`` names the server or store.

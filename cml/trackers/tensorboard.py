@@ -8,10 +8,10 @@ from PIL import Image
 
 from cml.errors import require_extra
 from cml.storage.safe_paths import check_no_link
-from cml.trackers.tracker import TrackedRun
+from cml.trackers.tracker import TrackedRun, Tracker
 
 
-class TensorBoard:
+class TensorBoard(Tracker):
     """Event files in ``folder``, by default RUN/tensorboard, which ``tensorboard --logdir runs`` reads.
 
     Args:

@@ -19,6 +19,10 @@ class TrackedRun:
         key: A unique id, the same whenever the run of this folder is opened.
         folder: The run folder; None for a run without one.
         config: The options, as JSON can hold them.
+
+    Example:
+        >>> TrackedRun(name="mine", key="3f2a", folder=None, config={"seed": 0}).name
+        'mine'
     """
 
     name: str
@@ -51,6 +55,13 @@ class Tracker(Protocol):
     be sent; ``end`` waits until it is, for five minutes at most. An error becomes a warning, and training continues
     without the tracker. A class may have an attribute ``advice``: the last sentence of that warning, on what to do
     without the server.
+
+    Example:
+        >>> class Printer(Tracker):  # a tracker of one's own
+        ...     def log(self, step, numbers, /):
+        ...         print(step, numbers)
+        >>> Printer().log(10, {"loss": 0.5})
+        10 {'loss': 0.5}
     """
 
     def begin(self, run: TrackedRun, /) -> None:

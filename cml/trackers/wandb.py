@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from cml.errors import require_extra
-from cml.trackers.tracker import TrackedRun
+from cml.trackers.tracker import TrackedRun, Tracker
 
 
-class WandB:
+class WandB(Tracker):
     """A run in a ``project`` of Weights & Biases, which its own variables send elsewhere (``WANDB_MODE=offline``).
 
     Args:

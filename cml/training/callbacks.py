@@ -142,6 +142,9 @@ class Callback:
 
         Args:
             state: The state of the run.
+
+        Returns:
+            Anything; it is not looked at.
         """
 
     def on_interrupt(self, state: State, /) -> Any:  # noqa: ANN401
@@ -149,6 +152,9 @@ class Callback:
 
         Args:
             state: The state of the run.
+
+        Returns:
+            Anything; it is not looked at.
         """
 
 

@@ -201,7 +201,11 @@ class TrainConfig:
     """Device: auto | cpu | cuda | mps, or another name of torch, such as cuda:1."""
 
     def check(self) -> None:
-        """Refuse options that are out of range or do not fit each other, with a UserError."""
+        """Refuse options that are out of range or do not fit each other.
+
+        Raises:
+            UserError: one is, or two do not.
+        """
         check_bounds(self, _BOUNDS)
         if (self.schedule == "step") != (self.decay_every > 0):
             raise UserError(

@@ -133,7 +133,8 @@ class GradientDescent(Learner):
         randomness = RunRandomness(config.seed, ranks.device)
         with randomness.initializing():
             loss = losses.registry.make(config.loss) if self.loss is None else self.loss
-            model = make_model(config, loss, items, self.backbone).to(ranks.device)
+            model = make_model(config, loss, items, self.backbone)
+        model.to(ranks.device)  # outside of the block, in which each call of torch is looked at
         select_parameters(model, config.train_only)
         if loss.starts_at_zero and not config.projector:
             torch.nn.init.zeros_(model.head.weight)

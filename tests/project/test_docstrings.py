@@ -21,12 +21,7 @@ sys.path.insert(0, str(ROOT / "docs"))
 
 from making import docstrings, pages  # noqa: E402
 
-ROOMS = (
-    *("data_prep", "tasks", "cml/commands", "cml/command_line", "cml/console", "cml/data", "cml/distances"),
-    *("cml/explore", "cml/models", "cml/plausibility", "cml/processes", "cml/reporting", "cml/storage"),
-    *("cml/word_vectors", "cml/option_types.py", "cml/registry.py", "cml/settings.py"),
-)
-"""The folders and files whose public names are documented in full; it is to become all of them."""
+PACKAGES = ("cml", "data_prep", "tasks")
 SECTION = re.compile(r"^(Args|Attributes|Returns|Yields|Raises):$", re.MULTILINE)
 IMPORT = re.compile(r"^(?:>>> )?from (cml[\w.]*) import ([\w, ]+)$", re.MULTILINE)
 
@@ -70,9 +65,9 @@ def _made_by_name() -> frozenset[Any]:
     return frozenset(registry.entry(name) for registry in registries for name in registry.names())
 
 
-def _definitions(room: str) -> Iterator[tuple[str, str, ast.FunctionDef | ast.ClassDef]]:
-    """File, qualified name and tree of all functions and classes of a room."""
-    for path in [ROOT / room] if room.endswith(".py") else sorted((ROOT / room).rglob("*.py")):
+def _definitions(package: str) -> Iterator[tuple[str, str, ast.FunctionDef | ast.ClassDef]]:
+    """File, qualified name and tree of all functions and classes of a package."""
+    for path in sorted((ROOT / package).rglob("*.py")):
         yield from _definitions_in(ast.parse(path.read_text("utf-8")), str(path.relative_to(ROOT)), "")
 
 
@@ -86,21 +81,21 @@ def _definitions_in(tree: ast.AST, file: str, outer: str) -> Iterator[tuple[str,
             yield from _definitions_in(node, file, outer)
 
 
-@pytest.mark.parametrize("room", ["cml", "data_prep", "tasks"])
-def test_internals_have_no_sections(room: str) -> None:
+@pytest.mark.parametrize("package", PACKAGES)
+def test_internals_have_no_sections(package: str) -> None:
     wrong = [
         f"{file}:{name}"
-        for file, name, node in _definitions(room)
+        for file, name, node in _definitions(package)
         if (file, name) not in _public() and SECTION.search(ast.get_docstring(node) or "")
     ]
     assert not wrong
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_what_users_call_is_documented_in_full(room: str) -> None:
+@pytest.mark.parametrize("package", PACKAGES)
+def test_what_users_call_is_documented_in_full(package: str) -> None:
     wrong = {
         f"{file}:{name}": missing
-        for file, name, node in _definitions(room)
+        for file, name, node in _definitions(package)
         if (file, name) in _public() and (missing := _missing(file, name, node))
     }
     assert not wrong
@@ -118,8 +113,10 @@ def _missing(file: str, name: str, node: ast.FunctionDef | ast.ClassDef) -> list
     has_example = any({"Example", "Examples"} & {*part} for part in parts)
     missing = [] if dot or has_example or thing in _made_by_name() else ["Example"]
     if isinstance(node, ast.ClassDef):
-        if inspect.isabstract(thing) or issubclass(thing, BaseException):
+        if inspect.isabstract(thing) or getattr(thing, "_is_protocol", False) or issubclass(thing, BaseException):
             return []
+        if "options" in named:  # of TrainConfig, where each has its text
+            return missing
         return [*missing, *(name for name in inspect.signature(thing).parameters if name not in named)]
     sections = parts[0]
     names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]

@@ -42,6 +42,10 @@ class MetricInfo:
             because a report may use another unit.
         highest: No ranking has a higher value; of a label distance infinity, for the same reason.
         whole_ranking: Whether it takes whole rankings, those of a large gallery on a sample; ``Metric.needs`` sets it.
+
+    Example:
+        >>> MetricInfo(higher_is_better=True, note="the share of hits").higher_is_better
+        True
     """
 
     higher_is_better: bool = True
@@ -107,6 +111,16 @@ class Metric:
     Args:
         options: The options of the evaluation.
         gallery: Number of items that a query ranks.
+
+    Example:
+        >>> from cml.retrieval import EvaluateOptions
+        >>> class Nearest(Metric):  # a metric of one's own: the label distance of the first item
+        ...     info = MetricInfo(unit=LABEL_DISTANCE, lowest=0)
+        ...
+        ...     def measure(self, ranking):
+        ...         return ranking.retrieved[:, 0].astype(float)
+        >>> Nearest(EvaluateOptions(), gallery=20).ks
+        ()
     """
 
     name: str = ""
@@ -182,11 +196,25 @@ class Metric:
         return self.measure(labels.oracle)
 
     def depth(self, labels: LabelBlock) -> int:
-        """How many of the first items of each ranking ``measure`` looks at, for a block of queries."""
+        """How many of the first items of each ranking ``measure`` looks at.
+
+        Args:
+            labels: The label distances of a block of queries.
+
+        Returns:
+            The number.
+        """
         return max(self.ks, default=1)
 
     def nearest_depth(self, labels: LabelBlock) -> int:
-        """How many of the nearest items by label distance ``measure`` looks at, for a block of queries."""
+        """How many of the nearest items by label distance ``measure`` looks at.
+
+        Args:
+            labels: The label distances of a block of queries.
+
+        Returns:
+            The number.
+        """
         return self.depth(labels)
 
 
