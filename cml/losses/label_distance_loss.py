@@ -122,7 +122,7 @@ class LabelDistanceLoss(Loss):
             if sample.ndim == 2 and sample.shape[0] == sample.shape[1]:
                 sample = without_diagonal(sample)
         else:
-            from cml.distances import Labels, as_distance_of
+            from cml.distances import Labels, as_distance_of  # here, as few own loops need label distances
 
             label_distance = as_distance_of(distance, labels, "fit")
             if not isinstance(labels, Labels):

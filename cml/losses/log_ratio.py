@@ -113,7 +113,7 @@ class LogRatioLoss(LabelDistanceLoss):
         check_word("weights", weights, get_args(Weights))
         self.label_exponent = check_auto("label_exponent", label_exponent)
         self.floor_quantile = check_number("floor_quantile", floor_quantile, least=0, below=1)
-        self.floor: Auto = "auto" if self.floor_quantile > 0 else 0.0
+        self.floor: Auto = "auto" if self.floor_quantile > 0 else 0.0  # "auto": ``fit`` finds it by the quantile
         self.weights: Weights = weights
         self.rank_offset = check_number("rank_offset", rank_offset, least=1e-3)  # below it one weight drowns the others
         self.normalize = check_flag("normalize", normalize)
@@ -151,7 +151,7 @@ class LogRatioLoss(LabelDistanceLoss):
         )
 
     def anchor_values(self, squared: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
-        """The formula: twice the weighted, unbiased variance of each anchor's residuals, in plain torch."""
+        """The formula: twice the weighted, unbiased variance of each anchor's residuals, a mean and so one term."""
         weight, counts = self._weights(labels, used)
         weight = weight / weight.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(weight.dtype).tiny)  # w, sums to 1
         residual = self._log_distances(squared) - self._log_labels(labels)  # r
@@ -182,7 +182,8 @@ class LogRatioLoss(LabelDistanceLoss):
         mean = vecdot(weight, residual) / total.clamp_min(torch.finfo(total.dtype).tiny)
         centered = residual.sub_(mean[..., None])
         pull = weight * scale[..., None]
-        pull = pull.mul_(centered) if pull.shape == centered.shape else pull * centered  # heads may share weights
+        # weights of the labels alone are (R, B), which several heads share, and residuals (H, R, B)
+        pull = pull.mul_(centered) if pull.shape == centered.shape else pull * centered
         values = vecdot(pull, centered)
         slopes = pull.mul_(2).div_(squared)
         if self.published_offsets:  # d 2 log(s + o) / d s^2 = 1 / (s^2 + o s) of the distance s
@@ -204,7 +205,10 @@ class LogRatioLoss(LabelDistanceLoss):
         return mean_over_rows(embeddings, label_distances, values, slopes, normalize=self.normalize, look=look)
 
     def _weights(self, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
-        """The weights (R, B), which need not sum to 1 and are 0 where not used; and whether an anchor counts (R,)."""
+        """The weights (R, B), which need not sum to 1 and are 0 where not used; and whether an anchor counts (R,).
+
+        Without a floor, pairs of label distance 0 are taken out of ``used`` in place.
+        """
         floor = self.constant("floor")
         if not self.published_offsets and not isinstance(floor, Tensor) and floor == 0:
             used &= labels > 0  # a label distance of 0 has no logarithm

@@ -70,7 +70,7 @@ class RankNContrastLoss(LabelDistanceLoss):
         number = used.sum(dim=-1)
         counts = torch.where(number >= 2, number, 0)  # terms of each anchor (R,)
         labels, order = (rows.flip(-1) for rows in ascending_rows(labels.where(used, torch.inf)))  # (R, B) each
-        counted = labels < torch.inf  # items that are not used come first
+        counted = labels < torch.inf  # items that are not used come first, as the farthest
         scores = plain_distances(squared) / -self.temperature  # s_aj
         scores = scores.gather(-1, order.expand_as(scores))
         last_tied = run_ends(labels).expand_as(scores)
@@ -87,12 +87,12 @@ class RankNContrastLoss(LabelDistanceLoss):
         # A power below exp(-745) is 0. Where the numbers may not be looked at, its logarithm makes the loss infinite.
         spread = float(-exact.detach().where(counted, 0).min()) if self.may_look(scores) else 0.0
         if spread < _WIDE:
-            log_sums = exact.exp().cumsum(dim=-1).where(counted, 1).log()
+            log_sums = exact.exp().cumsum(dim=-1).where(counted, 1).log()  # the sum of nothing has no logarithm
         elif spread < _WIDEST:
             log_sums = exact.logcumsumexp(dim=-1)  # of any spread, several times slower
         elif spread < torch.inf:
             got = f"Got {spread:.3g} instead; take normalize=True, a higher temperature or a lower learning rate."
             raise UserError(f"Rank-N-Contrast's embeddings must lie less than {_WIDEST:g} temperatures apart. {got}")
-        else:
+        else:  # embeddings that are not finite, which the loss shows and does not hide
             log_sums = torch.full_like(exact, torch.nan)
         return log_sums.to(scores) + largest
