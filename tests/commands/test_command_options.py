@@ -16,7 +16,6 @@ from cml import data_prep
 from cml.comparing.train_comparison import CompareOptions
 from cml.distances.jobs.job_options import JobOptions
 from cml.errors import UserError
-from cml.explore.explore_items import ExploreOptions
 from cml.export.captioning import CaptioningFeatures
 from cml.option_types import check_options
 from cml.retrieval.evaluate_options import EvaluateOptions
@@ -67,7 +66,7 @@ def _required(kind: type[Any]) -> dict[str, Any]:
 
 
 OPTIONS = [
-    *(EvaluateOptions, CaptioningFeatures, JobOptions, CompareOptions, ExploreOptions),
+    *(EvaluateOptions, CaptioningFeatures, JobOptions, CompareOptions),
     *(data_prep.registry.entry(name) for name in data_prep.names()),
 ]
 
@@ -98,7 +97,6 @@ def test_numbers_lists_and_names_of_files_are_converted() -> None:
     command = check_options(Evaluate("runs/mine", given, dimensions=[16, 32]))  # type: ignore[arg-type]
     assert (command.run, command.dimensions, command.measures) == (Path("runs/mine"), (16, 32), options)
     assert check_options(Train("data", "runs/a", TrainConfig())).out == Path("runs/a")  # type: ignore[arg-type]
-    assert check_options(ExploreOptions(maps=["pca"])).maps == ("pca",)
     assert check_options(CaptioningFeatures(att_size=np.int64(14))).att_size == 14  # type: ignore[arg-type]
 
 
@@ -108,10 +106,6 @@ MISSES: list[tuple[Any, str]] = [
         "'recall_ks' must be a list of whole numbers. Got 5 instead. Did you mean (5,)?",
     ),
     (lambda: check_options(EvaluateOptions(gain="Rank")), "Got 'Rank' instead. Did you mean 'rank'?"),
-    (
-        lambda: check_options(ExploreOptions(beside="oracle")),
-        "a list of texts. Got 'oracle' instead. Did you mean ('oracle',)?",
-    ),
     (lambda: check_options(JobOptions(threads="4")), "a whole number. Got '4' instead. Did you mean 4?"),  # type: ignore[arg-type]
     (lambda: check_options(CaptioningFeatures(dtype="half")), "float32 or float16. Got 'half' instead."),  # type: ignore[arg-type]
     (lambda: check_options(CompareOptions(cut="yes")), "Got 'yes' instead. Did you mean True?"),  # type: ignore[arg-type]

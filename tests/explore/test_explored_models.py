@@ -10,6 +10,8 @@ from sklearn.datasets import load_diabetes
 
 import cml
 from cml import PairJudgements, TripletJudgements, UserError
+from cml.explore.explore_items import ExploreOptions
+from cml.option_types import check_options
 
 ROWS, TARGETS = load_diabetes(return_X_y=True)
 IS_TEST = np.arange(len(ROWS)) % 3 == 0
@@ -59,8 +61,28 @@ def test_an_explorer_of_triplets_has_no_tab_of_labels(tmp_path: Path) -> None:
     assert "oracle (the labels)" in (tmp_path / "pairs.html").read_text("utf-8")
 
 
-def test_an_audit_is_a_column_of_the_explorer(tmp_path: Path) -> None:
-    cml.prepare("diabetes", tmp_path / "set")
+def test_the_columns_of_a_frame_are_explored(tmp_path: Path) -> None:
+    frame = load_diabetes(as_frame=True).frame
+    columns: dict[str, Any] = {"features": ["age", "bmi", "bp"], "label": "target"}
+    model = cml.fit(frame, steps=3, sampler="random(batch_size=64)", quiet=True, **columns)
+    page = model.explore(frame, label="target", path=tmp_path / "page.html", maps=["pca"])
+    assert "000441" in page.path.read_text("utf-8")
+
+
+def test_audit_features_and_further_columns_of_a_dataset_are_shown(tmp_path: Path) -> None:
+    rows = zip(*ROWS.T[:2], TARGETS, strict=True)
+    lines = [f"{a:.4f},{b:.4f},{label},place {number % 5}" for number, (a, b, label) in enumerate(rows)]
+    (tmp_path / "rows.csv").write_text("\n".join(["a,b,label,site", *lines]), "utf-8")
+    kept: dict[str, Any] = {"features": ("a", "b"), "label_columns": ("label",), "keep_columns": ("site",)}
+    cml.prepare("table", tmp_path / "set", source=tmp_path / "rows.csv", **kept)
     run = cml.train("value", tmp_path / "set", tmp_path / "run", steps=2, sampler="random(batch_size=64)", quiet=True)
     run.audit()
-    assert "audit score" in Path(str(run.explore(maps=["pca"], beside=()))).read_text("utf-8")
+    page = Path(str(run.explore(maps=["pca"], beside=("frozen",)))).read_text("utf-8")
+    for shown in ("audit score", "vectors, standardised", '"site"', "place 4"):
+        assert shown in page
+
+
+def test_options_of_the_explorer_are_converted_and_checked() -> None:
+    assert check_options(ExploreOptions(maps=["pca"])).maps == ("pca",)
+    with pytest.raises(UserError, match=r"'beside' must be a list of texts\. Got 'oracle' instead\. Did you mean"):
+        check_options(ExploreOptions(beside="oracle"))
