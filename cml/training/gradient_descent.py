@@ -70,8 +70,7 @@ class GradientDescent(Learner):
         config = count_steps(config, count)
         if validation is not None and not config.evaluate_every:
             config = replace(config, evaluate_every=max(1, config.steps // _VALIDATIONS))
-        if self.loss is None:
-            losses.registry.make(config.loss)  # an unknown one is named before a batch that is too large
+        _ = self.loss_as_named  # an unknown one is named before a batch that is too large
         self.sampler.check_count(count)
         return self if config is self.config else replace(self, config=config)
 

@@ -5,6 +5,7 @@ A run chooses its learner once, by its options. Neither the door nor the run fol
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from torch import nn
 
+from cml import losses
 from cml.errors import UserError
 from cml.items import LabelledItems
 from cml.items.labelled_items import DistanceDemand
@@ -111,6 +113,11 @@ class Learner(ABC):
     decides_model: ClassVar[bool] = False
     decides: ClassVar[tuple[str, ...]] = ()  # names of the options that the learner decides itself
     chooses: ClassVar[str] = ""  # what it chooses by them, for an error
+
+    @functools.cached_property
+    def loss_as_named(self) -> Loss:
+        """A loss to ask what it is like; the one that is trained with is made by the run's random numbers."""
+        return losses.registry.make(self.config.loss) if self.loss is None else self.loss
 
     def check_options(self, recipe: TrainConfig) -> None:
         """Refuse options that the learner decides itself, before anything is read."""

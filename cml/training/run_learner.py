@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 from dataclasses import replace
 
-from cml import losses, plugins
+from cml import plugins
 from cml.data.item_digests import MOST_DIGESTED, digest_items
 from cml.data.prepared import PreparedDataset
 from cml.errors import UserError
@@ -73,7 +73,7 @@ def describe_run(
     dataset: PreparedDataset | None = None,  # the prepared dataset; None for inputs and labels given in Python
 ) -> RunConfig:
     """Make the content of config.json."""
-    config, loss, own = learner.config, learner.loss, learner.own.names()
+    config, own = learner.config, learner.own.names()
     if items.weights is not None:
         own["sample_weight"] = f"sha256:{hashlib.sha256(items.weights.tobytes()).hexdigest()[:16]}"
     label_distance = str(Choice(items.distance.name, items.distance.settings()))
@@ -83,7 +83,7 @@ def describe_run(
         dataset="" if dataset is None else str(dataset.folder.resolve()),
         dataset_fingerprint=digest if dataset is None else dataset.fingerprint,
         train=config,
-        model=make_model_config(config, losses.registry.make(config.loss) if loss is None else loss, items.inputs.form),
+        model=make_model_config(config, learner.loss_as_named, items.inputs.form),
         label_distance=label_distance,
         made_of={"items": len(items), "labels": digest} if dataset is None else dataset.made_of,
         own=own,

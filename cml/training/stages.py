@@ -26,11 +26,13 @@ from cml.training.training_targets import TrainingTargets
 
 def standardise_vectors(training: Training) -> None:
     """Take mean and standard deviation from the vectors that are trained on."""
+    if not isinstance(training.items.inputs, Vectors):
+        return
     items = training.items if training.held_out is not None else training.items.split(HoldOut(training.config))[0]
-    if isinstance(items.inputs, Vectors) and items.inputs.form.kind == "vectors":
-        remark = training.model.fit_standardization(items.inputs)
-        if remark and training.place.is_shown:
-            say(remark)
+    assert isinstance(items.inputs, Vectors)
+    remark = training.model.fit_standardization(items.inputs)
+    if remark and training.place.is_shown:
+        say(remark)
 
 
 def adapt_backbone(training: Training) -> None:
