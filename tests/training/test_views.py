@@ -71,11 +71,11 @@ def test_label_distances_are_those_of_each_pair(sampler: str, views: int, memory
 
 
 def test_views_of_one_image_differ_and_those_of_one_step_repeat() -> None:
-    images, _, _ = batches()[1]
+    images, _, items = batches()[1]
     again, _, _ = batches()[1]
     assert images.shape == (20, 3, 16, 16)
     assert torch.equal(images, again)
-    bright = batches().items(1) > 5  # black does not get brighter
+    bright = items > 5  # black does not get brighter
     assert all((images[:10] != images[10:]).flatten(1).any(dim=1).numpy()[bright[:10]])
 
 
