@@ -181,7 +181,7 @@ class LogRatioLoss(LabelDistanceLoss):
         residual = self._log_distances(squared).sub_(self._log_labels(labels))
         mean = vecdot(weight, residual) / total.clamp_min(torch.finfo(total.dtype).tiny)
         centered = residual.sub_(mean[..., None])
-        pull = weight * scale[..., None]
+        pull = weight.mul_(scale[..., None])
         # weights of the labels alone are (R, B), which several heads share, and residuals (H, R, B)
         pull = pull.mul_(centered) if pull.shape == centered.shape else pull * centered
         values = vecdot(pull, centered)
@@ -215,7 +215,8 @@ class LogRatioLoss(LabelDistanceLoss):
         counts = used.sum(dim=-1) >= 2
         if self.weights == "uniform":
             return used.to(labels.dtype), counts
-        return (row_ranks(labels, used) + self.rank_offset).reciprocal_(), counts  # a rank is infinite where not used
+        ranks, offset = row_ranks(labels, used), self.rank_offset  # a rank is infinite where not used
+        return (ranks + offset if isinstance(offset, Tensor) else ranks.add_(offset)).reciprocal_(), counts
 
     def _log_distances(self, squared: Tensor) -> Tensor:
         """The logarithm of D + eps, a new tensor."""
@@ -231,7 +232,8 @@ class LogRatioLoss(LabelDistanceLoss):
             roots = labels.clamp(max=largest) ** (exponent / 2)
             logs: Tensor = roots.clamp_(max=largest).add_(PUBLISHED_LOG_OFFSET).log_().mul_(2)
         else:
-            logs = exponent * raise_to_floor(labels, self.constant("floor"), self.zero_factor).log_()
+            logs = raise_to_floor(labels, self.constant("floor"), self.zero_factor).log_()
+            logs = exponent * logs if isinstance(exponent, Tensor) else logs.mul_(exponent)
         return logs
 
     def find_constants(self, label_distances: Tensor) -> dict[str, float]:
@@ -250,11 +252,12 @@ def raise_to_floor(labels: Tensor, floor: float | Tensor, zero_factor: float | T
     Floor and fraction are one number, or a tensor (H, 1, 1) with one of each of H heads.
     """
     limits = torch.finfo(labels.dtype)
-    raised = labels.clamp(limits.tiny * limits.eps, limits.max)  # above 0 also where the floor is 0 and no pair is used
-    if not isinstance(floor, Tensor) and floor == 0:
-        return raised
-    at_zero = torch.as_tensor(floor * zero_factor, dtype=labels.dtype, device=labels.device)
-    return torch.where(labels == 0, at_zero, raised.clamp(min=floor))
+    least = limits.tiny * limits.eps  # above 0 also where the floor is 0 and no pair is used
+    at_zero = floor * zero_factor
+    if isinstance(floor, Tensor) or isinstance(at_zero, Tensor):
+        raised = labels.clamp(least, limits.max).clamp(min=floor)
+        return torch.where(labels == 0, torch.as_tensor(at_zero, dtype=labels.dtype, device=labels.device), raised)
+    return labels.clamp(max(floor, least), limits.max).masked_fill_(labels == 0, max(at_zero, least))
 
 
 def fit_floor(sample: Float64, quantile: float) -> float:
