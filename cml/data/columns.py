@@ -60,6 +60,8 @@ class Numbers(Column):
     """Numeric labels of one shape: each item a number or nested lists, as in JSON; the whole an array."""
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: ANN401 - NumPy's protocol
+        if copy is None:  # NumPy 1.26 does not know it
+            return np.asarray(self._array, dtype)
         return np.array(self._array, dtype, copy=copy)
 
 

@@ -181,8 +181,9 @@ def test_the_recipe_of_the_readme_on_120_photographs(
     recipe = ["--freeze-backbone", "--steps", "300", "--sampler", "random(batch_size=60)"]
     assert main(["train", "value", "--data", str(tmp_path / "data"), "--out", str(tmp_path / "run"), *recipe]) == 0
     before, verdict, command = read_advice(tmp_path / "run")
-    if kind == "ages":
-        assert verdict.startswith("Verdict: better than frozen efficientnet-lite0")
+    if kind == "ages":  # 36 test items do not tell the recipe from the frozen features
+        assert "worse than" not in verdict
+        assert command.endswith("--tune")
     elif kind == "random":
         assert "Nothing can be learned from these 84 items" in verdict
         assert command == ""

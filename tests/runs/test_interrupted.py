@@ -59,7 +59,7 @@ def test_ctrl_c_gives_the_model_of_the_last_step(has_folder: bool, tmp_path: Pat
     assert isinstance(caught.value, KeyboardInterrupt)
     model = caught.value.model
     assert cml.last() is model
-    assert not model.training
+    assert not model.network.training
     steps = len(model.history)
     assert steps == model.history.steps[-1] > 0
     assert f"step {steps} of {ENDLESS}" in str(caught.value)
