@@ -118,13 +118,15 @@ def parse(
     """
     import tyro
 
-    from cml.command_line.option_help import help_registry
+    rules: Any = contextlib.nullcontext()
+    if not {"--help", "-h"}.isdisjoint(arguments):  # else nobody sees how help shows an option
+        from cml.command_line.option_help import help_registry
 
+        rules = help_registry()
     about = inspect.cleandoc(kind.__doc__ or "") if description is None else description
     about = f"{about}\n{PLUGIN}: {PLUGIN_HELP}.".lstrip()
     flat = (tyro.conf.AvoidSubcommands, tyro.conf.OmitArgPrefixes)
-    is_asked = not {"--help", "-h"}.isdisjoint(arguments)  # else nobody sees how help shows an option
-    with explain_wrong_options(kind, arguments, prog), help_registry() if is_asked else contextlib.nullcontext():
+    with explain_wrong_options(kind, arguments, prog), rules:
         args = _move_positional_flag(kind, arguments, prog)
         options = cast("T", tyro.cli(kind, args=args, prog=prog, description=about, default=default, config=flat))
         options = check_options(options)
