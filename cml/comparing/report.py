@@ -26,8 +26,8 @@ REPORT = "report.html"
 _FIGURES: Mapping[str, tuple[str, str]] = {  # name to heading and caption
     "retrieval": (
         "The metrics over K",
-        "Whiskers are 95 % intervals over seeds; one that reaches the edge goes on beyond it. The grey references have "
-        "intervals over items, which the table shows.",
+        "Whiskers are 95 % intervals over seeds; one that reaches the edge goes on beyond it. The table shows the "
+        "intervals of the grey references.",
     ),
     "dimension": ("The metrics over the dimension of the embedding", "Whiskers are 95 % intervals over seeds."),
     "search_space": ("Scores over the options that varied", "Whiskers are 95 % intervals over seeds."),

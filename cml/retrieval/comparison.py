@@ -15,7 +15,7 @@ from cml.retrieval.best_methods import MethodScores
 from cml.retrieval.feature_forms import find_best_form
 from cml.retrieval.item_influences import ItemInfluences
 from cml.retrieval.mean_interval import LEVEL, MeanEstimate
-from cml.retrieval.metric_result import GIVEN_GALLERY, MetricResult, none_for_nan
+from cml.retrieval.metric_result import GIVEN_GALLERY, MetricResult, drawn_items, none_for_nan
 from cml.retrieval.metrics import LABEL_DISTANCE, MetricInfo, family
 from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import FEW_QUERIES, main_metric
@@ -102,12 +102,13 @@ class Comparison:
     def notes(self) -> str:
         """An explanation of the table, and the verdict."""
         over = f"over {self.seeds} seeds for trained methods (Student's t)" if self.seeds > 1 else "one seed each"
-        kinds = {name.partition("@")[0] for name in self.table()[0]}
+        shown = self.table()[0][1:]
+        kinds = {name.partition("@")[0] for name in shown}
         better = "Higher is better"
         if "label_distance" in kinds:
             better = f"Label distances in {self.unit}, lower is better; the rest, higher is better"
         results = self.references.rows[self.row]
-        for name in self.table()[0][1:]:
+        for name in shown:
             info = results[name].info
             if not info.higher_is_better and family(name) != "label_distance":
                 unit = self.unit if info.unit == LABEL_DISTANCE else info.unit
@@ -116,7 +117,8 @@ class Comparison:
             better += "; score is 1 for the oracle and 0 for the mean of all random rankings; 'random' is one of them"
         if self.references.recall_within:
             better += f"; recall: within {self.references.recall_within:g} {self.unit}"
-        sentences = [f"{better}. 95 % intervals: {over}, over items for the references."]
+        what, rest = drawn_items(self.references.rows[row][name] for row in self.reference_names for name in shown)
+        sentences = [f"{better}. 95 % intervals: {over}; for the references over {what}.", *filter(None, [rest])]
         if self.seeds > 1:
             sentences.append(f"{APART} marks an interval that does not overlap that of {next(iter(self.trained))}.")
         return f"{' '.join(sentences)}\n{self.verdict()}"
@@ -178,9 +180,11 @@ class Comparison:
         low, high = gain.intervals(2 * probability - 1)[0].tolist()
         half, gap = (high - low) / 2, abs(mean)
         unit = f" {self.unit}" if "label_distance" in name else ""
-        if not low < 0 < high:
-            if mean == 0:
-                return f"{method} and {other} are equal in {name}."
+        if math.isnan(mean):
+            return f"{method} and {other} cannot be compared: {name} is undefined."
+        if low == high == 0:
+            return f"{method} and {other} are equal in {name}."
+        if low > 0 or high < 0:
             side = "better" if mean > 0 else "worse"
             return f"{method} is {side} than {other} by {gap:.3g} ± {half:.3g}{unit} in {name}."
         seeds = next((n for n in range(self.seeds + 1, _MOST_SEEDS + 1) if self._tells(gain, n, probability)), None)

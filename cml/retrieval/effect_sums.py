@@ -8,8 +8,7 @@ import numpy as np
 from numba import njit
 
 from cml.array_types import Bools, Float32, Float64, Int64
-from cml.retrieval.effects import Effects
-from cml.retrieval.item_influences import ItemInfluences, mean_of_present
+from cml.retrieval.item_influences import Effects, ItemInfluences, mean_of_present
 from cml.retrieval.item_units import ItemUnits
 from cml.retrieval.rank_correlation import Jit
 
@@ -25,9 +24,9 @@ class EffectSums:
 
     def __init__(self, units: ItemUnits, rows: int, columns: int) -> None:
         self._units = units
-        self._queries = len(units.of_queries)
-        # one array, so that several processes merge it at once: per unit and per query, without and with signs
-        self.merged = np.zeros((rows, units.gallery + 2 * self._queries, columns))
+        # one array, so that several processes merge it at once: of the gallery's units, and of pairs, with and without
+        # signs, which belong to a unit with queries
+        self.merged = np.zeros((rows, units.gallery + 2 * units.queries, columns))
         self.chance = np.zeros(units.gallery)  # the effects on the mean label distance of all items
         self._lost: list[tuple[int, Int64, Int64, Int64]] = []  # row, queries, items, columns of undefined values
 
@@ -44,7 +43,8 @@ class EffectSums:
         items = np.ascontiguousarray(effects.items)  # one form to compile for
         changes = np.ascontiguousarray(effects.changes)
         part = sums[:, column : column + changes.shape[2]]
-        lost = _add(items, changes, queries, factor, units.of_queries, units.of_gallery, units.are_joint, part)
+        query, item = units.of_queries[queries], units.of_gallery
+        lost = _add(items, changes, query, item, factor, units.are_joint, units.queries, part)
         if lost:
             at, place, which = (index.astype(np.int64) for index in np.nonzero(np.isnan(changes)))
             self._lost.append((row, queries[at], items[at, place], which + column))
@@ -71,8 +71,7 @@ class EffectSums:
         self._replace_lost(values, means)
         self.merged[-1, : units.gallery, 0] = self.chance
         sums = self.merged.transpose(0, 2, 1)  # (rows, columns, ..)
-        of_items, of_queries = sums[..., : units.gallery], sums[..., units.gallery :]
-        signed, total = of_queries[..., : self._queries], of_queries[..., self._queries :]
+        of_items, signed, total = np.split(sums, [units.gallery, units.gallery + units.queries], axis=-1)
         return make_influences(units, values.transpose(0, 2, 1), means, of_items, signed, total, is_ranked)
 
     def _replace_lost(self, values: Float64, means: Float64) -> None:
@@ -81,11 +80,10 @@ class EffectSums:
         for row, queries, items, columns in self._lost:
             change = means[row, columns] - values[row, queries, columns]
             to, of = units.of_gallery[items], units.of_queries[queries]
-            change[(to == of) & units.are_joint] = 0
-            np.add.at(self.merged[row], (to, columns), change)
-            sign = np.array([_sign(*pair) for pair in zip(of, to, strict=True)])
-            np.add.at(self.merged[row], (units.gallery + queries, columns), sign * change)
-            np.add.at(self.merged[row], (units.gallery + self._queries + queries, columns), change)
+            first = np.zeros((1, 1), np.int64)
+            for number, column in enumerate(columns.tolist()):
+                part, one = self.merged[row][:, column : column + 1], change[number].reshape(1, 1, 1)
+                _add(first, one, of[[number]], to[[number]], 1.0, units.are_joint, units.queries, part)
         self._lost = []
 
 
@@ -94,8 +92,8 @@ def make_influences(
     values: Float64,  # (..., Q)
     means: Float64,  # (...)
     of_items: Float64,  # (..., gallery units) the sum over queries of the change without each unit
-    signed: Float64,  # (..., Q) per query, the sum of changes with signs
-    total: Float64,  # (..., Q) the same without signs
+    signed: Float64,  # (..., units with queries) sums of changes with signs, see ``ItemInfluences``
+    total: Float64,  # (..., units with queries) the same without signs
     is_ranked: Bools,  # (..., gallery units), which broadcasts, the units that the queries rank
 ) -> ItemInfluences:
     """Influences of units on means (...) of values (..., Q)."""
@@ -103,7 +101,7 @@ def make_influences(
     counts = np.maximum(present.sum(axis=-1), 1)[..., None]
     rest = units.sum_queries(np.where(present, values - means[..., None], 0)) / counts
     known = (units.sum_queries(present.astype(np.float64)) > 0).sum(axis=-1)
-    signed, total = (units.sum_queries(part) / counts for part in (signed, total))
+    signed, total = signed / counts, total / counts
     size = rest.shape[-1]
     ranked = np.broadcast_to(is_ranked.sum(axis=-1), means.shape)
     centre = (of_items.sum(axis=-1) / np.maximum(ranked, 1))[..., None]
@@ -120,39 +118,49 @@ def make_influences(
 
 
 @njit(nogil=True, cache=True)
-def _sign(query: int, item: int) -> float:
+def _sign(first: int, second: int) -> float:
     """A fixed random sign of two numbers (the finaliser of splitmix64)."""
-    bits = np.uint64(query) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(item) * np.uint64(0xD1B54A32D192ED03)
+    bits = np.uint64(first) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(second) * np.uint64(0xD1B54A32D192ED03)
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return 1.0 if (bits >> np.uint64(40)) & np.uint64(1) else -1.0
 
 
 @njit(nogil=True, cache=True)
+def _place_pair(query: int, item: int, are_joint: bool) -> tuple[int, float]:
+    """The unit that keeps what two units do together, and the sign: where both are of one kind, in either order."""
+    if not are_joint:
+        return query, _sign(query, item)
+    low, high = min(query, item), max(query, item)
+    return (high if (low + high) & 1 else low), _sign(low, high)  # so that each keeps half of its pairs
+
+
+@njit(nogil=True, cache=True)
 def _add(
-    items: Jit, changes: Jit, queries: Jit, factor: float, of_queries: Jit, of_gallery: Jit, are_joint: bool, sums: Jit
+    items: Jit, changes: Jit, of_queries: Jit, of_gallery: Jit, factor: float, are_joint: bool, count: int, sums: Jit
 ) -> int:
-    """Add changes (R, W, M) to sums (gallery units + 2 Q, M); gives the number of NaN, which are left out."""
+    """Add changes (R, W, M) to sums (gallery units + 2 count, M); gives how many are NaN, which are left out."""
     lost = 0
-    columns, count = changes.shape[2], len(of_queries)
     gallery = len(sums) - 2 * count
     for r in range(len(items)):
-        query = queries[r]
-        with_sign, without = sums[gallery + query], sums[gallery + count + query]
+        query = of_queries[r]
+        of_query = sums[gallery + count + query]
         for w in range(items.shape[1]):
-            unit = of_gallery[items[r, w]]
-            if are_joint and unit == of_queries[query]:
+            item = of_gallery[items[r, w]]
+            if are_joint and item == query:
                 continue  # which goes with the query
-            change, sum_of_unit = changes[r, w], sums[unit]
-            sign = _sign(of_queries[query], unit)
-            for m in range(columns):
+            keeper, sign = _place_pair(query, item, are_joint)
+            change, of_item, of_pair = changes[r, w], sums[item], sums[gallery + keeper]
+            for m in range(len(change)):
                 value = factor * change[m]
                 if np.isnan(value):
                     lost += 1
                     value = 0.0
-                sum_of_unit[m] += value
-                with_sign[m] += sign * value
-                without[m] += value
+                of_item[m] += value
+                of_pair[m] += sign * value
+                of_query[m] += value
+                if are_joint:
+                    sums[gallery + count + item, m] += value
     return lost
 
 

@@ -19,10 +19,9 @@ from cml.distances.blas_threads import one_blas_thread
 from cml.errors import UserError
 from cml.option_types import check_options
 from cml.retrieval.condensed_lists import comparable_lists, count_known, cut_options, put_last
-from cml.retrieval.effects import Effects
 from cml.retrieval.embedding_ranker import Ranker
 from cml.retrieval.evaluate_options import EvaluateOptions
-from cml.retrieval.item_influences import ItemInfluences
+from cml.retrieval.item_influences import Effects, ItemInfluences
 from cml.retrieval.item_units import ItemUnits
 from cml.retrieval.mean_interval import item_intervals
 from cml.retrieval.metric_result import MetricResult

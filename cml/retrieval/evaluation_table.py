@@ -9,7 +9,7 @@ from typing import Protocol
 from cml.errors import UserError
 from cml.retrieval import text_table
 from cml.retrieval.gains import GAINS
-from cml.retrieval.metric_result import GIVEN_GALLERY, MetricResult
+from cml.retrieval.metric_result import MetricResult, drawn_items
 from cml.retrieval.metrics import LABEL_DISTANCE, MetricInfo, family
 from cml.retrieval.metrics.metric import largest_k
 
@@ -87,12 +87,9 @@ def _notes(evaluation: Tabulated, names: Sequence[str]) -> list[str]:
     first = next(iter(evaluation.rows.values()))
     infos = {family(name): first[name].info for name in names}
     meanings = [_explain(kind, info, evaluation) for kind, info in infos.items()]
-    over_queries = [name for name in names if first[name].over == "queries" and not math.isnan(first[name].low)]
-    over = f"queries{GIVEN_GALLERY}" if len(over_queries) == len(names) else "items"
+    over, others = drawn_items(first[name] for name in names)
     summary = f"{evaluation.queries} queries, {evaluation.gallery} gallery items; mean [95 % interval over {over}]"
-    notes = ["; ".join([summary, *filter(None, meanings)]) + "."]
-    if over == "items" and over_queries:
-        notes.append(f"Intervals over queries{GIVEN_GALLERY}: {', '.join(over_queries)}.")
+    notes = ["; ".join([summary, *filter(None, meanings)]) + ".", *filter(None, [others])]
     if evaluation.ranking_sample:
         whole = [name for name, result in first.items() if result.info.whole_ranking]
         size = f"{evaluation.ranking_sample:,} of the {evaluation.gallery:,} gallery items"

@@ -9,13 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cml.array_types import Float64, Int64
 
 _LEAST_SHARE = 1 / 7  # of the jackknife's variance that is left when what it counts twice is taken off
+
+
+class Effects(NamedTuple):
+    """How leaving out one gallery item changes the values of R queries.
+
+    Attributes:
+        items: (R, W) positions in the gallery of the items that change a value, each once; further columns hold any
+            item with changes of 0.
+        changes: (R, W, columns) float64: the value without the item less the value with it; NaN where the query then
+            has no value, 0 where it has none anyway.
+    """
+
+    items: Int64
+    changes: Float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,10 +43,12 @@ class ItemInfluences:
     mean: Float64  # (...) means over the queries
     first: Float64  # (..., n) influences of units with queries, or of all units where there is one side
     second: Float64  # (..., g) influences of the gallery's units where there are two sides; else g is 0
-    # (..., n) per unit, the sum over gallery items of the change of its queries' values without the item, each with a
-    # fixed random sign: its square is the sum of their squares in expectation. 0 columns for none
+    # (..., n) sums of what two units do together, each with a fixed random sign, so that the sum of squares is that of
+    # the parts in expectation: the change of the values of one without the other, where there is one side of both in
+    # either direction. 0 columns for none
     signed: Float64
-    total: Float64  # (..., n) the same without signs
+    # (..., n) per unit, the sum of the same without signs: of its queries, or of all pairs that it is in
+    total: Float64
     known: Int64  # (...) number of units that have a query with a value
     ranked: Int64  # (...) number of the gallery's units that a query ranks
 
@@ -116,8 +132,8 @@ class ItemInfluences:
         """Covariance (K, K) of K means, less what the jackknife counts twice, as far as it is positive definite."""
         sides = [side / np.sqrt(max(1, side.shape[1] * (side.shape[1] - 1))) for side in (self.first, self.second)]
         jackknife = sum((side @ side.T for side in sides), np.zeros((len(self.mean),) * 2))
-        ranked = max(1, int(self.ranked.min(initial=1)))
-        twice = self.signed @ self.signed.T - self.total @ self.total.T / ranked
+        main = self._main_effects()
+        twice = self.signed @ self.signed.T - main @ main.T
         less: Float64 = jackknife - twice / max(1, self.first.shape[1]) ** 2
         return less if np.linalg.eigvalsh(less).min() >= 0 else jackknife
 
@@ -146,8 +162,8 @@ class ItemInfluences:
             squares += variance**2 / np.maximum(freedom, 1)
             jackknife += variance
             third += (power * scaled).sum(axis=-1) * (scale / max(1, size)) ** 3
-        square, total = ((part * part).sum(axis=-1) for part in (self.signed, self.total))
-        twice = (square - total / np.maximum(self.ranked, 1)) / max(1, self.first.shape[-1]) ** 2
+        square, main = ((part * part).sum(axis=-1) for part in (self.signed, self._main_effects()))
+        twice = (square - main) / max(1, self.first.shape[-1]) ** 2
         variance = np.maximum(jackknife - np.maximum(twice, 0), _LEAST_SHARE * jackknife)
         is_spread = jackknife > 0
         share = np.divide(variance, jackknife, out=np.ones_like(variance), where=is_spread)
@@ -157,6 +173,15 @@ class ItemInfluences:
         scale = second**1.5
         skewness = np.divide(third, scale, out=np.zeros_like(third), where=scale > 0)
         return variance, freedom, skewness
+
+    def _main_effects(self) -> Float64:
+        """What single units do in all of their pairs, by least squares; the rest of ``signed`` pairs do together."""
+        size = self.total.shape[-1]
+        if self.second.shape[-1] or not size:
+            return self.total / np.sqrt(np.maximum(self.ranked, 1))[..., None]
+        centre = self.total.mean(axis=-1, keepdims=True)
+        apart = (self.total - centre) / np.sqrt(max(1, size - 2))
+        return np.concatenate([apart, centre * np.sqrt(size / (2 * max(1, size - 1)))], axis=-1)
 
     def _join(
         self, other: ItemInfluences, join: Callable[[Float64, Float64], Float64], *, of_means: bool = True

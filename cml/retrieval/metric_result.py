@@ -121,6 +121,18 @@ class MetricResult:
         return values
 
 
+def drawn_items(results: Iterable[MetricResult]) -> tuple[str, str]:
+    """What the intervals of a table are over, and a sentence on those that are over queries where others are not."""
+    names, over_queries = set(), {}
+    for result in results:
+        names.add(result.name)
+        if result.over == "queries" and not math.isnan(result.low):
+            over_queries[result.name] = None
+    if over_queries and len(over_queries) == len(names):
+        return f"queries{GIVEN_GALLERY}", ""
+    return "items", f"Intervals over queries{GIVEN_GALLERY}: {', '.join(over_queries)}." if over_queries else ""
+
+
 def none_for_nan(values: Iterable[float]) -> list[float | None]:
     """Numbers as JSON can hold them."""
     return [None if math.isnan(value) else value for value in values]

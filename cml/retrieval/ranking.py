@@ -14,8 +14,8 @@ import numpy as np
 
 from cml.array_types import Float32, Float64, Floating, Int32, Int64
 from cml.errors import UserError
-from cml.retrieval.effects import Effects
 from cml.retrieval.gains import compute_gains, graded_gains
+from cml.retrieval.item_influences import Effects
 
 
 class LooksAt(Protocol):

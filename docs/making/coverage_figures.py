@@ -1,6 +1,8 @@
-"""How often intervals cover in the simulation of tests/benchmarks/interval_coverage.py."""
+"""How often intervals cover in the simulations of tests/benchmarks: interval_coverage.py and item_intervals.py."""
 
 from __future__ import annotations
+
+import re
 
 from making.records import Cells
 from making.result_tables import load
@@ -61,4 +63,60 @@ def coverage_table() -> Cells:
     return [header, *rows]
 
 
-NAMES = {"lowest_coverage": lowest_coverage, "highest_coverage": highest_coverage}
+ITEMS = "item_intervals"  # the record of tests/benchmarks/item_intervals.py, which was run in several parts
+COLUMNS = {  # heading to the families of metrics in it
+    "label distance": ("label_distance",),
+    "score": ("score",),
+    "nDCG, MAP@R": ("ndcg", "map@r"),
+    "tau": ("kendall_tau",),
+    "rho": ("spearman_rho",),
+    "hit, recall": ("hit", "recall"),
+}
+COUNTS = ("hit", "recall", "r_precision")  # of which few values are possible
+
+
+def of_items(figure: str, metric: str = "", case: str = "") -> dict[str, float]:
+    """List what was measured of two equal embeddings.
+
+    Args:
+        figure: "told apart", "told apart over queries" or "coverage", in percent; or "variance of differences" or
+            "variance of means", the mean of the estimated over the true one.
+        metric: A regular expression that the metric begins with; by default all but those of ``COUNTS``.
+        case: A regular expression that the case contains.
+
+    Returns:
+        Values, keyed by case and metric.
+    """
+    values = {}
+    for file in load(ITEMS).values.values():
+        for name, metrics in file.get("equal", {}).items():
+            for column, shares in metrics.items():
+                is_meant = re.match(metric, column) if metric else not column.startswith(COUNTS)
+                if is_meant and re.search(case, name):
+                    shares = {**shares, "told apart": shares["better"] + shares["worse"]}
+                    values[f"{name}: {column}"] = shares[figure] * (1 if figure.startswith("variance") else 100)
+    return values
+
+
+def power_of_items() -> dict[str, float]:
+    """How often two unequal embeddings are told apart, over how often a known variance does, in percent, by metric."""
+    [power] = [file["power"] for file in load(ITEMS).values.values() if "power" in file]
+    return {metric: 100 * share for metric, share in power.items()}
+
+
+def item_table(figure: str) -> Cells:
+    """Make the table of one figure of all cases: header and rows."""
+    found = of_items(figure, ".")
+    cases = list(dict.fromkeys(name.partition(": ")[0] for name in found))
+    rows = []
+    for case in cases:
+        cells = [case]
+        for families in COLUMNS.values():
+            values = [found[name] for name in found if name.startswith(tuple(f"{case}: {kind}" for kind in families))]
+            cells.append(" ".join(f"{value:.1f}" for value in values[:1]))
+        rows.append(cells)
+    return [["case", *COLUMNS], *rows]
+
+
+NAMES = {"lowest_coverage": lowest_coverage, "highest_coverage": highest_coverage, "of_items": of_items}
+NAMES["power_of_items"] = power_of_items

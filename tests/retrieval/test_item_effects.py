@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +14,12 @@ import pytest
 
 from cml import distances
 from cml.array_types import Float32, Float64
+from cml.processes.ranks import Ranks
 from cml.retrieval import EvaluateOptions, Evaluation, embedding_ranker, evaluate, evaluate_embeddings
-from cml.retrieval.effect_sums import _sign
-from cml.retrieval.effects import Effects
+from cml.retrieval.effect_sums import _place_pair, _sign
 from cml.retrieval.gains import graded_gains
-from cml.retrieval.mean_interval import mean_intervals
+from cml.retrieval.item_influences import Effects
+from cml.retrieval.mean_interval import item_intervals, mean_intervals
 from cml.retrieval.metric_result import MetricResult
 from cml.retrieval.metrics import Metric, compute_ndcg, make_metrics
 from cml.retrieval.rank_correlation import dense_ranks, rank_correlations
@@ -60,7 +63,7 @@ def dense(effects: Effects, gallery: int) -> Float64:
     return found
 
 
-@pytest.mark.parametrize("gallery", [4, 5, 9, 30])
+@pytest.mark.parametrize("gallery", [3, 4, 5, 9, 30])
 @pytest.mark.parametrize("kind", ["continuous", "ties", "infinite", "classes"])
 @pytest.mark.parametrize("misses", [False, True])
 def test_effects_equal_measuring_again_without_the_item(gallery: int, kind: str, misses: bool) -> None:
@@ -193,23 +196,41 @@ def test_the_score_has_the_influences_of_a_ratio(queries: int | None) -> None:
     assert (oracle.low, oracle.high) == (1, 1)
 
 
-def test_what_the_jackknife_counts_twice_is_estimated_without_bias() -> None:
+@pytest.mark.parametrize("queries", [None, 100])
+def test_what_the_jackknife_counts_twice_is_estimated_without_bias(queries: int | None) -> None:
     labels, points = draw(200)
-    distance = np.abs(labels[:, None] - labels)
-    scores = np.square(points[:, None] - points).sum(axis=2)
-    np.fill_diagonal(scores, np.inf)
+    at, to = (slice(200), slice(200)) if queries is None else (slice(queries), slice(queries, 200))
+    distance = np.abs(labels[at, None] - labels[to])
+    scores = np.square(points[at, None] - points[to]).sum(axis=2)
+    if queries is None:
+        np.fill_diagonal(scores, np.inf)
     order = np.argsort(scores, axis=1)
-    squares = totals = 0.0
-    for query in range(200):
+    effects = np.zeros(distance.shape)
+    for query in range(len(distance)):
         near = distance[query, order[query, :5]]
-        effects = (near[4] - near[:4]) / 4
-        squares, totals = squares + (effects**2).sum(), totals + effects.sum() ** 2
-    found = measure(labels, points, None).rows["ours"]["label_distance@4"].influences
+        effects[query, order[query, :4]] = (near[4] - near[:4]) / 4
+    found = measure(labels, points, queries).rows["ours"]["label_distance@4"].influences
     assert found is not None
-    assert (found.total**2).sum() == pytest.approx(totals, rel=1e-5)
-    assert (found.signed**2).sum() == pytest.approx(squares, rel=0.3)
+    if queries is None:  # what two items do to each other's queries, they do together
+        both = effects + effects.T
+        np.testing.assert_allclose(found.total, both.sum(axis=1), atol=1e-5)
+        pairs = both[np.triu_indices(200, 1)]
+        first, second = np.triu_indices(200, 1)
+        single = (np.arange(200) == first[:, None]).astype(float) + (np.arange(200) == second[:, None])
+        rest = pairs - single @ np.linalg.lstsq(single, pairs, rcond=None)[0]
+    else:
+        np.testing.assert_allclose(found.total, effects.sum(axis=1), atol=1e-5)
+        pairs, rest = effects, effects - effects.mean(axis=1, keepdims=True)
+    assert (found.signed**2).sum() == pytest.approx((pairs**2).sum(), rel=0.25)
+    main = (found._main_effects() ** 2).sum()
+    assert (pairs**2).sum() - main == pytest.approx((rest**2).sum(), rel=1e-5)
     signs = np.array([_sign(query, item) for query in range(100) for item in range(100)])
     assert abs(signs.mean()) < 0.03
+    kept = [[_place_pair(first, second, True) for second in range(first)] for first in range(100)]
+    assert kept == [[_place_pair(second, first, True) for second in range(first)] for first in range(100)]
+    counts = np.bincount([unit for row in kept for unit, _ in row])
+    assert counts.min() >= 49
+    assert counts.max() <= 50
 
 
 def test_groups_are_drawn_as_wholes() -> None:
@@ -271,6 +292,27 @@ def test_equal_embeddings_differ_by_nothing(queries: int | None) -> None:
             assert not difference.first.any()
             assert not difference.signed.any()
             assert difference.mean == 0
+            assert item_intervals(difference).tolist() == ([0, 0] if math.isfinite(result.low) else [math.nan] * 2)
+
+
+def test_influences_of_lists_of_all_items_equal_the_jackknife() -> None:
+    labels, points = draw(4)
+    scores = np.square(points[:, None] - points).sum(axis=2)
+    distance = np.abs(labels[:, None] - labels)
+
+    def again(items: list[int]) -> float:
+        found = []
+        for query in items:
+            others = sorted((item for item in items if item != query), key=lambda item: scores[query, item])
+            found.append(np.mean([distance[query, item] for item in others[:3]]))
+        return float(np.mean(found))
+
+    result = measure(labels, points, None, distance_ks=(3,), ndcg_ks=(1,)).rows["ours"]["label_distance@3"]
+    means = np.array([again([item for item in range(4) if item != left]) for left in range(4)])
+    assert result.influences is not None
+    assert result.mean == pytest.approx(again([0, 1, 2, 3]), rel=1e-6)
+    np.testing.assert_allclose(result.influences.first, -3 * (means - means.mean()), atol=1e-6)
+    assert result.low < result.mean < result.high
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 11])
@@ -326,6 +368,45 @@ def test_influences_do_not_depend_on_blocks(change: dict[str, int]) -> None:
         if result.influences is not None:
             np.testing.assert_array_equal(again[name].influences.first, result.influences.first)  # type: ignore[union-attr]
             assert (again[name].low, again[name].high) == (result.low, result.high)
+
+
+@dataclass(frozen=True)
+class Half(Ranks):
+    """One of two threads that share an evaluation as two processes do."""
+
+    size: int = 2
+    parts: list[Any] = field(default_factory=lambda: [None, None])
+    barrier: threading.Barrier = field(default_factory=lambda: threading.Barrier(2))
+
+    def all_reduce_array(self, array: Float64) -> Float64:
+        self.parts[self.rank] = array
+        self.barrier.wait(60)
+        total: Float64 = self.parts[0] + self.parts[1]
+        self.barrier.wait(60)
+        return total
+
+
+@pytest.mark.parametrize("queries", [None, 50])
+def test_influences_of_several_processes_are_those_of_one(queries: int | None) -> None:
+    _, points = draw(120)
+    distance = distances.get("classes")  # pairs, so that values are lost as well
+    encoded = distance.encode([f"class {item % 60}" for item in range(120)])
+    at, to = (slice(120), slice(120)) if queries is None else (slice(queries), slice(queries, 120))
+    ranker = {"ours": embedding_ranker(points[at], points[to])}
+    options = EvaluateOptions(block_bytes=1, threads=1, whole_ranking=True)
+
+    def run(ranks: Ranks | None) -> Evaluation:
+        return evaluate(ranker, distance, encoded[at], encoded[to], options, same_items=queries is None, ranks=ranks)
+
+    alone, first = run(None).rows["ours"], Half()
+    with ThreadPoolExecutor(2) as pool:
+        both = list(pool.map(run, [first, replace(first, rank=1)]))
+    for found in both:
+        for name, result in found.rows["ours"].items():
+            assert (result.low, result.high) == pytest.approx((alone[name].low, alone[name].high), nan_ok=True)
+            if result.influences is not None:
+                np.testing.assert_allclose(result.influences.first, alone[name].influences.first, atol=1e-12)  # type: ignore[union-attr]
+                np.testing.assert_allclose(result.influences.signed, alone[name].influences.signed, atol=1e-12)  # type: ignore[union-attr]
 
 
 def test_a_sample_of_the_gallery_counts_its_own_items() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,7 +25,7 @@ from cml.data_prep.synthetic.people.source import People
 from cml.errors import UserError
 from cml.retrieval.comparison import Comparison
 from cml.retrieval.feature_forms import VECTOR_ROWS, find_best_form
-from cml.retrieval.mean_interval import mean_intervals
+from cml.retrieval.mean_interval import MeanEstimate, mean_intervals
 from cml.retrieval.metric_result import MetricResult
 from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import Standing, size_verdict, with_verdict
@@ -176,6 +177,26 @@ def test_a_comparison_says_how_many_seeds_would_tell() -> None:
     assert "it is 2 px in label_distance@10, and its 95 % interval over 2 seeds is ± 6.35;" in wide
     assert "± 6.35; 5 seeds would be needed." in wide
     assert "even 20 seeds would not be enough" in comparison(3, 6, frozen=4.6).notes()
+
+
+def test_a_comparison_without_values_or_intervals_claims_nothing() -> None:
+    undefined = comparison(math.nan, math.nan, frozen=math.nan).verdict()
+    assert undefined.startswith("Verdict: ours and frozen cannot be compared: label_distance@10 is undefined.")
+    # an interval that begins at 0 shows no difference
+    gain = MeanEstimate(np.ones(1), np.zeros(1), np.ones(1), np.ones(1), np.ones(1), np.zeros(1))
+    touching = replace(gain, mean=gain.critical_values(0.975))
+    assert touching.intervals()[0, 0] == 0
+    said = comparison(3, 4, frozen=5)._compare_text("ours", "frozen", touching, "label_distance@10")
+    assert said.startswith("there is no clear difference between ours and frozen: it is 12.7 px in")
+
+
+def test_a_comparison_says_what_intervals_of_references_are_over() -> None:
+    assert "; for the references over queries, given this gallery." in comparison(3, 4, frozen=5).notes()
+    counted = comparison(3, 4, frozen=5)
+    for row in counted.references.rows.values():
+        for name, result in row.items():
+            row[name] = replace(result, over="items")  # type: ignore[index]
+    assert "; for the references over items." in counted.notes()
 
 
 def test_a_comparison_sets_its_best_method_against_the_first_paired_by_seed() -> None:

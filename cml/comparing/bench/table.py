@@ -323,4 +323,4 @@ def _best(name: str, results: Mapping[str, Mapping[str, Result]]) -> list[str]:
 
 
 def _difference_text(mean: float, low: float, high: float) -> str:
-    return f"{mean:+.3f} ± {(high - low) / 2:.3f}{'' if low <= 0 <= high else BEST}"
+    return f"{mean:+.3f} ± {(high - low) / 2:.3f}{BEST if low > 0 or high < 0 else ''}"

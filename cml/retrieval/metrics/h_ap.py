@@ -3,8 +3,8 @@
 import numpy as np
 
 from cml.array_types import Float32, Float64, Floating
-from cml.retrieval.effects import Effects
 from cml.retrieval.gains import NEIGHBORS, graded_gains
+from cml.retrieval.item_influences import Effects
 from cml.retrieval.metrics.metric import Metric, MetricInfo
 from cml.retrieval.ranking import LabelBlock, Ranking, retrieved_distances
 

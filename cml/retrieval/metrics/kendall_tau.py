@@ -1,7 +1,7 @@
 """kendall_tau: Kendall's tau-b between the embedding distances and the label distances of a query's whole ranking."""
 
 from cml.array_types import Float32, Float64, Floating
-from cml.retrieval.effects import Effects
+from cml.retrieval.item_influences import Effects
 from cml.retrieval.metrics.metric import Metric, MetricInfo
 from cml.retrieval.ranking import LabelBlock, Ranking
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from cml.array_types import Float32, Float64, Int64
-from cml.retrieval.effects import Effects
 from cml.retrieval.evaluate_options import DISTANCE_KS
+from cml.retrieval.item_influences import Effects
 from cml.retrieval.metrics.metric import LABEL_DISTANCE, Metric, MetricInfo, check_ks, columns_of
 from cml.retrieval.ranking import Ranking
 

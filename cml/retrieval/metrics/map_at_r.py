@@ -3,7 +3,7 @@
 import numpy as np
 
 from cml.array_types import Float32, Float64
-from cml.retrieval.effects import Effects
+from cml.retrieval.item_influences import Effects
 from cml.retrieval.metrics.metric import Metric, MetricInfo, over_relevant
 from cml.retrieval.metrics.r_precision import relevant_in_top_r
 from cml.retrieval.ranking import LabelBlock, Ranking

@@ -14,8 +14,8 @@ from cml.array_types import Float32, Float64
 from cml.errors import UserError
 
 if TYPE_CHECKING:
-    from cml.retrieval.effects import Effects
     from cml.retrieval.evaluate_options import EvaluateOptions
+    from cml.retrieval.item_influences import Effects
     from cml.retrieval.ranking import LabelBlock, Ranking
 
 Needs = Literal["top_k", "whole_ranking", "classes", "all_queries", "pairs"]

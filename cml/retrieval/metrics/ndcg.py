@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from cml.array_types import Float64
-from cml.retrieval.effects import Effects
 from cml.retrieval.evaluate_options import NDCG_KS
+from cml.retrieval.item_influences import Effects
 from cml.retrieval.metrics.metric import Metric, MetricInfo, check_ks, columns_of
 from cml.retrieval.ranking import LabelBlock, Ranking
 

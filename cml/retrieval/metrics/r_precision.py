@@ -4,7 +4,7 @@ import numpy as np
 
 from cml.array_types import Float32, Float64
 from cml.errors import UserError
-from cml.retrieval.effects import Effects
+from cml.retrieval.item_influences import Effects
 from cml.retrieval.metrics.metric import Metric, MetricInfo, over_relevant
 from cml.retrieval.ranking import LabelBlock, Ranking
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cml.array_types import Float32, Float64
-from cml.retrieval.effects import Effects
+from cml.retrieval.item_influences import Effects
 from cml.retrieval.metrics.metric import Metric, MetricInfo, check_ks, columns_of
 from cml.retrieval.ranking import Ranking
 
