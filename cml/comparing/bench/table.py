@@ -132,8 +132,8 @@ class Board:
             )
         return (
             f"Suite {self.version}, track {self.track}. The score is 1 - (d@10 - oracle) / (random - oracle): 0 for "
-            "chance, 1 for the ranking by the labels. ± is half the width of its 95 % interval over seeds and queries. "
-            f"The row random is one random ranking. {how} {BEST} marks the best method of a set "
+            "chance, 1 for the ranking by the labels. ± is half the width of its 95 % interval over seeds and queries, "
+            f"given the galleries. The row random is one random ranking. {how} {BEST} marks the best method of a set "
             "and those that are not significantly worse, paired by seeds and queries: whichever method truly is best "
             "is marked with a probability of 95 %, however many methods there are. The last column is the seconds of "
             f"one run.{tests}{self._other_notes()}"
@@ -162,9 +162,9 @@ class Board:
                 rows.append([other, *(_NONE if pair is None else _difference_text(*pair) for pair in differences)])
         return rows, (
             f"Suite {self.version}, track {self.track}. Differences of the score from that of {method}, with the 95 % "
-            f"interval over seeds and queries of the paired difference. {BEST} marks intervals that do not contain 0, "
-            f"each on its own: of 20 differences that are 0, one is marked by chance. {_NONE} where one of the two "
-            "failed or was not run."
+            "interval over seeds and queries of the paired difference, given the galleries. "
+            f"{BEST} marks intervals that do not contain 0, each on its own: of 20 differences that are 0, one is "
+            f"marked by chance. {_NONE} where one of the two failed or was not run."
         )
 
     def means_of(self, score: str) -> tuple[list[list[str]], str]:
