@@ -123,7 +123,8 @@ class MetricResult:
 
 def drawn_items(results: Iterable[MetricResult]) -> tuple[str, str]:
     """What the intervals of a table are over, and a sentence on those that are over queries where others are not."""
-    names, over_queries = set(), {}
+    names: set[str] = set()
+    over_queries: dict[str, None] = {}
     for result in results:
         names.add(result.name)
         if result.over == "queries" and not math.isnan(result.low):

@@ -87,7 +87,7 @@ def of_items(figure: str, metric: str = "", case: str = "") -> dict[str, float]:
     Returns:
         Values, keyed by case and metric.
     """
-    values = {}
+    values: dict[str, float] = {}
     for file in load(ITEMS).values.values():
         for name, metrics in file.get("equal", {}).items():
             for column, shares in metrics.items():

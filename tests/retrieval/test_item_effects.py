@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from cml import distances
 from cml.array_types import Float32, Float64
@@ -378,10 +379,10 @@ class Half(Ranks):
     parts: list[Any] = field(default_factory=lambda: [None, None])
     barrier: threading.Barrier = field(default_factory=lambda: threading.Barrier(2))
 
-    def all_reduce_array(self, array: Float64) -> Float64:
+    def all_reduce_array(self, array: NDArray[Any]) -> NDArray[Any]:
         self.parts[self.rank] = array
         self.barrier.wait(60)
-        total: Float64 = self.parts[0] + self.parts[1]
+        total: NDArray[Any] = self.parts[0] + self.parts[1]
         self.barrier.wait(60)
         return total
 
