@@ -121,8 +121,8 @@ def check_batch(embeddings: Tensor, label_distances: Tensor, *, look: bool = Tru
         size = " x ".join(map(str, label_distances.shape))
         raise UserError(
             f"The 'label_distances' must be a matrix with one column per embedding, {items}. Got {size} numbers, which "
-            "look like labels. Pass the distances between them, as cml.distances.get('euclidean').pairwise(labels, "
-            "labels) computes them."
+            "look like labels. Pass the distances between them: with distance = cml.distances.get('euclidean') and "
+            "encoded = distance.encode(labels), distance.pairwise(encoded, encoded)."
         )
     check_matrix("label_distances", label_distances, "(A, B)")
     if label_distances.requires_grad and torch.is_grad_enabled():

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 # Each worker notes that it embedded; slowly, so that one can be killed on the way.
 LOG = """
 import os, time
-from cml.export import embedded_batches
+from cml.searching import embedded_batches
 
 part = embedded_batches._embed_part
 
