@@ -1,17 +1,16 @@
 """``cml.Index``: embeddings with ids, labels and columns in a folder, to add to, remove from and search."""
 
-import functools
 import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from cml.array_types import Bools, Float32
+from cml.array_types import Float32
 from cml.data.image_sources import as_array
 from cml.errors import DataError, UserError
 from cml.models.embedding import EmbeddingModel, ModelConfig
@@ -25,17 +24,17 @@ from cml.searching.index_file import (
     Row,
     as_bytes,
     change_about,
+    count_items,
+    find_row,
     insert,
     read_about,
-    select_where,
 )
 from cml.searching.index_items import Described, check_ids, describe_items, paths_in
-from cml.searching.index_rows import HeldRows, describe_hit, read_items
+from cml.searching.index_search import Question, search_index
+from cml.searching.index_state import IndexState
 from cml.storage.atomic import make_folder
 
 _LARGEST = 1e15  # of a norm: search squares it in float32
-Found = tuple[list[list[int]], list[list[float]]]  # for each query places of items, nearest first, and their distances
-_FOUND, _FIRST = 10, 64  # items that are found by default; that are looked for at first within a distance
 
 
 @runtime_checkable
@@ -103,13 +102,7 @@ class Index:
         self.folder = folder
         self.model = model
         self._file = IndexFile(folder)
-        self._connected: sqlite3.Connection | None = None
-        self._identity: tuple[int, ...] = ()
-        self._version: int | None = None  # SQLite's number of the changes of others; None after an own change
-        self._about: dict[str, str] = {}
-        self._held: dict[bool, HeldRows] = {}  # by whether those that faiss covers are among them
-        self._neighbors: Neighbors | None = None
-        self._noted: str | None = None  # of the file of faiss, when it was looked for
+        self._state = IndexState(self._file)
 
     @classmethod
     def create(
@@ -172,7 +165,7 @@ class Index:
         """
         index = cls(Path(folder), model)
         with index._file.reading() as db:
-            index._about = read_about(db, index.folder)
+            index._state.about = read_about(db, index.folder)
             if not index.digest or index.dimension < 1:
                 raise DataError(f"{folder} does not describe a search index. {AGAIN}")
         if model is not None:
@@ -183,51 +176,51 @@ class Index:
     @property
     def digest(self) -> str:
         """The digest of the model whose embeddings it holds."""
-        return self._about.get("digest", "")
+        return self._state.digest
 
     @property
     def dimension(self) -> int:
         """D, the number of dimensions of the embeddings."""
-        return int(self._about.get("dimension", "0"))
+        return self._state.dimension
 
     @property
     def run(self) -> str:
         """Run folder of the model; "" if it is not known."""
-        return str(json.loads(self._about.get("run", '""')))
+        return str(json.loads(self._state.about.get("run", '""')))
 
     @property
     def about(self) -> Mapping[str, str]:
         """What the index says of itself, as it was read last."""
-        return self._about
+        return self._state.about
 
     @property
     def method(self) -> str:
         """How it is searched: exact, or the method of faiss."""
         with self._file.reading() as db:
-            self._refresh(db, exact=False)
-            return "exact" if self._neighbors is None else self._neighbors.method
+            _, covers = self._state.refresh(db, exact=False)
+            return "exact" if covers is None else covers.method
 
     @property
     def recall(self) -> Recall | None:
         """The measured share of the true neighbours that faiss finds; None of exact search."""
         with self._file.reading() as db:
-            self._refresh(db, exact=False)
-            return None if self._neighbors is None else self._neighbors.recall
+            _, covers = self._state.refresh(db, exact=False)
+            return None if covers is None else covers.recall
 
     @property
     def embeddings(self) -> Float32:
         """The embeddings (N, D) of all items, in the order in which they were added."""
         with self._file.reading() as db:
-            held, _ = self._refresh(db, exact=True)
+            held, _ = self._state.refresh(db, exact=True)
             return held.gallery.embeddings[held.gallery.is_live]
 
     def __len__(self) -> int:
         with self._file.reading() as db:
-            return _count(db)
+            return count_items(db)
 
     def __contains__(self, item_id: object) -> bool:
         with self._file.reading() as db:
-            return _row_of(db, str(item_id)) is not None
+            return find_row(db, str(item_id)) is not None
 
     def __repr__(self) -> str:
         return f"Index({len(self):,} items of {self.dimension} numbers, {self.method})"
@@ -290,7 +283,7 @@ class Index:
         with CALLS:
             try:
                 with self._file.changing() as db:
-                    self._version = None
+                    self._state.forget_version()
                     if replace:
                         db.executemany(
                             "DELETE FROM items WHERE id = CAST(? AS TEXT)", [(as_bytes(line.id),) for line in lines]
@@ -307,9 +300,9 @@ class Index:
         """Change what the index says of itself; None deletes an entry."""
         with self._file.changing() as db:
             change_about(db, self.folder, **about)
-            self._version = None
+            self._state.forget_version()
         # what others changed meanwhile, such as the file of faiss, is for the next refresh to see
-        self._about = {name: value for name, value in (self._about | about).items() if value is not None}
+        self._state.about = {name: value for name, value in (self._state.about | about).items() if value is not None}
 
     def sources(self) -> list[tuple[str, str | None, float]]:
         """Id, path and time of addition, in seconds since 1970, of every item in order."""
@@ -328,7 +321,7 @@ class Index:
         """
         chosen = check_ids(ids)
         with self._file.changing() as db:
-            self._version = None
+            self._state.forget_version()
             for item_id in chosen:
                 if not db.execute("DELETE FROM items WHERE id = CAST(? AS TEXT)", [as_bytes(item_id)]).rowcount:
                     had = "SELECT 1 FROM removed WHERE id = CAST(? AS TEXT)"
@@ -375,41 +368,9 @@ class Index:
             DataError: An image cannot be read, or the index is damaged.
         """
         rows = self._embed(queries, digest, "the queries")
-        left_out = [str(item_id) for item_id in exclude]
-        if within is not None and not within >= 0:
-            return [[] for _ in rows]
+        asked = Question(k, within, where, values, [str(item_id) for item_id in exclude], exact)
         with self._file.reading() as db:
-            while True:
-                held, covers = self._refresh(db, exact=exact or where is not None)
-                most = len(held.gallery) if covers is None else _count(db)
-                if not most:
-                    raise UserError(f"The index {self.folder} is empty: add items to it before a search.")
-                wanted = _check_k(k, most, most if within is not None else min(_FOUND, most))
-                among = None if where is None else held.at(np.array(select_where(db, where, values), np.int64))
-                hidden = [row for row in (_row_of(db, item_id) for item_id in left_out) if row is not None]
-                take = min(wanted + len(hidden), most if among is None else int(np.count_nonzero(among)))
-                if not take or not len(rows):
-                    return [[] for _ in rows]
-                look = functools.partial(_find_nearest, db, held, covers, rows, among)
-                found, far = look(take) if within is None else _look_within(look, within, take)
-                items: Any = held.items
-                if covers is None:
-                    hidden = np.flatnonzero(held.at(np.array(hidden, np.int64))).tolist() if hidden else []
-                else:
-                    items = read_items(db, list({number for row in found for number in row}))
-                    if any(number not in items for row in found for number in row):
-                        continue  # another process removed one meanwhile
-                if within is not None or hidden:
-                    kept = [
-                        [one for one in zip(*both, strict=True) if one[0] not in hidden and _is_within(one[1], within)]
-                        for both in zip(found, far, strict=True)
-                    ]
-                    found = [[place for place, _ in row[:wanted]] for row in kept]
-                    far = [[distance for _, distance in row[:wanted]] for row in kept]
-                return [
-                    [describe_hit(items[place], distance) for place, distance in zip(*both, strict=True)]
-                    for both in zip(found, far, strict=True)
-                ]
+            return search_index(db, self._state, rows, asked, self.folder)
 
     def compact(self) -> None:
         """Give the room of removed items back to the disk, and forget which they were.
@@ -420,10 +381,10 @@ class Index:
         """
         with self._file.reading() as db:
             with self._file.changing():
-                epoch = str(int(self._about.get("epoch", "0")) + 1)
+                epoch = str(int(self._state.about.get("epoch", "0")) + 1)
                 change_about(db, self.folder, epoch=epoch)  # others cannot tell any more which rows are gone
                 db.execute("DELETE FROM removed")
-            self._version = None
+            self._state.forget_version()
             db.execute("VACUUM")
         self.cover(anew=True)
 
@@ -434,20 +395,20 @@ class Index:
             anew: Write it anew, if the index is large enough.
         """
         with self._file.reading() as db:
-            total = _count(db)
+            total = count_items(db)
             if not Neighbors.is_due(total, 0):
                 return
-            beside, covers = self._refresh(db, exact=False)
+            beside, covers = self._state.refresh(db, exact=False)
             if not (anew or Neighbors.is_due(total, total - len(beside.gallery) if covers else 0)):
                 return
             earlier = None if anew else covers
-            held, _ = self._refresh(db, exact=True)
+            held, _ = self._state.refresh(db, exact=True)
             numbers, is_live = held.numbers.copy(), held.gallery.is_live
             rows = held.gallery.embeddings
         made = Neighbors.make(numbers[is_live], rows[is_live], earlier)  # minutes, in which others search
         with self._file.changing() as db:
             change_about(db, self.folder, faiss=made.save(self.folder))
-            self._version = None
+            self._state.forget_version()
 
     def check_model(self, model: IndexModel, run: Path | str) -> None:
         """Check that the index was made with a model.
@@ -478,50 +439,12 @@ class Index:
 
     def _refuse_taken(self, ids: Sequence[str]) -> None:
         with self._file.reading() as db:
-            taken = next((item_id for item_id in ids if _row_of(db, item_id) is not None), None)
+            taken = next((item_id for item_id in ids if find_row(db, item_id) is not None), None)
         if taken is not None:
             raise UserError(
                 f"{self.folder} already holds an item {taken!r}. Remove it first, give another id, or replace it "
                 "(replace=True)."
             )
-
-    def _refresh(self, db: sqlite3.Connection, *, exact: bool) -> tuple[HeldRows, Neighbors | None]:
-        """The rows in memory, after what any process has changed: all, or those beside the index of faiss, and that."""
-        if self._connected is not db:  # after a fork, or the file is another one: numbers of changes are not comparable
-            self._connected, self._version = db, None
-            if self._file.identity != self._identity:
-                self._held.clear()
-                self._identity, self._noted, self._neighbors = self._file.identity, None, None
-        (version,) = db.execute("PRAGMA data_version").fetchone()
-        key = exact or self._neighbors is None
-        held = self._held.get(key)
-        if held is not None and version == self._version and held.is_new:
-            return held, None if key else self._neighbors
-        db.execute("BEGIN")  # one state of the file
-        try:
-            about = read_about(db, self.folder)
-            if self.digest and about.get("digest") != self.digest:
-                raise DataError(
-                    f"{self.folder} is now an index of another model than when it was opened. Open it again."
-                )
-            if about.get("faiss") != self._about.get("faiss") or about.get("epoch") != self._about.get("epoch"):
-                self._held.clear()
-            self._about = about
-            for other in self._held.values():
-                other.is_new = False
-            if not exact and about.get("faiss") != self._noted:
-                self._noted = about.get("faiss")
-                noted = self._noted
-                self._neighbors = None if noted is None else Neighbors.load(self.folder, noted, self.dimension)
-            covers = None if exact else self._neighbors
-            key = covers is None
-            held = self._held.get(key) or HeldRows(db, self.dimension, 0 if covers is None else covers.last)
-            held.refresh(db, self.folder)
-            self._held[key], self._version = held, version
-        finally:
-            if db.in_transaction:
-                db.execute("COMMIT")
-        return held, covers
 
     def _embed(self, inputs: Any, digest: str | None, owner: str) -> Float32:  # noqa: ANN401
         """Embeddings (N, D) of inputs, or inputs that are embeddings already."""
@@ -549,56 +472,9 @@ class Index:
         vars(self).update(vars(type(self).open(state["folder"], state["model"])))
 
 
-def _count(db: sqlite3.Connection) -> int:
-    return int(db.execute("SELECT count(*) FROM items").fetchone()[0])
-
-
-def _is_within(distance: float, within: float | None) -> bool:
-    return within is None or distance <= within
-
-
-def _row_of(db: sqlite3.Connection, item_id: str) -> int | None:
-    found = db.execute("SELECT row FROM items WHERE id = CAST(? AS TEXT)", [as_bytes(item_id)]).fetchone()
-    return None if found is None else int(found[0])
-
-
 def _check_is_model(model: object) -> None:
     if not isinstance(model, IndexModel):
         raise UserError(
             f"'model' must be a model of cml.fit or cml.load. Got {type(model).__name__} instead: load it first, as "
             "by cml.load(path)."
         )
-
-
-def _check_k(k: int | None, most: int, default: int) -> int:
-    """How many items each query is to find."""
-    if k is None:
-        return default
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= most:
-        raise UserError(f"'k' must be 1 or more and at most the number of items, {most}. Got {k!r} instead.")
-    return int(k)
-
-
-def _find_nearest(
-    db: sqlite3.Connection,
-    held: HeldRows,
-    covers: Neighbors | None,
-    rows: Float32,  # (Q, D)
-    among: Bools | None,  # (N,)
-    count: int,
-) -> Found:
-    """The nearest items of each query, exactly or by faiss."""
-    if covers is not None:
-        return covers.search(db, held, rows, count)
-    distances, places = held.gallery.search(rows, count, among)
-    return places.tolist(), distances.tolist()
-
-
-def _look_within(look: Callable[[int], Found], within: float, most: int) -> Found:
-    """The nearest items of each query, as many as hold all within a distance: few at first."""
-    count = min(_FIRST, most)
-    while True:
-        found, far = look(count)
-        if count == most or all(len(row) < count or row[-1] > within for row in far):
-            return found, far
-        count = min(4 * count, most)

@@ -187,6 +187,17 @@ def select_where(db: sqlite3.Connection, where: str, values: Sequence[Any]) -> l
         raise UserError(f"'where' is no condition over {known}: {error}. Got {where!r:.200}.") from None
 
 
+def count_items(db: sqlite3.Connection) -> int:
+    """N, the number of items."""
+    return int(db.execute("SELECT count(*) FROM items").fetchone()[0])
+
+
+def find_row(db: sqlite3.Connection, item_id: str) -> int | None:
+    """The number of the row of an item; None if there is none."""
+    found = db.execute("SELECT row FROM items WHERE id = CAST(? AS TEXT)", [as_bytes(item_id)]).fetchone()
+    return None if found is None else int(found[0])
+
+
 def as_bytes(text: str | None) -> bytes | None:
     """A text as SQLite stores it; lone surrogates, of names of files that are no Unicode, stay as they are."""
     return None if text is None else text.encode("utf-8", "surrogatepass")
