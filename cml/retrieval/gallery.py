@@ -5,6 +5,7 @@ costs one product with the gallery, which may be mapped into memory and is not c
 """
 
 import math
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,9 +19,10 @@ from cml.retrieval.search import check_size, nearest_embeddings
 
 _FEW = 8  # queries up to which one product each is faster than blocks of them
 _BLOCK = 8192
-_GROUPS = 64
+_MANY = 64  # rows beside 4 k that are measured in float64 without a closer look
 _ROUNDING, _ROUNDING_64 = (float(np.finfo(kind).eps) / 2 for kind in (np.float32, np.float64))  # of one operation
-_UNDERFLOW, _MOST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
+_UNDERFLOW = float(np.finfo(np.float32).tiny)
+_kept = threading.local()
 
 
 class Gallery:
@@ -141,6 +143,8 @@ class Gallery:
 
     def _nearest(self, query: Float32, k: int, norms: Float32) -> tuple[Float32, Int64]:
         """The rows nearest to one query (D,) among those with finite norms (N,)."""
+        from cml.retrieval.top_k import find_near
+
         offset = query - self._centre
         squared = float(np.square(offset, dtype=np.float64).sum())
         if not squared < np.inf:
@@ -148,14 +152,10 @@ class Gallery:
         check_size(squared)
         embeddings = self._room[: self._size]
         # |g - c|^2 - 2 (q - c).g is the squared distance but for a constant
-        scores = np.empty(len(embeddings), np.float32)
+        scores = _room_for_scores(len(embeddings))
         np.dot(embeddings, -2 * offset, out=scores)
-        scores += norms
-        limit = min(
-            _kth_at_most(scores, k) + 2 * self._rounding(squared, self._largest, math.sqrt(self._largest)), _MOST
-        )
-        (near,) = (scores <= np.float32(limit)).nonzero()
-        if len(near) > 4 * k + _GROUPS:  # one long row widens the bound for all: take that of each
+        near = find_near(scores, norms, k, 2 * self._rounding(squared, self._largest, math.sqrt(self._largest)))
+        if len(near) > 4 * k + _MANY:  # one long row widens the bound for all: take that of each
             sizes, found = norms[near].astype(np.float64), scores[near].astype(np.float64)
             slack = self._rounding(squared, sizes, np.sqrt(sizes))
             near = near[found - slack <= np.partition(found + slack, k - 1)[k - 1]]
@@ -208,15 +208,12 @@ class Gallery:
         return 2 * gamma * (sizes + products) + 4 * terms * tiny
 
 
-def _kth_at_most(scores: Float32, k: int) -> float:
-    """A bound that at least k of the scores (N,) reach, near the k-th smallest."""
-    groups = len(scores) // _GROUPS
-    if groups > 4 * k:  # the least of a group is one score each, and a minimum of rows is faster than a selection
-        least = scores[: groups * _GROUPS].reshape(_GROUPS, groups).min(axis=0)
-        bound = float(np.partition(least, k - 1)[k - 1])
-        if bound < np.inf:
-            return bound
-    return float(np.partition(scores, k - 1)[k - 1])
+def _room_for_scores(count: int) -> Float32:
+    """Memory (N,) of this thread, which is kept: new memory would cost a tenth of a query."""
+    room: Float32 | None = getattr(_kept, "room", None)
+    if room is None or len(room) < count:
+        room = _kept.room = np.empty(count, np.float32)
+    return room[:count]
 
 
 def predict_labels(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from cml.errors import UserError
 from cml.retrieval.gallery import Gallery
 from cml.retrieval.search import nearest_embeddings
+from cml.retrieval.top_k import find_near
 
 
 def check(gallery: Gallery, query: np.ndarray, k: int, among: np.ndarray | None = None) -> None:
@@ -118,3 +119,30 @@ def test_rows_appended_after_a_removal_are_found_whatever_new_memory_held(monkey
     _, positions = held.search(rows[5:6], 11)
     assert positions[0, 0] == 5
     assert sorted(positions[0]) == [*range(1, 12)]
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    items=st.integers(1, 2000),
+    levels=st.sampled_from([2, 50, 10**6]),
+    removed=st.sampled_from([0.0, 0.5, 0.99]),
+    slack=st.sampled_from([0.0, 0.25, 1e30]),
+)
+@settings(deadline=None, max_examples=60)
+def test_rows_near_a_query_are_all_that_may_be_among_the_nearest(
+    seed: int, items: int, levels: int, removed: float, slack: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    products = (rng.integers(-levels, levels, items) / levels).astype(np.float32)
+    norms = np.where(rng.random(items) < removed, np.inf, rng.integers(0, 3, items)).astype(np.float32)
+    norms[rng.integers(items)] = 1
+    k = int(rng.integers(1, np.isfinite(norms).sum() + 1))
+    scores = products + norms
+    near = find_near(products, norms, k, slack)
+    np.testing.assert_array_equal(products, scores)
+    assert np.isfinite(scores[near]).all()
+    assert (np.diff(near) > 0).all()
+    bound = np.sort(scores)[k - 1] + slack
+    assert set(np.flatnonzero(np.isfinite(scores) & (scores <= np.float32(min(bound, 3e38))))) <= set(near.tolist())
+    if 64 * 4 * k < items and not removed and levels == 10**6 and slack == 0:
+        assert len(near) < 4 * k  # and few others
