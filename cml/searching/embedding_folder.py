@@ -4,7 +4,7 @@ import functools
 import io
 import json
 import mmap
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, TypedDict
@@ -159,25 +159,21 @@ class EmbeddingFolder:
             if within is None or look == take or (distances[:, -1] > within).all():
                 break
             look = min(4 * look, take)
-        items: dict[int, Hit] = {}
-
-        def describe(row: int, distance: float) -> Hit:
-            if row not in items:
-                items[row] = self._hit(row)
-            return items[row]._replace(distance=distance)
-
+        describe = functools.cache(self._describe)  # several queries may find the same item
         return [
-            [describe(row, far) for row, far in zip(*both, strict=True) if within is None or far <= within]
+            [describe(row)(far) for row, far in zip(*both, strict=True) if within is None or far <= within]
             for both in zip(positions.tolist(), distances.tolist(), strict=True)
         ]
 
-    def _hit(self, row: int) -> Hit:
+    def _describe(self, row: int) -> Callable[[float], Hit]:
+        """A hit of one of the items, but for its distance."""
         entry = self.item(row)
         label = next((value for name, value in entry.items() if name not in _NO_LABEL), None)
         columns = entry.get(COLUMNS)
         file = entry.get("file_name")  # a file of vectors is that of all of them
         path = None if file is None or file.endswith(".npy") else Path(self.manifest["images"]) / file
-        return Hit(str(entry["item_id"]), path, 0.0, label, columns if isinstance(columns, dict) else {})
+        known = columns if isinstance(columns, dict) else {}
+        return lambda distance: Hit(str(entry["item_id"]), path, distance, label, known)
 
     def items(self) -> Iterator[dict[str, Any]]:
         """The items in the order of the embeddings: item_id, and file_name and what else is known."""
