@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,13 @@ from hypothesis import HealthCheck, settings
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # tests run side by side: a thread each, also in the processes that they start
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Thousands of small files: a disk would wait for each that is forced onto it, and for each that is removed. Where there
+# is room, they lie in memory; processes that tests start, and those that run tests side by side, inherit it.
+MEMORY = Path("/dev/shm")
+ROOM = 8 << 30
+if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM:
+    os.environ["TMPDIR"], tempfile.tempdir = str(MEMORY), str(MEMORY)
 
 # nothing of a test depends on how busy the machine is
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
