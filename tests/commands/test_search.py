@@ -19,7 +19,7 @@ from cml.data.image_list import ImageList
 from cml.errors import UserError
 from cml.models.embedding import EmbeddingModel
 from cml.retrieval.gallery import Gallery
-from cml.retrieval.search import nearest_embeddings
+from cml.retrieval.search import nearest_embeddings, nearest_others
 from cml.searching.hit import Hit
 from cml.searching.index import Index
 from cml.searching.index_images import index_images
@@ -70,6 +70,20 @@ def test_neighbours_nearer_together_than_float32_can_tell() -> None:
     np.testing.assert_array_equal(positions, wanted)
     plain = np.argsort(np.square(gallery).sum(1) - 2 * query @ gallery.T, axis=1)[:, :10]
     assert (plain != wanted).any()  # what the float32 formula alone would answer
+
+
+@given(st.integers(0, 10**6), st.integers(3, 40), st.sampled_from([1, 2, 1000]))
+@settings(deadline=None, max_examples=40)
+def test_others_are_never_the_item_itself_and_ties_go_to_the_lower_position(seed: int, items: int, levels: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(0, levels, (items, 3)).astype(np.float32)  # few levels: many rows at one place
+    chosen, k = rng.integers(0, items, 5), int(rng.integers(1, items))
+    squared = np.square(rows[chosen, None].astype(np.float64) - rows).sum(axis=-1)  # exact
+    squared[np.arange(5), chosen] = np.inf
+    wanted = np.argsort(squared, axis=1, kind="stable")[:, :k]
+    distances, positions = nearest_others(rows, chosen, k)
+    np.testing.assert_array_equal(positions, wanted)
+    np.testing.assert_array_equal(distances, np.sqrt(np.take_along_axis(squared, wanted, axis=1)).astype(np.float32))
 
 
 def nearest_in_float64(query: np.ndarray, gallery: np.ndarray, k: int) -> np.ndarray:

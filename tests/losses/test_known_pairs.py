@@ -92,7 +92,7 @@ LOSSES: dict[str, tuple[str, Callable[[Tensor, Tensor], Tensor]]] = {
     "h-ap": ("h-ap(neighbors=2)", lambda f, d: slow_losses.h_ap(f, d, neighbors=2)),
     "lambda-ndcg": ("lambda-ndcg(neighbors=2)", lambda f, d: slow_losses.lambda_ndcg(f, d, neighbors=2)),
     "sum": ("sum(dense-triplet, 0.5*cosent(scale=2.0))", weighted_sum),
-    "matryoshka": ("matryoshka(loss=dense-triplet, dimensions=[2])", matryoshka),
+    "matryoshka": ("matryoshka(loss=dense-triplet, dimensions=[2, 6, 9])", matryoshka),
 }
 every_loss = pytest.mark.parametrize("name", LOSSES)
 few_pairs = pytest.mark.filterwarnings("ignore:Some anchors have no positive:RuntimeWarning")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cml.cli import main
@@ -14,6 +15,7 @@ from cml.errors import UserError
 from cml.storage import system
 from cml.storage.atomic import atomic_file, atomic_folder, hidden_name
 from cml.storage.partial_dataset import partial_folder
+from cml.storage.regular_file import load_or_compute_rows
 from cml.storage.work_folder import exclusive_lock
 
 
@@ -97,3 +99,22 @@ def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatc
     with atomic_file(path) as temporary:
         temporary.write_text("whole")
     assert happened == ["5 bytes forced", "renamed"]
+
+
+def test_rows_of_the_cache_that_do_not_fit_are_computed_anew_and_kept(tmp_path: Path) -> None:
+    path, rows, computed = tmp_path / "rows.npy", np.arange(12, dtype=np.float32).reshape(4, 3), 0
+
+    def compute() -> np.ndarray:
+        nonlocal computed
+        computed += 1
+        return rows
+
+    for there in (None, np.zeros((5, 3), np.float32), np.zeros((3, 3), np.float32), np.zeros(4, np.float32)):
+        if there is not None:
+            np.save(path, there)
+        np.testing.assert_array_equal(load_or_compute_rows(path, 4, compute), rows)
+    path.write_bytes(b"torn")
+    np.testing.assert_array_equal(load_or_compute_rows(path, 4, compute), rows)
+    assert computed == 5
+    np.testing.assert_array_equal(load_or_compute_rows(path, 4, compute), rows)
+    assert computed == 5
