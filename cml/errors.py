@@ -53,6 +53,10 @@ class DataError(UserError):
     """A file violates its format; the message names the file and, if there is one, the line."""
 
 
+class ImplausibleData(UserWarning):
+    """The category of warnings about labels and label distances that are legal, but probably not what was meant."""
+
+
 def did_you_mean(
     name: str, known: Iterable[str]
 ) -> str:  # a question to append to an error, with the closest known name; "" if there is none

@@ -88,10 +88,11 @@ class Audit:
         """Say how many labels may be wrong."""
         count = len(self.scores)
         first = max(1, min(count, round(self.wrong)))
-        share, among = self.wrong / count, self.wrong_among(first)
+        share = self.wrong / count
         lines = [
-            f"audited {count} labels: at most about {self.wrong:.0f} ({share:.1%}) are wrong.",
-            f"of the first {first}, about {among:.0f} are wrong if errors are like exchanged labels.",
+            f"audited {count} labels. If wrong labels are like labels of other items, at most about {self.wrong:.0f} "
+            f"({share:.1%}) are wrong, and perhaps none: look at the first {first}.",
+            "Of other errors, such as one value for many items or mirrored labels, there may be more.",
         ]
         if self.wrong > _MANY * count:
             lines.append("The features tell these labels hardly better than chance, so the audit says little.")

@@ -40,6 +40,8 @@ def calibrate_items(
         items.distance,
         None if gallery is None else model.embed(gallery.inputs, bar="embed"),
         None if gallery is None else gallery.labels,
+        groups=items.groups,
+        gallery_groups=None if gallery is None else gallery.groups,
         level=level,
         factor=factor,
         unit=unit,

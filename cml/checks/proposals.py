@@ -15,6 +15,8 @@ from cml.retrieval.search import nearest_embeddings
 from cml.retrieval.text_table import align_columns
 from cml.storage.atomic import write_csv
 
+_SAME = 1e-5  # share of the length of features up to which two are of one item, whatever batches they were computed in
+
 
 class Farthest(NamedTuple):
     """Chosen items."""
@@ -28,8 +30,9 @@ def choose_farthest(
     pool: Float32,  # (N, D) features or embeddings
     known: Float32,  # (M, D) those of known items, at least one
     count: int,
+    groups: Int64 | None = None,  # (N,) numbers of groups of the pool, of each of which one item at most is chosen
 ) -> Farthest:
-    """Choose items of a pool, each as far as possible from all that are known or chosen already.
+    """Choose items of a pool, each as far as possible from all that are known or chosen already; never known ones.
 
     The largest distance of an item of the pool to its nearest known or chosen item is at most twice what the best
     choice of as many items reaches (Gonzalez: Clustering to minimize the maximum intercluster distance, Theoretical
@@ -41,6 +44,10 @@ def choose_farthest(
     if not len(known):
         raise UserError("There must be at least one known item: the first items to label are chosen at random.")
     away = nearest_embeddings(pool, known, 1)[0][:, 0].astype(np.float64)
+    away[away <= _SAME * np.median(np.linalg.norm(known, axis=1))] = -1  # items that are known already
+    if groups is not None:
+        away[np.isin(groups, groups[away < 0])] = -1
+    count = min(count, int((away >= 0).sum()) if groups is None else len(np.unique(groups[away >= 0])))
     points = pool.astype(np.float64)
     items = np.empty(count, np.int64)
     distances = np.empty(count, np.float32)
@@ -48,7 +55,8 @@ def choose_farthest(
         item = int(np.argmax(away))
         items[place], distances[place] = item, away[item]
         np.minimum(away, np.linalg.norm(points - points[item], axis=1), out=away)
-        away[item] = -1  # an item is chosen once, also where others lie at the same point
+        # an item is chosen once, also where others lie at the same point
+        away[item if groups is None else groups == groups[item]] = -1
     return Farthest(items, distances)
 
 
@@ -83,7 +91,9 @@ def propose_items(
     pool: Any,  # noqa: ANN401 - N inputs without labels
     labelled: Any,  # noqa: ANN401 - inputs
     count: int,
+    *,
+    groups: Int64 | None = None,  # (N,) numbers of groups of the pool, of each of which one item at most is chosen
 ) -> Farthest:
     """Choose items of a pool by features that do not depend on the labels."""
     known = model.embed_by_reference(labelled, bar="features")
-    return choose_farthest(model.embed_by_reference(pool, bar="features"), known, count)
+    return choose_farthest(model.embed_by_reference(pool, bar="features"), known, count, groups)

@@ -12,6 +12,7 @@ from tyro.conf import Positional, arg
 
 from cml.command_line.parse_options import parse
 from cml.command_line.shared_options import AsJson, Device, StoreOfBackbone, print_json
+from cml.console.messages import say_warning
 
 if TYPE_CHECKING:
     from cml.retrieval.calibration import Calibration
@@ -89,6 +90,8 @@ def run(arguments: Sequence[str]) -> None:
         return
     if calibration is not None:
         print(f"expected label distance in {calibration.unit}, interval of {calibration.level:.0%}")
+        if caution := calibration.caution_of(len(index)):
+            say_warning(caution)
     for name, query, hits in zip(names, queries, results, strict=True):
         label = own_label(query, hits) if isinstance(query, Path) else query.shown_label
         print(visible_text(f"{name}{f', label {label}' if label else ''}", _LONGEST))

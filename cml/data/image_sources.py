@@ -160,10 +160,22 @@ def number_groups(
     count: int,
 ) -> Int64:  # (N,) the number of each input's group
     """Number the groups of inputs."""
-    names = label_list(groups)
-    if len(names) != count:
-        raise UserError(
-            f"'groups' must name a group for each input. Got {len(names)} names and {count} inputs instead."
-        )
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    return np.array([numbers[name] for name in names], np.int64)
+    return number_both_groups(groups, count, (), 0)[0]
+
+
+def number_both_groups(
+    groups: Any,  # noqa: ANN401 - a sequence of N names
+    count: int,  # N
+    others: Any,  # noqa: ANN401 - a sequence of M names
+    other_count: int,  # M
+) -> tuple[Int64, Int64]:  # (N,) and (M,) numbers, one for each name on both sides
+    """Number the groups of inputs and of the items that they are searched among."""
+    sides = [label_list(side) for side in (groups, others)]
+    for names, wanted in zip(sides, (count, other_count), strict=True):
+        if len(names) != wanted:
+            raise UserError(
+                f"'groups' must name a group for each input. Got {len(names)} names and {wanted} inputs instead."
+            )
+    numbers = {name: number for number, name in enumerate(dict.fromkeys([*sides[0], *sides[1]]))}
+    ours, theirs = (np.array([numbers[name] for name in names], np.int64) for names in sides)
+    return ours, theirs

@@ -81,20 +81,22 @@ def as_label_distance(
         distance: A string as on the command line, such as ``"keypoints(min_shared=2)"``. A ``LabelDistance``, which is
             returned as it is. A function of two labels, called once for each pair with the labels as they were given;
             it returns a number >= 0, 0 for equal labels, infinity for two labels that cannot be compared. Or
-            distances of N items, where a label is the item's row number: all of them, an (N, N) array or tensor, or
-            some of them, a sparse matrix of SciPy or ``SparseDistances``, where others cannot be compared.
+            distances of N items, where a label is the item's row number: all of them, an (N, N) array, tensor or memory
+            map, or some of them, a sparse matrix of SciPy or ``SparseDistances``, where others cannot be compared. Of a
+            data frame or a ``DistanceMatrix`` of scikit-bio a label is the name of a row.
         unit: The unit of the distances of a function or matrix.
         metric: True if a function or matrix satisfies the triangle inequality.
-        symmetric: True if a function or matrix gives the same for (a, b) and (b, a), which takes half the time. None: a
-            matrix is compared with its transpose, and the entries of a sparse one hold both ways; for a function,
-            ``fit`` finds out from a sample of pairs.
+        symmetric: True if a function gives the same for (a, b) and (b, a), which takes half the time; None: ``fit``
+            finds out from a sample of pairs. A matrix must equal its transpose but for rounding, which is averaged,
+            and the entries of a sparse one hold both ways, unless ``symmetric`` is False.
         version: Of a function, as for ``register``.
 
     Returns:
         The label distance.
 
     Raises:
-        UserError: ``distance`` is none of these, or a string names nothing.
+        UserError: ``distance`` is none of these, or a string names nothing. A matrix is no matrix of distances: it has
+            NaN, numbers below 0 or a diagonal above 0, one triangle alone, or two numbers for a pair.
 
     Example:
         >>> hours = as_label_distance(lambda a, b: min(abs(a - b), 24 - abs(a - b)), unit="h")
@@ -123,14 +125,13 @@ def as_label_distance(
 
         title = getattr(getattr(distance, "func", distance), "__name__", type(distance).__name__).strip("<>")
         return PairFunction(distance, title, unit, metric, symmetric, version=version)
-    from cml.distances.precomputed import Precomputed, check_matrix
+    from cml.distances.precomputed import Precomputed
 
     if hasattr(distance, "tocoo"):
         distance = SparseDistances.from_matrix(distance, symmetric=symmetric is not False)
     if isinstance(distance, SparseDistances):
         return Precomputed(distance, unit)
-    matrix = check_matrix(distance)
-    return Precomputed(matrix, unit, bool((matrix == matrix.T).all()) if symmetric is None else symmetric, metric)
+    return Precomputed(distance, unit, symmetric, metric)
 
 
 def as_distance_of(

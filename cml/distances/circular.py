@@ -13,6 +13,8 @@ from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels, check_same_length, pack_vectors
 from cml.settings import check_above_zero, check_word
 
+_UNDEFINED = 1e-6  # periods from the centre of a circle within which there is no direction
+
 
 @dataclass(frozen=True)
 class Circular(LabelDistance):
@@ -64,10 +66,10 @@ class Circular(LabelDistance):
         return self.period / (2 * math.pi) * np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
 
     def labels_from_vectors(self, vectors: Float64) -> Float64:  # (N, D) float64
-        """Return the positions on the circles, from 0 to the period."""
+        """Return the positions on the circles, from 0 to the period; NaN at the centre of one."""
         cosines, sines = np.split(vectors, 2, axis=1)
         positions: Float64 = np.arctan2(sines, cosines) * (self.period / (2 * math.pi)) % self.period
-        return positions
+        return np.where(np.hypot(sines, cosines) < _UNDEFINED * self.period, np.nan, positions)
 
 
 @compile_loop(fastmath=AS_WRITTEN)

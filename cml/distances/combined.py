@@ -9,15 +9,16 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.array_types import Float32
+from cml.array_types import Float32, Int64
 from cml.distances import as_label_distance
 from cml.distances.composed import Composed
+from cml.distances.known_parts import Unknown, check_parts, is_unknown, leave_out_defaults
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import LabelError, Labels, short
 from cml.errors import UserError
 
 SAMPLE = 1000  # labels whose pairs the medians are taken over
-_SCALES = "scales"
+_SCALES, _KNOWN = "scales", "known "
 
 
 @dataclass(frozen=True)
@@ -27,12 +28,14 @@ class Combined(Composed):
     A label is a dict with an entry for each part. The scale of a part is the median of its positive label distances;
     infinite ones are left out. ``fit`` on the training labels fixes the scales; without it, each ``encode`` takes
     them from its own labels, and labels of different scales refuse to be compared. Where a part cannot be compared,
-    the whole cannot: infinity.
+    the whole cannot: infinity. With ``missing="skip"`` such parts are left out, as are those of which a label is None
+    or NaN, and the sum over the others is scaled to the weights of all; without a common part it is infinite.
 
     Args:
         parts: Name of a part to its distance, e.g. ``{"pose": "keypoints(min_shared=2)", "age": "euclidean"}``.
         weights: Name of a part to its weight, above 0. None: all 1.
         scales: Name of a part to what its distances are divided by, above 0. None: the medians.
+        missing: "skip" to compare the parts that both labels have; "refuse" makes an unknown part an error.
 
     Example:
         >>> distance = Combined({"age": "euclidean", "tags": "jaccard"}, scales={"age": 10, "tags": 0.5})
@@ -44,6 +47,7 @@ class Combined(Composed):
     parts: Mapping[str, str | LabelDistance]
     weights: Mapping[str, float] | None = None
     scales: Mapping[str, float] | None = None
+    missing: Unknown = "refuse"
     name: ClassVar[str] = "combined"
     unit: ClassVar[str] = "weighted medians"
 
@@ -56,6 +60,7 @@ class Combined(Composed):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_parts(self.missing, None)
         if not isinstance(self.parts, Mapping) or not self.parts:
             raise UserError(f"The 'parts' must name at least one part and its distance. Got {self.parts!r} instead.")
         object.__setattr__(self, "parts", self._parts)
@@ -72,14 +77,15 @@ class Combined(Composed):
 
     @property
     def is_metric(self) -> bool:
-        """True if all parts are."""
-        return all(distance.is_metric for distance in self._parts.values())
+        """True if all parts are, and none is left out."""
+        return self.missing == "refuse" and all(distance.is_metric for distance in self._parts.values())
 
     def fit(self, labels: Sequence[Any]) -> Self:
         """Take the scales from labels unless they are given, and fit the parts."""
         columns = self._labels_by_part(labels)
-        fitted = {part: distance.fit(columns[part]) for part, distance in self._parts.items()}
-        scales = self.scales or {part: _scale(part, fitted[part], columns[part]) for part in fitted}
+        known = {part: self._known(column)[0] for part, column in columns.items()}
+        fitted = {part: distance.fit(known[part]) for part, distance in self._parts.items()}
+        scales = self.scales or {part: _scale(part, fitted[part], known[part]) for part in fitted}
         return replace(self, parts=fitted, scales=scales)
 
     def encode(
@@ -89,14 +95,26 @@ class Combined(Composed):
         columns = self._labels_by_part(labels)
         arrays: dict[str, NDArray[Any]] = {}
         for place, (part, distance) in enumerate(self._parts.items()):
+            some, rows = self._known(columns[part])
+            if not some:
+                raise LabelError(0, f"and all others have no part {part!r}: leave it out.")
             try:
-                encoded = distance.encode(columns[part])
+                encoded = distance.encode(some)
             except LabelError as error:
-                raise LabelError(error.position, f"part {part!r} {error.fault}") from None
+                position = error.position if rows is None else int(np.flatnonzero(rows >= 0)[error.position])
+                raise LabelError(position, f"part {part!r} {error.fault}") from None
+            if rows is not None:  # an unknown part holds any other, which is never compared
+                encoded = encoded[np.maximum(rows, 0)]
+                arrays[f"{_KNOWN}{place}"] = rows >= 0
             arrays |= {f"{place}:{name}": array for name, array in encoded.arrays.items()}
-        scales = self.scales or {part: _scale(part, distance, columns[part]) for part, distance in self._parts.items()}
+        known = {part: self._known(column)[0] for part, column in columns.items()}
+        scales = self.scales or {part: _scale(part, distance, known[part]) for part, distance in self._parts.items()}
         row = np.array([scales[part] for part in self._parts], np.float64)
         return Labels({**arrays, _SCALES: np.tile(row, (len(labels), 1))})
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings as JSON can hold them, without those that are not used."""
+        return leave_out_defaults(super().settings(), "missing")
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
         """Compute the label distances between all labels of two sides."""
@@ -107,10 +125,26 @@ class Combined(Composed):
                 f"The two sides were encoded with different scales, {scales.tolist()} and {other.tolist()}; fit the "
                 "distance on the training labels first, or give 'scales'."
             )
+        compared = np.zeros(total.shape)  # the weight of the parts that both have
         for place, (part, distance) in enumerate(self._parts.items()):
             weight = 1.0 if self.weights is None else self.weights[part]
-            total += distance.pairwise(_select_part(a, place), _select_part(b, place)) * (weight / scales[place])
+            apart = distance.pairwise(_select_part(a, place), _select_part(b, place)) * (weight / scales[place])
+            if self.missing == "skip":
+                both = a.arrays[f"{_KNOWN}{place}"][:, None] & b.arrays[f"{_KNOWN}{place}"] & np.isfinite(apart)
+                compared += weight * both
+                apart = np.where(both, apart, 0)
+            total += apart
+        if self.missing == "skip":
+            whole = float(len(self._parts) if self.weights is None else sum(self.weights.values()))
+            total = np.divide(total * whole, compared, out=np.full_like(total, np.inf), where=compared > 0)
         return total.astype(np.float32)
+
+    def _known(self, column: list[Any]) -> tuple[list[Any], Int64 | None]:
+        """The known labels of a part and, where some may be unknown, the place of each label among them, or -1."""
+        if self.missing == "refuse":
+            return column, None
+        is_known = np.array([not is_unknown(label) for label in column])
+        return [label for label in column if not is_unknown(label)], np.where(is_known, np.cumsum(is_known) - 1, -1)
 
     def _labels_by_part(self, labels: Sequence[Any]) -> dict[str, list[Any]]:
         """Split the dicts into a list of labels for each part."""

@@ -15,6 +15,9 @@ from cml.distances.labels import Labels, pack_vectors, refuse
 EARTH_RADIUS = 6_371_008.8  # metres, the mean radius
 
 
+_UNDEFINED = 1e-6  # radii from the earth's centre within which there is no direction
+
+
 @dataclass(frozen=True)
 class Haversine(LabelDistance):
     """Great-circle distance in metres between [latitude, longitude] in degrees.
@@ -58,9 +61,10 @@ class Haversine(LabelDistance):
         self,
         vectors: Float64,  # (N, 3), seen from the earth's centre, of any length
     ) -> Float64:  # (N, 2) latitude and longitude in degrees, the longitude from -180 to 180
-        """Return the points on the earth in the direction of points in space."""
+        """Return the points on the earth in the direction of points in space; NaN at the earth's centre."""
         x, y, z = vectors.T
         degrees: Float64 = np.degrees(np.column_stack([np.arctan2(z, np.hypot(x, y)), np.arctan2(y, x)]))
+        degrees[np.linalg.norm(vectors, axis=1) < _UNDEFINED * EARTH_RADIUS] = np.nan
         return degrees
 
 

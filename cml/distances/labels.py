@@ -96,12 +96,16 @@ LARGEST = 1e18  # a label's length up to which squared distances fit into float3
 def pack_vectors(
     labels: Sequence[Any],
     form: str = "",  # what a label should be, as in "[latitude, longitude]"; "" for any length
+    *,
+    unknown: bool = False,  # whether None and NaN say that a number is not known
 ) -> Float64:  # (N, D) float64; of numbers D is 1
     """Check numbers or equally long lists of numbers, and pack them."""
     values: object = np.asarray(labels) if isinstance(labels, Numbers) else labels
     if isinstance(values, np.ndarray) and values.ndim in (1, 2) and values.dtype.kind in "fiub":
         vectors = values.reshape(len(values), -1).astype(np.float64)
     else:
+        if unknown:
+            labels = [_mark_unknown(label) for label in labels]
         rows = [_numbers(label, position) for position, label in enumerate(labels)]
         for position, row in enumerate(rows):
             if len(row) != len(rows[0]):
@@ -110,12 +114,12 @@ def pack_vectors(
         vectors = np.stack(rows)
     if vectors.shape[1] == 0:
         raise LabelError(0, "is an empty list; it should hold at least one number.")
-    bad = np.argwhere(~np.isfinite(vectors))
+    bad = np.argwhere(np.isinf(vectors) if unknown else ~np.isfinite(vectors))
     if len(bad):
         position, place = bad[0]
         raise LabelError(int(position), f"holds {vectors[position, place]} where a finite number should be.")
     with np.errstate(over="ignore"):
-        far = np.linalg.norm(vectors, axis=1) > LARGEST
+        far = np.linalg.norm(np.nan_to_num(vectors), axis=1) > LARGEST
     refuse(far, f"has a length above {LARGEST:g}, whose square float32 cannot hold; rescale it.")
     if form and vectors.shape[1] != form.count(",") + 1:
         raise LabelError(0, f"should be {form}. It has {vectors.shape[1]} numbers instead.")
@@ -126,6 +130,13 @@ def check_same_length(a: NDArray[Any], b: NDArray[Any]) -> None:  # a (A, D), b 
     """Check that packed vectors of two sides have the same length."""
     if a.shape[1] != b.shape[1]:
         raise UserError(f"The labels of the two sides differ in length: {a.shape[1]} numbers against {b.shape[1]}.")
+
+
+def _mark_unknown(label: Any) -> Any:  # noqa: ANN401 - a label of any form
+    """A label with NaN in place of None."""
+    if label is None:
+        return np.nan
+    return [np.nan if value is None else value for value in label] if isinstance(label, list | tuple) else label
 
 
 def _numbers(label: Any, position: int) -> Float64:  # noqa: ANN401 - checked here

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cml.array_types import Float32, Int64
-from cml.data.tensor_array import tensor_array
 from cml.distances.label_distance import LabelDistance, Progress
 from cml.distances.labels import LabelError, Labels, short
+from cml.distances.matrix_check import check_matrix, is_mapped, read_matrix
 from cml.distances.nearest import KnownPairs, Neighbors, Search, check_k
 from cml.distances.sparse_distances import LabelRows, SparseDistances
 from cml.errors import DataError, UserError
@@ -27,16 +27,18 @@ from cml.storage.regular_file import map_array
 _TRIPLES = (".npz", ".csv", ".parquet")  # files of triples
 _HASHED = 16 << 20  # bytes read at a time for the fingerprint
 _ROWS = 1 << 16  # labels whose stored neighbours are sorted at a time
-_LARGEST = float(np.finfo(np.float32).max)
+_GIVEN = "the matrix of label distances"
 
 
 @dataclass(frozen=True, eq=False)
 class Precomputed(LabelDistance):
-    """Label distances that are known; a label is the row number of its item.
+    """Label distances that are known; a label is the row number of its item, or its name where rows have names.
 
     Args:
         path: A ``.npy`` file with an N x N matrix of floating-point label distances, where infinity says that two
-            items cannot be compared; in Python also the matrix itself. Or a folder of neighbour lists: ``ids.npy``
+            items cannot be compared; in Python also the matrix itself, of which a memory map is used in place, or a
+            data frame or a ``DistanceMatrix`` of scikit-bio, whose rows have names. A matrix is checked as a whole, see
+            ``cml.distances.matrix_check``. Or a folder of neighbour lists: ``ids.npy``
             (N, k) integer row numbers, -1 where a list is shorter, and ``distances.npy`` (N, k). Item j is then at the
             distance that the list of i or the list of j gives (the smaller, if they differ), at 0 from itself, and
             everything else cannot be compared: infinite. Or triples: a ``.npz`` file with the arrays ``i``, ``j`` and
@@ -44,8 +46,9 @@ class Precomputed(LabelDistance):
             ``SparseDistances`` or a sparse matrix of SciPy. Pairs that are not named cannot be compared; an evaluation
             then ranks, for each query, the items of known distance alone.
         unit: The unit of the distances, for tables and axes.
-        symmetric: True if the matrix is known to equal its transpose. Neighbour lists always count as symmetric;
-            triples are symmetric unless they say otherwise.
+        symmetric: False if the distance from i to j need not be that from j to i. Otherwise a matrix must equal its
+            transpose but for rounding, which is averaged. Neighbour lists always count as symmetric; triples are
+            symmetric unless they say otherwise.
         metric: True if the triangle inequality is known to hold. Neighbour lists and triples never count as a metric.
 
     Example:
@@ -60,7 +63,7 @@ class Precomputed(LabelDistance):
 
     path: str | Path | NDArray[Any] | SparseDistances
     unit: str = "as stored"
-    symmetric: bool = False
+    symmetric: bool | None = None
     metric: bool = False
     name: ClassVar[str] = "precomputed"
 
@@ -81,10 +84,13 @@ class Precomputed(LabelDistance):
             )
         if hasattr(self.path, "tocoo"):
             object.__setattr__(self, "path", SparseDistances.from_matrix(self.path))
-        elif not isinstance(self.path, np.ndarray | SparseDistances):
-            object.__setattr__(
-                self, "path", str(self.path) if isinstance(self.path, str | Path) else check_matrix(self.path)
-            )
+        elif isinstance(self.path, str | Path):
+            object.__setattr__(self, "path", str(self.path))
+        elif not isinstance(self.path, SparseDistances):
+            given = read_matrix(self.path)
+            stored = _StoredMatrix(_GIVEN, given.array, names=given.names, symmetric=self.symmetric)
+            object.__setattr__(self, "path", stored.matrix)
+            self.__dict__["_stored"] = stored
         _ = self._stored  # a missing or wrong file is said at once
 
     def __repr__(self) -> str:
@@ -106,10 +112,11 @@ class Precomputed(LabelDistance):
 
     @property
     def is_symmetric(self) -> bool:
-        """As declared by ``symmetric``; True for neighbour lists; of triples as they say."""
-        if isinstance(self._stored, SparseDistances):
-            return self._stored.symmetric
-        return self.symmetric or isinstance(self._stored, _StoredLists)
+        """Whether a matrix was found to be symmetric; True for neighbour lists; of triples as they say."""
+        stored = self._stored
+        if isinstance(stored, _StoredMatrix):
+            return stored.rounding.symmetric
+        return stored.symmetric if isinstance(stored, SparseDistances) else True
 
     @property
     def is_partial(self) -> bool:
@@ -117,30 +124,63 @@ class Precomputed(LabelDistance):
         return isinstance(self._stored, SparseDistances)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.path, self.unit, self.symmetric, self.metric)  # a file is opened there again
+        settings, stored = (self.path, self.unit, self.symmetric, self.metric), self._stored
+        if isinstance(self.path, np.ndarray) and isinstance(stored, _StoredMatrix):
+            return _open_matrix, (settings[1:], stored)
+        return type(self), settings  # a file is opened there again
 
     @functools.cached_property
     def _stored(self) -> _StoredMatrix | _StoredLists | SparseDistances:
         if isinstance(self.path, SparseDistances):
             return self.path
-        if isinstance(self.path, np.ndarray):
-            return _StoredMatrix("the matrix of label distances", self.path)
-        path = Path(self.path)
+        path = Path(str(self.path))
         if path.suffix.lower() in _TRIPLES:
             return SparseDistances.read(path)
-        return _StoredLists(path) if path.is_dir() else _StoredMatrix(str(path), _load(path))
+        if path.is_dir():
+            return _StoredLists(path)
+        matrix = _load(path)
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.dtype.kind != "f":
+            raise DataError(
+                f"{path} should hold a square matrix of floating-point label distances. "
+                f"Got shape {matrix.shape}, {matrix.dtype} instead."
+            )
+        return _StoredMatrix(str(path), matrix, symmetric=self.symmetric, error=DataError)
+
+    @property
+    def items(self) -> int:
+        """N, the number of items that the distances are of."""
+        return self._stored.items
+
+    @property
+    def names(self) -> tuple[Any, ...] | None:
+        """The N names of the rows, such as those of a data frame; None if rows have only numbers."""
+        return self._stored.names if isinstance(self._stored, _StoredMatrix) else None
 
     def encode(self, labels: Sequence[Any]) -> Labels:  # array ``rows`` (N,) int64
         """Check and pack row numbers."""
-        stored = self._stored.items
+        stored, named = self._stored.items, self._rows_by_name
         form = f"should be a row number from 0 to {stored - 1} of {self._stored.name}"
-        for position, label in enumerate(labels):
+        if named:
+            first = ", ".join(map(short, [*named][:2]))
+            form = f"should be one of the {stored} names of {self._stored.name}, {first}, ..."
+        # names that are numbers are names, never positions
+        numbered = not any(isinstance(name, int | float | np.number) for name in named)
+        rows = [named.get(label) if isinstance(label, Hashable) else None for label in labels] if named else labels
+        for position, (label, row) in enumerate(zip(labels, rows, strict=True)):
+            if named and row is not None:
+                continue
             is_whole = isinstance(label, int | np.integer) or (
                 isinstance(label, float | np.floating) and float(label).is_integer()
             )
-            if isinstance(label, bool | np.bool_) or not is_whole or not 0 <= label < stored:
+            if isinstance(label, bool | np.bool_) or not is_whole or not numbered or not 0 <= label < stored:
                 raise LabelError(position, f"{form}. Got {short(label)} instead.")
-        return Labels({"rows": np.array(labels, np.int64)})
+        if named:
+            rows = [label if row is None else row for label, row in zip(labels, rows, strict=True)]
+        return Labels({"rows": np.array(rows, np.int64)})
+
+    @functools.cached_property
+    def _rows_by_name(self) -> dict[Any, int]:
+        return {name: row for row, name in enumerate(self.names or ())}
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
         """Compute the label distances between all labels of two sides."""
@@ -182,11 +222,14 @@ class Precomputed(LabelDistance):
         return stored.known_pairs(LabelRows(labels.arrays["rows"])) if isinstance(stored, SparseDistances) else None
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings as JSON can hold them; of triples that were given in Python a digest."""
-        if not isinstance(self.path, SparseDistances):
+        """Return the settings as JSON can hold them; of what was given in Python a digest."""
+        if isinstance(self.path, str | Path):
             return super().settings()
-        triples, items = self.path, self.path.items
-        path = {"triples": len(triples.distances), "shape": [items, items], "sha256": triples.digest}
+        if isinstance(self.path, SparseDistances):
+            triples, items = self.path, self.path.items
+            path = {"triples": len(triples.distances), "shape": [items, items], "sha256": triples.digest}
+        else:
+            path = {"shape": [*self.path.shape], "dtype": self.path.dtype.str, "sha256": self._content}
         return {"path": path, "unit": self.unit, "symmetric": self.symmetric, "metric": self.metric}
 
     def fingerprint(self) -> str:
@@ -195,7 +238,12 @@ class Precomputed(LabelDistance):
 
     @functools.cached_property
     def _fingerprint(self) -> str:
-        digest = hashlib.sha256(f"{self.name}:{self.unit}:{self.symmetric}:{self.metric}".encode())
+        settings = f"{self.name}:{self.unit}:{self.is_symmetric}:{self.metric}:{self._content}"
+        return hashlib.sha256(settings.encode()).hexdigest()
+
+    @functools.cached_property
+    def _content(self) -> str:
+        digest = hashlib.sha256()
         for array in self._stored.arrays:
             digest.update(f"{array.dtype.str}:{array.shape}:{array.flags.c_contiguous}".encode())
             flat = array.reshape(-1) if array.flags.c_contiguous else array.T.reshape(-1)
@@ -205,67 +253,82 @@ class Precomputed(LabelDistance):
         return digest.hexdigest()
 
 
-def check_matrix(
-    # an array, a tensor or nested lists of N x N numbers >= 0 or infinite
-    values: Any,  # noqa: ANN401 - checked here
-) -> Float32:  # (N, N) float32, a copy that cannot be written
-    """Check a matrix of label distances that is given in Python."""
-    try:
-        matrix = tensor_array(values) if hasattr(values, "detach") else np.asarray(values)
-    except (ValueError, TypeError):  # rows of different lengths
-        matrix = np.empty(0, object)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size or matrix.dtype.kind not in "fiu":
-        got = f"{matrix.dtype} of shape {matrix.shape}" if matrix.size and not matrix.dtype.hasobject else short(values)
-        raise UserError(
-            "A label distance is a string such as 'euclidean', a LabelDistance, a function of two labels, or a square "
-            f"matrix (N, N) of numbers. Got {got} instead."
-        )
-    with np.errstate(over="ignore"):  # of float16, all of which fit
-        wrong = ~((matrix >= 0) & ((matrix <= _LARGEST) | np.isinf(matrix)))  # NaN too
-    if wrong.any():
-        row, column = np.argwhere(wrong)[0]
-        raise UserError(
-            f"The matrix of label distances has {matrix[row, column]:g} at row {row}, column {column}; it should be a "
-            "number >= 0, or infinity for no comparison."
-        )
-    copy = matrix.astype(np.float32)
+def _keep(array: NDArray[Any]) -> NDArray[Any]:
+    """A memory map of floating-point numbers as it is, else a copy (N, N) float32 that cannot be written."""
+    if is_mapped(array) and array.dtype.kind == "f":
+        return array
+    copy = array.astype(np.float32)
     copy.setflags(write=False)
     return copy
 
 
+def _open_matrix(settings: tuple[str, bool | None, bool], stored: _StoredMatrix) -> Precomputed:
+    """Make a label distance in another process without checking its matrix again."""
+    distance = object.__new__(Precomputed)
+    for name, value in zip(("path", "unit", "symmetric", "metric"), (stored.matrix, *settings), strict=True):
+        object.__setattr__(distance, name, value)
+    distance.__dict__["_stored"] = stored
+    return distance
+
+
 class _StoredMatrix:
-    def __init__(self, name: str, matrix: NDArray[Any]) -> None:
-        self.name, self.matrix = name, matrix
-        self.arrays = [matrix]
-        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.dtype.kind != "f":
-            raise DataError(
-                f"{name} should hold a square matrix of floating-point label distances. "
-                f"Got shape {matrix.shape}, {matrix.dtype} instead."
-            )
+    def __init__(
+        self,
+        name: str,
+        matrix: NDArray[Any],
+        *,
+        names: tuple[Any, ...] | None = None,
+        symmetric: bool | None = None,
+        error: type[UserError] = UserError,
+    ) -> None:
+        self.name, self.names, self.error = name, names, error
+        self.rounding = check_matrix(matrix, name=name, names=names, symmetric=symmetric, error=error)
+        self.matrix: Any = _keep(matrix)
+        self.arrays = [self.matrix]
         self.items = len(matrix)
-        diagonal = np.asarray(matrix.diagonal()[:1000])
-        wrong = (diagonal != 0) & ~np.isposinf(diagonal)  # infinite: an item that can be compared with none
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            raise DataError(
-                f"{name} has {diagonal[row]:g} at row {row}, column {row}; an item's distance from itself should be 0. "
-                "Is this a matrix of similarities?"
-            )
+
+    def __getstate__(self) -> dict[str, Any]:
+        matrix: Any = self.matrix
+        is_whole = isinstance(matrix, np.memmap) and not isinstance(matrix.base, np.ndarray) and matrix.filename
+        if is_whole:  # another process maps the file, in place of a copy
+            order = "C" if matrix.flags.c_contiguous else "F"
+            matrix = _MappedFile(str(matrix.filename), matrix.dtype.str, matrix.shape, int(matrix.offset), order)
+        return {**vars(self), "matrix": matrix, "arrays": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        if isinstance(self.matrix, _MappedFile):
+            self.matrix = self.matrix.open()
+        self.arrays = [self.matrix]
 
     def block(self, rows: Int64, columns: Int64) -> Float32:
-        if len(columns) and np.array_equal(columns, np.arange(columns[0], columns[0] + len(columns))):
-            stored = self.matrix[rows, columns[0] : columns[0] + len(columns)]
-        else:
-            stored = self.matrix[rows[:, None], columns]
-        block = np.array(stored, np.float32)
-        bad = np.argwhere(~(block >= 0))
+        block = self.rounding.mend(self._read, rows, columns)
+        bad = np.argwhere(~(block >= 0))  # of a matrix that was too large to look at as a whole
         if len(bad):
             row, column = rows[bad[0][0]], columns[bad[0][1]]
-            raise DataError(
+            raise self.error(
                 f"{self.name} has {self.matrix[row, column]:g} at row {row}, column {column}; "
                 "a label distance should be a number >= 0, or infinity for no comparison."
             )
         return block
+
+    def _read(self, rows: Int64, columns: Int64) -> NDArray[Any]:
+        if len(columns) and np.array_equal(columns, np.arange(columns[0], columns[0] + len(columns))):
+            return np.asarray(self.matrix[rows, columns[0] : columns[0] + len(columns)])
+        return np.asarray(self.matrix[rows[:, None], columns])
+
+
+class _MappedFile(NamedTuple):
+    """Where the numbers of a memory map are."""
+
+    path: str
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+    order: Literal["C", "F"]
+
+    def open(self) -> NDArray[Any]:
+        return np.memmap(self.path, self.dtype, "r", self.offset, self.shape, self.order)
 
 
 class _StoredLists:

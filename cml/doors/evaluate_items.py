@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from cml.errors import UserError
 from cml.items import LabelledItems
 from cml.items.labelled_items import Embedder
@@ -12,15 +14,18 @@ from cml.processes.ranks import Ranks
 from cml.retrieval.embedding_ranker import Rows
 from cml.retrieval.embeddings import EMBEDDING, cut_row, evaluate_by_label_kind
 from cml.retrieval.evaluate_options import EvaluateOptions
-from cml.retrieval.feature_forms import VECTOR_ROWS, NormalizedRows, StandardizedRows, embedding_rankers
+from cml.retrieval.feature_forms import STANDARDISED, VECTOR_ROWS, NormalizedRows, StandardizedRows, embedding_rankers
 from cml.retrieval.item_units import groups_of_new_classes
 from cml.retrieval.judgement_agreement import with_judgements
+from cml.retrieval.other_groups import share_of_copies
 from cml.retrieval.reference_rows import RANDOM, random_ranker
 from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import Standing, with_verdict
 from cml.training.learner import Selection
 
 Pair = tuple[Any, Any]  # the rows of the queries (Q, D) and of the gallery (G, D)
+_MOST_COMPARED = 200_000  # gallery items; more would have to be read into memory
+_MOST = 0.5  # of the queries, beyond which near copies are said
 Amend = Callable[[Evaluation, Mapping[str, Pair]], Evaluation]
 
 
@@ -69,6 +74,7 @@ def evaluate_items(
         same_items=same_items,
         oracle=report.references,
         ranks=report.ranks,
+        other_groups=queries.groups is not None,
         **_groups(queries, ranked, report.trained_classes),
     )
     if report.reported is not None:
@@ -78,13 +84,36 @@ def evaluate_items(
     elif same_items:
         first = {name: both[0] for name, both in rows.items()}
         evaluation = with_judgements(evaluation, queries.distance, queries.labels, first, seed=options.seed)
-    return with_verdict(evaluation, EMBEDDING, report.losses, own_rows=report.own_rows, advise=report.advise)
+    evaluation = with_verdict(evaluation, EMBEDDING, report.losses, own_rows=report.own_rows, advise=report.advise)
+    return evaluation.extend_verdict("" if queries.groups is not None else _name_copies(rows, queries, gallery))
+
+
+def _name_copies(rows: Mapping[str, Pair], queries: LabelledItems, gallery: LabelledItems | None) -> str:
+    """A sentence of the verdict where most queries have near copies in the gallery; "" where they have none.
+
+    Items of one class may be as near to each other as copies.
+    """
+    if queries.distance.class_names(queries.labels) is not None:
+        return ""
+    name = next((name for name in rows if name == STANDARDISED), EMBEDDING)  # the inputs, where they are vectors
+    if len(rows[name][1]) > _MOST_COMPARED:
+        return ""
+    query, ranked = (np.asarray(side[:], np.float32) for side in rows[name])
+    share = share_of_copies(query, None if gallery is None else ranked, gaps=name == STANDARDISED)
+    if share <= _MOST:
+        return ""
+    return (
+        f"But {share:.0%} of the queries have near copies in the gallery, such as frames of the same subject, so the "
+        "figures say little about new ones. Name what belongs together, groups=..., and queries rank other groups."
+    )
 
 
 def _groups(queries: LabelledItems, ranked: LabelledItems, trained: Sequence[str] | None) -> dict[str, Sequence[Any]]:
     """What intervals take as drawn in place of items: the groups of the queries, or classes that are new."""
-    if ranked is queries and queries.groups is not None:
-        return {"groups": queries.groups.tolist()}
+    if queries.groups is not None:
+        groups = {"groups": queries.groups.tolist()}
+        has_more = ranked is not queries and ranked.groups is not None
+        return groups | ({"gallery_groups": ranked.groups.tolist()} if has_more and ranked.groups is not None else {})
     names = queries.distance.class_names
     return groups_of_new_classes(trained, names(queries.labels), names(ranked.labels))
 

@@ -22,19 +22,21 @@ from cml.data.input_sources import recognize_inputs
 from cml.data.pair_judgements import PairJudgements
 from cml.data.triplet_judgements import TripletJudgements
 from cml.distances import LabelDistance, LabelError, Labels
+from cml.distances.known_parts import is_unknown
 from cml.distances.precomputed import Precomputed
 from cml.doors.learners import learner_class
 from cml.doors.model import Model
 from cml.doors.training_run import keep_interrupted, with_tracker
 from cml.doors.validation_items import draw_validation, recognize_validation, refuse_with_validation
-from cml.errors import UserError
+from cml.errors import ImplausibleData, UserError
 from cml.feature_store.store import FeatureStore
 from cml.items.label_inputs import holds_classes, label_inputs, open_at, read_label_frame, read_weights
+from cml.items.names import align_by_name, name_matrix_rows, names_of
 from cml.losses.wrapped_loss import as_loss
 from cml.models import CUSTOM, Backbone
 from cml.models.backbone import count_channels
 from cml.option_types import check_options
-from cml.plausibility.finding import ImplausibleData, find_unknown_words
+from cml.plausibility.finding import find_unknown_words
 from cml.plausibility.label_rules import find_in_labels
 from cml.processes.init_processes import init_processes
 from cml.registry import Choice
@@ -88,12 +90,14 @@ def fit(
             Hugging Face ``Dataset`` or a data frame. The labels of a data set are read once, its inputs at each use, so
             that random augmentation in it, which ``seed`` seeds, is drawn anew.
         labels: N labels of the kind that the label distance takes: numbers or vectors by default, also as a data frame
-            with one column or several. Or judgements of the inputs by people, ``cml.PairJudgements`` or
-            ``cml.TripletJudgements``, which have a label distance of their own.
+            with one column or several. Where these and the inputs are objects of pandas, rows of one name belong
+            together. Of a matrix of label distances, the labels are numbers or names of its rows; None takes the rows
+            that have the names of the inputs, or all of them in order. Or judgements of the inputs by people,
+            ``cml.PairJudgements`` or ``cml.TripletJudgements``, which have a label distance of their own.
         config: All options of training; the defaults if None.
         label_distance: How far apart two labels are: a string such as ``"circular(period=24)"``, a ``LabelDistance``, a
-            function of two labels, or an (N, N) matrix. By default ``euclidean``, and ``classes`` for a column of
-            Hugging Face's ClassLabel.
+            function of two labels, or an (N, N) matrix, whose rows have names if it is a data frame. By default
+            ``euclidean``, and ``classes`` for a column of Hugging Face's ClassLabel.
         loss: A string such as ``"cosent(scale=2.0)"``, a loss of ``cml.losses``, or your own torch module that takes
             embeddings (B, D) and label distances (A, B), whose first A items are the anchors. If its attribute
             ``normalize`` is true, the trained model L2-normalises its embeddings; otherwise it does not.
@@ -171,8 +175,11 @@ def fit(
     if label_distance is None or isinstance(label_distance, str):
         label_distance = config.label_distance
     distance = distances.as_label_distance(label_distance)
-    if labels is None and isinstance(distance, Precomputed):  # its labels are the numbers of its rows
-        labels = range(len(inputs))
+    labels = align_by_name(inputs, labels, "labels")
+    groups = align_by_name(inputs, groups, "groups")
+    sample_weight = align_by_name(inputs, sample_weight, "sample_weight")
+    if labels is None and label is None and isinstance(distance, Precomputed):
+        labels = name_matrix_rows(distance, inputs, len(inputs))
     label_columns: tuple[str, ...] = () if label is None else (label,)
     if has_columns(labels):
         labels, label_columns = read_label_frame(labels, distance.name, quiet=quiet)
@@ -207,7 +214,7 @@ def fit(
         stored_size(config.image_size, config.crop), channels=accepted.channels, cache_bytes=config.cache_bytes
     )
     items = replace(
-        label_inputs(labelled, distance, open_inputs, encoded[:count]),
+        label_inputs(labelled, distance, open_inputs, encoded[:count], ids=names_of(inputs)),
         groups=None if groups is None else number_groups(groups, count),
         weights=None if sample_weight is None else read_weights(sample_weight, count),
     )
@@ -281,6 +288,9 @@ def _suggest_mend(label: Any) -> str:  # noqa: ANN401 - of any kind
     """How a label that does not fit its distance could be mended."""
     if isinstance(label, str) and _is_number(label):
         return "Convert the labels to numbers, for example by [float(label) for label in labels]."
+    parts = [*label.values()] if isinstance(label, dict) else label
+    if isinstance(parts, list | tuple) and any(map(is_unknown, parts)):
+        return "To compare the parts that both labels know, set missing='skip', as in 'euclidean(missing=skip)'."
     if isinstance(label, float | np.floating) and not np.isfinite(label):
         return "Leave out the items without a finite label, which np.isfinite(labels) finds."
     return "Mend the label, or choose another distance by label_distance=..."

@@ -14,18 +14,21 @@ from cml.checks.advice import advise, render_call
 from cml.checks.audit_list import AuditList
 from cml.checks.calibrate_items import KnownItems, calibrate_items
 from cml.data.encode_image import describe_shown_bands
-from cml.data.image_sources import number_groups
+from cml.data.image_sources import number_both_groups, number_groups
 from cml.data.images import Images, stored_size
 from cml.data.input_form import AcceptedInputs, FieldNames, InputForm
 from cml.data.input_sources import recognize_inputs
 from cml.data.item_digests import MOST_DIGESTED, digest_items
 from cml.data.judgement_questions import ItemLabels
 from cml.distances import LabelDistance
+from cml.distances.precomputed import Precomputed
+from cml.doors.both_sides import BothSides, check_both_groups, read_excluded
 from cml.doors.evaluate_items import Report, compute_vector_forms, evaluate_items, own_rows
 from cml.errors import UserError
 from cml.items import LabelledItems
 from cml.items.label_inputs import label_inputs, open_at
 from cml.items.labelled_items import Presentation
+from cml.items.names import align_by_name, name_matrix_rows, names_of
 from cml.models import has_published_weights
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.models.weights_fingerprint import model_fingerprint
@@ -54,6 +57,7 @@ _OWN_DISTANCE = (
     "One that was registered in Python has to be registered here too: load the file that does it by --plugin FILE, or "
     "give it in Python as label_distance=..."
 )
+_COMPARED = 20  # inputs that tell whether rows of the matrix are those of the training
 
 
 class Model:
@@ -257,6 +261,9 @@ class Model:
         gallery: Any = None,  # noqa: ANN401
         gallery_labels: Any = None,  # noqa: ANN401
         *,
+        groups: Any = None,  # noqa: ANN401 - a sequence of any names
+        gallery_groups: Any = None,  # noqa: ANN401
+        label_distance: Any = None,  # noqa: ANN401 - as ``cml.fit`` takes it
         image: str | None = None,
         label: str | None = None,
         options: EvaluateOptions | None = None,
@@ -269,6 +276,12 @@ class Model:
                 ``TripletJudgements`` evaluate any model by what people judged of the inputs.
             gallery: The inputs that are ranked; None lets every query rank all other queries.
             gallery_labels: A label for each of them.
+            groups: A name or number for each query, such as its subject: queries rank the items of other groups alone,
+                and intervals count groups. Without it, the verdict names near copies in the gallery.
+            gallery_groups: The same for each gallery item.
+            label_distance: A label distance in place of that of the training. Of a matrix, labels are not needed: it
+                has the distances of the queries, (Q, Q), or those from queries to gallery items, (Q, G), by the names
+                of a frame or else in their order.
             image: Name of the column of images, where images come as a data frame.
             label: Name of its column of labels.
             options: What is measured, and how, a ``cml.retrieval.EvaluateOptions``; the defaults when not given.
@@ -284,7 +297,8 @@ class Model:
         Raises:
             UserError: inputs and labels that do not fit each other, the model or the label distance.
         """
-        queries, ranked = self._label_both(inputs, labels, gallery, gallery_labels, image, label)
+        sides = BothSides(inputs, labels, gallery, gallery_labels, groups, gallery_groups)
+        queries, ranked = self._label_both(sides, image, label, label_distance)
         report = Report(self._baselines(queries, ranked), own_rows=own_rows(self.tuning))
         if queries.distance is self.label_distance:
             report = replace(report, advise=self._advise)
@@ -297,6 +311,8 @@ class Model:
         gallery: Any = None,  # noqa: ANN401
         gallery_labels: Any = None,  # noqa: ANN401
         *,
+        groups: Any = None,  # noqa: ANN401 - a sequence of any names
+        gallery_groups: Any = None,  # noqa: ANN401
         k: int = 10,
     ) -> list[Any]:
         """Predict labels from those of the nearest neighbours; see ``cml.retrieval.gallery``.
@@ -306,6 +322,8 @@ class Model:
             gallery: The inputs whose labels are known; None for those that the model was trained on, which a loaded
                 model does not have.
             gallery_labels: A label for each of them.
+            groups: A name or number for each input, such as its subject, whose own items are no neighbours.
+            gallery_groups: The same for each gallery item.
             k: Neighbours of each input.
 
         Returns:
@@ -321,21 +339,28 @@ class Model:
             >>> len(model.predict(rows[:5], k=5))
             5
         """
-        known = self._references
+        known, own, theirs = self._references, None, None
         if gallery is not None or gallery_labels is not None:
             known = self._label(gallery, gallery_labels)
         if known is None:
             raise UserError("A loaded model does not have its training items: give 'gallery' and 'gallery_labels'.")
         if k < 1:
             raise UserError(f"'k' must be 1 or more. Got {k} instead.")
-        embeddings = self.embed(known.inputs, bar="embed")
-        return predict_labels(self.embed(inputs, bar="embed"), embeddings, known.given_labels, self.label_distance, k=k)
+        check_both_groups(groups, gallery_groups)
+        embeddings, rows = self.embed(known.inputs, bar="embed"), self.embed(inputs, bar="embed")
+        if groups is not None:
+            groups = align_by_name(inputs, groups, "groups")
+            own, theirs = number_both_groups(groups, len(rows), gallery_groups, len(embeddings))
+        labels, distance = known.given_labels, self.label_distance
+        return predict_labels(rows, embeddings, labels, distance, k=k, groups=own, gallery_groups=theirs)
 
     def search(
         self,
         queries: Any,  # noqa: ANN401 - as cml.fit takes them
         gallery: Any,  # noqa: ANN401
         k: int = 10,
+        *,
+        exclude: Any = None,  # noqa: ANN401 - positions
     ) -> tuple[Int64, Float32]:
         """Find the k gallery items nearest to each query by embedding distance (L2), exactly.
 
@@ -346,6 +371,8 @@ class Model:
                 ``cml.retrieval.gallery.Gallery`` of embeddings or a ``cml.EmbeddingFolder``, which keep what a search
                 needs of them.
             k: Items found for each query, at most G.
+            exclude: For each query the position in the gallery, or a list of positions, of what it is not to find, such
+                as itself and others of its group. ``k`` items have to be left for each.
 
         Returns:
             Positions (Q, k) in the gallery, nearest first, and their embedding distances (Q, k).
@@ -355,14 +382,20 @@ class Model:
         """
         rows = self.as_embeddings(queries)
         held = gallery.gallery if isinstance(gallery, EmbeddingFolder) else gallery
+        left_out = [] if exclude is None else read_excluded(exclude, len(rows))
+        take = k + max(map(len, left_out), default=0)
         if isinstance(gallery, EmbeddingFolder) and gallery.digest != self.digest:
             raise UserError(
                 f"{gallery.folder} holds embeddings of another model: they cannot be compared. Embed again."
             )
         if isinstance(held, Gallery):
-            distances, positions = held.search(rows, k)
+            distances, positions = held.search(rows, take)
         else:
-            distances, positions = nearest_embeddings(rows, self.as_embeddings(gallery), k)
+            distances, positions = nearest_embeddings(rows, self.as_embeddings(gallery), take)
+        if left_out:
+            is_hidden = np.stack([np.isin(found, hidden) for found, hidden in zip(positions, left_out, strict=True)])
+            first = np.argsort(is_hidden, axis=1, kind="stable")[:, :k]
+            positions, distances = (np.take_along_axis(part, first, 1) for part in (positions, distances))
         return positions, distances
 
     @property
@@ -383,6 +416,8 @@ class Model:
         gallery: Any = None,  # noqa: ANN401
         gallery_labels: Any = None,  # noqa: ANN401
         *,
+        groups: Any = None,  # noqa: ANN401 - a sequence of any names
+        gallery_groups: Any = None,  # noqa: ANN401
         image: str | None = None,
         label: str | None = None,
         level: float = LEVEL,
@@ -396,6 +431,8 @@ class Model:
             gallery: The items that will be searched, which may have been trained on; None if new items are searched
                 among new items.
             gallery_labels: A label for each of them.
+            groups: A name or number for each item, such as its subject, where searches leave out the query's own.
+            gallery_groups: The same for each gallery item.
             image: Name of the column of images, where images come as a data frame.
             label: Name of its column of labels.
             level: The share of label distances that the intervals are to hold.
@@ -417,8 +454,9 @@ class Model:
             >>> bool((low <= expected).all() and (expected <= high).all())
             True
         """
-        items, ranked = self._label_both(inputs, labels, gallery, gallery_labels, image, label)
-        known = KnownItems(self._training_items, self.run_config.made_of.get("labels"))
+        sides = BothSides(inputs, labels, gallery, gallery_labels, groups, gallery_groups)
+        items, ranked = self._label_both(sides, image, label)
+        known = KnownItems(self.training_items, self.run_config.made_of.get("labels"))
         self._calibration = calibrate_items(self, items, ranked, known, level=level, seed=seed)
         return self._calibration
 
@@ -465,6 +503,7 @@ class Model:
         from cml.checks.audit_list import audit_items
 
         items = self._label(inputs, labels, image=image, label=label, ids=names)
+        groups = align_by_name(inputs, groups, "groups")
         items = items if groups is None else replace(items, groups=number_groups(groups, len(items)))
         return audit_items(self, items, Presentation.plain(items, items.distance), seed=seed)
 
@@ -474,6 +513,7 @@ class Model:
         count: int,
         *,
         labelled: Any,  # noqa: ANN401
+        groups: Any = None,  # noqa: ANN401 - a sequence of any names
     ) -> Int64:
         """Choose the items of a pool that are worth labelling next.
 
@@ -485,7 +525,10 @@ class Model:
         Args:
             pool: N images or vectors without labels, of any kind that ``cml.fit`` takes.
             count: How many to choose, 1 to N.
-            labelled: The inputs that have labels, such as those of the training.
+            labelled: The inputs that have labels, such as those of the training. Items of the pool that are among them
+                are never chosen, so that there may be fewer than ``count``.
+            groups: A name or number for each item of the pool, such as its video: of each, one item at most is chosen,
+                and none of those that hold a labelled item.
 
         Returns:
             (count,) positions in the pool, the first item to label first.
@@ -502,11 +545,13 @@ class Model:
         """
         from cml.checks.proposals import propose_items
 
-        return propose_items(self, pool, labelled, count).items
+        groups = align_by_name(pool, groups, "groups")
+        numbers = None if groups is None else number_groups(groups, len(pool))
+        return propose_items(self, pool, labelled, count, groups=numbers).items
 
     @property
-    def _training_items(self) -> UInt64:
-        """Digests of training items."""
+    def training_items(self) -> UInt64:
+        """Digests of the items that it was trained on, 20,000 at most: they tell nothing of what an item is."""
         if self._references is not None:
             return digest_items(self._references.inputs, MOST_DIGESTED)
         return np.empty(0, np.uint64) if self._folder is None else load_training_items(self._folder)
@@ -580,7 +625,7 @@ class Model:
             save_model(temporary / MODEL, self.network)
             self.history.save(temporary)
             replace(self.run_config, model=self.config).save(temporary)
-            save_training_items(temporary, self._training_items)
+            save_training_items(temporary, self.training_items)
             if self.calibration is not None:
                 save_calibration(temporary, self.calibration, self.network)
         return Path(folder)
@@ -642,31 +687,74 @@ class Model:
             channels=form.channels,
             collate=self.network.collate,
         )
+        distance = self._distance_of(labels) if distance is None else distance
+        labels = align_by_name(inputs, labels, "labels")
+        if labels is None and label is None and isinstance(distance, Precomputed):
+            labels = self._find_rows(distance, inputs)
         known = recognize_inputs(inputs, labels, fields, accepted)
         size = stored_size(self.config.image_size, self.config.crop)
-        distance = self._distance_of(labels) if distance is None else distance
-        items = label_inputs(known, distance, open_at(size, channels=form.channels))
+        items = label_inputs(known, distance, open_at(size, channels=form.channels), ids=names_of(inputs))
+        if distance is self._label_distance and isinstance(distance, Precomputed):
+            self._refuse_other_inputs(items)
         if ids is None:
             return items
         if len(ids) != len(items):
             raise UserError(f"'names' must be as many as the {len(items)} inputs. Got {len(ids)} instead.")
         return replace(items, given_ids=[str(name) for name in ids])
 
+    def _find_rows(self, distance: Precomputed, inputs: Any) -> Sequence[Any]:  # noqa: ANN401 - as cml.fit takes them
+        """The rows of a matrix that inputs without labels have; of the training's own by their names alone."""
+        if distance is self._label_distance and (distance.names is None or names_of(inputs) is None):
+            raise UserError(
+                "The model was trained with known label distances, whose rows are items of the training. Give those of "
+                "these inputs, label_distance=..., or the rows that the inputs have in them, labels=..."
+            )
+        return name_matrix_rows(distance, inputs, len(inputs))
+
+    def _refuse_other_inputs(self, items: LabelledItems) -> None:
+        """Refuse inputs that are said to be rows of the training's matrix, but are not the inputs of these rows."""
+        known = self._references
+        if known is None:
+            return
+        rows, ours, theirs = np.intersect1d(
+            items.labels.arrays["rows"], known.labels.arrays["rows"], return_indices=True
+        )
+        parts = items.inputs.subset(ours[:_COMPARED]), known.inputs.subset(theirs[:_COMPARED])
+        if isinstance(parts[0], Images) and (parts[0].paths is None) != (parts[1].paths is None):
+            return  # a file and its pixels have other digests
+        digests, trained = map(digest_items, parts)
+        if len(digests) and len(digests) == len(trained) and (digests != trained).all():
+            raise UserError(
+                f"The 'labels' name rows of the matrix of label distances, such as {rows[0]}, that the model was "
+                "trained on with other inputs than these. Give the label distances of these, label_distance=..."
+            )
+
     def _label_both(
         self,
-        inputs: Any,  # noqa: ANN401 - as cml.fit takes them
-        labels: Any,  # noqa: ANN401
-        gallery: Any,  # noqa: ANN401
-        gallery_labels: Any,  # noqa: ANN401
+        sides: BothSides,
         image: str | None,
         label: str | None,
+        label_distance: Any = None,  # noqa: ANN401 - as cml.fit takes it
     ) -> tuple[LabelledItems, LabelledItems | None]:
-        """Queries and gallery with their labels; None for the gallery if neither of its parts is given."""
-        queries = self._label(inputs, labels, image=image, label=label)
-        if gallery is None and gallery_labels is None:
-            return queries, None
-        ranked = self._label(gallery, gallery_labels, image=image, label=label, distance=queries.distance)
-        return queries, ranked
+        """Queries and gallery with their labels and groups; None for the gallery if neither of its parts is given."""
+        sides, distance = sides.with_rows(label_distance)
+        queries = self._label(sides.inputs, sides.labels, image=image, label=label, distance=distance)
+        if sides.gallery is None and sides.gallery_labels is None:
+            if sides.gallery_groups is not None:
+                raise UserError("'gallery_groups' need a gallery: give 'groups' for the inputs.")
+            groups = align_by_name(sides.inputs, sides.groups, "groups")
+            return queries if groups is None else replace(queries, groups=number_groups(groups, len(queries))), None
+        ranked = self._label(sides.gallery, sides.gallery_labels, image=image, label=label, distance=queries.distance)
+        check_both_groups(sides.groups, sides.gallery_groups)
+        if sides.groups is None:
+            return queries, ranked
+        own, theirs = number_both_groups(
+            align_by_name(sides.inputs, sides.groups, "groups"),
+            len(queries),
+            align_by_name(sides.gallery, sides.gallery_groups, "gallery_groups"),
+            len(ranked),
+        )
+        return replace(queries, groups=own), replace(ranked, groups=theirs)
 
     def __repr__(self) -> str:
         form = self.config.inputs

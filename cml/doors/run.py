@@ -14,6 +14,7 @@ from cml.checks.advice import advise, render_command
 from cml.checks.audit_list import AUDIT, AuditList, audit_items
 from cml.checks.calibrate_items import KnownItems, calibrate_items
 from cml.checks.proposals import ProposalList, propose_items
+from cml.console.messages import say
 from cml.data.image_list import ImageList
 from cml.data.item_digests import MOST_DIGESTED, digest_items
 from cml.data.vectors import Vectors
@@ -214,6 +215,8 @@ class Run(TrainedRun):
         listed.check_kind(self.form)
         inputs = Vectors(listed.read_vectors(0, len(listed))) if listed.vectors else self.open_inputs(listed.paths)
         chosen = propose_items(self, inputs, self.items().label(self.open_inputs).inputs, count)
+        if len(chosen.items) < count:
+            say(f"{len(chosen.items)} of the {len(listed)} items of the pool have no label yet.")
         return ProposalList([listed.item_ids[item] for item in chosen.items.tolist()], chosen.distances.tolist())
 
     def _advise(self, standing: Standing) -> list[str]:

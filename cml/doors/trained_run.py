@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from cml import tasks
-from cml.array_types import Float32
+from cml.array_types import Float32, Int64
 from cml.console.messages import say
+from cml.data.image_sources import number_both_groups
 from cml.data.images import Images, stored_size
 from cml.data.input_form import InputForm, Inputs
 from cml.data.prepared import PreparedDataset, Split
@@ -131,15 +132,31 @@ class TrainedRun:
 
     @functools.cached_property
     def queries(self) -> LabelledItems:
-        """The queries of the dataset."""
-        return label_split(self.dataset, "query", self.distance, self.open_inputs)
+        """The queries of the dataset, in the groups that the run held out together, if any."""
+        items = label_split(self.dataset, "query", self.distance, self.open_inputs)
+        return items if self._groups is None else replace(items, groups=self._groups[0])
 
     @functools.cached_property
     def gallery(self) -> LabelledItems:
         """The items that queries rank: the queries themselves, where these are the gallery."""
         if self.dataset.info.queries_are_gallery:
             return self.queries
-        return label_split(self.dataset, "gallery", self.distance, self.open_inputs)
+        items = label_split(self.dataset, "gallery", self.distance, self.open_inputs)
+        return items if self._groups is None else replace(items, groups=self._groups[1])
+
+    @functools.cached_property
+    def _groups(self) -> tuple[Int64, Int64] | None:
+        """Numbers of the groups of queries and gallery items, by the column of the run; None where it has none."""
+        column = self.config.train.group_column
+        if not column:
+            return None
+        try:
+            query, gallery = (self.dataset.read_groups(role, column) for role in ("query", "gallery"))
+        except UserError:  # a column of the training items alone
+            return None
+        if len({*gallery}) == 1 and {*gallery} <= {*query}:  # which leaves nothing to rank
+            return None
+        return number_both_groups(query, len(query), gallery, len(gallery))
 
     @property
     def query_labels(self) -> Labels:

@@ -1,6 +1,6 @@
 """The door of items: from recognised inputs, or the split of a prepared dataset, to labelled items."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,10 +45,12 @@ def label_inputs(
     distance: LabelDistance,
     open_inputs: Open,
     labels: Labels | None = None,  # the N encoded labels; None to encode them
+    ids: Sequence[Any] | None = None,  # the N names of the inputs; None for their numbers
 ) -> LabelledItems:
     """Make items of inputs and labels that are given in Python."""
     encoded = distance.encode(known.labels) if labels is None else labels
-    return LabelledItems(open_inputs(known.inputs), encoded, distance, given_labels=known.labels)
+    given_ids = () if ids is None else [str(name) for name in ids]
+    return LabelledItems(open_inputs(known.inputs), encoded, distance, given_labels=known.labels, given_ids=given_ids)
 
 
 def label_split(
@@ -74,7 +76,7 @@ def label_split(
 def read_weights(
     weights: Any,  # noqa: ANN401 - a number of at least 0 for each item
     count: int,  # N, the number of items
-) -> Float64:  # (N,) the weights
+) -> Float64 | None:  # (N,) the weights; None if all are equal, as if there were none
     """Read the weights of items."""
     array = as_array(weights)
     try:
@@ -91,7 +93,7 @@ def read_weights(
         raise UserError(f"'sample_weight' must be finite and at least 0. Got {values[item]:g} for item {item} instead.")
     if not values.any():
         raise UserError("'sample_weight' is 0 for all items, so none would be trained on: give some a weight above 0.")
-    return values
+    return None if (values == values[0]).all() else values
 
 
 def holds_classes(frame: Any, label: str | None) -> bool:  # noqa: ANN401 - inputs of any kind

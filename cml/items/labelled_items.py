@@ -58,6 +58,11 @@ class LabelledItems:
             origin=origin[rows] if isinstance(rows, slice) else np.asarray(origin)[rows],
         )
 
+    def without_equal_weights(self) -> Self:
+        """Leave out weights that are all equal, so that items are drawn as if there were none."""
+        is_equal = self.weights is not None and bool((self.weights == self.weights[0]).all())
+        return replace(self, weights=None) if is_equal else self
+
     def split(self, rule: HoldOut) -> tuple[Self, Self]:
         """Split off the items that a rule holds out."""
         held_out = rule(self)

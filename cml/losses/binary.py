@@ -51,7 +51,8 @@ class BinaryLoss(RuleLoss):
     Example:
         >>> import torch
         >>> loss = BinaryLoss("multi-similarity", rule="nearest", k=2)
-        >>> loss(torch.randn(8, 4), torch.rand(8, 8)).shape
+        >>> ages = torch.rand(8, 1)
+        >>> loss(torch.randn(8, 4), torch.cdist(ages, ages)).shape
         torch.Size([])
     """
 

@@ -20,7 +20,7 @@ from cml.array_types import Float32, Float64
 from cml.errors import UserError
 from cml.losses.anchor_blocks import AnchorMean, mean_over_anchors
 from cml.losses.loss import LabelSource, Loss
-from cml.losses.pairs import as_block, check_batch, comparable_pairs, without_diagonal
+from cml.losses.pairs import as_block, check_batch, comparable_pairs, warn_of_odd_matrix, without_diagonal
 from cml.settings import check_auto
 
 Auto = float | Literal["auto"]  # a constant, or that ``fit`` shall find it in the training set
@@ -44,6 +44,7 @@ class LabelDistanceLoss(Loss):
     labels = "label distances"
     missing: ClassVar[str] = "two items of a usable label distance"
     takes_heads: ClassVar[bool] = False
+    _is_of_doors = False  # whether a label distance makes the targets, which was checked where it was given
 
     def anchor_values(self, squared: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
         """The formula: the value of each of R anchors, in plain torch.
@@ -89,12 +90,15 @@ class LabelDistanceLoss(Loss):
     def __call__(self, embeddings: Tensor, label_distances: Tensor) -> Any:  # noqa: ANN401 - as torch has it
         """``forward``, of a subclass too, after a fit to the batch where nobody called ``fit``."""
         label_distances = as_block(label_distances, embeddings)
+        if not (self._has_looked or self._is_of_doors or torch.compiler.is_compiling()):
+            warn_of_odd_matrix(embeddings, label_distances)
         if not self._constants and self.unfitted_constants():
             self._fit_to_first_batch(embeddings, label_distances)
         return super().__call__(embeddings, label_distances)
 
     def target(self, batch: LabelSource) -> Tensor:  # (A, B) of a batch, (P,) of a sample
         """The label distances of a batch, or of a sample of training pairs."""
+        self._is_of_doors = True
         return torch.from_numpy(batch.label_distances())
 
     def prepare(
@@ -125,6 +129,7 @@ class LabelDistanceLoss(Loss):
             from cml.distances import Labels, as_distance_of  # here, as few own loops need label distances
 
             label_distance = as_distance_of(distance, labels, "fit")
+            self._is_of_doors = True
             if not isinstance(labels, Labels):
                 label_distance = label_distance.fit(labels)
             sample = torch.from_numpy(sample_label_distances(label_distance, label_distance.encode(labels), seed))

@@ -27,7 +27,8 @@ class MatryoshkaLoss(CompositeLoss):
 
     Example:
         >>> import torch
-        >>> loss, points, labels = MatryoshkaLoss("rkd-distance", (2,)), torch.randn(6, 3), torch.rand(6, 6)
+        >>> loss, points = MatryoshkaLoss("rkd-distance", (2,)), torch.randn(6, 3)
+        >>> labels = torch.rand(6, 6).fill_diagonal_(0)
         >>> from cml.losses import RKDDistanceLoss
         >>> whole = RKDDistanceLoss()
         >>> apart = (whole(points, labels) + whole(points[:, :2], labels)) / 2

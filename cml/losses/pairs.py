@@ -6,6 +6,7 @@ belongs to item a, so the own columns are the diagonal; of a block of rows that 
 diagonal shifted by it.
 """
 
+import warnings
 from typing import Any, NamedTuple
 
 import torch
@@ -14,8 +15,10 @@ from torch import Tensor
 from torch._C import _functorch
 from torch.nn import functional
 
-from cml.errors import UserError
+from cml.distances.matrix_check import ROUNDING, SIMILARITIES, find_odd_matrix
+from cml.errors import ImplausibleData, UserError
 
+_FEWEST_ANCHORS = 8  # of fewer, an order that looks odd may be chance
 _NORMALIZE_EPS = 1e-12  # torch's own
 
 
@@ -107,7 +110,7 @@ def as_block(label_distances: Tensor | NDArray[Any], embeddings: Tensor) -> Tens
 
 
 def check_batch(embeddings: Tensor, label_distances: Tensor, *, look: bool = True) -> Tensor:
-    """Check shapes and types of a batch, and with ``look`` that no used label distance is NaN or negative.
+    """Check shapes and types of a batch, and with ``look`` its numbers: none NaN or negative, no similarities.
 
     Label distances need not be symmetric: a label distance may be declared asymmetric. Returns them, with a number in
     the anchors' own columns.
@@ -136,6 +139,8 @@ def check_batch(embeddings: Tensor, label_distances: Tensor, *, look: bool = Tru
     if not 1 <= anchors <= items or items < 2:
         got = f"Got A={anchors}, B={items} instead."
         raise UserError(f"The anchors are the first A of B items: 1 <= A <= B and B >= 2. {got}")
+    if look:
+        refuse_similarities(label_distances.detach())
     if look and bool(label_distances.amin() >= 0):  # the usual batch passes by this one look; NaN does not
         return label_distances
     numbers = label_distances.clone()
@@ -149,6 +154,43 @@ def check_batch(embeddings: Tensor, label_distances: Tensor, *, look: bool = Tru
             "such in all); mend the label distance, or leave the pair out by infinity."
         )
     return numbers
+
+
+def refuse_similarities(label_distances: Tensor) -> None:
+    """Refuse label distances (A, B) of which an anchor's own, on the diagonal, is clearly above 0.
+
+    What is infinite or NaN there says nothing: [queries; documents] are infinite inside the queries.
+    """
+    own = label_distances.diagonal()
+    is_above = own.isfinite() & (own > 0)
+    if not bool(is_above.any()):
+        return
+    largest = label_distances.where(label_distances.isfinite(), 0).amax()
+    is_above &= own > ROUNDING**0.5 * largest
+    if bool(is_above.any()):
+        row = int(is_above.int().argmax())
+        raise UserError(
+            f"The 'label_distances' hold {own[row].item():g} between item {row} of the batch and itself, which should "
+            f"be 0. {SIMILARITIES}."
+        )
+
+
+def warn_of_odd_matrix(embeddings: Tensor, label_distances: Tensor) -> None:
+    """Warn of label distances (A, B) among the anchors that have two numbers for a pair, or look like similarities.
+
+    Both are legal: a label distance may have a direction.
+    """
+    if label_distances.ndim != 2 or not label_distances.is_floating_point() or is_transformed(embeddings):
+        return
+    anchors, items = label_distances.shape
+    if not _FEWEST_ANCHORS <= anchors <= items:
+        return
+    square = label_distances.detach()[:, :anchors].to("cpu", torch.float64).clone()
+    if not bool((square.fill_diagonal_(0) >= 0).all()):  # which is an error
+        return
+    fault = find_odd_matrix(square.numpy())
+    if fault:
+        warnings.warn(f"The 'label_distances' among the anchors of the batch {fault}", ImplausibleData, stacklevel=4)
 
 
 def comparable_pairs(label_distances: Tensor, first: int = 0) -> Tensor:

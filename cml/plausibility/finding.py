@@ -26,10 +26,6 @@ Rule = Literal[
 _EXAMPLES = 3  # items that a message names
 
 
-class ImplausibleData(UserWarning):
-    """The category of warnings of ``cml.fit`` about labels that are legal, but probably not what was meant."""
-
-
 @dataclass(frozen=True)
 class Finding:
     """Something that is legal, but probably not what was meant."""

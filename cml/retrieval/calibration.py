@@ -10,7 +10,7 @@ items are split, never pairs, and the correction for a finite sample counts item
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.distances.listed_distances import listed_distances
 from cml.errors import UserError
+from cml.retrieval.other_groups import find_other_groups
 from cml.retrieval.search import nearest_embeddings, nearest_others
 from cml.retrieval.text_table import align_columns
 
@@ -31,6 +32,7 @@ _MOST_PAIRED = 1000  # items that are paired with each other, or with as many of
 _KNOTS = 64
 _MOST_BINS, _FEWEST_IN_BIN = 40, 40
 _FEWEST_IN_THIRD = 30  # pairs; otherwise the margin of all is taken
+_MUCH_LARGER = 2  # times the items that were searched, beyond which a gallery has nearer hits
 _LISTED = 6  # embedding distances in a table
 _FEW_VALUES = 20  # label distances that are so few make intervals too wide
 
@@ -133,6 +135,17 @@ class Calibration:
         head = ["embedding distance of a hit", f"expected {self.unit}", f"interval of {self.level:.0%}"]
         return align_columns([head, *cells])
 
+    def caution_of(self, gallery: int) -> str:
+        """A caution for searches in a gallery that is much larger than the one of the calibration; "" otherwise."""
+        known = self.gallery or self.items
+        if gallery <= _MUCH_LARGER * known:
+            return ""
+        return (
+            f"The model was calibrated in a gallery of {known:,} items, and this one has {gallery:,}: its first hits "
+            "are nearer than any that were calibrated, and their label distances may be larger than expected. "
+            "Calibrate again in this gallery."
+        )
+
     def cautions(self) -> list[str]:  # a sentence each; none if there are enough items and label distances
         """Say what to beware of."""
         cautions = []
@@ -150,11 +163,15 @@ class Calibration:
         return cautions
 
 
+_Halves = tuple[Int64, Int64]  # the items of each half, in random order
+
+
 class _Embedded(NamedTuple):
-    """Items with their embeddings (N, D) and encoded labels."""
+    """Items with their embeddings (N, D), encoded labels and numbers of groups (N,)."""
 
     embeddings: Float32
     labels: Labels
+    groups: Int64 | None
 
 
 class _Pairs(NamedTuple):
@@ -177,6 +194,8 @@ def calibrate_embeddings(
     gallery: Float32 | None = None,  # (G, D) embeddings of the items that queries are searched among
     gallery_labels: Labels | None = None,
     *,
+    groups: Int64 | None = None,  # (N,) numbers of groups, whose items are searched among those of other groups alone
+    gallery_groups: Int64 | None = None,  # (G,) numbers of the same groups
     level: float = LEVEL,
     factor: float = 1.0,  # factor that converts label distances to ``unit``
     unit: str = "",  # their unit; that of the label distance when not given
@@ -192,14 +211,16 @@ def calibrate_embeddings(
         )
     if gallery is not None and len(gallery) < HITS:
         raise UserError(f"A calibration needs at least {HITS} items to search among. Got {len(gallery)} instead.")
-    order = np.random.default_rng(seed).permutation(len(query))
-    queries = _Embedded(query, labels)
-    searched = None if gallery is None or gallery_labels is None else _Embedded(gallery, gallery_labels)
-    pairs = _scale(_pair_items(queries, searched, distance, order, seed), factor)
-    hits = _scale(_find_hits(queries, searched, distance, order), factor)
+    halves = _split(len(query), groups, seed)
+    queries = _Embedded(query, labels, groups)
+    searched = None
+    if gallery is not None and gallery_labels is not None:
+        searched = _Embedded(gallery, gallery_labels, gallery_groups)
+    pairs = _scale(_pair_items(queries, searched, distance, halves, seed), factor)
+    hits = _scale(_find_hits(queries, searched, distance, halves), factor)
     _check_pairs(pairs)
     _check_pairs(hits, of="hits")
-    fitted, hit_fitted = _fit(pairs, order, level), _fit(hits, order, level)
+    fitted, hit_fitted = _fit(pairs, halves, level), _fit(hits, halves, level)
     tail = (1 - level) / 2
     calibration = Calibration(
         fitted,
@@ -218,17 +239,26 @@ def calibrate_embeddings(
     return calibration
 
 
-def _halves(order: Int64) -> tuple[Int64, Int64]:
-    half = len(order) // 2
-    return order[:half], order[half:]
+def _split(items: int, groups: Int64 | None, seed: int) -> _Halves:
+    """Split items at random into two halves, groups as a whole."""
+    rng = np.random.default_rng(seed)
+    if groups is None:
+        order = rng.permutation(items)
+        return order[: items // 2], order[items // 2 :]
+    names, sizes = np.unique(groups, return_counts=True)
+    drawn = rng.permutation(len(names))
+    is_first = np.isin(groups, names[drawn[np.cumsum(sizes[drawn]) <= max(items // 2, sizes[drawn[0]])]])
+    if len(names) < 2:
+        raise UserError("A calibration needs items of two groups at least. Got one group instead.")
+    return rng.permutation(np.flatnonzero(is_first)), rng.permutation(np.flatnonzero(~is_first))
 
 
 def _pair_items(
-    queries: _Embedded, gallery: _Embedded | None, distance: LabelDistance, order: Int64, seed: int
+    queries: _Embedded, gallery: _Embedded | None, distance: LabelDistance, halves: _Halves, seed: int
 ) -> _Pairs:
     """Pair queries with each other within each half, so that no item is in both; or with items of the gallery."""
     parts = []
-    for half in _halves(order):
+    for half in halves:
         rows = np.sort(half[: _MOST_PAIRED // 2])
         if gallery is None:
             parts.append(_all_pairs(queries, rows, queries, rows, distance, same_items=True))
@@ -254,19 +284,28 @@ def _all_pairs(
     is_used = np.isfinite(label_distances)
     if same_items:
         is_used &= ~np.eye(len(rows), dtype=bool)
+    if queries.groups is not None and gallery.groups is not None:
+        is_used &= queries.groups[rows][:, None] != gallery.groups[columns]
     return _select_pairs(np.sqrt(np.maximum(squared, 0)), label_distances, rows, is_used)
 
 
-def _find_hits(queries: _Embedded, gallery: _Embedded | None, distance: LabelDistance, order: Int64) -> _Pairs:
+def _find_hits(queries: _Embedded, gallery: _Embedded | None, distance: LabelDistance, halves: _Halves) -> _Pairs:
     """The first hits of each query."""
-    rows = np.sort(np.concatenate([half[: _MOST_SEARCHED // 2] for half in _halves(order)]))
-    if gallery is None:
+    rows = np.sort(np.concatenate([half[: _MOST_SEARCHED // 2] for half in halves]))
+    is_theirs: Any = True
+    own, theirs = queries.groups, (queries if gallery is None else gallery).groups
+    if own is not None and theirs is not None:
+        ranked = (queries if gallery is None else gallery).embeddings
+        embedding_distances, positions, is_theirs = find_other_groups(
+            queries.embeddings[rows], ranked, min(HITS, len(ranked)), own[rows], theirs
+        )
+    elif gallery is None:
         embedding_distances, positions = nearest_others(queries.embeddings, rows, HITS)
     else:
         embedding_distances, positions = nearest_embeddings(queries.embeddings[rows], gallery.embeddings, HITS)
     searched = queries if gallery is None else gallery
     label_distances = listed_distances(distance, queries.labels[rows], searched.labels, positions)
-    return _select_pairs(embedding_distances, label_distances, rows, np.isfinite(label_distances))
+    return _select_pairs(embedding_distances, label_distances, rows, np.isfinite(label_distances) & is_theirs)
 
 
 def _select_pairs(
@@ -297,11 +336,11 @@ def _check_pairs(pairs: _Pairs, of: str = "pairs") -> None:
         raise UserError("A calibration needs embeddings that differ: all distances between them are equal.")
 
 
-def _fit(pairs: _Pairs, order: Int64, level: float) -> ExpectedDistance:
+def _fit(pairs: _Pairs, halves: _Halves, level: float) -> ExpectedDistance:
     """Fit expectation and quantiles, and widen the quantiles by what the second half of the items needs."""
     from sklearn.isotonic import IsotonicRegression
 
-    first, second = (pairs.of(half) for half in _halves(order))
+    first, second = (pairs.of(half) for half in halves)
     knots = np.unique(np.quantile(pairs.embedding_distances, np.linspace(0, 1, _KNOTS)))
     mean = IsotonicRegression(out_of_bounds="clip").fit(pairs.embedding_distances, pairs.label_distances).predict(knots)
     tail = (1 - level) / 2

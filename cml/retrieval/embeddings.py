@@ -49,6 +49,7 @@ def evaluate_embeddings(
     advise: Callable[[Standing], Sequence[str]] | None = None,
     groups: Sequence[Any] | None = None,
     gallery_groups: Sequence[Any] | None = None,
+    other_groups: bool = False,
 ) -> Evaluation:
     """How well embeddings find embeddings with near labels, beside chance and the best possible ranking.
 
@@ -68,6 +69,8 @@ def evaluate_embeddings(
         groups: The group of each query, such as a patient, a scene or a class, where groups are drawn and not items:
             intervals and verdict then count groups. None where items are drawn one by one.
         gallery_groups: The group of each gallery item. A group on both sides is drawn as a whole.
+        other_groups: Whether a query ranks the items of other groups alone, as it should where those of its own are
+            near copies: other frames of the same video.
 
     Returns:
         The rows "embedding", those of ``others``, "random" and "oracle", each metric with its 95 % interval over
@@ -113,6 +116,7 @@ def evaluate_embeddings(
         same_items=same_items,
         groups=groups,
         gallery_groups=gallery_groups,
+        other_groups=other_groups,
     )
     if same_items:
         rows = {name: pair[0] for name, pair in pairs.items()}
@@ -144,6 +148,7 @@ def evaluate_by_label_kind(
     ranks: Ranks | None = None,  # the processes that share the work; None for this one alone
     groups: Sequence[Any] | None = None,  # (Q,) the group of each query, where groups are drawn and not items
     gallery_groups: Sequence[Any] | None = None,  # (G,) that of each gallery item
+    other_groups: bool = False,  # whether a query ranks the items of other groups alone
 ) -> Evaluation:  # a row for each ranker, and one for the oracle
     """Evaluate rankers by the metrics that suit the kind of label, with a progress bar.
 
@@ -168,6 +173,7 @@ def evaluate_by_label_kind(
             ranks=ranks,
             groups=groups,
             gallery_groups=gallery_groups,
+            other_groups=other_groups,
         )
 
 

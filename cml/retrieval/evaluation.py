@@ -60,6 +60,7 @@ def evaluate(
     ranks: Ranks | None = None,
     groups: Sequence[Any] | None = None,
     gallery_groups: Sequence[Any] | None = None,
+    other_groups: bool = False,
 ) -> Evaluation:
     """Measure every ranker, and the ranking by the label distance itself as the row "oracle".
 
@@ -91,6 +92,7 @@ def evaluate(
         groups: (Q,) the group of each query, such as a patient or a scene, where groups are drawn and not items:
             intervals then count groups. None where items are drawn one by one.
         gallery_groups: (G,) that of each gallery item. A group on both sides is drawn as a whole.
+        other_groups: Whether a query ranks the items of other groups alone.
 
     Returns:
         A row for each ranker and one for the oracle, each metric with its 95 % interval over items, each of which
@@ -120,7 +122,8 @@ def evaluate(
             "which is no merit of the embedding: set same_items=True.",
             stacklevel=2,
         )
-    ranked = gallery - 1 if same_items else gallery
+    units = ItemUnits.of(queries, gallery, same_items, groups, gallery_groups)
+    ranked = units.count_others(gallery) if other_groups else gallery - same_items
     known_items = None
     if distance.is_partial:
         known_items = max(0, count_known(distance, query_labels, gallery_labels) - same_items)
@@ -132,10 +135,10 @@ def evaluate(
     names = [*rankers, *([ORACLE] if oracle else [])]
     _check_rankers(rankers, names, queries, gallery, len(columns), oracle=oracle)
 
-    units = ItemUnits.of(queries, gallery, same_items, groups, gallery_groups)
     blocks = _Blocks(
         rankers, distance, query_labels, gallery_labels, options, per_query, columns, same_items, oracle, units
     )
+    blocks.other_groups = other_groups and units.are_joint
     blocks.measure(progress, ranks)
 
     measured = dict(zip(columns, blocks.values.transpose(2, 0, 1), strict=True))  # (names, Q) each
@@ -212,6 +215,7 @@ class _Blocks:
         self.options = options
         self.metrics = metrics
         self.same_items = same_items
+        self.other_groups = False  # whether the query's own group is left out
         self.oracle = oracle
         self.queries, self.gallery = len(query_labels), len(gallery_labels)
         self.best_k = _largest_score_k(columns)
@@ -308,7 +312,7 @@ class _Blocks:
         found: list[_FoundEffects] = []
         labels = LabelBlock(self._label_distances(rows), self._on_all)
         sampled = None if self.sample is None else LabelBlock(labels.distances[:, self.sample], self._on_sample)
-        unknown = np.isinf(labels.distances) if self.distance.is_partial else None
+        unknown = np.isinf(labels.distances) if self.distance.is_partial or self.other_groups else None
         for row, (name, ranker) in enumerate(self.rankers.items()):
             found += self._measure_ranker(row, name, ranker, rows, labels, sampled, unknown)
         oracle_row = len(self.rankers)
@@ -381,17 +385,23 @@ class _Blocks:
         if not least >= 0:
             got = f"Got {least} for a query in {rows.start}..{rows.stop - 1} instead."
             raise UserError(f"The label distance {self.distance.name!r} must be at least 0. {got}")
-        if self.same_items:
-            mask_own_column(distances, rows)
+        self._leave_out(distances, rows)
         return distances
 
     def _scores(self, name: str, ranker: Ranker, rows: slice) -> Floating:
         scores = np.asarray(ranker(rows))
         self._check_block(scores, f"ranker {name!r}", rows)
-        if self.same_items:
+        if self.same_items or self.other_groups:
             scores = scores.copy()
-            mask_own_column(scores, rows)
+            self._leave_out(scores, rows)
         return scores
+
+    def _leave_out(self, block: Floating, rows: slice) -> None:
+        """Put what belongs to each query infinitely far away: itself, or its whole group."""
+        if self.same_items:
+            mask_own_column(block, rows)
+        if self.other_groups:
+            block[self.units.of_queries[rows][:, None] == self.units.of_gallery] = np.inf
 
     def _check_block(self, block: NDArray[Any], source: str, rows: slice) -> None:
         queries, gallery = self.queries, self.gallery

@@ -15,6 +15,7 @@ from cml.array_types import Bools, Float32, Float64, Int64
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
+from cml.retrieval.other_groups import find_other_groups
 from cml.retrieval.search import check_size, nearest_embeddings
 
 _FEW = 8  # queries up to which one product each is faster than blocks of them
@@ -223,15 +224,24 @@ def predict_labels(
     distance: LabelDistance,
     *,
     k: int = 10,
+    groups: Int64 | None = None,  # (Q,) numbers of groups, whose items are no neighbours of each other
+    gallery_groups: Int64 | None = None,  # (G,)
 ) -> list[Any]:  # Q labels, of the form of ``gallery_labels``
     """Predict the labels of queries from those of their k nearest gallery items.
 
     A neighbour's weight is the inverse of its embedding distance; neighbours at distance 0 are the only ones that count
     where there are any, as in scikit-learn's ``weights="distance"``. Labels that are vectors are averaged as vectors
-    (angles on their circle, places on the globe). Of other labels the medoid is taken: the neighbour's label with the
-    least weighted sum of label distances to those of all k neighbours.
+    (angles on their circle, places on the globe). Of other labels, and where a mean has no direction, the medoid is
+    taken: the neighbour's label with the least weighted sum of label distances to those of all k neighbours.
     """
-    distances, positions = nearest_embeddings(query, gallery, min(k, len(gallery)))
+    if groups is None or gallery_groups is None:
+        distances, positions = nearest_embeddings(query, gallery, min(k, len(gallery)))
+    else:
+        distances, positions, is_other = find_other_groups(query, gallery, k, groups, gallery_groups)
+        if not is_other[:, 0].all():
+            raise UserError("All gallery items are of the group of one of the inputs, so that none is left to ask.")
+        distances = np.where(is_other, distances, np.float32(np.inf))  # which weighs nothing
+        positions = np.where(is_other, positions, positions[:, :1])
     encoded = distance.encode(gallery_labels)
     weights = _weigh(distances.astype(np.float64))
     vectors = distance.label_vectors(encoded)
@@ -240,7 +250,12 @@ def predict_labels(
         labels = distance.labels_from_vectors(means)
         if labels is not None:
             is_scalar = np.ndim(gallery_labels[0]) == 0
-            return labels[:, 0].tolist() if is_scalar else labels.tolist()  # type: ignore[no-any-return]
+            predicted: list[Any] = labels[:, 0].tolist() if is_scalar else labels.tolist()
+            undefined = np.flatnonzero(np.isnan(labels).any(axis=1))  # such as the mean of 0 and 180 degrees
+            medoids = _medoids(weights[undefined], positions[undefined], encoded, distance)
+            for row, medoid in zip(undefined.tolist(), medoids, strict=True):
+                predicted[row] = gallery_labels[medoid]
+            return predicted
     return [gallery_labels[position] for position in _medoids(weights, positions, encoded, distance)]
 
 

@@ -57,6 +57,18 @@ class ItemUnits:
         of_queries, of_gallery = (_number(side) for side in (ours, theirs))
         return cls(of_queries, of_gallery, int(of_queries.max()) + 1, int(of_gallery.max()) + 1, False, True)
 
+    def count_others(self, gallery: int) -> int:
+        """The number of G gallery items that each query ranks at least if these are of other groups."""
+        if not self.are_groups:
+            raise UserError("Queries rank the items of other groups where groups are named: give 'groups' too.")
+        if not self.are_joint:
+            return gallery
+        sizes = np.bincount(self.of_gallery, minlength=int(self.of_queries.max()) + 1)
+        left = gallery - int(sizes[self.of_queries].max())
+        if left < 1:
+            raise UserError("All gallery items are of one group with a query, so that none is left to rank.")
+        return left
+
     def sum_queries(self, values: Float64) -> Float64:
         """Sums (..., units) of values (..., Q) over the queries of each unit."""
         if not self.are_groups:

@@ -5,6 +5,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+TRAINED = "trained on"
+"""The column of an index that is "yes" for items that its model was trained on."""
 _NO_COLUMNS: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -17,6 +19,11 @@ class Hit(NamedTuple):
     label: Any = None  # its label: a number, a text, a list of these, or None
     # further columns of its dataset, numbers and texts, such as those of ``--keep-columns``
     columns: Mapping[str, Any] = _NO_COLUMNS
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether the model was trained on the item, which is then nearer to like items than new ones are."""
+        return self.columns.get(TRAINED) == "yes"
 
     @property
     def shown_label(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from cml.array_types import Float32
+from cml.array_types import Float32, UInt64
 from cml.data.image_sources import as_array
 from cml.errors import DataError, UserError
 from cml.models.embedding import EmbeddingModel, ModelConfig
@@ -54,6 +54,11 @@ class IndexModel(Protocol):
     @property
     def network(self) -> EmbeddingModel:
         """The network."""
+        ...
+
+    @property
+    def training_items(self) -> UInt64:
+        """Digests of the items that it was trained on."""
         ...
 
     def as_embeddings(self, inputs: Any) -> Float32:  # noqa: ANN401 - inputs or embeddings
@@ -355,7 +360,8 @@ class Index:
             where: Only items that meet this condition in SQL over ``id``, ``label``, ``path`` and the names of columns,
                 such as "age > 30 AND site = 'north'". It is run as it is: take texts of strangers as ``values``.
             values: Values for each ? in ``where``.
-            exclude: Ids of items that are not to be found, such as that of the query.
+            exclude: Ids of items that are not to be found, such as those of the query and its group. ``where`` leaves
+                out items by a column: "patient <> ?".
             exact: Compare with every item, also where there is an index of faiss.
             digest: Digest of the model that made the embeddings, to be compared with the index's.
 

@@ -2,19 +2,23 @@
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from cml.array_types import UInt64
 from cml.console.messages import say, say_warning
 from cml.console.progress_bar import ProgressBar
 from cml.data.decoding import DEFAULT_THREADS
 from cml.data.image_list import COLUMNS, ImageList
+from cml.data.item_digests import digest_items, find_known
+from cml.data.vectors import Vectors
 from cml.errors import DataError, UserError
 from cml.searching.embed_folder import AllBadError, batch_size_for
 from cml.searching.embedded_batches import BATCHES_A_CHUNK, embed_batches
+from cml.searching.hit import TRAINED
 from cml.searching.index import Index, IndexModel
 from cml.searching.index_file import FILE
 from cml.searching.index_items import Described, describe_item
@@ -57,14 +61,15 @@ def index_images(
     chosen, index = images.select(fresh), made
     rows: list[Any] = []
     items: list[Described] = []
-    unit = model.config.inputs.kind.removesuffix("s")
+    unit, trained = model.config.inputs.kind.removesuffix("s"), model.training_items
     with (
         contextlib.closing(embed_batches(model.network, chosen, batch_size, threads, skip_bad=skip_bad)) as batches,
         ProgressBar(total=len(images), initial=known, desc="index", unit=unit, disable=quiet or not fresh) as bar,
     ):
         for number, batch in enumerate(batches, 1):
             rows.append(batch.embeddings)
-            items += [_describe(chosen, item) for item in batch.items]
+            are_trained = find_known(_digest(chosen, batch.items), trained).tolist()
+            items += [_describe(chosen, *both) for both in zip(batch.items, are_trained, strict=True)]
             for fault in batch.faults.values():
                 say(f"skipped: {fault}")
             bar.update(batch.stop - batch.start)
@@ -83,10 +88,18 @@ def index_images(
     return index, known
 
 
-def _describe(images: ImageList, item: int) -> Described:
+def _digest(images: ImageList, items: Sequence[int]) -> UInt64:
+    """Digests of the content of some items."""
+    if images.vectors:
+        return digest_items(Vectors(np.concatenate([images.read_vectors(item, item + 1) for item in items])))
+    return digest_items([images.paths[item] for item in items])
+
+
+def _describe(images: ImageList, item: int, is_trained: bool) -> Described:
     known: Mapping[str, Any] = images.columns[item]
+    columns = {**known.get(COLUMNS, {}), **({TRAINED: "yes"} if is_trained else {})}
     label = next((value for name, value in known.items() if name not in ("role", COLUMNS)), None)
-    return describe_item(images.item_ids[item], label, str(images.paths[item]), known.get(COLUMNS))
+    return describe_item(images.item_ids[item], label, str(images.paths[item]), columns)
 
 
 def _find_new(index: Index, images: ImageList, *, replace: bool) -> list[int]:

@@ -179,7 +179,8 @@ class TrainConfig:
     """Number of steps between validations on held-out training items; 0 disables validation. The score is 1 - rank
     correlation, and the best weights are kept."""
     validation_fraction: float = 0.1
-    """Fraction of the training items that are held out for validation: the last ones, at least 8 and at most 1,000."""
+    """Fraction of the training items that are held out for validation, at least 8 and at most 1,000 items: whole groups
+    where there are groups, the last items where neighbours in their order are alike, and otherwise random ones."""
     group_column: str = ""
     """Column of the dataset's metadata.jsonl, such as one of subjects or sessions: validation and tune hold out all
     items of a group together. cml.fit takes groups instead."""

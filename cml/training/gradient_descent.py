@@ -112,7 +112,7 @@ class GradientDescent(Learner):
     def learn(self, items: LabelledItems, validation: LabelledItems | None = None, place: Place = NO_PLACE) -> Learned:
         """Train an embedding; see ``Learner.learn``."""
         if items.weights is not None and not items.weights.all():
-            items = items.subset(np.flatnonzero(items.weights > 0))
+            items = items.subset(np.flatnonzero(items.weights > 0)).without_equal_weights()
         training = self._begin(items, validation, place)
         for stage in STAGES:
             stage(training)

@@ -4,6 +4,7 @@ A stage acts once, a part (``parts.py``) in each step. What has to be undone at 
 Low-rank adapters are merged into the weights at the end, so that a run's model is like any other.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,10 +14,14 @@ from torch import nn
 
 from cml.array_types import Bools, Int64
 from cml.console.messages import say
+from cml.data.images import Images
+from cml.data.input_form import Inputs
 from cml.data.vectors import Vectors
 from cml.errors import UserError, require_extra
 from cml.items import LabelledItems
+from cml.items.labelled_items import Rows
 from cml.models.embedding import EmbeddingModel
+from cml.retrieval.near_in_order import MUCH, share_of_near_neighbors
 from cml.training.config import TrainConfig
 from cml.training.head_alone import StandardisedStart, choose_head_start, freeze_backbone, start_at_components
 from cml.training.projector import ProjectedNetwork, Projector
@@ -24,11 +29,22 @@ from cml.training.training import Training
 from cml.training.training_targets import TrainingTargets
 
 
+def choose_held_out(training: Training) -> None:
+    """Choose the items to validate on, unless the user gave some; before features take the place of images."""
+    if training.held_out is None:
+        rule = HoldOut(training.config)
+        training.held_out_rows = rule(training.items)
+        if training.config.evaluate_every and training.place.is_shown:
+            say(describe_held_out(training.items, training.held_out_rows))
+
+
 def standardise_vectors(training: Training) -> None:
     """Take mean and standard deviation from the vectors that are trained on."""
     if not isinstance(training.items.inputs, Vectors):
         return
-    items = training.items if training.held_out is not None else training.items.split(HoldOut(training.config))[0]
+    items = training.items
+    if training.held_out is None:
+        items = items.split(lambda _: training.held_out_rows)[0]
     assert isinstance(items.inputs, Vectors)
     remark = training.model.fit_standardization(items.inputs)
     if remark and training.place.is_shown:
@@ -69,7 +85,7 @@ def project_embeddings(training: Training) -> None:
 def hold_items_out(training: Training) -> None:
     """Split off the items to validate on, unless the user gave some, and open the labels that are trained on."""
     if training.held_out is None:
-        training.items, training.held_out = training.items.split(HoldOut(training.config))
+        training.items, training.held_out = training.items.split(lambda _: training.held_out_rows)
     training.items.inputs.load()
     training.targets = TrainingTargets(
         training.items.distance, training.items.labels, seed=training.config.seed, ranks=training.ranks
@@ -90,6 +106,7 @@ def start_head(training: Training) -> None:
 
 
 STAGES: tuple[Callable[[Training], None], ...] = (
+    choose_held_out,
     adapt_backbone,
     standardise_vectors,
     train_head_alone,
@@ -102,11 +119,14 @@ STAGES: tuple[Callable[[Training], None], ...] = (
 
 FEWEST_HELD_OUT = 8  # rankings of fewer items say little
 MOST_HELD_OUT = 1000  # all pairs of them are compared
+_MOST_ROWS, _MOST_IMAGES = 5000, 300  # inputs whose neighbours are looked at
+_MOST_NUMBERS = 1 << 23  # that they hold together
+_SIDE = 8  # pixels of an image that is looked at
 
 
 @dataclass(frozen=True)
 class HoldOut:
-    """Holds the last items out, so that neighbouring video frames stay together; of groups the last items' groups."""
+    """Holds out the groups of the last items; the last items where neighbours are alike, as video frames; or any."""
 
     config: TrainConfig  # the options of the run, which say how many
 
@@ -116,8 +136,13 @@ class HoldOut:
     ) -> slice | Int64:
         """Choose the items to hold out; none if the run is not validated."""
         trained = count_trained_items(self.config, len(items))
-        if items.groups is None or trained == len(items):
+        if trained == len(items):
             return slice(trained, len(items))
+        if items.groups is None:
+            if are_alike_in_order(items.inputs):
+                return slice(trained, len(items))
+            drawn = np.random.default_rng(self.config.seed).permutation(len(items))
+            return np.sort(drawn[: len(items) - trained])
         is_held_out = _last_groups(items.groups, len(items) - trained)
         if (~is_held_out).sum() < FEWEST_HELD_OUT:
             raise UserError(
@@ -126,6 +151,34 @@ class HoldOut:
                 "groups smaller."
             )
         return np.flatnonzero(is_held_out)
+
+
+def describe_held_out(items: LabelledItems, rows: Rows) -> str:
+    """Say which of N items validate."""
+    count = len(range(*rows.indices(len(items)))) if isinstance(rows, slice) else len(rows)
+    which = "drawn at random"
+    if items.groups is not None:
+        which = "whole groups"
+    elif isinstance(rows, slice):
+        which = "the last ones, as neighbours in their order are alike"
+    return f"validation holds out {count:,} of {len(items):,} items: {which}."
+
+
+def are_alike_in_order(inputs: Inputs) -> bool:
+    """Whether most inputs have their nearest neighbour close by in their order; False where nothing tells."""
+    width = math.prod(inputs.form.shape or (1,))
+    most = _MOST_IMAGES if isinstance(inputs, Images) else int(np.clip(_MOST_NUMBERS // width, 100, _MOST_ROWS))
+    rows = np.unique(np.linspace(0, len(inputs) - 1, min(len(inputs), most)).astype(np.int64))
+    if inputs.reads_anew or inputs.form.kind == "items":  # of which each reading may differ, or which are no numbers
+        return False
+    some = inputs.subset(rows)
+    if isinstance(some, Images):
+        some = Images(some.source, (_SIDE, _SIDE), channels=some.channels)
+    features = np.asarray(some.read(np.arange(len(rows))), np.float32).reshape(len(rows), -1)
+    known = np.isfinite(features).all(axis=0)  # columns without missing numbers
+    features = features[:, known]
+    features = (features - features.mean(axis=0)) / np.maximum(features.std(axis=0), np.finfo(np.float32).tiny)
+    return bool(features.size) and share_of_near_neighbors(features) >= MUCH
 
 
 def _last_groups(groups: Int64, count: int) -> Bools:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from cml.items import LabelledItems
+from cml.items.labelled_items import Rows
 from cml.losses.loss import Loss
 from cml.models.embedding import EmbeddingModel
 from cml.processes.ranks import Ranks
@@ -42,6 +43,7 @@ class Training:
     randomness: RunRandomness  # torch's random numbers of the run
     # from embeddings (B, D) and the target of a batch to the loss, which parts may wrap
     criterion: Callable[[Tensor, Tensor], Tensor] = field(init=False)
+    held_out_rows: Rows = field(init=False)  # which of the items are held out, where the user gave none
     projector: Projector | None = None  # the network between embeddings and loss, if there is one
     targets: TrainingTargets = field(init=False)  # the labels that are trained on, as losses and samplers ask for them
     optimizer: torch.optim.Optimizer = field(init=False)

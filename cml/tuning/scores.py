@@ -14,9 +14,10 @@ from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.distances.nearest import KnownPairs
 from cml.errors import UserError
+from cml.retrieval.near_in_order import near_in_order
 from cml.training.linear_map import JoinedMaps, LinearMap
 from cml.training.saved_model import save_tensors
-from cml.tuning.splits import SplitKind, near_in_order
+from cml.tuning.splits import SplitKind
 
 FIRST = 10  # items that are looked at around each
 _SMALLEST_GAP = 1e-6  # relative: between the labels that are found best and those found by chance

@@ -6,8 +6,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from cml.array_types import Bools, Float32, Float64, Int64
+from cml.array_types import Float32, Float64, Int64
 from cml.errors import UserError
+from cml.retrieval.near_in_order import MUCH, share_of_near_neighbors
 
 Split = tuple[Int64, Int64]  # the items to train on, and those held out
 SplitKind = Literal["groups", "blocks", "random"]  # what is held out: whole groups, blocks of the order, or any items
@@ -16,9 +17,6 @@ SPLITS, MOST_SPLITS = 4, 12
 TOLD_BY = 200  # held-out items of all splits together, which few items reach by more splits
 HELD_OUT = 0.2  # of the items, in each split
 FEWEST_HELD_OUT, FEWEST_TRAINED = 6, 16
-NEAR = 0.02  # of the file: how far apart neighbours in its order are
-MUCH = 0.5  # share of items with such a nearest neighbour, from which on the order counts; by chance it is 0.04
-_PROBED = 1000  # items whose nearest neighbours are looked at
 
 
 def make_splits(
@@ -56,34 +54,6 @@ def count_splits(count: int) -> int:  # four, or as many splits as hold out 200 
     that they share items, which ``measure_gain`` takes into account.
     """
     return min(MOST_SPLITS, max(SPLITS, math.ceil(TOLD_BY / (HELD_OUT * count))))
-
-
-def share_of_near_neighbors(
-    features: Float32,  # (N, F)
-    *,
-    seed: int = 0,  # random seed of the draw of the items that are looked at, 1,000 at most
-) -> float:
-    """Find how many items have their nearest neighbour close by in the order of the file."""
-    count = len(features)
-    probed = np.sort(np.random.default_rng(seed).permutation(count)[:_PROBED])
-    centred = features - features.mean(axis=0)
-    lengths = np.einsum("nf,nf->n", centred, centred)
-    distances = lengths - 2 * (centred[probed] @ centred.T)  # squared, less what a row has in common
-    distances[np.arange(len(probed)), probed] = np.inf
-    nearest = distances.argmin(axis=1)
-    return float((np.abs(nearest - probed) <= NEAR * count).mean())
-
-
-def near_in_order(
-    items: Int64,  # (M,) places in the order
-    count: int,
-) -> Bools:  # (M, M), true where two items are within 2 % of the order; each item and itself are
-    """Find the pairs that are close by in the order of the file, as the next frames of a film are.
-
-    Any features retrieve such an item, so that it does not tell good ones from bad ones.
-    """
-    near: Bools = np.abs(items[:, None] - items) <= NEAR * count
-    return near
 
 
 def _split_groups(groups: Int64, generator: np.random.Generator) -> Split:

@@ -45,9 +45,10 @@ from cml.distances import as_label_distance
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
+from cml.retrieval.near_in_order import MUCH, near_in_order, share_of_near_neighbors
 from cml.tuning.candidates import fit_candidates, frozen_maps
 from cml.tuning.scores import FirstItemsScore, fit_once
-from cml.tuning.splits import MUCH, make_splits, near_in_order, share_of_near_neighbors
+from cml.tuning.splits import make_splits
 from cml.tuning.tune import keep_best_steps, tune
 from cml.word_vectors.sentence_model import PACKAGED, sentence_vectors
 

@@ -123,7 +123,7 @@ every_case = pytest.mark.parametrize("case", CASES, ids=str)
 def distance(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LabelDistance:
     rng = np.random.default_rng(3)
     matrix = rng.uniform(1, 2, (13, 13)).astype(np.float32) * (1 - np.eye(13, dtype=np.float32))
-    np.save(tmp_path / "matrix.npy", matrix)
+    np.save(tmp_path / "matrix.npy", np.maximum(matrix, matrix.T))
     (tmp_path / "lists").mkdir()
     np.save(tmp_path / "lists" / "ids.npy", np.argsort(matrix, axis=1)[:, 1:5].astype(np.int32))
     np.save(tmp_path / "lists" / "distances.npy", np.sort(matrix, axis=1)[:, 1:5])

@@ -48,14 +48,14 @@ def test_precomputed_matrix_is_read_in_place(tmp_path: Path) -> None:
     matrix[2, 5] = np.inf
     np.save(tmp_path / "matrix.npy", matrix)
     np.save(tmp_path / "columns.npy", np.asfortranarray(matrix))
-    distance = Precomputed(str(tmp_path / "matrix.npy"))
+    distance = Precomputed(str(tmp_path / "matrix.npy"), symmetric=False)
     rows, columns = distance.encode([4, 2, 2]), distance.encode([5, np.int64(6), 7])
     np.testing.assert_array_equal(distance.pairwise(rows, columns), matrix[[4, 2, 2], 5:8].astype(np.float32))
     assert isinstance(distance._stored.arrays[0], np.memmap)
     assert len(pickle.dumps(distance)) < 300
     assert pickle.loads(pickle.dumps(distance)) == distance
     assert not distance.is_symmetric
-    found = Precomputed(str(tmp_path / "columns.npy"))
+    found = Precomputed(str(tmp_path / "columns.npy"), symmetric=False)
     np.testing.assert_array_equal(found.pairwise(rows, columns), distance.pairwise(rows, columns))
 
 
@@ -103,12 +103,10 @@ def test_bad_files(tmp_path: Path) -> None:
     ):
         with pytest.raises(DataError, match=message):
             Precomputed(str(tmp_path / name))
-    np.save(path, np.array([[0, -1], [np.nan, 0]]))
-    distance = Precomputed(str(path))
-    rows = distance.encode([0, 1])
-    for row, message in ((slice(0, 1), "has -1 at row 0, column 1"), (slice(1, 2), "has nan at row 1, column 0")):
+    for value, message in ((-1, "has -1 at row 0, column 1"), (np.nan, "has nan at row 0, column 1")):
+        np.save(path, np.array([[0, value], [1.0, 0]]))
         with pytest.raises(DataError, match=message):
-            distance.pairwise(rows[row], rows)
+            Precomputed(str(path))
 
 
 def test_bad_lists(tmp_path: Path) -> None:

@@ -86,6 +86,7 @@ def odd(target: Tensor, seed: int, kind: str) -> Tensor:
         some[0, 2:] = torch.inf
         some[-1] = torch.inf
         some[len(some) // 2] = 1
+        some[len(some) // 2, len(some) // 2] = 0
     return some
 
 
@@ -204,13 +205,17 @@ def test_an_infinite_label_distance_is_as_if_the_item_were_not_there(name: str) 
 
 
 @over_distances
-def test_an_anchors_own_column_may_hold_anything(name: str) -> None:
+def test_an_anchors_own_column_is_left_out_but_for_similarities(name: str) -> None:
     loss, _, embeddings, target = make_batch(name)
     value, gradient = value_and_gradient(loss, embeddings, target)
-    for anything in (math.nan, -1.0, math.inf, 0.1):
+    rounding = 1e-4 * target.max().item()
+    for anything in (math.nan, -1.0, math.inf, rounding):
         other = value_and_gradient(loss, embeddings, target.clone().fill_diagonal_(anything))
         assert other[0] == value
         assert torch.equal(other[1], gradient)
+    for _ in range(2):  # each time, not in the first call alone
+        with pytest.raises(UserError, match=r"between item 3 of the batch and itself, which should be 0.*similarities"):
+            loss(embeddings, target.clone().index_put((torch.tensor(3),) * 2, target.max() / 2))
 
 
 @given(name=any_over_distances, dtype=st.sampled_from([torch.float32, torch.bfloat16]), case=st.integers(0, 3))
@@ -262,7 +267,8 @@ def test_float32_keeps_its_digits_in_tight_clusters(name: str) -> None:
     generator = torch.Generator().manual_seed(0)
     centres = nn.functional.normalize(torch.randn(16, 64, generator=generator))
     points = centres[torch.arange(128) % 16] + 0.01 * torch.randn(128, 64, generator=generator) / 8
-    label_distances = torch.rand(128, 128, generator=generator) + 0.1
+    places = torch.rand(128, 3, generator=generator)
+    label_distances = (torch.cdist(places, places) + 0.1).fill_diagonal_(0)
     loss = make_batch(name, torch.float32).loss
     ours = value_and_gradient(loss, points, label_distances)
     theirs = value_and_gradient(loss.double(), points.double(), label_distances.double())
@@ -425,7 +431,7 @@ def test_a_device_is_looked_at_in_the_first_call_alone() -> None:
     loss = losses.get("rkd-distance")
     embeddings = torch.empty(4, 3, device="meta")
     assert loss.may_look(embeddings)
-    loss(torch.rand(4, 3), torch.rand(4, 4))
+    loss(torch.rand(4, 3), torch.rand(4, 4).fill_diagonal_(0))
     assert not loss.may_look(embeddings)
     assert loss.may_look(torch.empty(4, 3))
 

@@ -162,7 +162,8 @@ def test_coincident_pairs_pull_nowhere_and_close_ones_the_right_way() -> None:
     embeddings[20:30] = embeddings[:10]  # coincident
     embeddings[30:] = embeddings[10:20] + 1e-3 * torch.randn(10, 64, generator=generator)  # close
     embeddings = embeddings.requires_grad_()
-    label_distances = torch.rand(40, 40, generator=generator) + 0.1
+    places = torch.rand(40, 3, generator=generator)
+    label_distances = (torch.cdist(places, places) + 0.1).fill_diagonal_(0)
     _, gradient = value_and_gradient(log_ratio_loss(embeddings, label_distances), embeddings)
     exact = embeddings.detach().double().requires_grad_()
     squared = (exact[:, None] - exact).square().sum(dim=2)

@@ -187,7 +187,7 @@ def test_anchors_without_positive_or_negative_are_left_out_counted_and_said() ->
 
 def test_dense_without_a_pair_is_zero_with_a_warning() -> None:
     embeddings, label_distances = batch(2, 2)
-    for labels in (label_distances, torch.ones(2, 2)):
+    for labels in (label_distances, 1 - torch.eye(2)):
         with pytest.warns(RuntimeWarning, match="No anchor of the batch has two items of different"):
             loss = dense_triplet_loss(embeddings, labels)
         assert_no_gradient(loss, embeddings)

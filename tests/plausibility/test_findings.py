@@ -21,8 +21,8 @@ from cml.array_types import Float64, UInt8
 from cml.cli import main
 from cml.data.prepared import PreparedDataset
 from cml.data_prep.sources.folder import Folder
+from cml.errors import ImplausibleData
 from cml.plausibility.dataset_rules import find_in_dataset
-from cml.plausibility.finding import ImplausibleData
 from cml.plausibility.label_rules import find_in_labels
 from cml.plausibility.near_duplicates import match_thumbnails
 

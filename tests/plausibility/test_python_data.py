@@ -15,8 +15,7 @@ import torch
 
 import cml
 from cml.data_prep.row_files import suggest_mend
-from cml.errors import UserError
-from cml.plausibility.finding import ImplausibleData
+from cml.errors import ImplausibleData, UserError
 
 OPTIONS: dict[str, Any] = {"steps": 2, "sampler": "random(batch_size=20)", "quiet": True}
 RNG = np.random.default_rng(0)

@@ -18,7 +18,8 @@ from cml.cli import main
 from cml.data.prepared import PreparedDataset
 from cml.data_prep.sources.folder import Folder
 from cml.distances.captions.distance import Captions
-from cml.plausibility.finding import ImplausibleData, find_unknown_words
+from cml.errors import ImplausibleData
+from cml.plausibility.finding import find_unknown_words
 from cml.word_vectors.word_vectors import CountedWords
 
 GERMAN = ["Ein Hund läuft auf der Straße", "Zwei Kinder spielen im Park", "Eine Frau sitzt da und liest ein Buch"]

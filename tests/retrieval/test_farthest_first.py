@@ -40,7 +40,8 @@ def test_the_choice_is_that_of_the_definition(count: int) -> None:
 
 def test_every_item_is_chosen_once_where_all_are_alike() -> None:
     alike = np.ones((5, 2), np.float32)
-    assert sorted(choose_farthest(alike, alike, 5).items.tolist()) == [0, 1, 2, 3, 4]
+    assert sorted(choose_farthest(alike, 2 * alike, 5).items.tolist()) == [0, 1, 2, 3, 4]
+    assert len(choose_farthest(alike, alike, 1).items) == 0
 
 
 def test_what_cannot_be_chosen_is_one_line() -> None:
@@ -81,7 +82,7 @@ def test_a_run_proposes_images_of_a_folder(run: Path, tmp_path: Path, capsys: py
     pool = tmp_path / "pool"
     (pool / "more").mkdir(parents=True)
     for number in range(6):
-        Image.new("RGB", (24, 24), (110 + number, 100, 100)).save(pool / f"{number}.png")
+        Image.new("RGB", (24, 24), (110 + number, 80, 100)).save(pool / f"{number}.png")
     Image.new("RGB", (24, 24), (0, 250, 0)).save(pool / "more" / "green.png")
     assert main(["propose", str(run), str(pool), "--count", "3", "--out", str(tmp_path / "next.csv")]) == 0
     assert "more/green.png" in capsys.readouterr().out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from sklearn.neighbors import KNeighborsRegressor
@@ -60,6 +62,23 @@ def test_other_labels_are_the_medoid_of_a_slow_loop(name: str) -> None:
             numbers = [float(pair[0, 0]) if np.isfinite(pair[0, 0]) else 2.0 for pair in pairs]
             costs.append(float(weights @ numbers))
         assert costs[[labels[j] for j in nearest].index(label)] == pytest.approx(min(costs), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("choice", "labels"),
+    [
+        ("circular", [0.0, 180.0, 350.0]),
+        ("circular(period=24)", [[6.0, 1.0], [18.0, 1.0], [7.0, 1.0]]),
+        ("haversine", [[0.0, 0.0], [0.0, 180.0], [1.0, 0.0]]),
+    ],
+)
+def test_a_mean_without_direction_is_the_medoid(choice: str, labels: list[Any]) -> None:
+    points = np.array([[1.0], [-1.0], [9.0]], np.float32)
+    (between,) = predict_labels(np.zeros((1, 1), np.float32), points, labels, as_label_distance(choice), k=2)
+    assert between in labels[:2]
+    (near,) = predict_labels(np.full((1, 1), 5.0, np.float32), points, labels, as_label_distance(choice), k=2)
+    assert near not in labels
+    assert np.isfinite(near).all()
 
 
 @pytest.mark.parametrize("choice", ["euclidean", "circular(period=24)", "haversine"])

@@ -279,7 +279,10 @@ def test_a_batch_larger_than_the_data_becomes_smaller_and_says_so() -> None:
         ({"batch_size": 16}, r"The size of batches is the sampler's, as in sampler='random\(batch_size=60\)'"),
         ({"flip": "image"}, "set 'flip' to list or none"),
         ({"label_distance": lambda a, b: float("nan")}, r"nan"),
-        ({"label_distance": np.zeros((3, 3)), "labels": None}, "Label 3 should be a row number from 0 to 2"),
+        (
+            {"label_distance": np.zeros((3, 3)), "labels": None},
+            "There are 40 inputs, and the label distances have 3 rows",
+        ),
         ({"inputs": pandas.DataFrame({"a": [1]}), "image": "file"}, "no column image='file'"),
         ({"inputs": torch.rand(40, 3, 16, 16)}, "look like pictures. If they are, convert them by"),
         ({"loss": "log-ration"}, "Did you mean 'log-ratio'"),

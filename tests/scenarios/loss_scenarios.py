@@ -128,12 +128,14 @@ def odd_labels(usual: Scenario) -> Iterator[Scenario]:
     one[0, 1] = one[1, 0] = 1.0
     outlier, outlying_pair = y.clone(), y.clone()
     outlier[:, -1] = outlier[-1] = 1e17
+    outlier[-1, -1] = 0
     outlying_pair[0, 1] = outlying_pair[1, 0] = 1e17
     limits = torch.finfo(y.dtype)
     spread = 10 ** (20 * torch.rand(size, size, generator=generator, dtype=torch.float64) - 10)
+    spread = torch.minimum(spread, spread.T) * off
     for name, odd, plain in (
         ("all label distances 0", torch.zeros_like(y), True),
-        ("all label distances equal", torch.ones_like(y), True),
+        ("all label distances equal", off.to(y), True),
         ("nothing comparable", torch.full_like(y, torch.inf), True),
         ("one pair comparable", one, True),
         ("NaN on the diagonal", y.masked_fill(~off, torch.nan), True),
@@ -141,7 +143,7 @@ def odd_labels(usual: Scenario) -> Iterator[Scenario]:
         ("infinity on the diagonal", y.masked_fill(~off, torch.inf), True),
         ("NaN off the diagonal", y.masked_fill(some & off, torch.nan), False),
         ("negative off the diagonal", -y, False),
-        ("some infinite, one row all", y.masked_fill(some, torch.inf), True),
+        ("some infinite, one row all", y.masked_fill(some | some.T, torch.inf), True),
         ("ties", y.round(), True),
         ("two values", (y > y.median()).to(y), True),
         ("tiny", y * 1e-30, True),

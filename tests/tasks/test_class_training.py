@@ -127,7 +127,7 @@ def test_a_loss_is_given_what_it_asks_for(
     assert names == (() if kind is VectorLoss else tuple(sorted(NAMES)))
 
 
-@pytest.mark.filterwarnings("ignore::cml.plausibility.finding.ImplausibleData")  # one class
+@pytest.mark.filterwarnings("ignore::cml.errors.ImplausibleData")  # one class
 def test_labels_of_another_kind_are_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     ages = np.random.default_rng(0).uniform(20, 60, 48).tolist()
     images, birds = pictures()

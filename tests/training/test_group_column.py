@@ -118,3 +118,32 @@ def test_fit_takes_the_groups_themselves() -> None:
     rows = np.random.default_rng(0).normal(size=(40, 3))
     with pytest.raises(UserError, match=r"give cml\.fit the groups themselves"):
         cml.fit(rows, rows[:, 0], group_column="site", evaluate_every=1, **SHORT)
+
+
+def test_items_that_were_trained_on_are_marked(
+    dataset: PreparedDataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cml.train("value", dataset, tmp_path / "run", **SHORT)
+    index = cml.index(tmp_path / "run", dataset.folder, tmp_path / "index", quiet=True)
+    known = set(dataset.split("train").item_ids)
+    hits = index.search(np.zeros((1, 4), np.float32), 120)[0]
+    assert {hit.item_id for hit in hits if hit.is_trained} == known
+    assert len(hits) == COUNT
+    assert {hit.columns.get("trained on", "no") for hit in hits} == {"yes", "no"}
+    vectors = dataset.folder / "test" / "vectors.npy"
+    capsys.readouterr()
+    assert main(["search", str(tmp_path / "index"), str(vectors), "--k", "3", "--exact"]) == 0
+    assert "trained on yes" in capsys.readouterr().out
+    page = tmp_path / "page.html"
+    assert main(["search", str(tmp_path / "index"), str(vectors), "--k", "3", "--html", str(page)]) == 0
+    assert "trained on" in page.read_text()
+
+
+def test_evaluation_leaves_out_the_site_of_the_query(dataset: PreparedDataset, tmp_path: Path) -> None:
+    cml.train("value", dataset, tmp_path / "run", group_column="number", evaluate_every=1, **SHORT)
+    run = cml.open_run(tmp_path / "run")
+    assert run.queries.groups is not None
+    found = run.evaluate()
+    distances = np.abs(np.subtract.outer(*[np.array(dataset.split("query").labels)] * 2))
+    distances[run.queries.groups[:, None] == run.queries.groups] = np.inf
+    assert found.rows["oracle"]["label_distance@1"].mean == pytest.approx(distances.min(axis=1).mean(), rel=1e-5)

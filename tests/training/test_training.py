@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ from cml import distances, sampling
 from cml.array_types import Float32
 from cml.data.images import Images
 from cml.data.vectors import Vectors
+from cml.distances import LabelDistance, Labels
 from cml.errors import DataError, UserError
 from cml.items import LabelledItems
 from cml.models.embedding import EmbeddingModel
@@ -328,12 +331,13 @@ def test_fit_validates_on_held_out_items() -> None:
         assert [record["step"] for record in trained.metrics if "validation" in record] == [4, 8, 12]
         best = min(record["validation"] for record in trained.metrics if "validation" in record)
         # by hand: each held-out item ranks the 7 others
-        found, labels = trained.model.embed(images[len(kept) :]), places[len(kept) :]
+        rows = np.asarray(held_out.origin)
+        found, labels = trained.model.embed(images[rows]), places[rows]
         near, true = np.linalg.norm(found[:, None] - found, axis=2), np.abs(labels[:, None] - labels)
         others = [np.delete(np.arange(8), item) for item in range(8)]
         rho = [spearmanr(near[item, rest], true[item, rest])[0] for item, rest in enumerate(others)]
         assert best == pytest.approx(1 - np.mean(rho), abs=1e-6)
-        assert len(held_out) == 8
+        assert (len(kept), len(held_out)) == (len(images) - 8, 8)
 
 
 @pytest.mark.parametrize("count", [8, 12, 20, 40])
@@ -370,7 +374,7 @@ def test_too_few_items_or_labels_that_are_all_alike_cannot_validate() -> None:
     cml.fit(images, places, config, quiet=True)
     places[8:] = 1
     with pytest.raises(UserError, match="labels of the 8 items held out for validation cannot be ranked: all are equ"):
-        cml.fit(images, places, config, quiet=True)
+        cml.fit(images, places, config, groups=np.arange(16) // 8, quiet=True)  # which holds the last half out
 
 
 def test_a_run_says_which_step_it_kept_and_why(
@@ -611,15 +615,34 @@ def test_a_run_config_may_lack_what_has_a_default(tmp_path: Path) -> None:
             RunConfig.load(tmp_path / "run")
 
 
+@dataclass(frozen=True, eq=False)
+class Declared(LabelDistance):
+    """What a user's own class declares of its symmetry, right or wrong."""
+
+    symmetric: bool
+    matrix: Any
+    name: ClassVar[str] = "declared"
+    unit = "m"
+
+    @property
+    def is_symmetric(self) -> bool:
+        return self.symmetric
+
+    def encode(self, labels: Sequence[Any]) -> Labels:
+        return Labels({"rows": np.array(labels)})
+
+    def pairwise(self, a: Labels, b: Labels) -> Float32:
+        return np.asarray(self.matrix[a.arrays["rows"]][:, b.arrays["rows"]], np.float32)
+
+
 @pytest.mark.parametrize("anchors", [6, 3])
-def test_asymmetric_label_distances_are_refused_unless_declared(anchors: int, tmp_path: Path) -> None:
+def test_asymmetric_label_distances_are_refused_unless_declared(anchors: int) -> None:
     _, places = bars(8)
     matrix = np.abs(places[:, None] - places).astype(np.float32)
     items = np.array([7, 2, 4, 0, 1, 5])
 
     def block(symmetric: bool) -> torch.Tensor:
-        np.save(tmp_path / "matrix.npy", matrix)
-        distance = distances.get("precomputed", path=str(tmp_path / "matrix.npy"), symmetric=symmetric)
+        distance = Declared(symmetric, matrix)
         labels = distance.encode(list(range(8)))
         training = TrainingTargets(distance, labels)
         return torch.from_numpy(BatchTargets(training, items, labels[items], anchors).label_distances())
@@ -633,7 +656,7 @@ def test_asymmetric_label_distances_are_refused_unless_declared(anchors: int, tm
     one, other, there, back = (1, 5, "inf", f"{matrix[5, 1]:g}") if anchors == 6 else (4, 2, "9", "2")
     with pytest.raises(UserError) as caught:
         block(symmetric=True)
-    assert "'precomputed' gives" in str(caught.value)
+    assert "'declared' gives" in str(caught.value)
     assert f"item {one} to {other}, but" in str(caught.value) or f"item {other} to {one}, but" in str(caught.value)
     assert there in str(caught.value)
     assert back in str(caught.value)
@@ -647,5 +670,5 @@ def test_declared_asymmetric_label_distance_trains(tmp_path: Path) -> None:
     written = f"precomputed(path='{tmp_path / 'matrix.npy'}', symmetric=%s)"
     config = replace(CONFIG, steps=2, sampler="random(batch_size=12)")
     cml.fit(images, list(range(30)), replace(config, label_distance=written % "False"), quiet=True)
-    with pytest.raises(UserError, match="register it as asymmetric"):
+    with pytest.raises(UserError, match="or give symmetric=False if the distance from i to j"):
         cml.fit(images, list(range(30)), replace(config, label_distance=written % "True"), quiet=True)

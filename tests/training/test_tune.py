@@ -31,6 +31,7 @@ from cml.export.onnx_graph import export_onnx
 from cml.models.embedding import ModelConfig
 from cml.models.heads import JoinedHead
 from cml.option_types import check_options
+from cml.retrieval.near_in_order import near_in_order, share_of_near_neighbors
 from cml.retrieval.results import Evaluation
 from cml.training.config import TrainConfig
 from cml.training.linear_map import LinearMap, average_maps, fit_rotation
@@ -39,7 +40,7 @@ from cml.tuning import heads, splits
 from cml.tuning import tune as tune_module
 from cml.tuning.candidates import FROZEN, RIDGE, fit_label_ridge
 from cml.tuning.scores import FirstItemsScore, KnownPairsScore, make_split_score
-from cml.tuning.splits import Gain, count_splits, make_splits, measure_gain, near_in_order, share_of_near_neighbors
+from cml.tuning.splits import Gain, count_splits, make_splits, measure_gain
 from cml.tuning.tune import Tuning, keep_best_steps, tune
 
 Rows = Float32
@@ -421,7 +422,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::cml.plausibility.finding.ImplausibleData")  # equal labels
+@pytest.mark.filterwarnings("ignore::cml.errors.ImplausibleData")  # equal labels
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_be_tuned_is_one_line(case: str, tmp_path: Path) -> None:
     rows, numbers = hidden_label(60)
@@ -480,7 +481,7 @@ REFUSED_TABLES = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::cml.plausibility.finding.ImplausibleData")  # equal labels
+@pytest.mark.filterwarnings("ignore::cml.errors.ImplausibleData")  # equal labels
 @pytest.mark.parametrize("case", REFUSED_TABLES)
 def test_train_command_says_in_one_line_what_cannot_be_tuned(
     case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

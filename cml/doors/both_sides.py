@@ -1,0 +1,50 @@
+"""Queries and gallery as a user gives them: label distances, labels and groups, and what a query is not to find."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from cml import distances
+from cml.distances import LabelDistance
+from cml.distances.cross_matrix import CrossMatrix
+from cml.errors import UserError
+from cml.items.names import align_cross_matrix, is_cross_matrix
+
+
+@dataclass(frozen=True)
+class BothSides:
+    """Queries and gallery of a call."""
+
+    inputs: Any
+    labels: Any
+    gallery: Any
+    gallery_labels: Any
+    groups: Any
+    gallery_groups: Any
+
+    def with_rows(self, label_distance: Any) -> tuple[Self, LabelDistance | None]:  # noqa: ANN401 - any form
+        """The label distance of a call; of a matrix (Q, G) with the row and column of each item as its label."""
+        if label_distance is None:
+            return self, None
+        if self.gallery is None or not is_cross_matrix(label_distance, len(self.inputs), len(self.gallery)):
+            return self, distances.as_label_distance(label_distance)
+        if self.labels is not None or self.gallery_labels is not None:
+            raise UserError("A matrix of queries and gallery items needs no labels: leave 'labels' out.")
+        queries, gallery = len(self.inputs), len(self.gallery)
+        matrix = align_cross_matrix(label_distance, self.inputs, self.gallery)
+        rows = {"labels": range(queries), "gallery_labels": range(queries, queries + gallery)}
+        return replace(self, **rows), CrossMatrix(matrix)
+
+
+def check_both_groups(groups: object, gallery_groups: object) -> None:
+    """Refuse groups of one side alone."""
+    if (groups is None) != (gallery_groups is None):
+        raise UserError("'groups' and 'gallery_groups' are given together: the names on both sides are compared.")
+
+
+def read_excluded(exclude: Any, queries: int) -> list[list[int]]:  # noqa: ANN401 - positions
+    """The positions in the gallery that each query is not to find."""
+    if len(exclude) != queries:
+        raise UserError(f"'exclude' must name positions for each of {queries} queries. Got {len(exclude)} instead.")
+    return [np.atleast_1d(np.asarray(one, np.int64)).tolist() for one in exclude]

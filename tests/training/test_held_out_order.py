@@ -1,0 +1,83 @@
+"""What validation holds out: groups, blocks of an order in which neighbours are alike, or any items; equal weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cml
+from cml.data.images import Images
+from cml.data.vectors import Vectors
+from cml.distances import as_label_distance
+from cml.items import LabelledItems
+from cml.training.config import TrainConfig
+from cml.training.stages import HoldOut, describe_held_out
+
+CONFIG = TrainConfig(evaluate_every=5, validation_fraction=0.1)
+RNG = np.random.default_rng(0)
+WALK = np.cumsum(RNG.normal(size=(400, 4)), axis=0).astype(np.float32)
+LOOSE = RNG.normal(size=(400, 4)).astype(np.float32)
+
+
+def items(rows: Any, **more: Any) -> LabelledItems:  # noqa: ANN401
+    distance = as_label_distance("euclidean")
+    labels = list(range(len(rows)))
+    return LabelledItems(rows, distance.encode(labels), distance, **more)
+
+
+def pictures(rows: np.ndarray) -> Images:
+    spread = (rows - rows.min(axis=0)) / np.ptp(rows, axis=0)
+    pixels = np.zeros((len(rows), 16, 16, 3), np.uint8)
+    for place, column in enumerate(spread.T):
+        pixels[:, 8 * (place // 2) : 8 * (place // 2) + 8, 8 * (place % 2) : 8 * (place % 2) + 8] = (
+            255 * column[:, None, None, None]
+        ).astype(np.uint8)
+    return Images(pixels, (16, 16))
+
+
+@pytest.mark.parametrize("kind", [Vectors, pictures])
+def test_blocks_are_held_out_only_where_neighbours_are_alike(kind: Any) -> None:  # noqa: ANN401
+    rule = HoldOut(CONFIG)
+    film, loose = items(kind(WALK)), items(kind(LOOSE))
+    assert film.split(rule)[1].origin == range(360, 400)
+    assert describe_held_out(film, rule(film)) == (
+        "validation holds out 40 of 400 items: the last ones, as neighbours in their order are alike."
+    )
+    rows = np.asarray(loose.split(rule)[1].origin)
+    assert len(rows) == 40
+    assert rows.min() < 40
+    assert (np.diff(rows) > 0).all()
+    assert describe_held_out(loose, rule(loose)) == "validation holds out 40 of 400 items: drawn at random."
+    np.testing.assert_array_equal(rule(loose), rows)
+    grouped = items(kind(LOOSE), groups=np.arange(400) // 8)
+    assert describe_held_out(grouped, rule(grouped)) == "validation holds out 40 of 400 items: whole groups."
+
+
+def test_rows_sorted_by_their_labels_are_held_out_over_all_labels() -> None:
+    """The last tenth of sorted labels would leave a tenth of them untrained, and say little of the others."""
+    order = np.argsort(LOOSE[:, 0])
+    rows = np.asarray(items(Vectors(LOOSE[order])).split(HoldOut(CONFIG))[1].origin)
+    assert rows.min() < 60
+    assert rows.max() > 340
+
+
+def test_the_start_of_training_says_which(capsys: pytest.CaptureFixture[str]) -> None:
+    options: dict[str, Any] = {"steps": 4, "evaluate_every": 2, "sampler": "random(batch_size=50)"}
+    cml.fit(LOOSE, LOOSE[:, 0], **options)
+    assert "validation holds out 40 of 400 items: drawn at random." in capsys.readouterr().err
+    cml.fit(LOOSE, LOOSE[:, 0], validation=(LOOSE[:50], LOOSE[:50, 0]), **options)
+    cml.fit(LOOSE, LOOSE[:, 0], **options | {"evaluate_every": 0})
+    assert "validation holds out" not in capsys.readouterr().err
+
+
+def test_equal_weights_draw_as_none() -> None:
+    options: dict[str, Any] = {"steps": 6, "sampler": "random(batch_size=50)", "quiet": True}
+    plain = cml.fit(LOOSE, LOOSE[:, 0], **options).embed(LOOSE)
+    for weight in (1.0, 7.5):
+        weighted = cml.fit(LOOSE, LOOSE[:, 0], sample_weight=np.full(400, weight), **options)
+        np.testing.assert_array_equal(weighted.embed(LOOSE), plain)
+    half = cml.fit(LOOSE[:200], LOOSE[:200, 0], **options).embed(LOOSE)
+    weighted = cml.fit(LOOSE, LOOSE[:, 0], sample_weight=np.r_[np.ones(200), np.zeros(200)], **options)
+    np.testing.assert_array_equal(weighted.embed(LOOSE), half)
