@@ -224,11 +224,11 @@ def test_a_budget_in_seconds_is_obeyed(tmp_path: Path) -> None:
     for attempt in range(3):  # on a loaded machine a process may stand still for a while
         began = time.monotonic()
         found = approximate(
-            sleep, HIDDEN[:, 0].tolist(), VECTORS, "6s", k=3, out=tmp_path / f"out-{attempt}", quiet=True
+            sleep, HIDDEN[:, 0].tolist(), VECTORS, "3s", k=3, out=tmp_path / f"out-{attempt}", quiet=True
         )
-        ratios.append((time.monotonic() - began) / 6)
+        ratios.append((time.monotonic() - began) / 3)
         assert found.spent.calls > 30
-        if abs(ratios[-1] - 1) <= 0.05:
+        if abs(ratios[-1] - 1) <= 0.4:
             break
     assert min(abs(ratio - 1) for ratio in ratios) <= 0.4, ratios
 

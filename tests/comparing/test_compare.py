@@ -208,15 +208,18 @@ def test_runs_of_other_code_of_a_plugin_are_refused(
     assert main(given) == 0
 
 
-def test_kept_evaluation_is_of_the_same_kind(finished: Path) -> None:
-    folder = finished / "log-ratio" / "dimension-16" / "seed-1"
+def test_kept_evaluation_is_of_the_same_kind(tmp_path: Path) -> None:
+    points = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    folder, measured = tmp_path / "seed-1", cml.retrieval.evaluate_embeddings(points, points[:, 0])
+    folder.mkdir()
+    (folder / "evaluation.json").write_text(json.dumps(measured.to_json()))
     kept = Evaluation.from_json(json.loads((folder / "evaluation.json").read_text()))
     assert kept_evaluation(folder, kept) is not None
     assert kept_evaluation(folder, replace(kept, unit="cm")) is None
     assert kept_evaluation(folder, replace(kept, gallery=7)) is None
     row = dict(list(kept.rows["embedding"].items())[1:])
     assert kept_evaluation(folder, replace(kept, rows={"embedding": row})) is None
-    assert kept_evaluation(finished, kept) is None
+    assert kept_evaluation(tmp_path, kept) is None
 
 
 @pytest.mark.slow

@@ -58,9 +58,15 @@ def write(folder: Path, label: Callable[[int], Any] = keypoints, **changes: Any)
     return write_dataset(folder, info(**changes), items)
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("written") / "set").folder
+
+
 @pytest.fixture
-def dataset(tmp_path: Path) -> Path:
-    return write(tmp_path / "set").folder
+def dataset(written: Path, tmp_path: Path) -> Path:
+    """A copy of a dataset of its own, since writing one waits for the disk."""
+    return shutil.copytree(written, tmp_path / "set")
 
 
 def lines(folder: Path, name: str = "train") -> list[dict[str, Any]]:

@@ -260,7 +260,7 @@ def info(label_column: str, **changes: Any) -> DatasetInfo:  # noqa: ANN401
     return DatasetInfo(**{"label_unit": "", "frame": "", "source": "drawn", "licence": "MIT", **given})
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=8)
 @given(st.lists(st.integers(0, 11), max_size=4), st.sampled_from(["value", "layout_file_name"]), st.booleans())
 def test_any_series_of_interruptions_gives_the_same(stops: list[int], label_column: str, skip_bad: bool) -> None:
     made: list[int] = []

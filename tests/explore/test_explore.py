@@ -317,7 +317,7 @@ def test_a_square_is_drawn(run: cml.Run, tmp_path: Path, capsys: pytest.CaptureF
     assert frame_colours(np.array([0.0, 180.0, 360.0]), 360.0)[0] == frame_colours(np.array([360.0]), 360.0)[0]
 
 
-@pytest.mark.parametrize("name", ["pca", "tsne", "umap"])
+@pytest.mark.parametrize("name", ["pca", "tsne", pytest.param("umap", marks=pytest.mark.slow)])  # it compiles
 def test_embeddings_of_one_dimension_have_a_map(name: str) -> None:
     points = np.random.default_rng(0).normal(size=(60, 1)).astype(np.float32)
     threads = torch.get_num_threads()

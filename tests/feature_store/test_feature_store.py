@@ -198,7 +198,8 @@ def write_when_started(started: Event, rows: np.ndarray, out: Path) -> None:
     write_slowly(rows, out)
 
 
-def test_killed_at_ten_random_moments_it_is_the_uninterrupted_store(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stores", [2, pytest.param(10, marks=pytest.mark.slow)])
+def test_killed_at_random_moments_it_is_the_uninterrupted_store(stores: int, tmp_path: Path) -> None:
     rows = np.random.default_rng(0).normal(size=(430, 5)).astype(np.float32)
     seconds = math.inf
     for name in ("whole", "again", "once more"):  # a machine that is busy at one moment would take too long
@@ -208,7 +209,7 @@ def test_killed_at_ten_random_moments_it_is_the_uninterrupted_store(tmp_path: Pa
     processes = multiprocessing.get_context("forkserver")  # of a process without threads, that has imported already
     processes.set_forkserver_preload(["cml.feature_store.write_store", "pytest"])
     rng, late = random.Random(0), 0
-    for number in range(10):
+    for number in range(stores):
         out = tmp_path / str(number)
         for _ in range(2):  # killed twice on the way
             started = processes.Event()
@@ -221,7 +222,7 @@ def test_killed_at_ten_random_moments_it_is_the_uninterrupted_store(tmp_path: Pa
             late += child.exitcode == 0
         write_slowly(rows, out)
         assert content(out) == content(tmp_path / "whole"), number
-    assert late < 18  # of 20 kills some came before the end, also on a machine that was busier when it was timed
+    assert late <= 2 * stores - 2  # some kills came before the end, also on a machine that was busier when it was timed
     np.testing.assert_array_equal(np.asarray(FeatureStore.open(tmp_path / "0").rows), np.cumsum(rows, axis=1))
 
 

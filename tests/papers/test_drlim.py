@@ -67,6 +67,7 @@ def test_measures_are_those_of_slow_loops() -> None:
     assert measured["shift"] == pytest.approx(np.mean(near_pairs) / np.mean(all_pairs))
 
 
+@pytest.mark.slow  # the small command and the graphs are quick
 def test_a_learned_map_follows_shifts_less_than_a_linear_one(tmp_path: Path) -> None:
     made = reproduce_drlim(tmp_path, DrlimOptions(steps=60, batch_size=128, seeds=1, items=120))
     figures = {method: {name: one[0] for name, one in row.items()} for method, row in made.figures.items()}

@@ -164,7 +164,10 @@ def test_the_whole_is_not_begun_without_a_card(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.parametrize(
     ("paper", "name", "rows"),
-    [("beyond-binary", "lsun", ("log-ratio, naive lists", "ImageNet features")), ("proxy-anchor", "in-shop", ())],
+    [
+        pytest.param("beyond-binary", "lsun", ("log-ratio, naive lists", "ImageNet features"), marks=pytest.mark.slow),
+        ("proxy-anchor", "in-shop", ()),
+    ],
 )
 def test_small_runs_rows_without_data_or_downloads(
     paper: str, name: str, rows: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -305,7 +305,7 @@ def test_whole_masks_raise_nothing(tmp_path: Path, capsys: pytest.CaptureFixture
         ("heads", {"count": 60, "size": 32}),
         ("rooms", {"count": 60, "size": 32}),
         ("scenes", {"count": 60, "size": 32}),
-        ("digits", {}),
+        pytest.param("digits", {}, marks=pytest.mark.slow),  # 1,797 images
         ("diabetes", {}),
     ],
 )

@@ -285,6 +285,7 @@ def test_docstrings_become_markdown() -> None:
     )
 
 
+@pytest.mark.slow  # quick tests run the docstrings that they are made from
 def test_examples_of_parts_run_as_they_are_pasted(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for registry in registries:  # what an example registers is gone afterwards

@@ -278,6 +278,7 @@ def test_the_forms_of_vectors_are_those_that_tune_compares_heads_with(model: cml
         np.testing.assert_allclose(gallery, known.embed(train), atol=1e-5, err_msg=name)
 
 
+@pytest.mark.slow
 def test_a_head_is_compared_with_the_best_form_of_its_vectors(tmp_path: Path) -> None:
     # the label is one wide column among forty narrow ones, which standardising makes as wide
     rng = np.random.default_rng(0)

@@ -134,11 +134,14 @@ class Changes(RuleBasedStateMachine):
                 np.testing.assert_allclose(firsts, [slow_search(rows, query, 1)[0] for query in many], atol=1e-5)
 
 
-def test_any_changes_leave_what_a_dictionary_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("examples", [8, pytest.param(40, marks=pytest.mark.slow)])
+def test_any_changes_leave_what_a_dictionary_holds(
+    examples: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PYTEST_CHANGES", str(tmp_path))
     case = Changes.TestCase
     case.settings = settings(
-        max_examples=25, stateful_step_count=15, deadline=None, suppress_health_check=list(HealthCheck)
+        max_examples=examples, stateful_step_count=15, deadline=None, suppress_health_check=list(HealthCheck)
     )
     case().runTest()
 
@@ -428,7 +431,7 @@ def test_an_addition_is_on_the_disk_when_it_ends(tmp_path: Path) -> None:
         "import sys, os, numpy as np, cml; index = cml.Index.open(sys.argv[1]); os.write(1, b'begin');"
         "index.add(np.ones((1, 6), 'f4'), ids=['a']); os.write(1, b'end')"
     )
-    traced = [*("strace", "-f", "-e", "trace=fsync,fdatasync,write", "-o", tmp_path / "calls")]
+    traced = [*("strace", "-f", "--seccomp-bpf", "-e", "trace=fsync,fdatasync,write", "-o", tmp_path / "calls")]
     subprocess.run(
         [*traced, sys.executable, "-c", code, tmp_path / "index"], check=True, capture_output=True, timeout=120
     )

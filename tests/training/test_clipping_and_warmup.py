@@ -84,7 +84,7 @@ def test_values_are_clipped_before_the_norm(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("schedule", ["constant", "cosine", "inverse", "step"])
-@pytest.mark.parametrize("warmup", [0, 1, 3, 8])
+@pytest.mark.parametrize("warmup", [0, 3, *(pytest.param(steps, marks=pytest.mark.slow) for steps in (1, 8))])
 def test_the_rate_of_each_step_is_that_of_a_slow_formula(
     schedule: str, warmup: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

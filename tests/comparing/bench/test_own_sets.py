@@ -114,6 +114,7 @@ def test_a_dataset_of_images_is_a_set_too(tmp_path: Path, capsys: pytest.Capture
     assert "7 results read" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_rows_of_a_store_take_the_place_of_the_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = cml.prepare("people", tmp_path / "people", count=300, size=16).folder
     for name in ("first", "second"):
