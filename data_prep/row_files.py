@@ -14,7 +14,7 @@ from typing import Any
 from cml.console.messages import say
 from cml.data_prep.number_format import PLAIN, NumberFormat
 from cml.errors import DataError, UserError, did_you_mean
-from cml.storage.json_file import parse_json
+from cml.storage.json_file import find_repeated, parse_json
 from cml.storage.regular_file import open_regular
 
 # The mend that fits the cause, for a cell of a table that should hold a number and does not.
@@ -173,7 +173,11 @@ def _csv(file: Iterator[str], path: Path) -> Iterator[tuple[int, Row | DataError
             else:
                 yield reader.line_num, row
     except csv.Error as error:
-        raise DataError(f"{path}:{reader.reader.line_num}: is not CSV: {error}.") from None
+        fault = f"is not CSV: {error}"
+        if "field limit" in str(error):
+            fault = f"has a cell of more than {csv.field_size_limit():,} characters; is a quote left open in it"
+            fault += " or above? Close it, or shorten the text"
+        raise DataError(f"{path}:{reader.reader.line_num}: {fault}.") from None
 
 
 def find_delimiter(header: str) -> str:
@@ -188,7 +192,7 @@ def _trim_names(names: Sequence[str], path: Path) -> list[str]:
     trimmed = [name.strip() for name in names]
     if trimmed != list(names):
         say(f"{path} is read without the white space around the names of its columns.")
-    if (twice := next((name for name in trimmed if name and trimmed.count(name) > 1), None)) is not None:
+    if (twice := find_repeated(filter(None, trimmed))) is not None:
         raise DataError(f"{path}:1: the column {twice!r} is there twice; rename or delete one of them.")
     return trimmed
 

@@ -17,7 +17,7 @@ from cml.items import LabelledItems
 from cml.items.labelled_items import Embedder, Presentation
 from cml.reporting.visible_text import visible_text
 from cml.retrieval.text_table import align_columns, frame
-from cml.storage.atomic import write_csv
+from cml.storage.atomic import from_cell, write_csv
 from cml.storage.regular_file import open_regular
 
 if TYPE_CHECKING:
@@ -90,7 +90,8 @@ def read_scores(path: Path) -> dict[tuple[str, str], float]:
     """Read the scores of a list."""
     try:
         with open_regular(path) as file:
-            header, *rows = csv.reader(io.StringIO(file.read().decode(), newline=""))
+            lines = csv.reader(io.StringIO(file.read().decode(), newline=""))
+            header, *rows = ([from_cell(cell) for cell in line] for line in lines)
         role, name, score = (header.index(column) for column in ("role", "item_id", "score"))
         scores = {(row[role], row[name]): float(row[score]) for row in rows}
     except (OSError, ValueError, IndexError, csv.Error) as error:

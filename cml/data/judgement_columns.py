@@ -17,6 +17,7 @@ from cml.errors import DataError, UserError
 from cml.storage.safe_paths import look_up
 
 _NAMED = 5  # items that a remark names
+_MOST_ITEMS = 10_000_000  # whose labels take 2 GB; a number that is wrong by much would take all memory
 
 
 class JudgementColumns:
@@ -142,6 +143,11 @@ def number_items(
         largest = max((_whole(value) for column in named for value in column), default=-1)
         items = largest + 1
     if isinstance(items, int | np.integer):
+        if items > _MOST_ITEMS:
+            raise UserError(
+                f"Judgements must be about {_MOST_ITEMS:,} items at most, since each gets a label. Got {int(items):,}; "
+                "name the items, or number those that are judged from 0."
+            )
         return {number: number for number in range(int(items))}
     numbers = {_plain(item): number for number, item in enumerate(items)}
     if len(numbers) < len(items):

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import io
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,6 +16,9 @@ from cml.errors import DataError, UserError
 from cml.storage import system
 from cml.storage.safe_paths import LONGEST_NAME
 
+# What Excel, LibreOffice and Google Sheets would run where a cell begins with it (OWASP, CSV injection). Numbers stay.
+_FORMULA = re.compile(r"'*[=+\-@\t\r\uff0b\uff0d\uff1d\uff20]")
+_NUMBERS = re.compile(r"[+-]?({0})(; [+-]?({0}))*".format(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf|nan"), re.IGNORECASE)
 PARTIAL = ".partial-"  # every temporary carries it, so that people can tell what a killed run left behind
 
 
@@ -200,5 +204,15 @@ def write_csv(path: Path | str, columns: Sequence[str], rows: Iterable[Sequence[
         atomic_file(path) as temporary,
         temporary.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file,
     ):
-        csv.writer(file).writerows([columns, *rows])
+        csv.writer(file).writerows([as_cell(text) for text in row] for row in (columns, *rows))
     return path
+
+
+def as_cell(text: str) -> str:
+    """Put ``'`` before a text that a spreadsheet would run as a formula: an id may be a stranger's ``=cmd|..``."""
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBERS.fullmatch(text) else text
+
+
+def from_cell(cell: str) -> str:
+    """Take back what ``as_cell`` did."""
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell

@@ -137,10 +137,11 @@ class Table(LabelledRows):
         else:
             first = next((row for _, row in self.read_table(()) if not isinstance(row, DataError)), None)
             names = [] if first is None else list(first)
-        usable = [name for name in names if name not in self.described_columns]
+        described = set(self.described_columns)  # which is made anew each time
+        usable = [name for name in names if name not in described]
         chosen: dict[str, None] = {}
         for text in self.features:
-            if text in self.described_columns:
+            if text in described:
                 raise UserError(f"{text!r} is a feature and a label, id, split or group as well: name it once.")
             try:
                 chosen |= dict.fromkeys(match_columns(usable, text))
