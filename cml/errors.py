@@ -4,7 +4,7 @@ import contextlib
 import difflib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -13,6 +13,7 @@ from cml.version import DISTRIBUTION
 
 # what moves the cursor, ends a line, or reorders the text after it, as a file name of a stranger may
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_MOVES = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LONGEST = 1500  # characters of a message
 
 
@@ -40,9 +41,14 @@ def shorten_message(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:half]} .. {text[-half:]}"
 
 
-def escape_controls(text: str) -> str:
+def escape_controls(text: str, spell: Callable[[str], str] = lambda character: ascii(character)[1:-1]) -> str:
     r"""Escape control characters, also those of text direction: a terminal would obey them."""
-    return _CONTROLS.sub(lambda match: ascii(match[0])[1:-1], text)
+    return _CONTROLS.sub(lambda match: spell(match[0]), text)
+
+
+def holds_controls(text: str) -> bool:
+    """Tell whether a text moves a terminal's cursor; characters of text direction do not, and names may need them."""
+    return _MOVES.search(text) is not None
 
 
 class MachineError(Exception):

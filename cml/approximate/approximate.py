@@ -29,7 +29,7 @@ from cml.approximate.asked_pairs import (
     find_share,
     pairs_of_keys,
 )
-from cml.approximate.asking import Answers, Interview
+from cml.approximate.asking import Answers, Interview, Plan
 from cml.approximate.budget import Budget
 from cml.approximate.learned_model import make_model
 from cml.approximate.recall import RecallEstimate, Sample, draw_sample, estimate_recall
@@ -46,7 +46,7 @@ from cml.approximate.result import (
     Spent,
 )
 from cml.approximate.start_vectors import StartVectors, check_vectors, choose_start
-from cml.array_types import Float32, Int64
+from cml.array_types import Float32
 from cml.console.messages import say, say_warning
 from cml.data.dataset_items import has_columns
 from cml.distances import LabelDistance, Labels, Neighbors, SparseDistances, as_label_distance
@@ -59,10 +59,10 @@ from cml.errors import UserError
 from cml.items.label_inputs import read_label_frame
 from cml.option_types import check_options
 from cml.registry import Choice
-from cml.storage.atomic import atomic_file
+from cml.storage.atomic import atomic_file, delete
+from cml.storage.checksums import FILES, digest_files
 from cml.storage.downloads import cache_folder
 from cml.storage.json_file import write_json
-from cml.storage.regular_file import map_array
 from cml.storage.resumable_output import ResumableOutput, resumable_output
 from cml.training.pair_map import KnownLists, PairMap, learn_map
 
@@ -72,7 +72,6 @@ _MOST_RANDOM = 0.05  # of the budget: of a small one, the nearest pairs need the
 _SAMPLE_SHARE = 0.05  # of the budget, for the estimate of recall ...
 _FEW_SAMPLED, _MOST_OF_FEW = 512, 0.1  # ... a larger share where that gives fewer calls than these, for 32 items ...
 _MOST_SAMPLED = 256_000  # ... and no more calls than these, for 1,000 items
-SAMPLE = "sample-draws.npy"
 ROUNDS = 6
 _FIRST_OF_NEIGHBORS = 3  # the round from which on lists are good enough for neighbours of neighbours
 _FIRST_SHARE = 0.5  # of neighbours of neighbours in that round, among the pairs that are not nearest as well
@@ -222,7 +221,8 @@ class _Approximating:
         self._warn(calls)
         if calls >= self._pairs and self._budget.seconds is None:
             self._say(f"A budget of {self._budget} pays for all {self._pairs:,} pairs: all are computed.")
-            self._ask("all", lambda: np.sort(draw_pairs(self._items, self._pairs, np.random.default_rng(0))))
+            everything = draw_pairs(self._items, self._pairs, np.random.default_rng(0))
+            self._ask("all", lambda: {"keys": np.sort(everything)})
             start = self._choose_start()
             learned = self._learn(start)
             recall = None
@@ -234,15 +234,17 @@ class _Approximating:
             recall = RecallEstimate(1.0, 1.0, 1.0, 0)
         known, lists = self._collect(), self._list()
         spent = Spent(self._items, self._k, self._interview.calls, self._pairs, recall)
+        folder = self._output.work
         for name, array in ((IDS, lists.ids), (DISTANCES, lists.distances), (EMBEDDINGS, start.embed(learned))):
-            with atomic_file(self._output.work / name) as temporary, temporary.open("wb") as file:
+            with atomic_file(folder / name) as temporary, temporary.open("wb") as file:
                 np.save(file, array)
-        known.save(self._output.work / KNOWN)
-        if not (self._output.work / MODEL).exists():
-            make_model(start, learned, self._distance, self._labels, self._seed).save(self._output.work / MODEL)
+        known.save(folder / KNOWN)
+        delete(folder / MODEL)  # which an earlier process may have left half-written
+        make_model(start, learned, self._distance, self._labels, self._seed).save(folder / MODEL)
         if item_ids:
-            write_json(self._output.work / ITEMS, list(item_ids))
-        self._output.finish({**about, "unit": self._distance.unit, "spent": asdict(spent)})
+            write_json(folder / ITEMS, list(item_ids))
+        manifest = {**about, "unit": self._distance.unit, "spent": asdict(spent)}
+        self._output.finish({**manifest, FILES: digest_files(folder, PARTS)})
 
     def _ask_in_rounds(self, calls: int) -> StartVectors:
         """Ask for random pairs, then for the nearest in embeddings; returns the start of these."""
@@ -252,7 +254,7 @@ class _Approximating:
         self._interview.check(pairs_of_keys(random, self._items), calls)
         if self._budget.seconds is not None and not self._options.scheduler:
             self._warn(self._options.threads * self._budget.seconds / max(self._interview.call_seconds, 1e-9))
-        self._ask("random", lambda: random, lambda: _MOST_RANDOM * (self._budget.seconds or np.inf))
+        self._ask("random", lambda: {"keys": random}, lambda: _MOST_RANDOM * (self._budget.seconds or np.inf))
         if not len(self._known.keys):
             raise UserError(f"The budget of {self._budget} is over before two items were compared. Give a longer one.")
         if not np.isfinite(self._known.distances).any():
@@ -264,19 +266,20 @@ class _Approximating:
         for number in range(1, ROUNDS + 1):
             if number == _FIRST_OF_NEIGHBORS:
                 share = _FIRST_SHARE
-            kinds, asked_before = self._output.work / f"kinds-{number}.npy", len(self._known.keys)
+            asked_before = len(self._known.keys)
             left = ROUNDS - number + 1
             wanted = max(0, calls - sampled - self._interview.calls) // left
             if self._budget.seconds is not None:
                 affordable = self._seconds_for_rounds / left / max(self._interview.call_seconds, 1e-9)
                 wanted = min(wanted, 1 + int(_AHEAD * affordable))
-            self._ask(
+            plan = self._ask(
                 f"round {number}",
-                functools.partial(self._plan, start, wanted, share, kinds),
+                functools.partial(self._plan, start, wanted, share),
                 functools.partial(self._end_of_round, left),
             )
             if number >= _FIRST_OF_NEIGHBORS:
-                share = self._find_share(kinds, asked_before)
+                keys = self._known.keys[asked_before:]
+                share = find_share(ChosenPairs(keys, plan["kinds"][: len(keys)]), self._list())
         return start
 
     def _ask_for_sample(self, embeddings: Float32, calls: int) -> RecallEstimate | None:
@@ -285,18 +288,18 @@ class _Approximating:
         count = calls - self._interview.calls
         if self._budget.seconds is not None:
             count = min(count, _sample_calls(self._interview.calls))
-        path = self._output.work / SAMPLE
 
-        def plan() -> Int64:
+        def plan() -> Plan:
             asked = np.sort(self._known.keys)
             sample = draw_sample(embeddings, asked, count, np.random.default_rng((self._seed, 1)))
-            sample.save(path)
             keys = sample.keys(self._items)
             asked = np.sort(np.concatenate([asked, keys]))
-            return np.concatenate([keys, choose_nearest(embeddings, asked, count - len(keys))])
+            nearest = choose_nearest(embeddings, asked, count - len(keys))
+            return {"keys": np.concatenate([keys, nearest]), **sample._asdict()}
 
-        self._ask("sample", plan, lambda: self._interview.spent + self._seconds_left)
-        sample, distances = Sample.load(path).select(self._known, self._items)
+        drawn = self._ask("sample", plan, lambda: self._interview.spent + self._seconds_left)
+        whole = Sample(*(drawn[name] for name in Sample._fields))
+        sample, distances = whole.select(self._known, self._items)
         return estimate_recall(lists, sample, distances)
 
     @property
@@ -320,29 +323,19 @@ class _Approximating:
     def _choose_start(self) -> StartVectors:
         return choose_start(self._vectors, pairs_of_keys(self._known.keys, self._items), self._known.distances)
 
-    def _plan(self, start: StartVectors, count: int, share: float, path: Path) -> Int64:
-        """Choose pairs by the answers so far: the nearest of an embedding, and a share of neighbours of neighbours.
-
-        The kinds of the pairs are written to ``path``.
-        """
+    def _plan(self, start: StartVectors, count: int, share: float) -> Plan:
+        """Choose pairs by the answers so far: the nearest of an embedding, and a share of neighbours of neighbours."""
         asked = np.sort(self._known.keys)
         nearest = choose_nearest(start.embed(self._learn(start)), asked, count)
         of_neighbors = choose_of_neighbors(self._list(), asked, count) if share else np.empty(0, np.int64)
-        chosen = combine_choices(nearest, of_neighbors, count, share)
-        with atomic_file(path) as temporary, temporary.open("wb") as file:
-            np.save(file, chosen.kinds)
-        return chosen.keys
+        return combine_choices(nearest, of_neighbors, count, share)._asdict()
 
-    def _find_share(self, path: Path, asked_before: int) -> float:
-        """The share of neighbours of neighbours for the next round; ``path`` has the kinds of the last one's pairs."""
-        keys = self._known.keys[asked_before:]
-        return find_share(ChosenPairs(keys, np.array(map_array(path))[: len(keys)]), self._list())
-
-    def _ask(self, name: str, plan: Callable[[], Int64], until: Callable[[], float] = lambda: np.inf) -> None:
+    def _ask(self, name: str, plan: Callable[[], Plan], until: Callable[[], float] = lambda: np.inf) -> Plan:
         """Ask for the pairs of a plan, and keep the answers."""
-        answers = self._interview.ask(name, plan, until)
+        answers, planned = self._interview.ask(name, plan, until)
         keys = np.concatenate([self._known.keys, answers.keys])
         self._known = Answers(keys, np.concatenate([self._known.distances, answers.distances]))
+        return planned
 
     def _collect(self) -> SparseDistances:
         first, second = pairs_of_keys(self._known.keys, self._items).T

@@ -1,11 +1,13 @@
 """Rounds of questions to a slow label distance, each kept on disk, within a budget of calls or of time."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cml.approximate.asked_pairs import pairs_of_keys
 from cml.array_types import Float32, Int64
@@ -15,10 +17,10 @@ from cml.distances.jobs.work import PairsWork
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.distances.pair_function import PairFunction
-from cml.errors import UserError
-from cml.storage.atomic import atomic_file
-from cml.storage.regular_file import map_array
-from cml.storage.resumable_output import ResumableOutput
+from cml.errors import DataError, UserError
+from cml.storage.atomic import atomic_file, delete
+from cml.storage.regular_file import map_array, open_regular
+from cml.storage.resumable_output import DifferentSettingsError, ResumableOutput
 
 STRIP_SECONDS = 0.5  # what an error or a kill loses at most, unless one call takes longer
 _MOST_STRIP = 1 << 16
@@ -27,6 +29,10 @@ _CHECK_SHARE = 20  # of a budget of so many calls, one may be spent on a pair th
 _SLICES = 20  # into which a budget of time is cut, at least
 _SHORTEST = 1e-7  # seconds of a call
 _ROUNDING = 1e-5  # relative difference of the two ways that is rounding
+
+
+Plan = Mapping[str, NDArray[Any]]
+"""The pairs of a round, (P,) ``keys``, and what else has to be known of them."""
 
 
 class Answers(NamedTuple):
@@ -89,25 +95,36 @@ class Interview:
                 self.call_seconds = slowest  # not the first call, which may compile
         self._step("check", asked, call_seconds=self.call_seconds)
 
-    def ask(
-        self,
-        name: str,
-        plan: Callable[[], Int64],  # chooses the pairs, (P,) keys; called unless they were chosen before
-        until: Callable[[], float],  # tells after the plan at how many seconds of the budget to end
-    ) -> Answers:
-        """Ask for some pairs; what was asked for before is read."""
-        path = self._output.work / f"{name}.npy"
-        if not path.exists():
+    def ask(self, name: str, plan: Callable[[], Plan], until: Callable[[], float]) -> tuple[Answers, Plan]:
+        """Ask for some pairs, all or the first ones if time ends; what was asked for before is read.
+
+        ``plan`` chooses the pairs, unless they were chosen before and can be read. ``until`` tells after the plan at
+        how many seconds of the budget to end, if it is one of time.
+        """
+        path = self._output.work / f"{name}.npz"
+        planned = self._read_plan(path)
+        if planned is None:
             planned = plan()
             with atomic_file(path) as temporary, temporary.open("wb") as file:
-                np.save(file, planned)
-        keys = np.array(map_array(path), np.int64)
+                np.savez(file, **planned)  # type: ignore[arg-type]
+        keys = planned["keys"]
         self.plan_seconds = float(self._step(f"{name} planned", 0)["seconds"])
         parts = [np.empty(0, np.float32)]
         for start, stop in self._slices(len(keys), until()):
             parts.append(self._compute(f"{name} {start} {stop}", keys[start:stop]))
         distances = np.concatenate(parts)
-        return Answers(keys[: len(distances)], distances)
+        return Answers(keys[: len(distances)], distances), planned
+
+    def _read_plan(self, path: Path) -> Plan | None:
+        """The plan of an earlier process; None if there is none, or it is damaged, which the CRC-32 of a zip tells."""
+        try:
+            with open_regular(path) as file, np.load(file, allow_pickle=False) as archive:
+                plan = {name: archive[name] for name in archive.files}
+            first, second = pairs_of_keys(plan["keys"], len(self._labels)).T
+        except Exception:  # of zipfile, zlib, NumPy and tokenize, which reads headers
+            return None
+        is_pairs = plan["keys"].dtype == np.int64 and ((first >= 0) & (first < second)).all()
+        return plan if is_pairs and len(np.unique(plan["keys"])) == len(first) else None
 
     def _slices(self, count: int, until: float) -> Iterator[tuple[int, int]]:
         """Cut pairs into slices as long as there is time; all at once if the budget is in calls."""
@@ -131,7 +148,12 @@ class Interview:
         work = PairsWork(self._distance, self._labels, pairs_of_keys(keys[order], len(self._labels)))
         folder = self._output.work / step.replace(" ", "-")
         strip = int(min(_MOST_STRIP, max(1, STRIP_SECONDS / max(self.call_seconds, _SHORTEST))))
-        job = run_job(work, folder, replace(self._options, strip_pairs=strip))
+        options = replace(self._options, strip_pairs=strip)
+        try:
+            job = run_job(work, folder, options)
+        except (DataError, DifferentSettingsError):  # its record is damaged, or of a plan that was
+            delete(folder, strict=True)
+            job = run_job(work, folder, options)
         answers = np.empty(len(keys), np.float32)
         answers[order] = map_array(job.path)[:, 0]
         self.call_seconds = self._step(step, len(keys))["seconds"] / len(keys)

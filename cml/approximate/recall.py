@@ -6,7 +6,6 @@ probability says. The lists that are judged are those before these answers; the 
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -16,8 +15,6 @@ from cml.approximate.asked_pairs import is_in, pair_keys
 from cml.approximate.asking import Answers
 from cml.array_types import Bools, Float32, Float64, Int64
 from cml.distances.nearest import Neighbors
-from cml.storage.atomic import atomic_file
-from cml.storage.regular_file import map_array
 
 _ITEMS = 32  # in a sample, or more if that leaves ...
 _FEWEST, _MOST = 16, 256  # ... pairs of each
@@ -67,17 +64,6 @@ class Sample(NamedTuple):
         is_kept = ~np.isin(self.items, self.items[~is_in(keys, ascending)])
         distances = answers.distances[order[np.searchsorted(ascending, keys[is_kept])]]
         return Sample(self.items[is_kept], self.others[is_kept], self.probabilities[is_kept]), distances
-
-    def save(self, path: Path) -> None:
-        """Write the sample to a file."""
-        with atomic_file(path) as temporary, temporary.open("wb") as file:
-            np.save(file, np.stack([array.astype(np.float64) for array in self]))
-
-    @classmethod
-    def load(cls, path: Path) -> "Sample":
-        """Read a sample from a file."""
-        items, others, probabilities = np.array(map_array(path))
-        return cls(items.astype(np.int64), others.astype(np.int64), probabilities)
 
     @classmethod
     def empty(cls) -> "Sample":

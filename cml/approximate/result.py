@@ -11,12 +11,15 @@ from cml.approximate.recall import RecallEstimate
 from cml.array_types import Float32, Int64
 from cml.distances import LabelDistance, Neighbors, SparseDistances, as_label_distance
 from cml.distances.nearest import check_k
+from cml.distances.precomputed import Precomputed
 from cml.doors.load import load
 from cml.doors.model import Model
 from cml.errors import DataError, UserError
 from cml.retrieval.search import nearest_others
+from cml.storage.checksums import find_damaged, is_signed
 from cml.storage.json_file import check_format, read_json
 from cml.storage.regular_file import map_array
+from cml.storage.saved_options import record
 
 MANIFEST, KNOWN, EMBEDDINGS, MODEL = "approximation.json", "known.npz", "embeddings.npy", "model"
 IDS, DISTANCES, ITEMS = "ids.npy", "distances.npy", "items.json"
@@ -103,16 +106,25 @@ class Approximation:
         manifest = read_json(folder / MANIFEST, "the record of an approximation")
         if isinstance(manifest, dict) and "spent" in manifest:
             check_format(manifest, folder / MANIFEST, f"Delete {folder} and run 'cml distances --budget' again.")
+            damaged = find_damaged(folder, manifest) if is_signed(manifest) else folder / MANIFEST
+            if damaged is not None:
+                mend = f"Restore it from a copy, or delete {folder} and make it again."
+                raise DataError(f"{damaged} is damaged: its checksum is wrong. {mend}")
         try:
-            spent = dict(manifest["spent"])
-            recall = spent.pop("recall")
-            estimate = None if recall is None else RecallEstimate(**recall)
+            spent = record(manifest["spent"], Spent, str(folder / MANIFEST), "what an approximation took")
             ids, distances, embeddings = (map_array(folder / name) for name in (IDS, DISTANCES, EMBEDDINGS))
+            known = SparseDistances.read(folder / KNOWN)
+            Precomputed(str(folder))  # whose rules the lists keep
+            fits = embeddings.ndim == 2 and embeddings.dtype == np.float32 and np.isfinite(embeddings).all()
+            pairs = spent.items * (spent.items - 1) // 2
+            fits &= len(embeddings) == known.items == spent.items and ids.shape == (spent.items, spent.k)
+            if not fits or not spent.calls > 0 or spent.pairs != pairs or pairs < 1:
+                raise ValueError("its embeddings, lists, known distances and numbers of them do not fit each other")
             return cls(
                 Neighbors(np.array(ids), np.array(distances)),
-                SparseDistances.read(folder / KNOWN),
+                known,
                 np.array(embeddings),
-                Spent(**spent, recall=estimate),
+                spent,
                 str(manifest["unit"]),
                 folder,
                 load(folder / MODEL, device="cpu"),

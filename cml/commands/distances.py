@@ -33,7 +33,8 @@ class Distances:
     summary: bool = False
     """Summarise the distances: zeros, ties, infinities, scale, quantiles, and a histogram."""
     verify: bool = False
-    """Recompute a random part of a finished --matrix or --neighbors and compare it."""
+    """Compare the files of a finished --matrix or --neighbors with their checksums, and a random part with distances
+    that are computed again."""
     label_distance: str = ""
     """A name, or name(setting=value, ...); by default the one of the dataset's task. Numbers and vectors: euclidean,
     cosine. Angles, hours, hues: circular. Rotations in space: rotation. Latitude and longitude: haversine; with a
@@ -84,9 +85,10 @@ def _job(options: Distances) -> None:
     folder = options.out or stored_lists.folder_of(work)
     about = {"folder": str(folder), "items": len(labels), "unit": opened.unit}
     if options.verify:
-        compared = verify(distance, labels, folder)
-        line = f"{folder}: {compared:,} stored distances computed again, all equal"
-        show(about | {"compared": compared}, line, as_json=options.json)
+        verified = verify(distance, labels, folder)
+        again = f"{verified.compared:,} of {verified.stored:,} stored distances computed again, all equal"
+        line = f"{folder}: the checksums of {', '.join(verified.files)} hold; {again}"
+        show(about | verified._asdict(), line, as_json=options.json)
         return
     result = opened.write(work, folder, threads=options.threads, scheduler=options.scheduler)
     job = {"path": str(result.path), "pairs": result.pairs, "seconds": round(result.seconds, 3)}

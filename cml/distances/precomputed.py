@@ -22,8 +22,11 @@ from cml.distances.matrix_check import check_matrix, is_mapped, read_matrix
 from cml.distances.nearest import KnownPairs, Neighbors, Search, check_k
 from cml.distances.sparse_distances import LabelRows, SparseDistances
 from cml.errors import DataError, UserError
+from cml.storage.checksums import check_beside
 from cml.storage.regular_file import map_array
 
+_RECORDS = ("job.json", "approximation.json")  # which hold the checksums of files beside them
+_COMPARED = 1 << 30  # bytes up to which a file is compared with its checksum; of larger ones --verify is
 _TRIPLES = (".npz", ".csv", ".parquet")  # files of triples
 _HASHED = 16 << 20  # bytes read at a time for the fingerprint
 _ROWS = 1 << 16  # labels whose stored neighbours are sorted at a time
@@ -373,7 +376,10 @@ class _StoredLists:
 
 def _load(path: Path) -> NDArray[Any]:
     try:
-        return map_array(path)
+        array = map_array(path)
+        if array.nbytes <= _COMPARED:
+            check_beside(path, _RECORDS, f"Delete {path.parent} and run 'cml distances' again.")
+        return array
     except FileNotFoundError:
         raise DataError(
             f"{path} is missing: label distances are a .npy matrix, a folder with ids.npy and distances.npy, or a "

@@ -18,7 +18,7 @@ from cml.array_types import Bools, Float32, Float64, Int64
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.distances.listed_distances import listed_distances
-from cml.errors import UserError
+from cml.errors import UserError, holds_controls
 from cml.retrieval.other_groups import find_other_groups
 from cml.retrieval.search import nearest_embeddings, nearest_others
 from cml.retrieval.text_table import align_columns
@@ -88,6 +88,15 @@ class Calibration:
     width: float  # the mean width of the intervals of pairs
     hit_width: float  # that of hits
     marginal_width: float  # the width of the interval that is the same for all pairs
+
+    def __post_init__(self) -> None:
+        if not 0.5 < self.level < 1 or self.items < 1 or self.gallery < 0 or self.values < 1:
+            raise UserError(
+                "A calibration has a level above 0.5 and below 1, and numbers of items, gallery and values. "
+                f"Got {self.level}, {self.items}, {self.gallery} and {self.values} instead."
+            )
+        if holds_controls(self.unit):
+            raise UserError(f"The unit of a calibration must be printable text. Got {self.unit!r} instead.")
 
     def __repr__(self) -> str:
         return "\n".join([*self.lines(), self.table()])

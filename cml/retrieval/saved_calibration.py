@@ -7,8 +7,9 @@ from cml.errors import DataError, UserError
 from cml.models.embedding import EmbeddingModel
 from cml.models.weights_fingerprint import model_fingerprint
 from cml.retrieval.calibration import Calibration
+from cml.storage.checksums import is_signed, sign
 from cml.storage.json_file import check_format, read_json, with_format, write_json
-from cml.storage.saved_options import record
+from cml.storage.saved_options import as_json, record
 
 CALIBRATION = "calibration.json"
 _SUBJECT = "the calibration of a model"
@@ -26,7 +27,8 @@ class _Record:
 def save_calibration(folder: Path, calibration: Calibration, model: EmbeddingModel) -> Path:
     """Write a calibration beside its model."""
     saved = _Record(model_fingerprint(model), calibration)
-    write_json(folder / CALIBRATION, with_format({"kind": "calibration", **asdict(saved)}))
+    content = as_json({"kind": "calibration", **asdict(saved)})  # the checksum is that of what is read
+    write_json(folder / CALIBRATION, sign(with_format(content)))
     return folder / CALIBRATION
 
 
@@ -41,6 +43,8 @@ def load_calibration(
         content = read_json(path, _SUBJECT)
         if isinstance(content, dict) and "cml" in content:
             check_format(content, path, _AGAIN)
+            if not is_signed(content):
+                raise DataError(f"{path} is damaged: its checksum is wrong. {_AGAIN}")
         saved = record(content, _Record, str(path), _SUBJECT, _AGAIN)
     except UserError as error:
         raise error if isinstance(error, DataError) else DataError(f"{path}: {error} {_AGAIN}") from None

@@ -9,6 +9,7 @@ from typing import Any
 from cml.console.messages import say
 from cml.errors import UserError
 from cml.storage.atomic import PARTIAL, delete
+from cml.storage.checksums import sign
 from cml.storage.json_file import check_format, read_json, with_format, write_json
 from cml.storage.saved_options import as_json, difference
 from cml.storage.work_folder import WorkFolder, work_folder
@@ -77,7 +78,7 @@ class ResumableOutput:
     def _publish(self) -> dict[str, Any]:
         manifest, provenance = self.records[-1][_FINISHED], self._folder.provenance
         has_provenance = provenance.items() <= manifest.items()
-        self.manifest = with_format(manifest if has_provenance else {**manifest, "made_with": provenance})
+        self.manifest = sign(with_format(manifest if has_provenance else {**manifest, "made_with": provenance}))
         for part in self._parts:
             if (self.work / part).exists():
                 os.replace(self.work / part, self.out / part)

@@ -1,7 +1,9 @@
 """A hidden folder in which a long job grows, with a journal: continued after a kill, refused to a second process.
 
 The journal's first line holds the provenance of the work, and each further line a complete piece, which is on the disk
-before its line. A folder that holds links is started over, since writing to it could write elsewhere.
+before its line. A line begins with the CRC-32 of the JSON after it. A folder that holds links is started over, since
+writing to it could write elsewhere.
+import stat
 """
 
 import contextlib
@@ -10,6 +12,7 @@ import os
 import stat
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -41,7 +44,7 @@ class WorkFolder:
         # how the work of an earlier process differs, in words; "" if it does not, None if there is none
         self.difference: str | None = None
         with contextlib.suppress(ValueError, LookupError, TypeError):
-            there = parse_json(head, surrogates=True) if head.endswith(b"\n") and not _holds_links(root) else {}
+            there = {} if _holds_links(root) else parse_line(head)
             self.difference = difference(there["made_with"], self.provenance, there["about"], about)
 
     def start_over(self) -> None:
@@ -59,9 +62,7 @@ class WorkFolder:
         records, end = [], self._start
         with contextlib.suppress(DataError, LookupError, TypeError, ValueError):
             for line in self._journal:
-                if not line.endswith(b"\n"):
-                    break
-                records.append(parse(parse_json(line, surrogates=True)))
+                records.append(parse(parse_line(line)))
                 end += len(line)
         self._journal.truncate(end)
         self.recorded = len(records)
@@ -80,7 +81,7 @@ class WorkFolder:
 
     def _append(self, entry: object) -> None:
         # not through the file's buffer, which would be written again when the file is closed on a full disk
-        write_all(self._journal.fileno(), json.dumps(entry).encode() + b"\n")
+        write_all(self._journal.fileno(), encode_line(entry))
         self.recorded += 1
 
 
@@ -110,6 +111,20 @@ def work_folder(
         yield WorkFolder(
             root, opened.enter_context(exclusive_lock(root / JOURNAL, subject, wait=wait)), provenance, about or {}
         )
+
+
+def encode_line(entry: object) -> bytes:
+    """A line of a journal: a checksum, and JSON."""
+    content = json.dumps(entry).encode()
+    return b"%08x %b\n" % (zlib.crc32(content), content)
+
+
+def parse_line(line: bytes) -> Any:  # noqa: ANN401 - any JSON
+    """Read a line of a journal; ``ValueError`` for one that was cut off or changed."""
+    crc, _, content = line.removesuffix(b"\n").partition(b" ")
+    if not line.endswith(b"\n") or crc != b"%08x" % zlib.crc32(content):
+        raise ValueError("its checksum is wrong")
+    return parse_json(content, surrogates=True)
 
 
 def _is_link(path: Path) -> bool:
@@ -151,12 +166,15 @@ def exclusive_lock(
         try:
             path.parent.mkdir(exist_ok=True)
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | system.NO_FOLLOW | system.PLAIN
-            file = os.fdopen(os.open(path, flags, 0o666), "a+b")
+            descriptor = os.open(path, flags, 0o666)
         except FileNotFoundError:  # the process that was here has just deleted the folder
             if not path.parent.parent.exists():
                 raise
             continue
-        with file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # such as a pipe, which has no places to read and write at
+            os.close(descriptor)
+            raise UserError(f"{path} is no regular file, so that it cannot lock {subject}. Delete it.")
+        with os.fdopen(descriptor, "a+b") as file:
             try:
                 system.lock(file.fileno(), wait=wait)
                 if not os.path.samestat(os.fstat(file.fileno()), path.stat()):

@@ -26,6 +26,7 @@ from cml.searching.embed_folder import embed_folder
 from cml.searching.embedding_folder import EmbeddingFolder
 from cml.storage.atomic import GrowingFile
 from cml.storage.resumable_output import resumable_output
+from cml.storage.work_folder import parse_line
 
 
 @pytest.fixture(scope="module")
@@ -205,7 +206,7 @@ def test_embed_takes_roles_and_labels_of_a_prepared_dataset(run: Path, model: Em
 
 def last_record(work: Path) -> dict[str, object]:
     """What the journal of unfinished work says last."""
-    found: dict[str, object] = json.loads((work / "journal.jsonl").read_text().splitlines()[-1])
+    found: dict[str, object] = parse_line((work / "journal.jsonl").read_bytes().splitlines(keepends=True)[-1])
     return found
 
 

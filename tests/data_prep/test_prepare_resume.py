@@ -32,6 +32,7 @@ from cml.data_prep.sources.folder import Folder
 from cml.data_prep.sources.lspet import Lspet
 from cml.errors import DataError, UserError
 from cml.storage.partial_dataset import PartialDataset
+from cml.storage.work_folder import encode_line
 
 ROOT = Path(__file__).parents[2]
 COUNT = 40  # people of the source that the tests kill
@@ -232,14 +233,14 @@ def test_what_a_power_cut_has_torn_is_made_anew(
     images[3].with_name("stray.jpg").write_bytes(b"")
     record = partial(out) / "journal.jsonl"
     lines = record.read_bytes().splitlines(keepends=True)
-    record.write_bytes(b"".join(lines[:-2]) + b'{"item_id": 3}\n' + lines[-1])  # two more lost
+    record.write_bytes(b"".join(lines[:-2]) + encode_line({"item_id": 3}) + lines[-1])  # two more lost
     cropped = count_crops(monkeypatch)
     Lspet(people, image_size=32).prepare(out)
     assert 3 <= len(cropped) <= 5
     assert content(out) == whole
 
 
-@pytest.mark.parametrize("head", [b"", b"junk\n", b"[]\n", b'{"made_with": 3}\n', b"\xff\n{}\n"])
+@pytest.mark.parametrize("head", [b"", b"junk\n", encode_line([]), encode_line({"made_with": 3}), b"\xff\n{}\n"])
 def test_a_record_without_a_head_starts_over(
     people: Path, whole: dict[str, bytes | None], tmp_path: Path, head: bytes
 ) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reread_files import sign_again
 
 import cml.distances
 from cml.array_types import Float32
@@ -37,7 +38,7 @@ from cml.distances.precomputed import Precomputed
 from cml.distances.sparse_distances import SparseDistances
 from cml.errors import DataError, UserError
 from cml.option_types import check_options
-from cml.storage.work_folder import FolderError, exclusive_lock
+from cml.storage.work_folder import FolderError, encode_line, exclusive_lock, parse_line
 
 QUIET = JobOptions(bar_after=None)
 COUNT = 97
@@ -217,7 +218,7 @@ def recorded(out: Path) -> list[dict[str, object]]:
     """What a job that is not finished has recorded: first how the rows are cut, then the strips and bands."""
     journal = out / ".job.partial-work" / "journal.jsonl"
     lines = journal.read_bytes().splitlines(keepends=True) if journal.exists() else []
-    return [json.loads(line) for line in lines[1:] if line.endswith(b"\n")]
+    return [parse_line(line) for line in lines[1:] if line.endswith(b"\n")]
 
 
 def wait_for_strips(process: subprocess.Popen[bytes], out: Path, count: int) -> None:
@@ -255,7 +256,7 @@ def test_killed_and_resumed_is_the_uninterrupted_job(kind: str, tmp_path: Path) 
         whole = write_neighbors(distance, labels, tmp_path / "whole", 5, options=QUIET)
     for path in whole.folder.glob("*.npy"):
         assert (out / path.name).read_bytes() == path.read_bytes()
-    assert verify(distance, labels, out) > 0
+    assert verify(distance, labels, out).compared > 0
 
 
 def test_a_second_process_is_refused_and_a_dead_one_holds_no_lock(tmp_path: Path) -> None:
@@ -315,14 +316,16 @@ def test_only_recorded_strips_count(tmp_path: Path) -> None:
     cut_at, *done = recorded(out)
     starts = cut_at["strips"]
     assert isinstance(starts, list)
-    assert done == [{"strip": start} for start in starts[: len(done)]]
+    assert [entry["strip"] for entry in done] == starts[: len(done)]
     assert 0 < len(done) < len(starts)
     partial = out / ".job.partial-work" / "matrix.npy"
     stored = np.load(partial, mmap_mode="r+")
     stored[starts[len(done)] :] = -7  # what a killed process had half-written
     stored.flush()
     with (out / ".job.partial-work" / "journal.jsonl").open("a") as file:
-        file.write(f'{{"strip": {starts[len(done)]}}}')  # a line without its end was cut off in mid-word
+        file.write(
+            encode_line({"strip": starts[len(done)], "crc": [0]}).decode().strip()
+        )  # a line without its end was cut off in mid-word
     result = write_matrix(distance, labels, out, options=QUIET)
     np.testing.assert_array_equal(np.load(result.path), distance.pairwise(labels, labels))
     assert result.pairs < COUNT * (COUNT + 1) // 2
@@ -343,7 +346,7 @@ def test_a_lost_or_damaged_partial_file_is_made_again(damage: str, tmp_path: Pat
     np.testing.assert_array_equal(np.load(result.path), distance.pairwise(labels, labels))
 
 
-def test_mirroring_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mirroring_is_begun_anew_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_folder, "TILE", 16)
     monkeypatch.setattr(row_file, "TILE", 16)
     distance, labels = Euclidean(), Euclidean().encode(list(range(COUNT)))
@@ -367,7 +370,7 @@ def test_mirroring_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(RowFile, "mirror", goes_on)
     result = write_matrix(distance, labels, tmp_path / "job", options=QUIET)
-    assert sorted(mirrored) == list(range(0, COUNT, 16))
+    assert sorted(mirrored[3:]) == list(range(0, COUNT, 16))  # what was mirrored before has no checksum
     np.testing.assert_array_equal(np.load(result.path), distance.pairwise(labels, labels))
 
 
@@ -539,16 +542,21 @@ def test_verify_compares_and_finds_a_changed_number(tmp_path: Path) -> None:
     distance, labels = sample("keypoints", tmp_path)
     matrix = write_matrix(distance, labels, tmp_path / "m", options=QUIET)
     lists = write_neighbors(distance, labels, tmp_path / "n", 4, options=QUIET)
-    assert verify(distance, labels, matrix.folder) == 64 * 64
-    assert verify(distance, labels, lists.folder, seed=1) == 16 * 4
+    assert verify(distance, labels, matrix.folder) == (64 * 64, len(labels) ** 2, ["matrix.npy"])
+    assert verify(distance, labels, lists.folder, seed=1) == (16 * 4, 4 * len(labels), ["distances.npy", "ids.npy"])
     for path in (matrix.path, lists.path / "ids.npy", lists.path / "distances.npy"):
         whole = path.read_bytes()
         stored = np.load(path, mmap_mode="r+")
         stored[:] = np.where(np.isfinite(stored), stored + 1, stored)
         stored.flush()
+        record = (path.parent / "job.json").read_bytes()
+        with pytest.raises(DataError, match=rf"{path.name} is damaged: its checksum is wrong"):
+            verify(distance, labels, path.parent)
+        sign_again(path.parent)
         with pytest.raises(DataError, match=rf"{path.name} has .* at row \d+, column \d+, where .* was computed now"):
             verify(distance, labels, path.parent)
         path.write_bytes(whole)
+        (path.parent / "job.json").write_bytes(record)
         assert verify(distance, labels, path.parent)
     with pytest.raises(DataError, match=r"job\.json is missing"):
         verify(distance, labels, tmp_path / "nowhere")

@@ -34,6 +34,7 @@ from cml.export.feature_stores import STORES, FeatureStore, Layout
 from cml.export.trunk import open_trunk
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.models.weights_fingerprint import backbone_fingerprint
+from cml.storage.work_folder import parse_line
 
 NATIVE = CaptioningFeatures()
 
@@ -235,7 +236,7 @@ def test_a_stopped_export_is_continued(
         with pytest.raises(OSError, match="No space left"):
             export_captioning(model, images, tmp_path / "out", options, quiet=True)
     (work,) = (tmp_path / "out").iterdir()
-    assert json.loads((work / "journal.jsonl").read_text().splitlines()[-1])["seen"] == 8
+    assert parse_line((work / "journal.jsonl").read_bytes().splitlines(keepends=True)[-1])["seen"] == 8
     seen = []
     done = EmbeddingModel.feature_maps
 

@@ -27,6 +27,7 @@ from cml.registry import NAME
 from cml.storage.atomic import atomic_folder
 from cml.storage.json_file import write_json
 from cml.storage.saved_options import read_record, saved_options
+from cml.storage.work_folder import encode_line, parse_line
 from cml.training.config import TrainConfig
 
 pytestmark = pytest.mark.slow
@@ -403,8 +404,8 @@ def test_embedding_goes_on_from_the_last_sound_record(
         embed_folder(model, ImageList.open(photos), tmp_path / "out", batch_size=1, quiet=True)
     monkeypatch.undo()
     journal = tmp_path / "out" / ".manifest.partial-work" / "journal.jsonl"
-    *lines, last = journal.read_text().splitlines()
-    journal.write_text("".join(f"{line}\n" for line in (*lines, json.dumps(json.loads(last) | change))))
+    *lines, last = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join([*lines, encode_line(parse_line(last) | change)]))
     again = embed_folder(model, ImageList.open(photos), tmp_path / "out", batch_size=1, quiet=True)
     np.testing.assert_array_equal(again.embeddings, sound.embeddings)
 

@@ -15,6 +15,7 @@ from cml.cli import main
 from cml.errors import DataError, UserError
 from cml.retrieval.calibration import Calibration, calibrate_embeddings
 from cml.retrieval.search import nearest_embeddings
+from cml.storage.checksums import sign
 
 EUCLIDEAN = cml.distances.get("euclidean")
 Side = tuple[Float32, Float64]
@@ -196,8 +197,14 @@ def test_a_calibration_is_saved_with_its_model_and_no_other(rows: Float64, model
     for name, value, message in (
         ("model", "0" * 64, "belongs to other weights"),
         ("calibration", {**saved["calibration"], "pairs": {**saved["calibration"]["pairs"], "low": [0.0]}}, "as many"),
+        ("calibration", {**saved["calibration"], "level": 7}, "level above 0.5 and below 1"),
+        ("calibration", {**saved["calibration"], "items": -1}, "numbers of items"),
+        ("calibration", {**saved["calibration"], "unit": "\x1b[31m"}, "unit of a calibration must be printable"),
     ):
         path.write_text(json.dumps({**saved, name: value}), "utf-8")
+        with pytest.raises(DataError, match="its checksum is wrong"):
+            _ = cml.load(tmp_path / "model").calibration
+        path.write_text(json.dumps(sign({**saved, name: value})), "utf-8")
         with pytest.raises(DataError, match=message):
             _ = cml.load(tmp_path / "model").calibration
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +23,7 @@ from cml.export.captioning import CaptioningFeatures, export_captioning
 from cml.searching.embed_folder import embed_folder
 from cml.storage.resumable_output import resumable_output, work_path
 from cml.storage.saved_options import difference
-from cml.storage.work_folder import JOURNAL, work_folder
+from cml.storage.work_folder import JOURNAL, encode_line, work_folder
 
 SECRET = b"nobody's business"
 Link = Callable[[Path, Path], object]
@@ -139,7 +138,7 @@ def test_a_record_that_names_a_file_elsewhere_is_not_believed(tmp_path: Path) ->
     head = {"made_with": {"source": "test", "pillow": __version__}, "about": {}}
     for name in ("../../secret.jpg", str(tmp_path / "secret.jpg")):
         item = {"item_id": "train", "files": {name: [len(SECRET), crc32(SECRET)]}}
-        (work.root / "journal.jsonl").write_text(f"{json.dumps(head)}\n{json.dumps(item)}\n")
+        (work.root / "journal.jsonl").write_bytes(encode_line(head) + encode_line(item))
         prepare(tmp_path / "out")
         assert SECRET not in content(tmp_path / "out").values()
         (tmp_path / "out").rename(tmp_path / f"out{len(name)}")
@@ -203,7 +202,10 @@ def test_records_of_several_threads_are_all_kept(tmp_path: Path) -> None:
     np.testing.assert_equal(work.recorded, 200)
 
 
-@pytest.mark.parametrize("torn", [b"3", b'{"number": 3', b"\x00\x00\x00", b"nothing\n4\n"])
+@pytest.mark.parametrize(
+    "torn",
+    [b"3", encode_line(3)[:-1], b'{"number": 3', b"\x00\x00\x00", b"nothing\n" + encode_line(4), b"00000000 4\n"],
+)
 def test_a_journal_is_cut_off_where_a_power_cut_tore_it(torn: bytes, tmp_path: Path) -> None:
     with work_folder(tmp_path / "work", {"size": 1}, "the work") as work:
         work.start_over()

@@ -12,6 +12,7 @@ from cml.distances.jobs.work import Arrays, Strip, Work
 from cml.errors import DataError, UserError
 from cml.registry import Choice
 from cml.storage.atomic import check_vacant
+from cml.storage.checksums import FILES, digest_files, find_damaged, is_signed
 from cml.storage.json_file import check_format, read_json, write_json
 from cml.storage.resumable_output import ResumableOutput, read_complete, resumable_output, work_path
 from cml.storage.saved_options import record
@@ -54,26 +55,28 @@ class JobFolder:
             yield
 
     def pending(self) -> list[Strip]:
-        """List the strips that are not recorded yet."""
-        done = self._recorded_values("strip")
-        return [strip for strip in self.strips if strip.start not in done]
+        """List the strips that are not on the disk as they were recorded."""
+        recorded = {entry["strip"]: entry.get("crc") for entry in self._output.records if "strip" in entry}
+
+        def is_there(strip: Strip) -> bool:
+            first = strip.start if self.work.mirrored else 0
+            return recorded.get(strip.start) == [file.crc(*strip, first) for file in self._files.values()]
+
+        return [strip for strip in self.strips if not is_there(strip)]
 
     def store(self, strip: Strip, arrays: Arrays) -> None:
         """Write a strip, wait until it is on the disk, then record it. Several threads may call it."""
-        for name, file in self._files.items():
-            file.put(strip.start, arrays[name])
-        self._output.record({"strip": strip.start})
+        crc = [file.put(strip.start, arrays[name]) for name, file in self._files.items()]
+        self._output.record({"strip": strip.start, "crc": crc})
 
     def bands(self) -> list[int]:
-        """List the first rows of the bands below the diagonal that are still to be mirrored."""
-        done, starts = self._recorded_values("mirror"), range(0, len(self.work.labels), TILE)
-        return [start for start in starts if start not in done] if self.work.mirrored else []
+        """List the first rows of the bands below the diagonal that are to be mirrored."""
+        return list(range(0, len(self.work.labels), TILE)) if self.work.mirrored else []
 
     def mirror(self, start: int) -> None:  # start: first row of the band
-        """Fill a band below the diagonal, and record it."""
+        """Fill a band below the diagonal."""
         for file in self._files.values():
             file.mirror(start)
-        self._output.record({"mirror": start})
 
     def finish(self, about: Mapping[str, Any], item_ids: Sequence[str]) -> None:
         """Publish the result when every strip and band is done."""
@@ -87,11 +90,9 @@ class JobFolder:
             "items": len(self.work.labels),
             **_terms(self.work),
             "strips": [strip.start for strip in self.strips],
+            FILES: digest_files(self._output.work, (*self.work.forms, ITEMS)),
         }
         self._output.finish(manifest)
-
-    def _recorded_values(self, key: str) -> set[object]:
-        return {entry.get(key) for entry in self._output.records}
 
 
 @contextlib.contextmanager
@@ -112,7 +113,7 @@ def job_folder(
         (*work.forms, ITEMS),
         JOB,
         about=_about(work),
-        is_intact=lambda: _is_sound(folder, work),
+        is_intact=lambda: _is_sound(folder, work) and find_damaged(folder, read_record(folder)) is None,
         parse=lambda entry: record(entry, dict[str, int | list[int]], "the record", "one of strips"),
         wait=wait,
     ) as output:
@@ -120,9 +121,12 @@ def job_folder(
 
 
 def check_finished(folder: Path, work: Work) -> None:
-    """Check that a folder holds this very job, finished."""
-    if read_complete(folder / JOB, _terms(work), _about(work)) is None or not _is_sound(folder, work):
+    """Check that a folder holds this very job, finished, and that all of its files have their checksums."""
+    record = read_complete(folder / JOB, _terms(work), _about(work))
+    if record is None or not _is_sound(folder, work):
         raise UserError(f"The job in {folder} is not finished; run it again to continue.")
+    if damaged := find_damaged(folder, record):
+        raise DataError(f"{damaged} is damaged: its checksum is wrong. Delete {folder} and run the job again.")
 
 
 def read_record(folder: Path) -> dict[str, Any]:
@@ -134,6 +138,8 @@ def read_record(folder: Path) -> dict[str, Any]:
     if not isinstance(job, dict) or not _is_cut(job.get("strips")) or "items" not in job:
         raise DataError(f"{path} is not the record of a distance job; delete {folder} to start over.")
     check_format(job, path, f"Delete {folder} and compute the distances again with 'cml distances'.")
+    if not is_signed(job):
+        raise DataError(f"{path} is damaged: its checksum is wrong. Delete {folder} and run the job again.")
     return dict(job)
 
 

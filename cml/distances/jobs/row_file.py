@@ -7,6 +7,7 @@ disk that is full is then an error at the start, and the memory of the process s
 import errno
 import io
 import os
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ class RowFile(io.FileIO):
         self,
         start: int,
         block: NDArray[Any],  # (R, C), the last C columns of the rows from ``start`` on
-    ) -> None:
+    ) -> int:  # the CRC-32 of the block
         """Write a block of rows and wait until it is on the disk."""
         block = np.ascontiguousarray(block, self._form.dtype)
         if (first := self._form.columns - block.shape[1]) == 0:
@@ -61,6 +62,17 @@ class RowFile(io.FileIO):
             for row, values in enumerate(block, start):
                 self._put(row, first, values)
         os.fsync(self.fileno())
+        return zlib.crc32(block.view(np.uint8).data)
+
+    def crc(self, start: int, stop: int, first: int) -> int:
+        """Compute the CRC-32 of some rows, from the column ``first`` on, as they are on the disk."""
+        rows, crc = 1 if first else stop - start, 0  # whole rows lie beside each other
+        into = np.empty(rows * (self._form.columns - first), self._form.dtype).view(np.uint8).data
+        for row in range(start, stop, rows):
+            if system.read_at(self.fileno(), into, self._at(row, first)) != len(into):
+                return -1
+            crc = zlib.crc32(into, crc)
+        return crc
 
     def mirror(self, start: int) -> None:  # start: first row of the band
         """Copy what is above the diagonal of a square array to below it, in a band of ``TILE`` rows."""

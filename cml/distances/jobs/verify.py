@@ -1,6 +1,7 @@
 """Checks of a finished distance job: that it belongs to these labels, and a random part of it computed again."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,9 +11,18 @@ from cml.distances.jobs.work import MatrixWork, NeighborsWork, Strip, Work
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import DataError, UserError
+from cml.storage.checksums import FILES
 from cml.storage.regular_file import map_array
 
 VERIFIED_ROWS, VERIFIED_LISTS = 64, 16
+
+
+class Verified(NamedTuple):
+    """What was verified, all of it equal."""
+
+    compared: int  # stored distances that were computed again
+    stored: int  # all that are stored
+    files: list[str]  # whose checksums hold
 
 
 def open_job(
@@ -39,8 +49,8 @@ def verify(
     folder: Path,
     *,
     seed: int | None = None,  # seed of the random part. None for another part at each call
-) -> int:
-    """Compute a random part of a finished job again and compare every bit."""
+) -> Verified:
+    """Compare all files of a finished job with their checksums, and compute a random part of it again, bit by bit."""
     work = open_job(distance, labels, folder)
     rng, n = np.random.default_rng(seed), len(labels)
     if isinstance(work, MatrixWork):
@@ -62,4 +72,5 @@ def verify(
                 f"{expected[row, column]:g} was computed now; {len(wrong)} of {expected.size} compared numbers differ. "
                 "Delete its folder and run the job again."
             )
-    return len(rows) * len(columns)
+    files = read_record(folder)[FILES]
+    return Verified(len(rows) * len(columns), work.rows * next(iter(work.forms.values())).columns, sorted(files))
