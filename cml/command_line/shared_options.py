@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from tyro.conf import Positional, arg
 
 from cml.command_line.command_list import PLUGIN, PLUGIN_HELP
-from cml.errors import UserError, did_you_mean
+from cml.errors import UserError, did_you_mean, escape_controls
 
 AllowDownload = Annotated[
     bool, arg(help="Download models that the run names (pretrained weights, a sentence model) if they are not cached.")
@@ -42,7 +42,8 @@ Threads = Annotated[int, arg(help="Number of images decoded at the same time.")]
 
 def print_json(value: object) -> None:  # value: a value that JSON can hold; NaN and infinity are a ``ValueError``
     """Print a result as JSON on stdout."""
-    print(json.dumps(value, ensure_ascii=False, allow_nan=False))
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)  # which spells those below a blank alone
+    print(escape_controls(text, lambda character: f"\\u{ord(character):04x}"))
 
 
 def show(value: object, *lines: str, as_json: bool) -> None:
@@ -50,7 +51,12 @@ def show(value: object, *lines: str, as_json: bool) -> None:
     if as_json:
         print_json(value)
     else:
-        print(*lines, sep="\n")
+        print_text(*lines)
+
+
+def print_text(*lines: object) -> None:
+    """Print lines of text on stdout."""
+    print(*(escape_controls(part) for line in lines for part in str(line).split("\n")), sep="\n", flush=True)
 
 
 def pick(

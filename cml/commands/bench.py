@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from cml.command_line.parse_options import parse
-from cml.command_line.shared_options import AsMarkdown, print_json
+from cml.command_line.shared_options import AsMarkdown, print_json, print_text
 from cml.console.messages import resume_hint, say
 from cml.errors import DataError, UserError, did_you_mean
 
@@ -81,9 +81,11 @@ class Bench:
         for sentence in left_out:
             say(sentence)
         board = table.read_board(self.out, rules.version, plan.track_folder)
-        print(board.markdown() if self.markdown else board)
+        print_text(board.markdown() if self.markdown else board)
         own = _as_option("--data", self.data) + _as_option("--features", self.features)
-        print(f"next: cml bench check --rerun 2 {shlex.quote(str(self.out / rules.version))}{own}{plugins.flags()}")
+        print_text(
+            f"next: cml bench check --rerun 2 {shlex.quote(str(self.out / rules.version))}{own}{plugins.flags()}"
+        )
 
 
 def _as_option(name: str, folders: Sequence[Path]) -> str:
@@ -120,17 +122,17 @@ class Check:
                 result.read_result(path)
                 readable.append(path)
             except DataError as error:
-                print(error)
+                print_text(error)
         differing = impossible = 0
         for path in check.draw_results(readable, self.rerun):
             try:
                 differences = check.rerun(path)
             except UserError as error:
                 impossible += 1
-                print(f"Not run again: {path}: {error}", flush=True)
+                print_text(f"Not run again: {path}: {error}")
                 continue
             differing += bool(differences)
-            print(f"{path}: {'; '.join(differences) or 'the same scores'}", flush=True)
+            print_text(f"{path}: {'; '.join(differences) or 'the same scores'}")
         refused = len(paths) - len(readable)
         wrong = [
             f"{count} {noun if count == 1 else noun + 's'} {rule}."
@@ -145,7 +147,7 @@ class Check:
             raise (DataError if refused or differing else UserError)(" ".join(wrong))
         again = min(self.rerun, len(paths))
         only = "" if again else " Only running results again shows whether they are true: give --rerun."
-        print(f"{len(paths)} result{'s' * (len(paths) != 1)} read, {again} run again.{only}")
+        print_text(f"{len(paths)} result{'s' * (len(paths) != 1)} read, {again} run again.{only}")
 
 
 @dataclass(frozen=True)
@@ -187,11 +189,11 @@ class Table:
                 if self.score
                 else board.trials()
             )
-            print(f"{text_table.markdown(grid)}\n" if self.markdown else text_table.align_columns(grid), note, sep="\n")
+            print_text(f"{text_table.markdown(grid)}\n" if self.markdown else text_table.align_columns(grid), note)
         elif self.json:
             print_json(board.to_json())
         else:
-            print(board.markdown() if self.markdown else board)
+            print_text(board.markdown() if self.markdown else board)
 
 
 @dataclass(frozen=True)
@@ -207,7 +209,7 @@ class Page:
         from cml.comparing.bench.page import write_leaderboard
 
         write_leaderboard(self.results, self.out)
-        print(f"leaderboard: {self.out}")
+        print_text(f"leaderboard: {self.out}")
 
 
 VERBS: dict[str, type[Any]] = {kind.__name__.lower(): kind for kind in (Table, Page, Check)}

@@ -9,7 +9,7 @@ import tyro
 
 from cml import tasks
 from cml.command_line.parse_options import parse
-from cml.command_line.shared_options import AsJson, AsMarkdown, pick, print_json
+from cml.command_line.shared_options import AsJson, AsMarkdown, pick, print_json, print_text
 from cml.commands.train import recipe_for
 from cml.comparing.compare import compare
 from cml.comparing.report import REPORT
@@ -97,8 +97,8 @@ def run(arguments: Sequence[str]) -> None:
     if options.json:
         print_json(comparison.to_json())
         return
-    print(f"{comparison.markdown()}\n\n{comparison.notes()}" if options.markdown else comparison)
+    print_text(f"{comparison.markdown()}\n\n{comparison.notes()}" if options.markdown else comparison)
     pictures = ", ".join(sorted(path.name for path in options.out.glob("*.png")))
-    print(f"In {options.out}: comparison.json with all figures, table.md, {pictures}")
-    print(f"report: {options.out / REPORT}")
-    print(f"retrieval report: {options.out / RETRIEVAL_REPORT}")
+    print_text(f"In {options.out}: comparison.json with all figures, table.md, {pictures}")
+    print_text(f"report: {options.out / REPORT}")
+    print_text(f"retrieval report: {options.out / RETRIEVAL_REPORT}")

@@ -7,7 +7,7 @@ from time import perf_counter
 
 from cml import tasks
 from cml.command_line.parse_options import parse
-from cml.command_line.shared_options import AsJson, AsMarkdown, pick, print_json
+from cml.command_line.shared_options import AsJson, AsMarkdown, pick, print_json, print_text
 from cml.training.config import Precision
 
 FIRST = "pose"  # the task of a bare ``cml demo``
@@ -64,8 +64,8 @@ def run(arguments: Sequence[str]) -> None:
     if options.json:
         print_json({**comparison.to_json(), "retrieval_report": str(result.retrieval_report), "seconds": seconds})
         return
-    print(f"{comparison.markdown()}\n\n{comparison.notes()}" if options.markdown else comparison)
-    print(f"{seconds:.0f} s in all.")
-    print(f"look:  {result.retrieval_report.resolve()}")
-    print("next:  your own images, and a CSV with one number per image:")
-    print("       cml prepare folder --images DIR --labels labels.csv --label-columns age --out data/mine")
+    print_text(f"{comparison.markdown()}\n\n{comparison.notes()}" if options.markdown else comparison)
+    print_text(f"{seconds:.0f} s in all.")
+    print_text(f"look:  {result.retrieval_report.resolve()}")
+    print_text("next:  your own images, and a CSV with one number per image:")
+    print_text("       cml prepare folder --images DIR --labels labels.csv --label-columns age --out data/mine")

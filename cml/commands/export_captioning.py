@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, arg
 
 from cml.command_line.parse_options import parse
-from cml.command_line.shared_options import AllowDownload, Device, Threads, print_json
+from cml.command_line.shared_options import AllowDownload, Device, Threads, print_json, print_text
 from cml.console.messages import say, say_warning
 from cml.data.decoding import DEFAULT_THREADS
 from cml.export.captioning import CaptioningFeatures
@@ -82,9 +82,11 @@ def run(arguments: Sequence[str]) -> None:
         return
     fc, att = STORES[features.layout].parts(features.name)
     side, channels = features.att_size, manifest["channels"]
-    print(f"{options.out / fc}: {manifest['items']} x {channels}, float32")
-    print(f"{options.out / att}: {manifest['items']} x {side} x {side} x {channels}, {features.dtype}")
+    print_text(f"{options.out / fc}: {manifest['items']} x {channels}, float32")
+    print_text(f"{options.out / att}: {manifest['items']} x {side} x {side} x {channels}, {features.dtype}")
     if manifest["scaled"]:
-        print(f"{manifest['scaled']} images were scaled to the limits of size (--longest {features.longest})")
+        print_text(f"{manifest['scaled']} images were scaled to the limits of size (--longest {features.longest})")
     if manifest["skipped"]:
-        print(f"{len(manifest['skipped'])} images were skipped: {options.out / (features.name + '_manifest.json')}")
+        print_text(
+            f"{len(manifest['skipped'])} images were skipped: {options.out / (features.name + '_manifest.json')}"
+        )

@@ -14,7 +14,7 @@ from tyro.conf import arg
 
 from cml import data_prep, plugins
 from cml.command_line.parse_options import parse
-from cml.command_line.shared_options import AsJson, pick, print_json
+from cml.command_line.shared_options import AsJson, pick, print_json, print_text
 from cml.doors.prepare import prepare_source
 from cml.errors import UserError
 
@@ -54,12 +54,12 @@ def run(
         print_json({"folder": str(dataset.folder), "counts": dict(dataset.info.counts), "skipped": skipped})
         return
     counts = ", ".join(f"{count} {role}" for role, count in dataset.info.counts.items() if count)
-    print(f"{dataset.folder}: {counts} items of task {dataset.info.task!r}")
+    print_text(f"{dataset.folder}: {counts} items of task {dataset.info.task!r}")
     for reason, count in dataset.info.details.get("left_out", {}).items():
-        print(f"left out: {count} ({reason})")
+        print_text(f"left out: {count} ({reason})")
     if skipped["count"]:
-        print(f"skipped as bad: {skipped['count']}. {dataset.folder}/dataset.json names the first ones.")
-    print(*next_steps(dataset), sep="\n")
+        print_text(f"skipped as bad: {skipped['count']}. {dataset.folder}/dataset.json names the first ones.")
+    print_text(*next_steps(dataset))
 
 
 def next_steps(dataset: PreparedDataset) -> list[str]:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cml.command_line.parse_options import parse
-from cml.command_line.shared_options import AsJson, AsMarkdown, pick, print_json
+from cml.command_line.shared_options import AsJson, AsMarkdown, pick, print_json, print_text
 from cml.training.config import TrainConfig
 
 _DRLIM = "drlim"
@@ -71,15 +71,15 @@ def run(arguments: Sequence[str]) -> None:
     out = options.out / "small" if options.small else options.out
     lacks_data = options.data is None and not options.small
     if lacks_data and not options.json:  # before the forecast, which takes seconds
-        print("Nothing is trained without the data:")
-        print(f"data:  {experiment.get}\nfirst: {experiment.prepare}\nnext:  {prog} --data DATA\n", flush=True)
+        print_text("Nothing is trained without the data:")
+        print_text(f"data:  {experiment.get}\nfirst: {experiment.prepare}\nnext:  {prog} --data DATA\n")
     reproduction = reproduce(experiment, options.training, options.data, out, how)
     if options.json:
         print_json(asdict(reproduction))
         return
-    print(reproduction.markdown() if options.markdown else reproduction)
+    print_text(reproduction.markdown() if options.markdown else reproduction)
     if not lacks_data:
-        print(f"In {out}: {REPRODUCTION}.json, {REPRODUCTION}.md and the runs")
+        print_text(f"In {out}: {REPRODUCTION}.json, {REPRODUCTION}.md and the runs")
 
 
 def _run_drlim(arguments: Sequence[str]) -> None:
@@ -96,5 +96,5 @@ def _run_drlim(arguments: Sequence[str]) -> None:
     if options.json:
         print_json({"figures": maps.figures, "notes": maps.notes()})
         return
-    print(maps.markdown() if options.markdown else maps)
-    print(f"In {options.out}: map.svg, reproduction.json and reproduction.md")
+    print_text(maps.markdown() if options.markdown else maps)
+    print_text(f"In {options.out}: map.svg, reproduction.json and reproduction.md")

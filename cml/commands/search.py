@@ -11,7 +11,7 @@ import numpy as np
 from tyro.conf import Positional, arg
 
 from cml.command_line.parse_options import parse
-from cml.command_line.shared_options import AsJson, Device, StoreOfBackbone, print_json
+from cml.command_line.shared_options import AsJson, Device, StoreOfBackbone, print_json, print_text
 from cml.console.messages import say_warning
 
 if TYPE_CHECKING:
@@ -41,6 +41,9 @@ class Search:
     """Compare with every item, also where there is an index of faiss."""
     html: Path | None = None
     """Also write a page that shows the retrieved images, or the names, labels and columns of vectors."""
+    pictures: tuple[Path, ...] = ()
+    """Folders whose images --html may show, beside the current folder and those of the query images: an index of
+    somebody else may name any file."""
     run: Path | None = None
     """Path of the run, if it moved since the index was built."""
     features: StoreOfBackbone = None
@@ -82,21 +85,21 @@ def run(arguments: Sequence[str]) -> None:
         queries = describe_query_rows(options.images[0], len(results))
         names = [f"{options.images[0]}, row {row}" for row in range(len(results))]
     if options.html is not None:
-        write_index_page(options.html, queries, results, index.folder, len(index), calibration)
+        write_index_page(options.html, queries, results, index.folder, len(index), calibration, options.pictures)
     if options.json:
         listed = [[_as_json(hit, calibration) for hit in hits] for hits in results]
         unit = {} if calibration is None else {"unit": calibration.unit}
         print_json([{"image": name, "found": hits, **unit} for name, hits in zip(names, listed, strict=True)])
         return
     if calibration is not None:
-        print(f"expected label distance in {calibration.unit}, interval of {calibration.level:.0%}")
+        print_text(f"expected label distance in {calibration.unit}, interval of {calibration.level:.0%}")
         if caution := calibration.caution_of(len(index)):
             say_warning(caution)
     for name, query, hits in zip(names, queries, results, strict=True):
         label = own_label(query, hits) if isinstance(query, Path) else query.shown_label
-        print(visible_text(f"{name}{f', label {label}' if label else ''}", _LONGEST))
+        print_text(visible_text(f"{name}{f', label {label}' if label else ''}", _LONGEST))
         meaning = "" if calibration is None else f"{'expected':<10}{'interval':<18}"
-        print(f"      distance  {meaning}{'label  ' if any(hit.shown_label for hit in hits) else ''}item")
+        print_text(f"      distance  {meaning}{'label  ' if any(hit.shown_label for hit in hits) else ''}item")
         for place, hit in enumerate(hits, 1):  # names of strangers may hold what steers a terminal
             columns = ", ".join(f"{name} {text}" for name, text in hit.shown_columns.items())
             texts = hit.shown_label, hit.item_id, str(hit.path or ""), columns
@@ -105,14 +108,16 @@ def run(arguments: Sequence[str]) -> None:
             if calibration is not None:
                 expected, low, high = _expectation(hit, calibration).values()
                 meaning = f"{expected:<10.3g}{f'{low:.3g} to {high:.3g}':<18}"
-            print(f"{place:>4}  {hit.distance:<8.4f}  {meaning}{'  '.join(named)}")
+            print_text(f"{place:>4}  {hit.distance:<8.4f}  {meaning}{'  '.join(named)}")
         if not hits:
-            print("      none")
+            print_text("      none")
     if calibration is not None and options.within is not None and calibration.radius(options.within) < 0:
         least = calibration.expect(np.array(0.0)).expected
-        print(f"No item is expected within {options.within:g}: even at embedding distance 0, {least:.3g} is expected.")
+        print_text(
+            f"No item is expected within {options.within:g}: even at embedding distance 0, {least:.3g} is expected."
+        )
     if options.html is not None:
-        print(f"page: {options.html}")
+        print_text(f"page: {options.html}")
 
 
 def _as_json(hit: Hit, calibration: Calibration | None) -> dict[str, object]:

@@ -6,6 +6,8 @@ from typing import Any
 
 from tqdm import tqdm
 
+from cml.errors import escape_controls
+
 LOG_INTERVAL = 10.0  # seconds between two lines of a log
 BAR_DELAY = 2.0  # seconds of work before a bar is shown
 
@@ -23,6 +25,8 @@ class ProgressBar(tqdm):  # type: ignore[misc]  # tqdm has no types
                 "ncols": 0,
                 "disable": settings.get("disable") or sys.stderr is None,
             }
+        if settings.get("desc"):  # such as the name of a stranger's dataset
+            settings["desc"] = escape_controls(settings["desc"])
         super().__init__(*arguments, **settings)
 
     def display(self, msg: str | None = None, pos: int | None = None) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cml.data.input_form import InputForm
-from cml.errors import UserError
+from cml.errors import UserError, holds_controls
 from cml.registry import NAME
 from cml.storage.json_file import format_fault, parse_json
 from cml.storage.regular_file import open_regular
@@ -88,6 +88,8 @@ def parse_dataset_info(value: dict[str, Any]) -> DatasetInfo:
         text = value.get(name)
         if not isinstance(text, str) or (name in _NEVER_EMPTY and not text):
             raise ValueError(f"{name} should be a text, but is {reprlib.repr(text)}")
+        if holds_controls(text):
+            raise ValueError(f"{name} should be printable text in one line, but is {reprlib.repr(text)}")
     if not NAME.fullmatch(value["task"]):
         raise ValueError(f"task should be the name of a task, but is {reprlib.repr(value['task'])}")
     if value["label_column"] in FIXED_COLUMNS:

@@ -15,10 +15,13 @@ from cml.feature_store.stored_items import FileItems, StoredItems, ValueItems, d
 from cml.models.backbone import CUSTOM
 from cml.storage.json_file import check_format, read_json
 from cml.storage.regular_file import digest_file, map_array, open_regular
+from cml.storage.safe_paths import check_inside
 from cml.storage.saved_options import record
 
 _LONGEST_LINE = 1 << 20  # bytes of an item
 _NAMED = 3  # missing items that a message names
+_BLOCK = 4096  # rows that are looked at together
+_LARGEST = 1e15  # of a number, whose square float32 holds many times
 
 
 class FeatureStore:
@@ -42,12 +45,14 @@ class FeatureStore:
         if isinstance(content, dict) and "cml" in content:
             check_format(content, path, _again(folder))
         manifest = record(content, Manifest, str(path), subject, "Compute the features again.")
+        if len(manifest["made_by"]["image_size"]) not in (0, 2) or not manifest["items"] or not manifest["features"]:
+            raise DataError(f"{path} has an image_size, items or features of no store. {_again(folder)}")
         width, dtype = manifest["features"], np.dtype(manifest["dtype"])
         shards = []
         for shard in manifest["shards"]:
             path = folder / Path(shard["file"]).name
             try:
-                rows = map_array(path)
+                rows = map_array(check_inside(path, folder))
             except (OSError, ValueError) as error:
                 raise DataError(f"{path} cannot be read ({error}). {_again(folder)}") from None
             if rows.shape[1:] != (width,) or len(rows) != shard["rows"] or rows.dtype != dtype:
@@ -159,10 +164,24 @@ class FeatureStore:
             path = self.folder / Path(shard["file"]).name
             if digest_file(path) != shard["sha256"]:
                 raise DataError(f"{path} is damaged: its checksum is wrong. {_again(self.folder)}")
+            self._check_numbers(number, path)
             self._checked.add(number)
 
+    def _check_numbers(self, number: int, path: Path) -> None:
+        """Features that no distance can be computed from would be noticed in training, as if its options were wrong."""
+        shard = self.rows.shards[number]
+        for start in range(0, len(shard), _BLOCK):
+            rows = np.abs(np.asarray(shard[start : start + _BLOCK], np.float32))
+            if rows.max(initial=0) < _LARGEST:  # not so for NaN
+                continue
+            row, column = (int(place[0]) for place in np.nonzero(~(rows < _LARGEST)))
+            raise DataError(
+                f"{path} has {shard[start + row, column]} at row {start + row}, column {column}. Features must be "
+                f"finite and below {_LARGEST:g}; mend the input or the network that made it, and compute them again."
+            )
+
     def _read_items(self) -> Iterator[StoredItem]:
-        path = self.folder / ITEMS
+        path = check_inside(self.folder / ITEMS, self.folder)
         try:
             if digest_file(path) != self.manifest["items_sha256"]:
                 raise DataError(f"{path} is damaged: its checksum is wrong. {_again(self.folder)}")
@@ -172,7 +191,7 @@ class FeatureStore:
             for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE), b""), 1):
                 try:
                     yield decode_item(line)
-                except ValueError:
+                except (ValueError, RecursionError):
                     raise DataError(f"{path}:{number} is not an item: {line[:80]!r}.") from None
 
     @functools.cached_property

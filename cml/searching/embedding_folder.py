@@ -18,7 +18,7 @@ from cml.retrieval.gallery import Gallery
 from cml.searching.hit import Hit
 from cml.storage.json_file import check_format, parse_json, read_json
 from cml.storage.regular_file import digest_file, map_array, open_regular
-from cml.storage.safe_paths import relative_name
+from cml.storage.safe_paths import check_inside, relative_name
 from cml.storage.saved_options import Count, read_record
 
 EMBEDDINGS, ITEMS = "embeddings.npy", "items.jsonl"
@@ -95,6 +95,8 @@ class EmbeddingFolder:
         folder = Path(folder)
         manifest = read_embedding_manifest(folder)
         path, shape = folder / EMBEDDINGS, (manifest["items"], manifest["dimension"])
+        for name in DIGESTED:
+            check_inside(folder / name, folder)
         try:
             embeddings = map_array(path)
         except (OSError, ValueError) as error:

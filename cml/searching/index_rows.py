@@ -4,6 +4,7 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from cml.searching.hit import Hit
 from cml.searching.index_file import AGAIN, FILE, Row
 
 _READ = 4096  # items that are read at a time
+_NOTHING = object()
 _ASKED = 500  # rows that one statement asks for; old versions of SQLite take 999
 
 
@@ -69,13 +71,22 @@ class HeldRows:
                     raise DataError(
                         f"{folder / FILE} is damaged: the item in row {number} has a wrong checksum. {AGAIN}"
                     )
+                if not (
+                    type(row.id) is type(row.columns) is str
+                    and isinstance(row.path, str | NoneType)
+                    and isinstance(row.label, str | int | float | NoneType)
+                ):
+                    raise DataError(f"{folder / FILE} has an item in row {number} that cml did not write. {AGAIN}")
                 vectors.append(row.vector)
                 self.items.append(row[:4])
             start, end = len(self.numbers), len(self.numbers) + len(lines)
             if end > len(self._numbers):
                 self._numbers = np.concatenate([self.numbers, np.empty(end + len(self._numbers) - start, np.int64)])
             self._numbers[start:end] = [line[0] for line in lines]
-            self.gallery.append(np.frombuffer(b"".join(vectors), "<f4").reshape(-1, self._bytes // 4))
+            embeddings = np.frombuffer(b"".join(vectors), "<f4").reshape(-1, self._bytes // 4)
+            if not np.isfinite(embeddings).all():
+                raise DataError(f"{folder / FILE} has a vector that is not finite. {AGAIN}")
+            self.gallery.append(embeddings)
             self._last = lines[-1][0]
         if 2 * len(self.gallery) < len(self.numbers):
             is_live = self.gallery.is_live
@@ -102,6 +113,17 @@ def describe_hit(item: Item, distance: float) -> Hit:
     """An item that was found."""
     item_id, label, path, columns = item
     if type(label) is str:
-        label = json.loads(label)
+        label = _parse(label, item_id)
     place = None if path is None or path.endswith(".npy") else Path(path)  # a file of vectors is that of all of them
-    return Hit(item_id, place, distance, label, {} if columns == "{}" else json.loads(columns))
+    return Hit(item_id, place, distance, label, {} if columns == "{}" else _parse(columns, item_id, dict))
+
+
+def _parse(text: str, item_id: str, kind: type = object) -> Any:  # noqa: ANN401 - JSON
+    """Read JSON of an item, which may be a stranger's."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = _NOTHING
+    if isinstance(value, kind) and value is not _NOTHING:
+        return value
+    raise DataError(f"The index holds {text[:80]!r} of the item {item_id!r}, which cml did not write. {AGAIN}")

@@ -20,6 +20,7 @@ from cml.reporting.picture_rules import STEPS, Drawable, PictureRules
 from cml.reporting.visible_text import visible_text
 from cml.retrieval.calibration import Calibration
 from cml.searching.hit import Hit
+from cml.storage.safe_paths import is_inside
 
 _UNREADABLE = Image.new("RGB", (4, 3), "#808080")
 
@@ -38,11 +39,15 @@ class SearchPicture:
 
 @dataclass(frozen=True)
 class _Picture:
-    """The picture of a file, made when it is called."""
+    """The picture of a file, made when it is called; None of one that is not below any of the folders, if given."""
 
     path: Path
+    roots: tuple[Path, ...] | None = None
 
     def __call__(self) -> Image.Image | None:
+        roots = self.roots
+        if roots is not None and not any(is_inside(self.path, Path(os.path.realpath(root))) for root in roots):
+            return None
         try:
             image = read_picture(self.path)
         except DataError:  # the file may have moved since it was indexed
@@ -75,8 +80,15 @@ def write_index_page(
     index: Path,
     items: int,
     calibration: Calibration | None = None,  # what embedding distances mean as label distances
+    images: Sequence[Path] = (),  # further folders whose pictures may be shown
 ) -> None:
-    """Write a page of a search in an index."""
+    """Write a page of a search in an index.
+
+    An index may be a stranger's and name any file as the picture of an item. So the page shows those below folders that
+    the user has named alone: the working directory, those of the queries, and ``images``.
+    """
+    queried = dict.fromkeys(query.parent for query in queries if isinstance(query, Path))
+    roots = (Path(), *images, *queried)
 
     def show_query(query: Path | Hit, its_hits: Sequence[Hit]) -> SearchPicture:
         if isinstance(query, Hit):
@@ -85,7 +97,7 @@ def write_index_page(
 
     def show_hit(hit: Hit) -> SearchPicture:
         expected = "" if calibration is None else describe_expectation(calibration, hit.distance)
-        image = _Picture(hit.path) if hit.path else None
+        image = _Picture(hit.path, roots) if hit.path else None
         return SearchPicture(image, hit.item_id, hit.distance, hit.shown_label, expected, hit.shown_columns)
 
     rows = [

@@ -65,7 +65,8 @@ def resolve_run(run: Path | str) -> Path:
             model = hub.model_info(name, revision=revision or None, timeout=10)
             there = {file.rfilename for file in model.siblings or ()}
             optional = tuple(file for file in _OPTIONAL if file in there)
-            paths = [hf_hub_download(name, file, revision=model.sha) for file in _FILES + optional]
+            # the weights come last: a download that was killed is complete only if they are there
+            paths = [hf_hub_download(name, file, revision=model.sha) for file in optional + _FILES]
     folder = Path(str(paths[0])).parent
     if folder.name != revision:
         say(f"{text} is at {folder.name}; hf:{name}@{folder.name} stays with it")

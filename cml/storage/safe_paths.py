@@ -71,11 +71,17 @@ def file_inside(folder: Path, name: object, where: str, subject: str = "image") 
         path = _spell_as_on_disk(folder, plain)
     if not os.path.isfile(path):
         raise DataError(f"{where}: the {subject} {path} is missing; add it, or delete the line.")
-    if not is_inside(path, Path(os.path.realpath(folder))):
-        raise DataError(
-            f"{where}: the {subject} {path} leads out of {folder}, to {os.path.realpath(path)}; copy it there."
-        )
-    return path
+    try:
+        return check_inside(path, folder)
+    except DataError as error:
+        raise DataError(f"{where}: the {subject} {error}") from None
+
+
+def check_inside(path: Path, folder: Path) -> Path:
+    """Check that a file lies in a folder after all links are followed."""
+    if is_inside(path, Path(os.path.realpath(folder))):
+        return path
+    raise DataError(f"{path} leads out of {folder}, to {os.path.realpath(path)}; copy it there.")
 
 
 def _spell_as_on_disk(folder: Path, name: str) -> Path:

@@ -118,6 +118,7 @@ def _check_finite(first: int, pairs: list[list[float]]) -> None:
     for step, (value, is_finite) in enumerate(pairs, first):
         if not is_finite or not math.isfinite(value):
             fault = f"The loss is {value}" if is_finite else "The embeddings hold NaN or infinity"
-            raise FloatingPointError(
-                f"{fault} at step {step}: lower the learning_rate or set clip_gradient, then start again."
-            )
+            mend = "lower the learning_rate or set clip_gradient, then start again"
+            if step == 1 and not is_finite:  # nothing was learned yet
+                mend = "the inputs hold NaN or numbers too large for float32, or the backbone makes them. Mend those"
+            raise FloatingPointError(f"{fault} at step {step}: {mend}.")

@@ -15,6 +15,7 @@ from cml import plugins
 from cml.errors import DataError, UserError
 from cml.models import Backbone
 from cml.models.embedding import EmbeddingModel, ModelConfig
+from cml.processes.memory import is_out_of_memory
 from cml.storage.atomic import atomic_file
 from cml.storage.json_file import check_format, read_json, with_format, write_json
 from cml.storage.regular_file import text_path
@@ -76,9 +77,11 @@ def load_model(
             if backbone is None:
                 _check_shapes(config, shapes)
             weights: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except RuntimeError as error:
-        raise DataError(f"{path} does not fit the run's config: {error}") from None
-    except (SafetensorError, OSError) as error:
+    except (RuntimeError, SafetensorError, OSError) as error:
+        if is_out_of_memory(error):
+            raise
+        if isinstance(error, RuntimeError):
+            raise DataError(f"{path} does not fit the run's config: {error}") from None
         raise DataError(f"{path} is damaged ({error}). {_RENEW.format(run=run)}") from None
     if checksum is not None and checksum != _checksum(weights):
         raise DataError(f"{path} is damaged: its checksum is wrong. {_RENEW.format(run=run)}")
@@ -88,6 +91,8 @@ def load_model(
         model = EmbeddingModel(config, pretrained=False, backbone=backbone, features=features)
         model.load_state_dict(weights)
     except RuntimeError as error:
+        if is_out_of_memory(error):
+            raise
         lines = str(error).splitlines()
         raise DataError(f"{path} does not fit the run's config: {' '.join(lines[:2])[:300]}") from None
     return model.to(device).eval()

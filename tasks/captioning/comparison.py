@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.command_line.parse_options import parse
-from cml.command_line.shared_options import print_json
+from cml.command_line.shared_options import print_json, print_text
 from cml.console.messages import resume_hint, say, say_warning
 from cml.data.image_list import ImageList
 from cml.data.prepared import PreparedDataset
@@ -72,9 +72,9 @@ def run(arguments: Sequence[str]) -> None:
     if options.json:
         print_json(rows)
         return
-    print(markdown(rows))
+    print_text(markdown(rows))
     over = f"mean and 95 % interval over {options.seeds} seeds" if options.seeds > 1 else "one seed"
-    print(f"\n{over}; all captions and scores in {options.out}")
+    print_text(f"\n{over}; all captions and scores in {options.out}")
 
 
 @resume_hint()

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import huggingface_hub
 import numpy as np
 import pytest
 from export_runs import draw_images, make_run
@@ -103,6 +104,29 @@ def test_a_calibration_comes_along(hub: StandIn, runs: list[Path], tmp_path: Pat
     loaded = cml.load("hf:anna/ages", device="cpu").calibration
     assert loaded is not None
     assert loaded.lines() == calibration.lines()
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2])
+def test_a_killed_download_loses_no_calibration(
+    kept: int, hub: StandIn, runs: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = hub.repositories["anna/ages"] = Repository()
+    run = f"hf:anna/ages@{repository.commit({**files_of(runs[0]), 'calibration.json': b'{}'})}"
+    fetched, download = [], huggingface_hub.hf_hub_download
+
+    def fetch(name: str, file: str, **how: str) -> str:
+        if len(fetched) == kept:
+            raise KeyboardInterrupt
+        fetched.append(file)
+        return download(name, file, **how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(huggingface_hub, "hf_hub_download", fetch)
+        with pytest.raises(KeyboardInterrupt):
+            cml.load(run, device="cpu")
+    model = cml.load(run, device="cpu")
+    with pytest.raises(UserError, match=r"calibration\.json"):  # which is there, and damaged
+        _ = model.calibration
 
 
 def test_nothing_but_config_and_weights_is_read(

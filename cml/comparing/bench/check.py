@@ -13,6 +13,7 @@ from cml.comparing.bench.sets import open_set
 from cml.comparing.bench.suite import OWN, SETS, SUITES
 from cml.errors import DataError, UserError, did_you_mean
 
+ROUNDING, FEWEST = 5e-5, 3  # differences in one direction that are larger, in as many runs at least, are no rounding
 TOLERANCE = 1e-3  # differences of scores up to it are rounding; of label distances above 1, relative ones
 
 
@@ -41,7 +42,10 @@ def rerun(path: Path) -> list[str]:  # a sentence for each score that differs by
 
 
 def compare(again: Result, saved: Result) -> Iterator[str]:
-    """Yield a sentence for each score of a result that another run of it does not have."""
+    """Yield a sentence for each score of a result that another run of it does not have.
+
+    Rounding goes both ways: where all runs differ in one direction, by less than the tolerance, that is said too.
+    """
     if again.failed != saved.failed:
         yield f"it {_fate(again)}, in the file it {_fate(saved)}"
         return
@@ -54,6 +58,7 @@ def compare(again: Result, saved: Result) -> Iterator[str]:
     for name, runs in saved.scores.items():
         for number, (mine, other) in enumerate(zip(again.scores.get(name, [None] * len(runs)), runs, strict=True), 1):
             yield from _difference(f"{name} of run {number}", mine, other)
+        yield from _common_direction(name, again.scores.get(name, []), runs)
     if again.query_scores and saved.query_scores:
         pairs = zip(again.values, saved.values, strict=True)
         for number, (mine, other) in enumerate(pairs, 1):
@@ -62,6 +67,15 @@ def compare(again: Result, saved: Result) -> Iterator[str]:
             if not same_shape:
                 yield f"run {number} has {len(mine)} queries, in the file {len(other)}"
             yield from _difference(f"mean of the query scores of run {number}", *means)
+
+
+def _common_direction(name: str, again: Sequence[float | None], saved: Sequence[float | None]) -> Iterator[str]:
+    pairs = [(ours, theirs) for ours, theirs in zip(again, saved, strict=False) if None not in (ours, theirs)]
+    gaps = np.array([theirs - ours for ours, theirs in pairs], np.float64)  # type: ignore[operator]
+    least = ROUNDING * max(1.0, *(abs(theirs or 0) for _, theirs in pairs), 1.0)
+    is_one_sided = len(gaps) >= FEWEST and ((gaps > least).all() or (gaps < -least).all())
+    if is_one_sided and np.abs(gaps).max() <= TOLERANCE:
+        yield f"{name} of all {len(gaps)} runs differs in one direction, by {gaps.mean():+.6f} in the file on average"
 
 
 def _fate(result: Result) -> str:

@@ -7,7 +7,7 @@ import contextlib
 import json
 import platform
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from cml.comparing.bench.scores import PRIMARY, SCORES
 from cml.comparing.bench.sets import BenchSet
 from cml.comparing.bench.suite import SUITES, track_folder
 from cml.comparing.bench.trials import Final, Trial, measure_peak_memory
-from cml.errors import DataError, UserError
+from cml.errors import DataError, UserError, did_you_mean
 from cml.storage.atomic import atomic_file
 from cml.storage.json_file import FORMAT, check_format, read_json
 from cml.storage.saved_options import record
@@ -183,6 +183,9 @@ def read_result(path: Path) -> Result:
     if isinstance(saved, dict):
         check_format(saved, path, mend)
     result = record(saved, Result, str(path), subject, mend)
+    known = {field.name for field in fields(Result)}
+    if unknown := next((name for name in saved if name not in known), None):
+        raise DataError(f"{path} has the entry {unknown!r}, which no result has.{did_you_mean(unknown, known)} {mend}")
     if result.suite not in SUITES:
         raise DataError(
             f"{path} is of the suite {result.suite!r}, which this version of cml does not know: {', '.join(SUITES)}."

@@ -1,0 +1,16 @@
+"""Texts of strangers move no terminal and their numbers end in no traceback; see canaries.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from canaries import COMMANDS, find_faults
+
+
+@pytest.mark.slow
+def test_canaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CML_CACHE", str(tmp_path / "cache"))
+    outcomes = list(find_faults(tmp_path, most=5))
+    assert [finding for _, finding in outcomes if finding] == []
+    assert len(outcomes) >= 5 * len(COMMANDS)
