@@ -82,14 +82,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     def loss_alone() -> float:
         begin = time.perf_counter()
-        for _, block in batches:
+        for _, block, _ in batches:
             loss(embeddings, block).backward()
         return (time.perf_counter() - begin) / steps
 
     def network() -> float:
         model.train()
         begin = time.perf_counter()
-        for inputs, _ in batches:
+        for inputs, _, _ in batches:
             value = model(inputs).square().sum()
             optimizer.zero_grad(set_to_none=True)
             value.backward()

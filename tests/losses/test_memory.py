@@ -153,7 +153,7 @@ def test_columns_of_a_step_are_the_items_of_the_steps_before(sampler: str) -> No
 
 
 def test_dense_lists_have_one_anchor_and_its_stored_columns() -> None:
-    inputs, block = source(20, sampler="dense(batch_size=16, nearest=3)")[2]
+    inputs, block, _ = source(20, sampler="dense(batch_size=16, nearest=3)")[2]
     assert len(inputs) == 16
     assert block.shape == (1, 36)
 

@@ -138,9 +138,9 @@ def test_changed_labels_are_those_of_each_pair(views: int) -> None:
 def test_processes_share_the_batch_of_one_process(augment: Callable[..., Any]) -> None:
     images, block, _ = batches(augment)[1]
     parts = [batches(augment, Ranks(rank, 3))[1] for rank in range(3)]
-    assert torch.equal(torch.cat([part for part, _ in parts]), images)
+    assert torch.equal(torch.cat([part for part, _, _ in parts]), images)
     assert torch.equal(parts[0][1], block)  # whose turn it is
-    assert all(part.shape == block.shape for _, part in parts)
+    assert all(part.shape == block.shape for _, part, _ in parts)
 
 
 def test_vectors_tensors_and_items_are_augmented_too() -> None:
