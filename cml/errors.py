@@ -46,6 +46,11 @@ def escape_controls(text: str, spell: Callable[[str], str] = lambda character: a
     return _CONTROLS.sub(lambda match: spell(match[0]), text)
 
 
+def escape_moves(text: str) -> str:
+    """Escape what moves a terminal's cursor alone."""
+    return _MOVES.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
 def holds_controls(text: str) -> bool:
     """Tell whether a text moves a terminal's cursor; characters of text direction do not, and names may need them."""
     return _MOVES.search(text) is not None

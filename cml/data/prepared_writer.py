@@ -25,7 +25,7 @@ from cml.data.encode_image import Encoded, Picture, encode, image_file_content
 from cml.data.label_form import LabelForm, plain
 from cml.data.prepared import PreparedDataset
 from cml.data.vector_files import VectorFile, number_fault
-from cml.errors import DataError, UserError
+from cml.errors import DataError, UserError, escape_moves
 from cml.storage.atomic import check_vacant
 from cml.storage.json_file import FORMAT, read_json, write_json
 from cml.storage.partial_dataset import PartialDataset, partial_folder
@@ -147,11 +147,15 @@ class PreparedWriter:
                 f"{', '.join(self.info.roles)}. Got {others or 'no items'} instead.{skipped} {mend}, or give more data."
             )
         details = dict(self.info.details)
+        # a name of a file or column may hold what moves a terminal, which no dataset may
+        named = ("name", "label_unit", "frame", "source", "licence")
+        texts = {name: escape_moves(getattr(self.info, name)) for name in named}
         if self.skipped:
             details["skipped"] = {"count": self.skipped_count, "first": self.skipped}
         counts = {role: self._counts[role] for role in ROLES}
         write_json(
-            self._partial.data / INFO, {"format": FORMAT, **vars(self.info), "details": details, "counts": counts}
+            self._partial.data / INFO,
+            {"format": FORMAT, **vars(self.info), **texts, "details": details, "counts": counts},
         )
         written = {f"{name}/{METADATA}" for name in self._names} | {f"{name}/{VECTORS}" for name in self._vectors}
         self._partial.publish({INFO, *written})

@@ -21,7 +21,7 @@ from PIL import Image
 from cml.data.dataset_info import DatasetInfo
 from cml.data.prepared import PreparedDataset
 from cml.data.prepared_writer import PreparedWriter
-from cml.errors import UserError
+from cml.errors import UserError, escape_moves
 from cml.registry import Choice
 from cml.storage.json_file import parse_json
 from cml.word_vectors.open import open_word_vectors
@@ -156,4 +156,4 @@ def test_a_dataset_is_read_back(ids: list[str], labels: list[list[float]], unit:
         splits = [dataset.split(role) for role in ("train", "query", "gallery")]
         assert [split.item_ids for split in splits] == [(item_id,) for item_id in ids]
         assert [split.labels[0] for split in splits] == labels
-        assert dataset.info.label_unit == unit
+        assert dataset.info.label_unit == escape_moves(unit)
