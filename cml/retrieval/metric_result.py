@@ -109,11 +109,12 @@ class MetricResult:
         Returns:
             Mean, interval and number of queries left out, by name.
         """
-        mean, low, high = none_for_nan([float(self.mean), float(self.low), float(self.high)])
+        figures = [float(self.mean), float(self.low), float(self.high), *(self.given_gallery or ())]
+        mean, low, high, *given_gallery = none_for_nan(figures)
         values: dict[str, Any] = {"mean": mean, "low": low, "high": high}
         values |= {"undefined": self.undefined, "over": self.over}
-        if self.given_gallery is not None:
-            values["given_gallery"] = none_for_nan(self.given_gallery)
+        if given_gallery:
+            values["given_gallery"] = given_gallery
         if per_query:
             values["per_query"] = none_for_nan(self.per_query.tolist())
             if self.influences is not None and self.over == "items" and math.isfinite(self.mean):
