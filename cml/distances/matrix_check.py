@@ -26,6 +26,8 @@ from cml.errors import ImplausibleData, UserError
 # Two numbers are equal but for rounding if they, or their squares, differ by less than this share of the largest
 # distance, or of its square: a distance near 0 is the root of a difference, whose rounding the root magnifies.
 ROUNDING = 1e-5
+# The diagonal of torch.cdist is the root of what is left of equal squares: of years, in float32, of 1 % of the largest.
+DIAGONAL = 0.02
 _NEGATIVE = 1e-4  # share of the largest distance below which a negative number is rounding
 _TILE = 1024  # rows and columns that are looked at together
 _MOST_CHECKED = 1 << 31  # numbers; of a larger matrix, as many in tiles drawn at random
@@ -184,7 +186,7 @@ def check_matrix(
         bounds = [_bounds(matrix[part]) for part in tiles]
         least, largest = min(low for low, _ in bounds), max(high for _, high in bounds)
         diagonal = np.asarray(matrix.diagonal(), np.float64)
-        above = np.flatnonzero(np.isfinite(diagonal) & (diagonal > ROUNDING**0.5 * largest))
+        above = np.flatnonzero(np.isfinite(diagonal) & (diagonal > DIAGONAL * largest))
         if len(above):
             row = int(above[0])
             raise error(

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch._C import _functorch
 from torch.nn import functional
 
-from cml.distances.matrix_check import ROUNDING, SIMILARITIES, find_odd_matrix
+from cml.distances.matrix_check import DIAGONAL, SIMILARITIES, find_odd_matrix
 from cml.errors import ImplausibleData, UserError
 
 _FEWEST_ANCHORS = 8  # of fewer, an order that looks odd may be chance
@@ -166,7 +166,7 @@ def refuse_similarities(label_distances: Tensor) -> None:
     if not bool(is_above.any()):
         return
     largest = label_distances.where(label_distances.isfinite(), 0).amax()
-    is_above &= own > ROUNDING**0.5 * largest
+    is_above &= own > DIAGONAL * largest
     if bool(is_above.any()):
         row = int(is_above.int().argmax())
         raise UserError(

@@ -285,3 +285,17 @@ def test_a_batch_of_two_sides_is_no_similarity() -> None:
     block[:, :10] = torch.inf
     loss = LogRatioLoss().fit("euclidean", Y)
     assert loss(torch.randn(ITEMS, 6, dtype=torch.float64), block).isfinite()
+
+
+@pytest.mark.parametrize("share", [0.01, 0.05])
+def test_what_roots_leave_on_a_diagonal_is_rounding_and_more_is_not(share: float) -> None:
+    matrix, loss = D + share * D.max() * np.eye(ITEMS), LogRatioLoss().fit("euclidean", Y)
+    embeddings = torch.randn(ITEMS, 6, dtype=torch.float64)
+    if share < matrix_check.DIAGONAL:
+        assert loss(embeddings, torch.tensor(matrix)).isfinite()
+        compare(matrix)
+        return
+    with pytest.raises(UserError, match=r"similarities\?"):
+        loss(embeddings, torch.tensor(matrix))
+    with pytest.raises(UserError, match=r"similarities\?"):
+        compare(matrix)
