@@ -115,7 +115,8 @@ class LogRatioLoss(LabelDistanceLoss):
         self.floor_quantile = check_number("floor_quantile", floor_quantile, least=0, below=1)
         self.floor: Auto = "auto" if self.floor_quantile > 0 else 0.0  # "auto": ``fit`` finds it by the quantile
         self.weights: Weights = weights
-        self.rank_offset = check_number("rank_offset", rank_offset, least=1e-3)  # below it one weight drowns the others
+        # below the least one weight drowns the others
+        self.rank_offset: float | Tensor = check_number("rank_offset", rank_offset, least=1e-3)
         self.normalize = check_flag("normalize", normalize)
         self.eps = check_above_zero("eps", eps)
         self.zero_factor = check_above_zero("zero_factor", zero_factor)
