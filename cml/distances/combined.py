@@ -83,7 +83,7 @@ class Combined(Composed):
     def fit(self, labels: Sequence[Any]) -> Self:
         """Take the scales from labels unless they are given, and fit the parts."""
         columns = self._labels_by_part(labels)
-        known = {part: self._known(column)[0] for part, column in columns.items()}
+        known = {part: self._select_known_labels(column)[0] for part, column in columns.items()}
         fitted = {part: distance.fit(known[part]) for part, distance in self._parts.items()}
         scales = self.scales or {part: _scale(part, fitted[part], known[part]) for part in fitted}
         return replace(self, parts=fitted, scales=scales)
@@ -95,7 +95,7 @@ class Combined(Composed):
         columns = self._labels_by_part(labels)
         arrays: dict[str, NDArray[Any]] = {}
         for place, (part, distance) in enumerate(self._parts.items()):
-            some, rows = self._known(columns[part])
+            some, rows = self._select_known_labels(columns[part])
             if not some:
                 raise LabelError(0, f"and all others have no part {part!r}: leave it out.")
             try:
@@ -107,7 +107,7 @@ class Combined(Composed):
                 encoded = encoded[np.maximum(rows, 0)]
                 arrays[f"{_KNOWN}{place}"] = rows >= 0
             arrays |= {f"{place}:{name}": array for name, array in encoded.arrays.items()}
-        known = {part: self._known(column)[0] for part, column in columns.items()}
+        known = {part: self._select_known_labels(column)[0] for part, column in columns.items()}
         scales = self.scales or {part: _scale(part, distance, known[part]) for part, distance in self._parts.items()}
         row = np.array([scales[part] for part in self._parts], np.float64)
         return Labels({**arrays, _SCALES: np.tile(row, (len(labels), 1))})
@@ -139,7 +139,7 @@ class Combined(Composed):
             total = np.divide(total * whole, compared, out=np.full_like(total, np.inf), where=compared > 0)
         return total.astype(np.float32)
 
-    def _known(self, column: list[Any]) -> tuple[list[Any], Int64 | None]:
+    def _select_known_labels(self, column: list[Any]) -> tuple[list[Any], Int64 | None]:
         """The known labels of a part and, where some may be unknown, the place of each label among them, or -1."""
         if self.missing == "refuse":
             return column, None

@@ -8,7 +8,7 @@ import numpy as np
 
 from cml.array_types import Float32, Float64
 from cml.distances.exact_products import TILE_ROWS, squared_euclidean
-from cml.distances.known_parts import Unknown, check_parts, leave_out_defaults, sum_known, weigh_places
+from cml.distances.known_parts import Unknown, check_parts, leave_out_defaults, sum_known_places, weigh_places
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels, check_same_length, pack_vectors
 from cml.errors import UserError
@@ -77,7 +77,7 @@ class Euclidean(LabelDistance):
         left, right = a.arrays["vectors"], b.arrays["vectors"]
         check_same_length(left, right)
         if self.missing == "skip":
-            return self._compare_known(left, right)
+            return self._compare_known_numbers(left, right)
         if self.weights is not None:
             roots = np.sqrt(weigh_places(self.weights, left.shape[1]))
             left, right = left * roots, right * roots
@@ -96,7 +96,7 @@ class Euclidean(LabelDistance):
                 "squared."
             ) from None
 
-    def _compare_known(self, left: Float64, right: Float64) -> Float32:
+    def _compare_known_numbers(self, left: Float64, right: Float64) -> Float32:
         """Compare the numbers that both sides know."""
         known, other = ~np.isnan(left), ~np.isnan(right)
         left, right = np.nan_to_num(left), np.nan_to_num(right)
@@ -105,7 +105,7 @@ class Euclidean(LabelDistance):
         def apart(rows: slice, place: int) -> Float64:
             return np.square(left[rows, place, None] - right[:, place])
 
-        squared = sum_known(known, other, weights, apart)
+        squared = sum_known_places(known, other, weights, apart)
         return squared if self.squared else np.sqrt(squared)
 
     def label_vectors(self, labels: Labels) -> Float64 | None:

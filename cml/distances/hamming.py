@@ -8,7 +8,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cml.array_types import Float32
-from cml.distances.known_parts import Unknown, check_parts, is_unknown, leave_out_defaults, sum_known, weigh_places
+from cml.distances.known_parts import (
+    Unknown,
+    check_parts,
+    is_unknown,
+    leave_out_defaults,
+    sum_known_places,
+    weigh_places,
+)
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import LabelError, Labels, check_same_length, short
 from cml.distances.name_sets import count_shared, pack_sets
@@ -83,7 +90,7 @@ class Hamming(LabelDistance):
             left, right = a.arrays["codes"], b.arrays["codes"]
             check_same_length(left, right)
             weights = weigh_places(self.weights, left.shape[1])
-            differ = sum_known(
+            differ = sum_known_places(
                 left > 0, right > 0, weights, lambda rows, place: (left[rows, place, None] != right[:, place]) + 0.0
             )
             return differ / np.float32(weights.sum())

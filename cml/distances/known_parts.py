@@ -35,7 +35,7 @@ def is_unknown(value: Any) -> bool:  # noqa: ANN401 - a part of a label
     return value is None or (isinstance(value, float | np.floating) and bool(np.isnan(value)))
 
 
-def sum_known(
+def sum_known_places(
     a: Bools,  # (A, P) which places each label knows
     b: Bools,  # (B, P)
     weights: Float64,  # (P,)

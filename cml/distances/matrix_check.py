@@ -201,7 +201,7 @@ def check_matrix(
                 directions.compare(matrix[rows, columns], matrix[columns, rows].T, (rows.start, columns.start))
     if directions.differ is not None and symmetric is not False:
         raise error(f"{name} {directions.describe(at)}")
-    if looks_reversed(matrix):
+    if has_reversed_order(matrix):
         warnings.warn(f"{name} looks {REVERSED}", ImplausibleData, stacklevel=_caller())
     return Rounding(
         symmetric=symmetric is not False or not directions.are_rounded,
@@ -334,10 +334,10 @@ def find_odd_matrix(
         return directions.describe(
             lambda row, column: f"row {row}, column {column}", declare="fit the loss to it first"
         )
-    return f"look {REVERSED}" if looks_reversed(square) else ""
+    return f"look {REVERSED}" if has_reversed_order(square) else ""
 
 
-def looks_reversed(
+def has_reversed_order(
     matrix: NDArray[Any],  # (N, N) with 0 on its diagonal
 ) -> bool:
     """Whether a matrix looks like similarities whose diagonal was set to 0.

@@ -19,16 +19,13 @@ _LEAST_SHARE = 1 / 7  # of the jackknife's variance that is left when what it co
 
 
 class Effects(NamedTuple):
-    """How leaving out one gallery item changes the values of R queries.
+    """How leaving out one gallery item changes the values of R queries."""
 
-    Attributes:
-        items: (R, W) positions in the gallery of the items that change a value, each once; further columns hold any
-            item with changes of 0.
-        changes: (R, W, columns) float64: the value without the item less the value with it; NaN where the query then
-            has no value, 0 where it has none anyway.
-    """
-
+    # (R, W) positions in the gallery of the items that change a value, each once; further columns hold any item with
+    # changes of 0
     items: Int64
+    # (R, W, columns) float64: the value without the item less the value with it; NaN where the query then has no value,
+    # 0 where it has none anyway
     changes: Float64
 
 

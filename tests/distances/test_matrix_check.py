@@ -274,9 +274,9 @@ def test_distances_are_not_taken_for_similarities(seed: int) -> None:
     points = rng.normal(size=(60, 1 + seed % 10)) if seed % 2 else rng.normal(size=(6, 3))[rng.integers(0, 6, 60)]
     apart = np.linalg.norm(points[:, None] - points, axis=2)
     for matrix in (apart, apart**2, np.sqrt(apart), np.log1p(apart), rng.uniform(1, 2, (60, 60)) * (1 - np.eye(60))):
-        assert not matrix_check.looks_reversed(np.maximum(matrix, matrix.T))
+        assert not matrix_check.has_reversed_order(np.maximum(matrix, matrix.T))
     for similar in (np.exp(-apart), 1 / (1 + apart)):
-        assert matrix_check.looks_reversed(similar * (1 - np.eye(60)))
+        assert matrix_check.has_reversed_order(similar * (1 - np.eye(60)))
 
 
 def test_a_batch_of_two_sides_is_no_similarity() -> None:
