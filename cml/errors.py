@@ -5,7 +5,6 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from importlib import metadata
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -78,6 +77,8 @@ def did_you_mean(
 
 def install_hint(extra: str) -> str:
     """Name the command that installs an extra of cml: from where cml itself was installed."""
+    from importlib import metadata  # slow to import, and only an error needs it
+
     stated = [found.read_text("direct_url.json") for found in metadata.distributions(name=DISTRIBUTION)]
     origin = json.loads(next(filter(None, stated), "{}"))  # a checkout's own egg-info, first on the path, has none
     if not str(origin.get("url", "")).startswith("file:"):  # a package index
