@@ -88,7 +88,7 @@ def embedding_points(embeddings: Tensor, *, normalize: bool, look: bool = True) 
         return full
     limits = torch.finfo(full.dtype)
     least, most = 1e4 * limits.tiny**0.5, limits.max**0.5 / 1e4
-    for largest in full.detach().abs().amax(dim=(-2, -1)).flatten().tolist():
+    for largest in map(float, full.detach().abs().amax(dim=(-2, -1)).flatten()):  # tolist fails under torch 2.4's func
         if 0 < largest < least or most < largest < float("inf"):
             raise UserError(
                 f"The largest number of the embeddings must be in {least:.0e}..{most:.0e} or 0, for their squares to "
