@@ -259,7 +259,7 @@ def _change_row(path: Path, rng: random.Random) -> None:
         b"\xff" * 20,
     ]
     with closing(sqlite3.connect(path)) as db, db:
-        db.execute(f"UPDATE items SET {rng.choice(columns)} = ? WHERE row = 5", [rng.choice(odd)])
+        db.execute(f"UPDATE OR IGNORE items SET {rng.choice(columns)} = ? WHERE row = 5", [rng.choice(odd)])
 
 
 def sign_again(folder: Path) -> None:
