@@ -60,7 +60,7 @@ class Rounding:
 
     def mend(self, read: Callable[[Int64, Int64], NDArray[Any]], rows: Int64, columns: Int64) -> Float32:
         """Read a block (A, B) of a matrix and mend it."""
-        block = np.array(read(rows, columns), np.float32)
+        block: NDArray[Any] = np.array(read(rows, columns), np.float32)
         if self.directions:
             block = (block + np.asarray(read(columns, rows), np.float32).T) / 2
         if self.negative:
@@ -229,7 +229,8 @@ def check_cross_matrix(values: Any) -> Float32:  # noqa: ANN401 - checked here
         _, largest = _bounds(matrix)
         name = "The matrix of label distances"
         _check_numbers(matrix, largest, (0, 0), name, lambda row, column: f"row {row}, column {column}", UserError)
-        return np.maximum(matrix, 0).astype(np.float32)
+        checked: Float32 = np.maximum(matrix, 0).astype(np.float32)
+        return checked
 
 
 def _tiles(items: int) -> Iterator[tuple[slice, slice]]:
@@ -301,9 +302,9 @@ class _Directions:
         is_equal |= np.abs(one * np.abs(one) - other * np.abs(other)) <= ROUNDING * self.largest**2
         if self.differ is None and not is_equal.all():
             row, column = np.argwhere(~is_equal)[0].tolist()
-            values = float(one[row, column]), float(other[row, column])
-            self.differ = row + start[0], column + start[1], *values
-            self._rest = max(values) if np.isinf(max(values)) else 0.0
+            pair = float(one[row, column]), float(other[row, column])
+            self.differ = row + start[0], column + start[1], *pair
+            self._rest = max(pair) if np.isinf(max(pair)) else 0.0
 
     def describe(self, at: Callable[[int, int], str], declare: str = "give symmetric=False") -> str:
         """Say how the directions differ, and how to mend it."""

@@ -294,7 +294,7 @@ class _StoredMatrix:
         matrix: Any = self.matrix
         is_whole = isinstance(matrix, np.memmap) and not isinstance(matrix.base, np.ndarray) and matrix.filename
         if is_whole:  # another process maps the file, in place of a copy
-            order = "C" if matrix.flags.c_contiguous else "F"
+            order: Literal["C", "F"] = "C" if matrix.flags.c_contiguous else "F"
             matrix = _MappedFile(str(matrix.filename), matrix.dtype.str, matrix.shape, int(matrix.offset), order)
         return {**vars(self), "matrix": matrix, "arrays": None}
 

@@ -395,7 +395,8 @@ class Model:
         if left_out:
             is_hidden = np.stack([np.isin(found, hidden) for found, hidden in zip(positions, left_out, strict=True)])
             first = np.argsort(is_hidden, axis=1, kind="stable")[:, :k]
-            positions, distances = (np.take_along_axis(part, first, 1) for part in (positions, distances))
+            positions = np.take_along_axis(positions, first, 1)
+            distances = np.take_along_axis(distances, first, 1)
         return positions, distances
 
     @property
@@ -719,10 +720,14 @@ class Model:
         rows, ours, theirs = np.intersect1d(
             items.labels.arrays["rows"], known.labels.arrays["rows"], return_indices=True
         )
-        parts = items.inputs.subset(ours[:_COMPARED]), known.inputs.subset(theirs[:_COMPARED])
-        if isinstance(parts[0], Images) and (parts[0].paths is None) != (parts[1].paths is None):
+        given, learned = items.inputs.subset(ours[:_COMPARED]), known.inputs.subset(theirs[:_COMPARED])
+        if (
+            isinstance(given, Images)
+            and isinstance(learned, Images)
+            and (given.paths is None) != (learned.paths is None)
+        ):
             return  # a file and its pixels have other digests
-        digests, trained = map(digest_items, parts)
+        digests, trained = digest_items(given), digest_items(learned)
         if len(digests) and len(digests) == len(trained) and (digests != trained).all():
             raise UserError(
                 f"The 'labels' name rows of the matrix of label distances, such as {rows[0]}, that the model was "

@@ -78,7 +78,7 @@ def find_near(
         limit = np.partition(least, k - 1)[k - 1]
     if limit == np.inf:
         limit = np.partition(scores, k - 1)[k - 1]
-    limit = np.float32(min(limit + slack, _MOST))
+    limit = np.float32(min(float(limit + slack), _MOST))
     near, size = np.empty(4 * k + _CHUNK, np.int64), 0
     for chunk in range(len(least)):
         if least[chunk] > limit:
