@@ -327,6 +327,10 @@ def find_odd_matrix(
     """Say what is odd about the label distances of a batch, of which nobody knows whether they have a direction."""
     square = np.array(matrix, np.float64)
     np.fill_diagonal(square, 0)
+    upper = np.triu_indices(len(square), 1)
+    known = sorted(np.isfinite(side[upper]).sum() for side in (square, square.T))
+    if known != [0, len(upper[0])]:  # but for a triangle, a pair known in one direction says nothing of the other
+        square[np.isinf(square) | np.isinf(square.T)] = np.inf
     finite = square[np.isfinite(square)]
     directions = _Directions(float(finite.max(initial=0)))
     with np.errstate(invalid="ignore"):

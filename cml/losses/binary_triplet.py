@@ -79,5 +79,6 @@ class BinaryTripletLoss(RuleLoss):
         The sets may be decided anywhere: in the batch, as ``mean`` does, or beforehand over the whole training set.
         """
         order = torch.where(pairs.positives, 0.0, torch.where(pairs.negatives, 1.0, torch.inf))  # (A, B)
+        order.fill_diagonal_(0)  # an anchor's own column is left out, whatever the sets say of it
         look = self.may_look(embeddings)
         return mean_of_hinges(embeddings, order, margin=self.margin, normalize=self.normalize, look=look)

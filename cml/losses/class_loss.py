@@ -31,12 +31,19 @@ class ClassLoss(Loss):
         """The class numbers of a batch, or of a training set."""
         return torch.from_numpy(batch.classes())
 
-    def forward(
-        self,
-        embeddings: Tensor,  # (B, D) floating point. Computed with in at least float32, also under autocast
-        classes: Tensor,  # (B,) int64
-    ) -> Tensor:  # a scalar
-        """The loss of a batch."""
+    def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
+        """Compute the loss of a batch.
+
+        Args:
+            embeddings: (B, D) floating point. Computed with in at least float32, also under autocast.
+            classes: (B,) int64.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            UserError: a shape or type does not fit, or a number is not a class.
+        """
         value = self.value(embeddings, classes)
         self.count_classes(classes)
         return value

@@ -74,12 +74,20 @@ class LabelDistanceLoss(Loss):
         look = self.may_look(embeddings)
         return mean_over_anchors(embeddings, label_distances, self.anchor_values, normalize=self.normalize, look=look)
 
-    def forward(
-        self,
-        embeddings: Tensor,  # (B, D) floating point. Computed with in at least float32, also under autocast
-        label_distances: Tensor,  # (A, B), >= 0, in the label's unit, a tensor or the array of ``distance.pairwise``
-    ) -> Tensor:  # a scalar
-        """The loss of a batch; if no anchor has a term, 0 with zero gradient and a warning."""
+    def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
+        """Compute the loss of a batch.
+
+        Args:
+            embeddings: (B, D) floating point. Computed with in at least float32, also under autocast.
+            label_distances: (A, B), >= 0, in the label's unit, a tensor or the array of ``distance.pairwise``: those of
+                the first A items, the anchors, to all B. Infinite where two labels cannot be compared.
+
+        Returns:
+            A scalar; if no anchor has a term, 0 with zero gradient and a warning.
+
+        Raises:
+            UserError: a shape or type does not fit, or a number is negative or NaN.
+        """
         mean = self.mean(embeddings, label_distances)
         self.count_skipped(mean.counts)
         if self.may_look(mean.counts) and not bool(mean.counts.any()):

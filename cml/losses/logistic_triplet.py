@@ -102,7 +102,18 @@ class LogisticTripletLoss(Loss):
             raise UserError("The loss 'logistic-triplet' needs triplets of three training items. Got none instead.")
 
     def forward(self, embeddings: Tensor, triplets: Tensor) -> Tensor:
-        """The loss of a batch; 0 with a warning if it has no triplet."""
+        """Compute the loss of a batch.
+
+        Args:
+            embeddings: (B, D) floating point.
+            triplets: (T, 3) int64, rows of the batch: anchor, nearer, farther; or (T, 4) with how often each was said.
+
+        Returns:
+            A scalar; 0 with a warning if the batch has no triplet.
+
+        Raises:
+            UserError: a shape or type does not fit, or a number is no row of the batch.
+        """
         self._check_triplets(embeddings, triplets)
         look = self.may_look(embeddings)
         with torch.autocast(embeddings.device.type, enabled=False):

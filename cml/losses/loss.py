@@ -256,10 +256,14 @@ class VectorLoss(Loss):
         """The label vectors of a batch, or of a training set."""
         return torch.from_numpy(batch.vectors())
 
-    def forward(
-        self,
-        embeddings: Tensor,  # (B, D) floating point. Computed with in at least float32
-        vectors: Tensor,  # (B, V) label vectors in their own unit
-    ) -> Tensor:  # a scalar
-        """The loss of a batch."""
+    def forward(self, embeddings: Tensor, vectors: Tensor) -> Tensor:
+        """Compute the loss of a batch.
+
+        Args:
+            embeddings: (B, D) floating point. Computed with in at least float32.
+            vectors: (B, V) label vectors in their own unit.
+
+        Returns:
+            A scalar.
+        """
         raise NotImplementedError

@@ -30,7 +30,12 @@ from cml.training.training_targets import TrainingTargets
 
 
 def choose_held_out(training: Training) -> None:
-    """Choose the items to validate on, unless the user gave some; before features take the place of images."""
+    """Choose the items to validate on, unless the user gave some; images of a frozen backbone by their features."""
+    if not (training.config.freeze_backbone and isinstance(training.items.inputs, Images)):
+        _choose_held_out(training)
+
+
+def _choose_held_out(training: Training) -> None:
     if training.held_out is None:
         rule = HoldOut(training.config)
         training.held_out_rows = rule(training.items)
@@ -40,9 +45,9 @@ def choose_held_out(training: Training) -> None:
 
 def standardise_vectors(training: Training) -> None:
     """Take mean and standard deviation from the vectors that are trained on."""
-    if not isinstance(training.items.inputs, Vectors):
-        return
     items = training.items
+    if not isinstance(items.inputs, Vectors) or items.inputs.form.kind != "vectors":
+        return
     if training.held_out is None:
         items = items.split(lambda _: training.held_out_rows)[0]
     assert isinstance(items.inputs, Vectors)
@@ -67,7 +72,10 @@ def train_head_alone(training: Training) -> None:
         training.network, features = freeze_backbone(
             training.model, training.items.inputs, training.ranks, store=store, bar=bar
         )
+        are_images = isinstance(training.items.inputs, Images)
         training.items = replace(training.items, inputs=features)
+        if are_images:
+            _choose_held_out(training)
         if training.held_out is not None:
             features = freeze_backbone(training.model, training.held_out.inputs, training.ranks, store=store)[1]
             training.held_out = replace(training.held_out, inputs=features)

@@ -120,7 +120,7 @@ def batches(ranks: Ranks, **options: object) -> BatchSource:
 @pytest.mark.parametrize("kind", ["place", "area"])
 def test_processes_cut_the_crops_of_one_process(kind: str) -> None:
     for options in ({"random_crop": kind}, {"random_crop": kind, "brightness_jitter": 0.2, "views": 2}):
-        whole, _ = batches(Ranks(), **options)[1]
+        whole, *_ = batches(Ranks(), **options)[1]
         parts = [batches(Ranks(rank, 3), **options)[1][0] for rank in range(3)]
         assert torch.equal(torch.cat(parts), whole)
         assert torch.equal(batches(Ranks(), **options)[1][0], whole)

@@ -367,7 +367,7 @@ def test_a_summary_is_that_of_the_matrix(symmetric: bool) -> None:
     matrix = sparse.block(np.arange(60), np.arange(60))
     ours, true = (
         summarize(distance, distance.encode(range(60)), unit="px").to_json()
-        for distance in (as_label_distance(sparse), as_label_distance(matrix))
+        for distance in (as_label_distance(sparse), as_label_distance(matrix, symmetric=symmetric))
     )
     assert ours.keys() == true.keys()
     for name, value in true.items():

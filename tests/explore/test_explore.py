@@ -336,5 +336,5 @@ def test_what_cannot_be_explored_is_said(run: cml.Run, monkeypatch: pytest.Monke
     missing: Callable[[str], None] = lambda name: None  # noqa: E731
     monkeypatch.setattr("importlib.util.find_spec", missing)
     assert check_maps(()) == ("pca",)
-    with pytest.raises(UserError, match=r"continuous-metric-learning\[explore\]"):
+    with pytest.raises(UserError, match=r"pip install .*\[explore\]"):
         check_maps(("tsne",))

@@ -53,7 +53,8 @@ def _public() -> dict[tuple[str, str], Any]:
     found = {_place(thing): thing for thing in things}
     for thing in filter(inspect.isclass, things):
         for key, owner in pages.members(thing):
-            if not any(key in vars(base) for base in owner.__mro__[1:-1]):
+            bases = (base for base in owner.__mro__[1:-1] if key != "forward" or base.__module__.startswith("cml"))
+            if not any(key in vars(base) for base in bases):
                 found[_place(vars(owner)[key])] = vars(owner)[key]
     return found
 

@@ -205,7 +205,7 @@ def test_a_batch_mirrored_image_by_image_has_the_distances_of_the_mirrored_masks
     config = TrainConfig(seed=3, image_size=(32, 32), flip="image")
     source = BatchSource(data, RandomSampler(batch_size=12), nearest, config)
     for step in range(3):
-        pictures, found = source[step]
+        pictures, found, _ = source[step]
         items = RandomSampler(batch_size=12).batch(nearest, seed=3, step=step).items
         plain = images.read(items)
         masks = []

@@ -51,7 +51,14 @@ class SmallCNN(nn.Module):
         self.project = nn.Sequential(nn.Flatten(), nn.Linear(pooled, 256), last, nn.ReLU(inplace=True))
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """Features (B, 256) of normalised pixels (B, channels, h, w)."""
+        """Compute the features of images.
+
+        Args:
+            pixels: Normalised pixels (B, channels, h, w).
+
+        Returns:
+            Features (B, 256).
+        """
         return self.project(self.pool(self.feature_map(pixels)))  # type: ignore[no-any-return]
 
     def feature_map(self, pixels: Tensor) -> Tensor:
