@@ -76,8 +76,8 @@ class Approximation:
         model: The model that embeds further items by their vectors.
 
     Example:
-        >>> kept = Approximation.open("runs/distances")
-        >>> print(kept.spent.lines()[0])
+        >>> kept = Approximation.open("runs/distances")  # doctest: +SKIP
+        >>> print(kept.spent.lines()[0])  # doctest: +SKIP
         4,995 calls of the label distance, 1.000% of all 499,500 pairs
     """
 

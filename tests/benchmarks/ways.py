@@ -15,7 +15,7 @@ import os
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -130,12 +130,12 @@ def make_ways(folder: Path) -> dict[str, tuple[Callable[[], Any], Callable[[Call
     }
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print the ways."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ways", nargs="*", help="fit-images, fit-vectors, embed, evaluate, evaluate-run, or all")
     parser.add_argument("--where", action="store_true", help="name the modules and their functions")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as folder:
         ways = make_ways(Path(folder))
