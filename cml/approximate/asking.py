@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from cml.approximate.asked_pairs import pairs_of_keys
 from cml.array_types import Float32, Int64
+from cml.distances.jobs.folder import JOB
 from cml.distances.jobs.job_options import JobOptions
 from cml.distances.jobs.run import run_job
 from cml.distances.jobs.work import PairsWork
@@ -149,6 +150,8 @@ class Interview:
         folder = self._output.work / step.replace(" ", "-")
         strip = int(min(_MOST_STRIP, max(1, STRIP_SECONDS / max(self.call_seconds, _SHORTEST))))
         options = replace(self._options, strip_pairs=strip)
+        if folder.is_dir() and not (folder / JOB).exists():  # a job is there once it is done; its record is gone
+            delete(folder, strict=True)
         try:
             job = run_job(work, folder, options)
         except (DataError, DifferentSettingsError):  # its record is damaged, or of a plan that was

@@ -35,6 +35,7 @@ class PartialDataset:
         self._forcing = ThreadPoolExecutor(1)  # waiting for the disk should not hold up the images
         self._forced: list[Future[None]] = []
         self._stack = contextlib.ExitStack()
+        self._is_begun = False
 
     def __enter__(self) -> Self:
         check_vacant(self._folder)
@@ -46,6 +47,7 @@ class PartialDataset:
                 self._work.discard()
                 raise
             self._begin()
+            self._is_begun = True
             self._stack = self._stack.pop_all()
         return self
 
@@ -60,7 +62,7 @@ class PartialDataset:
     @property
     def kept(self) -> int:
         """Items that the next process could reuse if this one died now."""
-        return self._work.recorded if self._provenance else 0
+        return self._work.recorded if self._provenance and self._is_begun else 0
 
     def finished_files(self, item_id: str) -> dict[str, bytes] | None:
         """Read the files of an item that an earlier process finished; several threads may call it."""
