@@ -285,6 +285,7 @@ class _Directions:
         self.differ: tuple[int, int, float, float] | None = None  # the first pair that differs beyond rounding
         self._filled = [False, False]  # whether there are distances above the diagonal, and below it
         self._rest = 0.0  # what an empty triangle holds
+        self._is_half_known = False  # whether a pair is known in one direction and infinite in the other
 
     def compare(self, above: NDArray[Any], below: NDArray[Any], start: tuple[int, int]) -> None:
         """Compare a tile above the diagonal with its mirror image, both (R, C)."""
@@ -297,6 +298,7 @@ class _Directions:
         one, other = one.astype(np.float64), other.astype(np.float64)
         for side, values in enumerate((one, other)):
             self._filled[side] = self._filled[side] or bool(((values > 0) & np.isfinite(values)).any())
+        self._is_half_known = self._is_half_known or bool((np.isinf(one) != np.isinf(other)).any())
         is_equal = one == other  # infinities too
         is_equal |= np.abs(one - other) <= ROUNDING * self.largest
         is_equal |= np.abs(one * np.abs(one) - other * np.abs(other)) <= ROUNDING * self.largest**2
@@ -315,10 +317,9 @@ class _Directions:
             triangle = "above" if self._filled[0] else "below"
             mirrored = "numpy.minimum(D, D.T)" if np.isinf(self._rest) else "D + D.T"
             return f"has distances {triangle} the diagonal alone. Mirror them, {mirrored}, or {declare}."
-        return (
-            f"has {there:g} at {at(row, column)}, but {back:g} at {at(column, row)}. Average them, (D + D.T) / 2, or "
-            f"{declare}."
-        )
+        # a mean with infinity would lose what is known
+        mend = "Take the smaller, numpy.minimum(D, D.T)" if self._is_half_known else "Average them, (D + D.T) / 2"
+        return f"has {there:g} at {at(row, column)}, but {back:g} at {at(column, row)}. {mend}, or {declare}."
 
 
 def find_odd_matrix(

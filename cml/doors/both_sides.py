@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from cml import distances
+from cml.array_types import Bools, Int64
 from cml.distances import LabelDistance
 from cml.distances.cross_matrix import CrossMatrix
 from cml.errors import UserError
@@ -43,8 +44,31 @@ def check_both_groups(groups: object, gallery_groups: object) -> None:
         raise UserError("'groups' and 'gallery_groups' are given together: the names on both sides are compared.")
 
 
-def read_excluded(exclude: Any, queries: int) -> list[list[int]]:  # noqa: ANN401 - positions
-    """The positions in the gallery that each query is not to find."""
+def read_excluded(
+    exclude: Any,  # noqa: ANN401 - a position, or a list of positions, for each query
+    queries: int,
+    is_live: Bools,  # (G,), the items of the gallery that can be found
+    k: int,
+) -> list[Int64]:
+    """The positions in the gallery that each query is not to find; k items have to be left for each."""
     if len(exclude) != queries:
         raise UserError(f"'exclude' must name positions for each of {queries} queries. Got {len(exclude)} instead.")
-    return [np.atleast_1d(np.asarray(one, np.int64)).tolist() for one in exclude]
+    hidden = []
+    for query, named in enumerate(exclude):
+        positions = np.unique(np.asarray(named))
+        outside = (
+            positions[(positions < 0) | (positions >= len(is_live))] if positions.dtype.kind in "iu" else positions
+        )
+        if outside.size:
+            raise UserError(
+                f"'exclude' must name positions in the gallery, whole numbers from 0 to {len(is_live) - 1}. Got "
+                f"{outside[0]} for query {query} instead."
+            )
+        positions = positions.astype(np.int64)
+        left = int(is_live.sum() - is_live[positions].sum())
+        if k > left:
+            raise UserError(
+                f"'k' must be at most the {left} items that 'exclude' leaves for query {query}. Got {k} instead."
+            )
+        hidden.append(positions)
+    return hidden

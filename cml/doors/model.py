@@ -381,17 +381,20 @@ class Model:
             UserError: something is no input of the model, or k is out of range.
         """
         rows = self.as_embeddings(queries)
-        held = gallery.gallery if isinstance(gallery, EmbeddingFolder) else gallery
-        left_out = [] if exclude is None else read_excluded(exclude, len(rows))
-        take = k + max(map(len, left_out), default=0)
         if isinstance(gallery, EmbeddingFolder) and gallery.digest != self.digest:
             raise UserError(
                 f"{gallery.folder} holds embeddings of another model: they cannot be compared. Embed again."
             )
+        held = gallery.gallery if isinstance(gallery, EmbeddingFolder) else gallery
+        if not isinstance(held, Gallery):
+            held = self.as_embeddings(held)
+        is_live = held.is_live if isinstance(held, Gallery) else np.ones(len(held), bool)
+        left_out = [] if exclude is None else read_excluded(exclude, len(rows), is_live, k)
+        take = min(k + max(map(len, left_out), default=0), max(k, int(is_live.sum())))
         if isinstance(held, Gallery):
             distances, positions = held.search(rows, take)
         else:
-            distances, positions = nearest_embeddings(rows, self.as_embeddings(gallery), take)
+            distances, positions = nearest_embeddings(rows, held, take)
         if left_out:
             is_hidden = np.stack([np.isin(found, hidden) for found, hidden in zip(positions, left_out, strict=True)])
             first = np.argsort(is_hidden, axis=1, kind="stable")[:, :k]

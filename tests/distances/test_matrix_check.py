@@ -183,6 +183,16 @@ def test_a_mistake_is_named_with_its_mend(mistake: str, message: str) -> None:
         cml.distances.as_label_distance(MISTAKES[mistake])
 
 
+def test_the_mend_of_pairs_known_in_one_direction_loses_none() -> None:
+    half = D.copy()
+    half[5, 3] = half[1, 9] = np.inf
+    with pytest.raises(UserError, match=r"Take the smaller, numpy\.minimum\(D, D\.T\), or give symmetric=False"):
+        Precomputed(half)
+    mended = Precomputed(np.minimum(half, half.T))
+    rows = mended.encode(range(ITEMS))
+    np.testing.assert_allclose(mended.pairwise(rows, rows), D, rtol=1e-6)
+
+
 def test_more_rows_than_inputs_are_named() -> None:
     with pytest.raises(UserError, match=r"There are 40 inputs, and the label distances have 43 rows\. Say which row"):
         cml.fit(X, label_distance=MISTAKES["more rows than inputs"], **OPTIONS)

@@ -130,6 +130,18 @@ def test_prediction_and_search_leave_out_what_is_named(model: cml.Model) -> None
     assert (who[positions] != who[:, None]).all()
     with pytest.raises(UserError, match="'exclude' must name positions for each of 150 queries"):
         model.search(test, test, 3, exclude=[0])
+    twice = [[0, 0, 1]] * 5  # of a gallery of 5 items
+    positions, _ = model.search(test[:5], test[:5], 3, exclude=twice)
+    assert (positions > 1).all()
+    for wrong, message in (
+        ([[-1]] * 5, "whole numbers from 0 to 4. Got -1 for query 0"),
+        ([[], [5], [], [], []], "Got 5 for query 1"),
+        ([[0.5]] * 5, "Got 0.5 for query 0"),
+        ([["a"]] * 5, "Got a for query 0"),
+        ([[0, 1, 2]] * 5, "'k' must be at most the 2 items that 'exclude' leaves for query 0. Got 3"),
+    ):
+        with pytest.raises(UserError, match=message):
+            model.search(test[:5], test[:5], 3, exclude=wrong)
 
 
 def test_calibration_by_groups_does_not_promise_what_copies_keep(model: cml.Model) -> None:
