@@ -22,7 +22,7 @@ class Hit(NamedTuple):
 
     @property
     def is_trained(self) -> bool:
-        """Whether the model was trained on the item, which is then nearer to like items than new ones are."""
+        """Whether the model is known to have been trained on the item, which brings it nearer to like items."""
         return self.columns.get(TRAINED) == "yes"
 
     @property
