@@ -86,6 +86,8 @@ def run(arguments: Sequence[str]) -> None:
         names = [f"{options.images[0]}, row {row}" for row in range(len(results))]
     if options.html is not None:
         write_index_page(options.html, queries, results, index.folder, len(index), calibration, options.pictures)
+    if calibration is not None and (caution := calibration.caution_of(len(index))):
+        say_warning(caution)
     if options.json:
         listed = [[_as_json(hit, calibration) for hit in hits] for hits in results]
         unit = {} if calibration is None else {"unit": calibration.unit}
@@ -93,8 +95,6 @@ def run(arguments: Sequence[str]) -> None:
         return
     if calibration is not None:
         print_text(f"expected label distance in {calibration.unit}, interval of {calibration.level:.0%}")
-        if caution := calibration.caution_of(len(index)):
-            say_warning(caution)
     for name, query, hits in zip(names, queries, results, strict=True):
         label = own_label(query, hits) if isinstance(query, Path) else query.shown_label
         print_text(visible_text(f"{name}{f', label {label}' if label else ''}", _LONGEST))

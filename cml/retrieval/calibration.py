@@ -150,9 +150,9 @@ class Calibration:
         if gallery <= _MUCH_LARGER * known:
             return ""
         return (
-            f"The model was calibrated in a gallery of {known:,} items, and this one has {gallery:,}: its first hits "
-            "are nearer than any that were calibrated, and their label distances may be larger than expected. "
-            "Calibrate again in this gallery."
+            f"The model was calibrated in a gallery of {known:,} items, and this one has {gallery:,}. Its first hits "
+            "may be nearer than those that were calibrated, and their label distances larger than expected. Calibrate "
+            "again in a gallery of this size."
         )
 
     def cautions(self) -> list[str]:  # a sentence each; none if there are enough items and label distances

@@ -142,6 +142,23 @@ def test_few_items_and_few_label_distances_are_said() -> None:
         calibrate((embeddings, (labels // 34).round()))
 
 
+@pytest.mark.filterwarnings("ignore:The calibration has")
+def test_a_caution_stands_where_hits_of_a_larger_gallery_are_farther_than_expected() -> None:
+    ratios = {}
+    for gallery in (200, 5000):
+        true, expected = [], []
+        for seed in range(3):
+            calibration = calibrate(draw(300, seed), draw(100, 50 + seed))
+            (query, query_labels), (ranked, labels) = draw(300, 100 + seed), draw(gallery, 200 + seed)
+            distances, positions = nearest_embeddings(query, ranked, 10)
+            true.append(np.abs(query_labels[:, None] - labels[positions]).mean())
+            expected.append(calibration.expect(distances).expected.mean())
+        ratios[gallery] = np.mean(true) / np.mean(expected)
+    assert ratios[200] < 1.05 < 1.15 < ratios[5000]
+    assert calibration.caution_of(200) == ""
+    assert "gallery of 100 items, and this one has 5,000" in calibration.caution_of(5000)
+
+
 @pytest.fixture(scope="module")
 def rows() -> Float64:
     return np.random.default_rng(0).normal(size=(400, 4))
