@@ -231,8 +231,10 @@ def mutate(path: Path, rng: random.Random) -> None:
 
 def _other_array(array: Any, rng: random.Random) -> Any:  # noqa: ANN401
     other = np.array(array)
-    kinds: dict[str, list[Any]] = {"i": [-1, 0, 10**6, 2**31 - 1], "u": [0, 1, np.iinfo(np.uint8).max]}
-    values = kinds.get(other.dtype.kind, [np.nan, np.inf, -1, 3e38, 0])
+    values: list[Any] = [np.nan, np.inf, -1, 3e38, 0]
+    if other.dtype.kind in "iu":
+        limits = np.iinfo(other.dtype)
+        values = [limits.min, -1 if limits.min else 1, 0, min(10**6, limits.max), min(2**31 - 1, limits.max)]
     if (how := rng.randrange(4)) or not other.size:
         row = np.atleast_1d(other)
         forms = [other[..., None], row[:0], row[:-1], other.astype(np.float64), other.astype(bool), other.T, -other]
