@@ -26,6 +26,8 @@ class Evaluate:
     """Also evaluate the embedding truncated to its first dimensions, such as 16 32 64: one row per size."""
     device: Device = "auto"
     allow_download: AllowDownload = False
+    details: bool = False
+    """Print all metrics and the whole verdict, not the main metrics and the headline."""
     tracker: str = ""
     """Experiment tracker to which the results are added; see cml train."""
     json: AsJson = False
@@ -52,5 +54,5 @@ def run(arguments: Sequence[str]) -> None:
         )
     if not ranks.first:
         return
-    figures = f"all figures: {command.run}/evaluation.json"
-    show(evaluation.to_json(), evaluation.table(), figures, as_json=command.json)
+    table = evaluation.table() if command.details else evaluation.summary("--details")
+    show(evaluation.to_json(), table, f"all figures: {command.run}/evaluation.json", as_json=command.json)

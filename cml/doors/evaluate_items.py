@@ -85,7 +85,8 @@ def evaluate_items(
         first = {name: both[0] for name, both in rows.items()}
         evaluation = with_judgements(evaluation, queries.distance, queries.labels, first, seed=options.seed)
     evaluation = with_verdict(evaluation, EMBEDDING, report.losses, own_rows=report.own_rows, advise=report.advise)
-    return evaluation.extend_verdict("" if queries.groups is not None else _name_copies(rows, queries, gallery))
+    copies = "" if queries.groups is not None else _name_copies(rows, queries, gallery)
+    return evaluation.extend_verdict(copies, is_caution=True)
 
 
 def _name_copies(rows: Mapping[str, Pair], queries: LabelledItems, gallery: LabelledItems | None) -> str:

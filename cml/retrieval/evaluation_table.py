@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -12,6 +13,8 @@ from cml.retrieval.gains import GAINS
 from cml.retrieval.metric_result import MetricResult, drawn_items
 from cml.retrieval.metrics import LABEL_DISTANCE, MetricInfo, family
 from cml.retrieval.metrics.metric import largest_k
+
+_WIDTH = 80  # characters of a terminal
 
 
 class Tabulated(Protocol):
@@ -43,6 +46,8 @@ class Tabulated(Protocol):
     def known_items(self) -> int | None: ...  # noqa: D102
     @property
     def verdict(self) -> str: ...  # noqa: D102
+    @property
+    def headline(self) -> str: ...  # noqa: D102
 
 
 def format_table(
@@ -60,6 +65,25 @@ def format_table(
     grid = _make_grid(evaluation, names)
     table = f"{text_table.markdown(grid)}\n" if markdown else text_table.align_columns(grid)
     return "\n".join([table, *_notes(evaluation, names)])
+
+
+def format_summary(evaluation: Tabulated, *, whole: str) -> str:  # ``whole``: what shows the rest
+    """Write as many of the main metrics as fit a terminal, what they mean, and the headline."""
+    first = next(iter(evaluation.rows.values()))
+    columns = default_columns(first.values())
+    names = columns[:1]
+    while len(names) < len(columns):
+        table = text_table.align_columns(_make_grid(evaluation, [*names, columns[len(names)]]))
+        if max(map(len, table.splitlines())) > _WIDTH:
+            break
+        names.append(columns[len(names)])
+    notes = _meanings(evaluation, names)
+    more = len(first) - len(names)
+    if more:
+        notes.append(f"{whole} shows {more} more {'metric' if more == 1 else 'metrics'} and the whole verdict.")
+    lines = [line for note in notes for line in textwrap.wrap(note, _WIDTH, break_on_hyphens=False)]
+    table = text_table.align_columns(_make_grid(evaluation, names))
+    return "\n".join([table, *lines, *([evaluation.headline] if evaluation.headline else [])])
 
 
 def format_html(evaluation: Tabulated) -> str:
@@ -85,11 +109,7 @@ def default_columns(results: Iterable[MetricResult]) -> list[str]:
 def _notes(evaluation: Tabulated, names: Sequence[str]) -> list[str]:
     """The lines below the table."""
     first = next(iter(evaluation.rows.values()))
-    infos = {family(name): first[name].info for name in names}
-    meanings = [_explain(kind, info, evaluation) for kind, info in infos.items()]
-    over, others = drawn_items(first[name] for name in names)
-    summary = f"{evaluation.queries} queries, {evaluation.gallery} gallery items; mean [95 % interval over {over}]"
-    notes = ["; ".join([summary, *filter(None, meanings)]) + ".", *filter(None, [others])]
+    notes = _meanings(evaluation, names)
     if evaluation.ranking_sample:
         whole = [name for name, result in first.items() if result.info.whole_ranking]
         size = f"{evaluation.ranking_sample:,} of the {evaluation.gallery:,} gallery items"
@@ -101,7 +121,8 @@ def _notes(evaluation: Tabulated, names: Sequence[str]) -> list[str]:
     if not_shown:
         notes.append(f"Also measured: {', '.join(not_shown)}.")
     ranked = evaluation.gallery if evaluation.known_items is None else evaluation.known_items
-    if any("@" in name for name in names) and ranked < 4 * (8 if "recall" in infos else 100):
+    most = 8 if any(family(name) == "recall" for name in names) else 100
+    if any("@" in name for name in names) and ranked < 4 * most:
         items = "the gallery" if evaluation.known_items is None else "these"
         notes.append(f"K is at most {largest_k(ranked)}, a quarter of {items}. At larger K all rankings score alike.")
     if evaluation.ties:
@@ -119,6 +140,16 @@ def _notes(evaluation: Tabulated, names: Sequence[str]) -> list[str]:
         verb, mean = ("is", "its mean excludes") if len(metrics) == 1 else ("are", "their means exclude")
         notes.append(f"{', '.join(metrics)} {verb} undefined for some queries, which {mean}: {counts}.")
     return [*notes, *([evaluation.verdict] if evaluation.verdict else [])]
+
+
+def _meanings(evaluation: Tabulated, names: Sequence[str]) -> list[str]:
+    """What was searched in what, and what the metrics mean."""
+    first = next(iter(evaluation.rows.values()))
+    infos = {family(name): first[name].info for name in names}
+    meanings = [_explain(kind, info, evaluation) for kind, info in infos.items()]
+    over, others = drawn_items(first[name] for name in names)
+    summary = f"{evaluation.queries} queries, {evaluation.gallery} gallery items; mean [95 % interval over {over}]"
+    return ["; ".join([summary, *filter(None, meanings)]) + ".", *filter(None, [others])]
 
 
 def _explain(kind: str, info: MetricInfo, evaluation: Tabulated) -> str:
@@ -156,7 +187,7 @@ def _fill_in(note: str, evaluation: Tabulated) -> str:
 def _format_column(results: Sequence[MetricResult]) -> list[str]:
     """Texts of one column, all with the same number of decimals."""
     largest = max((abs(result.mean) for result in results if math.isfinite(result.mean)), default=0.0)
-    decimals = min(6, max(0, 3 - math.floor(math.log10(largest)))) if largest > 0 else 3
+    decimals = min(6, max(0, 3 - math.floor(math.log10(largest) + 1e-9))) if largest > 0 else 3
     return [_format_cell(result, decimals) for result in results]
 
 

@@ -104,8 +104,8 @@ def _share_products(forms: Mapping[str, Pair]) -> dict[str, Ranker]:
         check_embeddings(*map(as_array, pair))
     query, gallery = (as_array(_source_of(rows)) for rows in next(iter(forms.values())))
     stds = [pair[1].std for pair in forms.values() if isinstance(pair[1], StandardizedRows)]
-    weights = np.ones((1 + len(stds), gallery.shape[1]))  # those of the rows as they are come first
-    weights[1:] = [1 / np.square(std, dtype=np.float64) for std in stds]
+    plain = np.ones(gallery.shape[1])  # the weights of the rows as they are, which come first
+    weights = np.stack([plain, *(1 / np.square(std, dtype=np.float64) for std in stds)])
     blocks = _KeptBlocks(SquaredDistances(query, gallery, weights))
     query_lengths = _measure_lengths(query)
     gallery_lengths = query_lengths if gallery is query else _measure_lengths(gallery)

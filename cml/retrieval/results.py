@@ -10,7 +10,7 @@ import numpy as np
 
 from cml.errors import DataError
 from cml.retrieval import text_table
-from cml.retrieval.evaluation_table import format_html, format_table
+from cml.retrieval.evaluation_table import format_html, format_summary, format_table
 from cml.retrieval.item_influences import ItemInfluences
 from cml.retrieval.metric_result import MetricResult, Over, nan_if_none
 from cml.retrieval.metrics import MetricInfo, describe, family
@@ -66,6 +66,7 @@ class _Saved(TypedDict):
     ceiling: NotRequired[float | None]
     repeated_questions: NotRequired[Count]
     verdict: NotRequired[str]
+    headline: NotRequired[str]
     ties: NotRequired[dict[str, Count]]
     metrics: NotRequired[dict[str, _SavedInfo]]
     rows: dict[str, dict[str, _SavedResult]]
@@ -92,7 +93,9 @@ class Evaluation:
         ceiling: What repeated_spearman or repeated_agreement can reach at most, by the judgements that they are
             measured on; None without judgements, or where too few were repeated.
         repeated_questions: Number of questions, pairs or triplets, that were judged several times.
-        verdict: A conclusion in one sentence, where embeddings were evaluated; "" of rankers.
+        verdict: What the figures say, where embeddings were evaluated, with what to do next; "" of rankers.
+        headline: The verdict in two lines: how the embedding stands beside each reference, and the greatest caution or
+            what to do next.
 
     Example:
         >>> from cml import distances
@@ -119,6 +122,7 @@ class Evaluation:
     ceiling: float | None = None
     repeated_questions: int = 0
     verdict: str = ""
+    headline: str = ""
 
     @property
     def distance_unit(self) -> str:
@@ -203,6 +207,17 @@ class Evaluation:
         """
         return format_table(self, metrics, markdown=markdown)
 
+    def summary(self, whole: str = "table()") -> str:
+        """Write the main metrics, as many as fit 80 characters, with the headline; ``table`` gives all of it.
+
+        Args:
+            whole: What shows the rest, which the summary says.
+
+        Returns:
+            What ``print`` shows of an evaluation.
+        """
+        return format_summary(self, whole=whole)
+
     def markdown(self) -> str:
         """The table as Markdown."""
         return self.table(markdown=True)
@@ -227,24 +242,32 @@ class Evaluation:
             for name, figures in row.items()
         )
 
-    def extend_verdict(self, sentence: str) -> Evaluation:
+    def extend_verdict(self, sentence: str, *, is_caution: bool = False) -> Evaluation:
         """Add a sentence to the verdict, before the command at its end, if it names one.
 
         Args:
             sentence: What else should be known of the evaluation.
+            is_caution: Whether the headline says it too, because the figures mislead without it.
 
         Returns:
             The evaluation with the longer verdict.
         """
-        said, mark, command = self.verdict.partition(" Next: ")
-        return replace(self, verdict=f"{said} {sentence}".strip() + mark + command)
+        headline = _put_before_command(self.headline, sentence, "\n") if is_caution else self.headline
+        return replace(self, verdict=_put_before_command(self.verdict, sentence, " "), headline=headline)
 
     def _repr_html_(self) -> str:
         """The table as HTML, which notebooks show."""
         return format_html(self)
 
     def __repr__(self) -> str:
-        return self.table()
+        return self.summary()
+
+
+def _put_before_command(said: str, sentence: str, mark: str) -> str:
+    """A text with one more sentence, before the command that it ends with after the ``mark``."""
+    before, found, command = said.rpartition(f"{mark}Next: ")
+    parts = (before, found, command) if found else (command, "", "")
+    return "".join((f"{parts[0]}{mark if parts[0] and sentence else ''}{sentence}", *parts[1:]))
 
 
 def _figures(result: MetricResult) -> dict[str, float]:

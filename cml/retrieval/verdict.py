@@ -49,6 +49,7 @@ def with_verdict(
     ours = evaluation.rows[row][name]
     is_better: dict[str, bool] = {}
     sentences: dict[str, list[str]] = {"worse than": [], NO_DIFFERENCE: [], "better than": []}
+    named: dict[str, list[str]] = {relation: [] for relation in sentences}  # the headline's
     best_form = find_best_form(evaluation.rows, name)
     other_forms = {form for form in VECTOR_ROWS if form in evaluation.rows and form != best_form}
     left_out = {row, "oracle", *own_rows, *other_forms}
@@ -60,6 +61,7 @@ def with_verdict(
         against = f"{ours.mean:.3g} against {metrics[name].mean:.3g} in {name}"
         relation = "better than" if low > 0 else "worse than" if high < 0 else NO_DIFFERENCE
         is_better[other] = low > 0
+        named[relation].append(f"{other} ({metrics[name].mean:.3g})")
         best_of = f", the best of {1 + len(other_forms)} forms" if other_forms and other == best_form else ""
         sentences[relation].append(
             f"{relation} {other}{best_of} ({against}; 95 % interval of the paired gain {low:.3g} to {high:.3g}{given})"
@@ -70,21 +72,41 @@ def with_verdict(
     is_near_oracle = _is_near_oracle(evaluation, row, name)
     is_overfitted = bool(last < _FALLEN * first) and not all(is_better.values()) and not is_near_oracle
     parts = [sentence for relation in sentences for sentence in sentences[relation]]
+    cautions = []
     if is_overfitted:
-        parts.insert(0, f"overfitted: the training loss fell from {first:.3g} to {last:.3g}")
+        cautions.append(f"overfitted: the training loss fell from {first:.3g} to {last:.3g}")
+        parts.insert(0, cautions[0])
     if is_near_oracle and not all(is_better.values()):
         oracle = evaluation.rows["oracle"][name].mean
-        parts.append(f"nearly as good as the oracle ({ours.mean:.3g} against {oracle:.3g}), so little is left to gain")
+        cautions.append(
+            f"nearly as good as the oracle ({ours.mean:.3g} against {oracle:.3g}), so little is left to gain"
+        )
+        parts.append(cautions[-1])
     if evaluation.queries < FEW_QUERIES:
         few = "too few to show small differences" if sentences[NO_DIFFERENCE] else "few"
-        parts.append(f"{evaluation.queries} queries are {few}")
+        cautions.append(f"{evaluation.queries} queries are {few}")
+        parts.append(cautions[-1])
         if few == "few":
             parts.append("the size of the difference is uncertain")
     if evaluation.ceiling is not None:
         parts.append(describe_ceiling(evaluation, row))
-    texts = [parts[0], *(f"{part[0].upper()}{part[1:]}" for part in parts[1:])]
     advice = [] if advise is None else advise(Standing(is_better, is_overfitted, is_near_oracle))
-    return replace(evaluation, verdict=" ".join([f"Verdict: {'. '.join(texts)}.", *advice]))
+    standing = "; ".join(f"{relation} {' and '.join(names)}" for relation, names in named.items() if names)
+    return replace(
+        evaluation,
+        verdict=" ".join([f"Verdict: {'. '.join([parts[0], *map(_capitalize, parts[1:])])}.", *advice]),
+        headline="\n".join(
+            [
+                f"Verdict on {name}, {ours.mean:.3g}: {standing}.",
+                *(f"{_capitalize(caution)}." for caution in cautions[:1]),
+                *(sentence for sentence in advice[-1:] if sentence.startswith("Next: ")),
+            ]
+        ),
+    )
+
+
+def _capitalize(sentence: str) -> str:
+    return f"{sentence[0].upper()}{sentence[1:]}"
 
 
 def paired_gain(ours: MetricResult, theirs: MetricResult) -> tuple[ItemInfluences, str]:

@@ -24,6 +24,7 @@ from cml.data_prep.sources.folder import Folder
 from cml.data_prep.synthetic.people.source import People
 from cml.errors import UserError
 from cml.retrieval.comparison import Comparison
+from cml.retrieval.embeddings import evaluate_embeddings
 from cml.retrieval.feature_forms import VECTOR_ROWS, find_best_form
 from cml.retrieval.mean_interval import MeanEstimate, mean_intervals
 from cml.retrieval.metric_result import MetricResult
@@ -95,6 +96,33 @@ def test_an_evaluation_ends_with_a_verdict(
     ]
     assert found.table().endswith(found.verdict)
     assert Evaluation.from_json(found.to_json()).table() == found.table()
+
+
+def test_the_headline_is_two_lines_and_a_caution_stands_before_the_command() -> None:
+    rows = evaluation(embedding=sample(500, 5), frozen=sample(500, 5), random=sample(500, 6), oracle=sample(500, 0))
+    found = with_verdict(rows, "embedding", advise=lambda _: ["Few steps.", "Next: cml train"])
+    first = "Verdict on label_distance@10, 5: no clear difference from frozen (5); better than random (6)."
+    assert found.headline == f"{first}\nNext: cml train"
+    warned = found.extend_verdict("Copies.", is_caution=True)
+    assert warned.headline == f"{first}\nCopies.\nNext: cml train"
+    assert warned.verdict.endswith("Few steps. Copies. Next: cml train")
+    assert found.extend_verdict("Held out.").headline == found.headline
+    fitted = with_verdict(rows, "embedding", [0.7] * 10 + [0.0007] * 10)
+    assert fitted.headline == f"{first}\nOverfitted: the training loss fell from 0.7 to 0.0007."
+    assert Evaluation.from_json(warned.to_json()).headline == warned.headline
+
+
+def test_the_printed_summary_fits_a_terminal() -> None:
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(60, 2)).astype(np.float32)
+    others = {"features of a network with a long name": points}
+    found = evaluate_embeddings(points, points[:, 0].tolist(), others=others)
+    *lines, standing, caution = found.summary().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert str(found) == found.summary()
+    assert f"{standing}\n{caution}" == found.headline
+    assert f"table() shows {len(found.rows['oracle']) - 1} more metrics and the whole verdict." in lines
+    assert "--details shows" in found.summary("--details")
 
 
 @pytest.mark.parametrize(("ours", "is_near"), [(1.04, True), (1.06, False)])
