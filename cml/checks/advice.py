@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cml import plugins
-from cml.models.backbone import count_channels, takes_vectors
+from cml.models.backbone import count_channels, input_kind
 from cml.retrieval.label_regression import LabelSignal, LabelSignals
 from cml.retrieval.reference_rows import RANDOM
 from cml.retrieval.verdict import Standing
@@ -40,7 +40,7 @@ def advise(
     recipe: TrainConfig,
 ) -> Advice:
     """Find the one change of the options that most probably helps."""
-    is_vectors = takes_vectors(config.backbone)
+    is_vectors = input_kind(config.backbone) == "vectors"
     trained = (describe_training(config, items),)
     noun = "vectors" if is_vectors else "frozen features"
     features, pixels = signals.features, signals.pixels

@@ -9,7 +9,7 @@ from cml.array_types import Int64, Integer
 from cml.data.bands import count_bands
 from cml.errors import UserError
 
-InputKind = Literal["images", "vectors", "tensors", "items"]
+InputKind = Literal["images", "vectors", "tensors", "texts", "items"]
 Missing = Literal["refuse", "mean"]
 
 _MOST_CHANNELS = 4096
@@ -20,10 +20,10 @@ _MOST_NUMBERS = 1 << 28  # in one item: an untrusted file may hold any shape
 class InputForm:
     """The form of inputs, which a trained model keeps."""
 
-    # ``images`` are resized and normalised, ``vectors`` standardised, ``tensors`` are passed on as they are, ``items``
-    # are what a function of the user's own joins to batches
+    # ``images`` are resized and normalised, ``vectors`` standardised, ``tensors`` are passed on as they are, ``texts``
+    # as lists of strings, ``items`` are what a function of the user's own joins to batches
     kind: InputKind = "images"
-    # the shape of one item: (F,) for vectors, any for tensors, () for images and items, which may have any size
+    # the shape of one item: (F,) for vectors, any for tensors, () for others, which may have any size
     shape: tuple[int, ...] = ()
     columns: tuple[str, ...] = ()  # the names of the F numbers of a vector, if it came from columns of a table
     whole: bool = False  # whether tensors hold whole numbers, such as token ids
@@ -44,11 +44,16 @@ class InputForm:
         if self.columns and len(self.columns) != self.shape[0]:
             raise UserError(f"There must be a name for each of {self.shape[0]} numbers. Got {len(self.columns)} names.")
 
+    @property
+    def has_shape(self) -> bool:
+        """Whether all inputs are arrays of one shape, so that blank ones can stand for them."""
+        return self.kind not in ("texts", "items")
+
     def __str__(self) -> str:
         """The form in words, such as ``768 numbers``."""
         if self.kind == "images" and self.channels != 3:
             return f"images of {count_bands(self.channels)}"
-        if self.kind in ("images", "items"):
+        if self.kind == "images" or not self.has_shape:
             return self.kind
         if self.kind == "vectors":
             return f"{self.shape[0]} numbers"
@@ -94,7 +99,7 @@ Collate = Callable[[list[Any]], Any]
 
 @runtime_checkable
 class Inputs(Protocol):
-    """N items: ``Images``, ``Vectors``, ``Tensors`` or ``Items``.
+    """N items: ``Images``, ``Vectors``, ``Tensors``, ``Texts`` or ``Items``.
 
     Training, embedding, evaluation and export ask no more of what an item is.
     """
@@ -125,7 +130,7 @@ class Inputs(Protocol):
     ) -> Any:  # noqa: ANN401 - an array, or a batch of any kind
         """Read some items.
 
-        Returns one array, (B, ...); of ``Items`` a batch of any kind.
+        Returns one array, (B, ...); of ``Texts`` a list of strings, of ``Items`` a batch of any kind.
         """
         ...
 

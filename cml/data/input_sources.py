@@ -35,6 +35,7 @@ from cml.data.images import Images, Size
 from cml.data.input_form import AcceptedInputs, Collate, FieldNames, InputForm, InputKind, Inputs, Missing
 from cml.data.items import Items, StackedItems, Tensors, item_array
 from cml.data.table_columns import read_numbers, select_columns, stack_rows
+from cml.data.texts import Texts, are_texts
 from cml.data.vectors import Vectors
 from cml.errors import UserError
 from cml.storage.regular_file import map_array
@@ -46,9 +47,9 @@ _LOOKED_AT = 1 << 16  # numbers of an array that are looked at to tell whether t
 class LabelledInputs:
     """Inputs of a recognised kind, with their labels."""
 
-    inputs: ImageSource | Vectors | Tensors | Items  # N vectors, tensors or items; or images, still of any size
+    inputs: ImageSource | Vectors | Tensors | Texts | Items  # N inputs; images are still of any size
     labels: Sequence[Any]  # N labels as plain Python values
-    kind: InputKind  # which of the four
+    kind: InputKind  # which of them
 
 
 def recognize_inputs(
@@ -62,7 +63,7 @@ def recognize_inputs(
     refuse_parts(inputs)
     refuse_parts(labels)
     kind, collate = accepted.kind, accepted.collate
-    if isinstance(inputs, Vectors | Tensors) and collate is None:
+    if isinstance(inputs, Vectors | Tensors | Texts) and collate is None:
         kind = inputs.form.kind
     if collate is not None or kind == "items":
         if not accepted.own_backbone:
@@ -89,8 +90,10 @@ def recognize_inputs(
         labels = inputs[select_columns(inputs, [fields.label])[0]]
     if labels is None:
         raise UserError(f"'labels' are missing: give a label for each of the {kind}.")
-    if isinstance(inputs, Vectors | Tensors):
-        opened: Vectors | Tensors = inputs
+    if isinstance(inputs, Vectors | Tensors | Texts):
+        opened: Vectors | Tensors | Texts = inputs
+    elif kind == "texts":
+        opened = _open_texts(inputs, fields.inputs)
     elif kind == "vectors":
         opened = _open_vectors(inputs, fields.features, accepted.missing)
     else:
@@ -106,7 +109,7 @@ def open_inputs(
 ) -> Inputs:
     """Open inputs for a model."""
     refuse_parts(source)
-    if isinstance(source, Images | Vectors | Tensors | Items):
+    if isinstance(source, Images | Vectors | Tensors | Texts | Items):
         inputs: Inputs = source
     elif form.kind == "items":
         assert collate is not None  # of which ``cml.load`` makes sure
@@ -122,6 +125,8 @@ def open_inputs(
         inputs = Images(image_source(source, form.channels), size, channels=form.channels)
     elif form.kind == "vectors":
         inputs = _open_vectors(source, form.columns or None, form.missing)
+    elif form.kind == "texts":
+        inputs = _open_texts(source, form.fields)
     else:
         inputs = Tensors(_tensor_array(source))
     own = inputs.form
@@ -194,7 +199,11 @@ def _recognize_dataset(
     return _pair_with_labels(opened, labels, kind)
 
 
-def _pair_with_labels(inputs: ImageSource | Vectors | Tensors | Items, labels: Any, kind: InputKind) -> LabelledInputs:  # noqa: ANN401
+def _pair_with_labels(
+    inputs: ImageSource | Vectors | Tensors | Texts | Items,
+    labels: Any,  # noqa: ANN401
+    kind: InputKind,
+) -> LabelledInputs:
     """Inputs with as many labels."""
     plain = label_list(labels)
     if len(inputs) != len(plain):
@@ -213,13 +222,27 @@ def _kind_of_item(items: DatasetItems, accepted: AcceptedInputs) -> InputKind:
     return _kind_of_array(item_array(first, "Item 0")[None], accepted)
 
 
-def _stack_items(items: DatasetItems, kind: InputKind, missing: Missing) -> Vectors | Tensors:
+def _stack_items(items: DatasetItems, kind: InputKind, missing: Missing) -> Vectors | Tensors | Texts:
+    if kind == "texts":
+        return Texts.of((items[row] for row in range(len(items))), items.fields)
     rows = StackedItems(items)
     if kind == "tensors":
         return Tensors(rows)
     return Vectors(
         rows if rows.dtype.kind == "f" else StackedItems(items, rows.shape[1:], np.dtype("f4")), missing=missing
     )
+
+
+def _open_texts(source: Any, fields: tuple[str, ...]) -> Texts:  # noqa: ANN401
+    """Texts of a list or array, or of one column of a frame."""
+    if not has_columns(source):
+        return Texts.of(source, fields)
+    if not fields:
+        raise UserError("Name the column that holds the texts, as in features='text'.")
+    names = select_columns(source, fields)
+    if len(names) != 1:
+        raise UserError(f"Texts are in one column. Got the columns {', '.join(names)} instead: join them to one text.")
+    return Texts.of(as_list(source[names[0]]), (names[0],))
 
 
 def _open_items(source: Any, fields: tuple[str, ...], collate: Collate) -> Items:  # noqa: ANN401
@@ -234,6 +257,12 @@ def _kind_of(inputs: Any, fields: FieldNames, accepted: AcceptedInputs) -> Input
     """Tell the kind of inputs by their shape and type."""
     if fields.features is not None:
         return "vectors"
+    if are_texts(inputs):
+        raise UserError(
+            "The inputs are texts, and no files: give a backbone of texts, such as "
+            "backbone='sentence-transformers/all-MiniLM-L6-v2', or with a module of your own collate=..., a function "
+            "that joins a list of texts to what it takes."
+        )
     if has_columns(inputs) and fields.image is None:
         raise UserError(
             "Name the columns of the data frame: image='...' for one of images, or features=... for numbers "

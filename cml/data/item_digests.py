@@ -21,7 +21,7 @@ def digest_items(
     inputs: Inputs | Sequence[Any] | NDArray[Any],
     most: int | None = None,  # how many are digested at most, a random subset; all when not given
 ) -> UInt64:
-    """Digest the content of items: of the numbers of vectors and tensors, and of the pixels or the file of an image.
+    """Digest the content of items: of numbers and texts, and of the pixels or the file of an image.
 
     An image counts as another item than its file.
 
@@ -37,7 +37,9 @@ def digest_items(
     if most is not None and count > most:
         rows = np.sort(np.random.default_rng(0).choice(count, most, replace=False))
     if isinstance(inputs, Inputs):
-        return np.array([_digest(inputs.read(np.array([row]))[0]) for row in rows.tolist()], np.uint64)
+        values = (inputs.read(np.array([row]))[0] for row in rows.tolist())
+        encoded = (np.frombuffer(one.encode(), np.uint8) if isinstance(one, str) else one for one in values)
+        return np.array([_digest(one) for one in encoded], np.uint64)  # of a text, which names no file
     return np.array([_digest(inputs[row]) for row in rows.tolist()], np.uint64)
 
 

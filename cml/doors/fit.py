@@ -34,7 +34,8 @@ from cml.items.label_inputs import holds_classes, label_inputs, open_at, read_la
 from cml.items.names import align_by_name, name_matrix_rows, names_of
 from cml.losses.wrapped_loss import as_loss
 from cml.models import CUSTOM, Backbone
-from cml.models.backbone import count_channels
+from cml.models.backbone import count_channels, read_by_itself
+from cml.models.backbones.sentence_transformers import wrap_foreign
 from cml.option_types import check_options
 from cml.plausibility.finding import find_unknown_words
 from cml.plausibility.label_rules import find_in_labels
@@ -60,7 +61,7 @@ def fit(
     *,
     label_distance: str | LabelDistance | Callable[[Any, Any], float] | NDArray[Any] | None = None,
     loss: str | nn.Module | None = None,
-    backbone: str | nn.Module | Backbone | None = None,
+    backbone: str | nn.Module | Backbone | tuple[nn.Module, Any] | None = None,
     image: str | None = None,
     features: str | Sequence[str] | None = None,
     label: str | None = None,
@@ -85,7 +86,8 @@ def fit(
         inputs: N images: paths, Pillow images, uint8 arrays or tensors, with channels first or last. Or N vectors:
             floats (N, F) as an array, a tensor, a memory map, a ``.npy`` file, a list of rows, columns of a data frame
             or a store of ``cml.features``. Your own backbone can also take N tensors (N, ...), see
-            ``cml.data.items``, or, with ``collate``, N items of any kind. All of these may come together with their
+            ``cml.data.items``, or, with ``collate``, N items of any kind. Or N texts, a list of strings, for a backbone
+            of texts; of a data frame ``features`` names their column. All of these may come together with their
             labels: as a torch ``Dataset`` of (x, label) or of mappings with named fields, a list of such items, a
             Hugging Face ``Dataset`` or a data frame. The labels of a data set are read once, its inputs at each use, so
             that random augmentation in it, which ``seed`` seeds, is drawn anew.
@@ -105,7 +107,9 @@ def fit(
             pixels (B, 3, h, w) to features (B, F); see ``cml.models.as_backbone`` for its mean and std, and for images
             with another number of bands, which ``"small-cnn(channels=4)"`` takes too. For vectors: ``"none"`` (a linear
             head), the default, ``"mlp(512, 512)"``, or your own module from standardised vectors (B, V) to features
-            (B, F).
+            (B, F). For texts: ``"sentence-transformers/all-MiniLM-L6-v2"`` or another model of that library on the
+            Hugging Face hub or in a folder, a ``SentenceTransformer``, or a transformer with its tokenizer, (model,
+            tokenizer), whose features are the mean of the tokens; they tokenise and pad texts themselves.
         image: Name of the column or field of images, if ``inputs`` is a data frame or a data set of mappings.
         features: Names of the columns of vectors: a list, a pattern such as ``emb_*``, a prefix, or the name of one
             column of lists; or the name of the field of inputs.
@@ -164,10 +168,10 @@ def fit(
             say(f"{label!r} is a column of classes; for their numbers, label_distance='euclidean'.")
 
     # options, and the parts that are objects
-    own_backbone = None if isinstance(backbone, str) else backbone
+    own_backbone = None if isinstance(backbone, str) else wrap_foreign(backbone)
     own_loss = None if loss is None or isinstance(loss, str) else as_loss(loss)
     own_functions, chosen = take_functions(options, augment)
-    chosen |= _name_parts(label_distance, loss, backbone)
+    chosen |= _name_parts(label_distance, loss, backbone if isinstance(backbone, str) else own_backbone)
     config = with_options(TrainConfig() if config is None else config, chosen)
     _refuse_dataset_options(config)
 
@@ -184,7 +188,7 @@ def fit(
     if has_columns(labels):
         labels, label_columns = read_label_frame(labels, distance.name, quiet=quiet)
     accepted = AcceptedInputs(
-        kind=input_kind,
+        kind=input_kind or read_by_itself(config.backbone if own_backbone is None else own_backbone),
         missing=config.missing,
         own_backbone=own_backbone is not None,
         channels=count_channels(config.backbone if own_backbone is None else own_backbone),
@@ -245,7 +249,7 @@ def _name_parts(
     if isinstance(backbone, str):
         names["backbone"] = backbone
     elif backbone is not None:
-        names |= {"backbone": CUSTOM, "weights": "none"}
+        names |= {"backbone": getattr(backbone, "saved_as", CUSTOM), "weights": "none"}
     return names
 
 

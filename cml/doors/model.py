@@ -48,7 +48,7 @@ from cml.task import label_distance_of
 from cml.training.history import History
 from cml.training.learner import Selection
 from cml.training.run_folder import load_training_items, save_training_items
-from cml.training.saved_model import MODEL, RunConfig, explain_missing_plugins, save_model
+from cml.training.saved_model import RunConfig, explain_missing_plugins, save_finished
 
 if TYPE_CHECKING:
     from cml.explore.explorer import Explorer
@@ -626,7 +626,7 @@ class Model:
             UserError: The folder is taken.
         """
         with atomic_folder(Path(folder)) as temporary:
-            save_model(temporary / MODEL, self.network)
+            save_finished(temporary, self.network)
             self.history.save(temporary)
             replace(self.run_config, model=self.config).save(temporary)
             save_training_items(temporary, self.training_items)

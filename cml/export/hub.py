@@ -12,7 +12,7 @@ from cml.retrieval.results import Evaluation
 from cml.retrieval.saved_calibration import load_calibration, save_calibration
 from cml.storage.atomic import atomic_folder
 from cml.storage.json_file import read_json, write_json
-from cml.training.saved_model import MODEL, RunConfig, load_model, save_model
+from cml.training.saved_model import RunConfig, load_model, save_finished
 
 
 def export_hub(
@@ -47,7 +47,7 @@ def export_hub(
         shared[part]["weights"] = Path(shared[part]["weights"]).name
     shared["train"]["features"] = ""
     with atomic_folder(out) as folder:
-        save_model(folder / MODEL, model)
+        save_finished(folder, model)
         if calibration is not None:
             save_calibration(folder, calibration, model)
         write_json(folder / "config.json", shared)

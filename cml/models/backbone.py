@@ -9,18 +9,21 @@ A backbone of cml is a file of ``cml/models/backbones`` and a line here; your ow
 The class or function may have settings, ``my-net(width=2)``, and gets those of the following that are parameters of it:
 ``weights``, the initial weights (without it the backbone has no published ones); ``pretrained``, False if other weights
 follow; ``image_size``, (height, width) in pixels; ``model``, the text after the slash in ``my-net/small``;
-``vector_size``, the number of numbers F of a vector: a backbone that asks for it takes vectors (B, F), not images.
+``vector_size``, the number of numbers F of a vector: a backbone that asks for it takes vectors (B, F), not images;
+``folder``, where a saved model keeps the network itself, or None. A module that takes other inputs says which by an
+attribute ``takes``, such as "texts": it gets lists of strings then.
 """
 
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
 from cml.data.bands import count_bands
-from cml.data.input_form import InputForm
+from cml.data.input_form import InputForm, InputKind
 from cml.errors import UserError, did_you_mean
 from cml.models.backbone_checks import (
     WEIGHTS_FILES,
@@ -34,7 +37,7 @@ from cml.models.pooling import last_feature_map
 from cml.processes.memory import is_out_of_memory
 from cml.registry import Choice, Registry
 
-_VECTOR_SIZE = "vector_size"  # a parameter of those backbones that take vectors
+_VECTOR_SIZE, _FOLDER = "vector_size", "folder"  # parameters of those backbones that take vectors, or texts
 CUSTOM = "custom"  # the name of a backbone that is the user's own module
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -68,6 +71,11 @@ class Backbone:
     std: Levels = IMAGENET_STD
     feature_map: Callable[[Any, Tensor], Tensor | None] = last_feature_map
 
+    @property
+    def is_embedding(self) -> bool:
+        """Whether distances of its features mean something before training, which the head then keeps."""
+        return bool(getattr(self.module, "is_embedding", False))
+
 
 registry: Registry[nn.Module | Backbone] = Registry(
     "backbone",
@@ -81,6 +89,7 @@ registry: Registry[nn.Module | Backbone] = Registry(
         "bn-inception": "cml.models.backbones.bn_inception:bn_inception",
         "timm": "cml.models.backbones.timm:timm_model",
         "torchvision": "cml.models.backbones.torchvision:classifier",
+        "sentence-transformers": "cml.models.backbones.sentence_transformers:sentence_encoder",
     },
     group="cml.backbones",
 )
@@ -93,6 +102,7 @@ def get(
     image_size: tuple[int, int] = (224, 224),
     pretrained: bool = True,
     form: InputForm | None = None,
+    folder: Path | None = None,
 ) -> Backbone:
     """Make a backbone.
 
@@ -104,6 +114,7 @@ def get(
         image_size: (height, width) in pixels of its images, for networks of a fixed size.
         pretrained: Load the weights; False if others follow.
         form: The form of its inputs; by default images.
+        folder: The folder in which a saved model keeps the network itself, such as one of texts with its tokenizer.
 
     Returns:
         The backbone.
@@ -126,7 +137,7 @@ def get(
             f"The backbone {name!r} has no published weights: set weights to 'none' or a {WEIGHTS_FILES[0]} file."
         )
     initial = weights if load or ("pretrained" in known and not is_file) else "none"
-    offered: dict[str, Any] = {"weights": initial, "pretrained": load, "image_size": image_size}
+    offered: dict[str, Any] = {"weights": initial, "pretrained": load, "image_size": image_size, "folder": folder}
     if form is not None and form.kind == "vectors":
         offered["vector_size"] = form.shape[0]
     settings = {key: value for key, value in offered.items() if key in known}
@@ -152,9 +163,22 @@ def has_published_weights(name: str) -> bool:
     return name != CUSTOM and "weights" in _entry(name)[1]
 
 
-def takes_vectors(name: str) -> bool:
-    """Tell whether a backbone takes vectors, not images."""
-    return name != CUSTOM and _VECTOR_SIZE in _entry(name)[1]
+def input_kind(backbone: "str | nn.Module | Backbone") -> InputKind | None:
+    """Tell which kind of inputs a backbone takes; None of a user's own module that does not say."""
+    if isinstance(backbone, str):
+        return None if backbone == CUSTOM else _kind_of_entry(_entry(backbone)[1])
+    return getattr(getattr(backbone, "module", backbone), "takes", None)
+
+
+def read_by_itself(backbone: "str | nn.Module | Backbone") -> InputKind | None:
+    """Tell which kind of inputs a backbone reads by itself, such as texts; None where inputs tell their kind."""
+    kind = input_kind(backbone)
+    return None if kind in ("images", "vectors") else kind
+
+
+def _kind_of_entry(known: Iterable[str]) -> InputKind:
+    """The kind of inputs of a registered backbone, by its parameters: one with a folder of its own takes texts."""
+    return "vectors" if _VECTOR_SIZE in known else "texts" if _FOLDER in known else "images"
 
 
 def count_channels(
@@ -185,13 +209,14 @@ def count_channels(
 
 def _check_kind(name: str, known: Iterable[str], form: InputForm) -> None:
     """Refuse a backbone for another kind of inputs."""
-    kind = "vectors" if _VECTOR_SIZE in known else "images"
+    kind = _kind_of_entry(known)
     if kind == form.kind:
         return
     mend = {
         "images": "choose one for images, such as efficientnet-lite0",
         "vectors": "leave the backbone out, choose none or mlp(512, 512), or give a torch module that takes (B, F)",
         "tensors": "give a torch module of your own that takes them",
+        "texts": "choose one for texts, such as sentence-transformers/all-MiniLM-L6-v2",
         "items": "give a torch module of your own that takes the batch",
     }[form.kind]
     raise UserError(f"The backbone {name!r} takes {kind}, but the inputs are {form}: {mend}.")
@@ -280,7 +305,7 @@ def as_backbone(
     shape = (channels, *image_size) if form is None or is_image else form.shape
     if type(features) is not int:  # in some networks that is the name of their stages
         try:
-            if form is not None and form.kind == "items":
+            if form is not None and not form.has_shape:
                 out = embed_batch(module, example)
             else:
                 out = embed_blank(module, shape, whole=form is not None and form.whole)
@@ -291,9 +316,7 @@ def as_backbone(
             mend = "Set image_size to a size that it accepts, or mend its forward." if is_image else "Mend its forward."
             noun = "images" if is_image else "inputs"
             on = (
-                describe_batch(example)
-                if form is not None and form.kind == "items"
-                else f"{noun} of shape {(2, *shape)}"
+                describe_batch(example) if form is not None and not form.has_shape else f"{noun} of shape {(2, *shape)}"
             )
             raise UserError(f"The backbone {name!r} fails on {on} ({reason}). {mend}") from error
         features = int(check_features(out, name).shape[1])

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ from cml.storage.saved_options import TINY, check_bounds
 
 AnyInputs = Inputs | NDArray[Any] | Sequence[Any]
 
+_HALF = (torch.float16, torch.bfloat16)
 _IMAGES_A_PASS = 64
 _VECTORS_A_PASS = 4096
 _MOST_IN_MEMORY = 1 << 25  # numbers of vectors
@@ -91,6 +93,7 @@ class EmbeddingModel(nn.Module):
         backbone: nn.Module | Backbone | None = None,
         features: int | None = None,  # F, if it is known; otherwise it is measured
         example: Any = None,  # noqa: ANN401 - a batch of any kind
+        folder: Path | None = None,  # of a saved model that keeps its backbone in there
     ) -> None:
         super().__init__()
         config = check_options(config)
@@ -111,7 +114,12 @@ class EmbeddingModel(nn.Module):
             )
         else:
             parts = get(
-                config.backbone, config.weights, image_size=config.image_size, pretrained=pretrained, form=config.inputs
+                config.backbone,
+                config.weights,
+                image_size=config.image_size,
+                pretrained=pretrained,
+                form=config.inputs,
+                folder=folder,
             )
         self.config = config
         self._map = parts.feature_map
@@ -126,7 +134,10 @@ class EmbeddingModel(nn.Module):
             self.head = JoinedHead(parts.features, config.parts, config.dimension)
         else:
             self.head = nn.Linear(parts.features, config.dimension)
-            nn.init.kaiming_normal_(self.head.weight, mode="fan_out")
+            if parts.is_embedding:
+                nn.init.orthogonal_(self.head.weight)
+            else:
+                nn.init.kaiming_normal_(self.head.weight, mode="fan_out")
             nn.init.zeros_(self.head.bias)
         if config.inputs.kind == "vectors":  # fitted to the training rows, so they are part of the state
             self.register_buffer("mean", torch.zeros(config.inputs.shape))
@@ -151,7 +162,7 @@ class EmbeddingModel(nn.Module):
         if self.config.inputs.kind != "images":
             return self._features_of_numbers(inputs)
         try:
-            features = self.backbone(self._normalize(inputs))
+            features = self._pass_backbone(inputs)
         except (RuntimeError, AssertionError) as error:  # vision transformers assert
             if is_out_of_memory(error):
                 raise
@@ -166,12 +177,12 @@ class EmbeddingModel(nn.Module):
 
     def _features_of_numbers(self, inputs: Any) -> Tensor:  # noqa: ANN401 - a tensor, or a batch of any kind
         """Backbone features (B, F) of vectors, tensors or a batch that ``collate`` made."""
-        if self.config.inputs.kind != "items" and tuple(inputs.shape[1:]) != self.config.inputs.shape:
+        if self.config.inputs.has_shape and tuple(inputs.shape[1:]) != self.config.inputs.shape:
             raise UserError(
                 f"The model takes {self.config.inputs}. Got an item of shape {tuple(inputs.shape[1:])} instead."
             )
         try:
-            features = self.backbone(self._normalize(inputs))
+            features = self._pass_backbone(inputs)
         except (
             RuntimeError,
             AssertionError,
@@ -211,7 +222,7 @@ class EmbeddingModel(nn.Module):
 
     def _normalize(self, inputs: Any) -> Any:  # noqa: ANN401 - a tensor, or a batch of any kind
         form = self.config.inputs
-        if form.kind in ("tensors", "items"):
+        if form.kind not in ("images", "vectors"):
             return inputs
         standardized = (inputs.float() - self.mean) / self.std
         if form.kind == "images":
@@ -220,8 +231,18 @@ class EmbeddingModel(nn.Module):
             return standardized
         return torch.where(standardized.isnan(), 0, standardized)  # 0 is the mean of a standardised column
 
+    def _pass_backbone(self, inputs: Any) -> Any:  # noqa: ANN401 - a tensor, or a batch of any kind
+        """What the backbone makes of inputs, in the type of its own weights, where that has fewer bits."""
+        normalized = self._normalize(inputs)
+        if isinstance(normalized, Tensor) and normalized.is_floating_point():
+            own = next((one.dtype for one in self.backbone.parameters() if one.is_floating_point()), torch.float32)
+            normalized = normalized.to(own) if own in _HALF else normalized
+        return self.backbone(normalized)
+
     def embed_features(self, features: Tensor) -> Tensor:
         """Embeddings (B, D) of backbone features (B, F)."""
+        if features.dtype in _HALF and not torch.is_autocast_enabled(features.device.type):
+            features = features.to(self.head.weight.dtype)
         embeddings: Tensor = self.head(features)
         return functional.normalize(embeddings.float(), dim=1) if self.config.normalize else embeddings
 

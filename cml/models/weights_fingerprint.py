@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from cml.models.embedding import EmbeddingModel
+from cml.models.plain_state import plain_state
 from cml.registry import Choice
 
 
@@ -28,7 +29,7 @@ def weights_fingerprint(
 ) -> str:
     """Compute a digest of a network."""
     digest = hashlib.sha256(shape.encode())
-    for name, value in sorted(network.state_dict().items()):
+    for name, value in sorted(plain_state(network).items()):
         digest.update(f"\n{name} {value.dtype} {tuple(value.shape)}\n".encode())
         digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()

@@ -21,6 +21,7 @@ from cml.data.augmentation import Jitter, jitter_boxes, mirror_images
 from cml.data.images import Images
 from cml.data.items import Items
 from cml.distances.labels import LabelError, Labels
+from cml.distributed.gradient_cache import Parts, count_parts, split_batch
 from cml.errors import UserError
 from cml.items import LabelledItems
 from cml.losses.loss import LabelSource
@@ -126,8 +127,17 @@ class BatchSource(Dataset[Step]):
             )
             batch = batch if part == share else batch[share]
         if isinstance(source, Items):
-            batch = source.join(batch, plan.items[share])
+            batch = self._join(source, batch, plan, share)
         return batch, changed_labels if own_turn else None
+
+    def _join(self, source: Items, values: list[Any], plan: _Plan, share: slice) -> Any:  # noqa: ANN401 - any kind
+        """Join this process's items to a batch, or with ``micro_batch`` each part of them to one."""
+        items = plan.items[share]
+        largest = self.ranks.largest_share(len(plan.items))
+        if (count := count_parts(largest, self.config.micro_batch)) == 1:
+            return source.join(values, items)
+        pieces = zip(split_batch(values, count), split_batch(items.tolist(), count), strict=True)
+        return Parts([(source.join(piece, np.array(rows)), len(piece)) for piece, rows in pieces])
 
     def _read(self, plan: _Plan, part: slice) -> Any:  # noqa: ANN401 - a tensor or a list
         """A part of the batch: images (b, C, h, w), vectors or tensors (b, ...), or a list of items."""
@@ -136,7 +146,7 @@ class BatchSource(Dataset[Step]):
             return source.read_each(plan.items[part])
         batch = source.read(plan.items[part])
         if not isinstance(source, Images):
-            return torch.from_numpy(batch)
+            return torch.from_numpy(batch) if isinstance(batch, np.ndarray) else batch
         total = len(plan.items)
         boxes = jitter_boxes(batch, self.config.image_size, self._jitter, plan.rng, part=part, total=total)
         return mirror_images(boxes, plan.flips[part])

@@ -64,7 +64,7 @@ class TrainConfig:
     backbone: str = "efficientnet-lite0"
     """Backbone: small-cnn | efficientnet-lite0, -lite1, -lite2 | bn-inception | timm/MODEL for any timm model | a
     torchvision classifier, such as resnet34, or resnet34(pooling=mean-max). For vectors: none (a linear head) |
-    mlp(512, 512)."""
+    mlp(512, 512). For texts: sentence-transformers/MODEL, such as sentence-transformers/all-MiniLM-L6-v2."""
     weights: str = "imagenet"
     """Initial weights of the backbone: imagenet (the default weights of the model) | none (random) | the name of a set
     of weights, such as IMAGENET1K_V2 or a timm tag | a .safetensors or .pth file."""
@@ -346,9 +346,9 @@ def read_options(path: Path | str, base: TrainConfig) -> dict[str, Any]:
 
 
 def _takes_vectors(backbone: str) -> bool:
-    from cml.models.backbone import takes_vectors  # imports torch
+    from cml.models.backbone import input_kind  # imports torch
 
-    return takes_vectors(backbone)
+    return input_kind(backbone) == "vectors"
 
 
 def with_options(

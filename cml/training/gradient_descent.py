@@ -165,7 +165,7 @@ def make_model(config: TrainConfig, loss: Loss, items: LabelledItems, backbone: 
     """Make the model that embeds some items."""
     form = items.inputs.form
     # items of any kind are read, since only they tell how many features the backbone gives
-    example = items.inputs.read(np.arange(min(2, len(items)))) if form.kind == "items" else None
+    example = items.inputs.read(np.arange(min(2, len(items)))) if not form.has_shape else None
     return EmbeddingModel(make_model_config(config, loss, form), backbone=backbone, example=example)  # type: ignore[arg-type]
 
 

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from cml.distributed import gradient_cache
-from cml.errors import UserError
-from cml.models.backbone_checks import check_rows, describe_batch
+from cml.models.backbone_checks import check_rows
 from cml.processes.device import to_device
 from cml.training import run_folder
 from cml.training.batches import BatchSource
@@ -46,7 +45,7 @@ def run_loop(training: Training) -> Learned:
     source, backward = BatchSource.of(training), Backward(training)
     last = first if training.is_over else config.steps
     if first < last:
-        _check_first_batch(training, source[first][0])  # here, not in a data worker
+        _check_first_batch(training, source, first)
     done = first
     network.train()
     try:
@@ -96,16 +95,12 @@ def run_loop(training: Training) -> Learned:
     return learned
 
 
-def _check_first_batch(training: Training, batch: object) -> None:
-    """Check that a batch can be split where it is to be, and warn where batch normalisation sees one part at a time."""
+def _check_first_batch(training: Training, source: BatchSource, first: int) -> None:
+    """Make a batch here, not in a data worker, and warn where batch normalisation sees one part at a time."""
+    source[first]
     config, limit = training.config, training.config.micro_batch
     if limit is None or limit >= training.sampler.batch_size * config.views:
         return
-    if not isinstance(batch, Tensor):
-        raise UserError(
-            f"'micro_batch' splits batches that are tensors, but 'collate' gives {describe_batch(batch)}: leave "
-            "micro_batch out, or make the sampler's batch_size smaller."
-        )
     if training.ranks.first and config.batch_norm != "fixed" and not config.freeze_backbone:
         warn_of_statistics(training.network)
 

@@ -24,7 +24,7 @@ from cml.storage.work_folder import exclusive_lock
 from cml.training.config import TrainConfig
 from cml.training.learner import Learned
 from cml.training.metrics_log import METRICS
-from cml.training.saved_model import MODEL, RunConfig, save_model, save_tensors
+from cml.training.saved_model import MODEL, RunConfig, save_finished, save_tensors
 
 LOSS = "loss.safetensors"
 CURVE = "loss.png"
@@ -104,7 +104,7 @@ def finish(
     parameters = {**dict(loss.named_parameters()), **dict(loss.named_buffers())}
     if parameters:
         save_tensors(run / LOSS, parameters)
-    save_model(run / MODEL, learned.model)
+    save_finished(run, learned.model)
 
 
 def _is_run(run: Path) -> bool:

@@ -15,14 +15,17 @@ from cml import plugins
 from cml.errors import DataError, UserError
 from cml.models import Backbone
 from cml.models.embedding import EmbeddingModel, ModelConfig
+from cml.models.plain_state import load_plain_state, plain_state
 from cml.processes.memory import is_out_of_memory
-from cml.storage.atomic import atomic_file
+from cml.storage.atomic import atomic_file, delete
 from cml.storage.json_file import check_format, read_json, with_format, write_json
 from cml.storage.regular_file import text_path
 from cml.storage.saved_options import as_json, difference, saved_options
 from cml.training.config import RUN_AGAIN, TrainConfig
 
 MODEL = "model.safetensors"
+BACKBONE = "backbone"  # the folder of a backbone that saves itself, such as one of texts with its tokenizer
+_OF_BACKBONE = "backbone."  # begins the names of its weights
 KEPT = "checkpoints/step-{}.safetensors"  # the models that keep_models keeps
 _CHECKSUM = "sha256"  # in the metadata of a safetensors file, whose format has no checksum
 _RENEW = "Delete it and write it again from the last checkpoint: cml train TASK --out {run} --resume."
@@ -30,17 +33,29 @@ _RENEW = "Delete it and write it again from the last checkpoint: cml train TASK 
 
 def save_model(path: Path, model: EmbeddingModel) -> None:
     """Write the weights of a model, atomically."""
-    save_tensors(path, model.state_dict())
+    save_tensors(path, plain_state(model))
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors by their names as safetensors, atomically."""
+def save_finished(folder: Path, model: EmbeddingModel) -> None:
+    """Write a trained model: a backbone that saves itself into a folder of its own, everything else beside it."""
+    state, save_backbone = plain_state(model), getattr(model.backbone, "save", None)
+    if save_backbone is None:
+        save_tensors(folder / MODEL, state)
+        return
+    delete(folder / BACKBONE)
+    save_backbone(folder / BACKBONE)
+    save_tensors(folder / MODEL, state, leave_out=_OF_BACKBONE)
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], *, leave_out: str = "") -> None:
+    """Write tensors by their names as safetensors, atomically; the checksum is also over those that are left out."""
     from safetensors.torch import save
 
     # copies: safetensors refuses tensors that share memory
     state = {name: value.detach().to("cpu", copy=True).contiguous() for name, value in tensors.items()}
+    written = {name: value for name, value in state.items() if not leave_out or not name.startswith(leave_out)}
     with atomic_file(path) as temporary:
-        temporary.write_bytes(save(state, {_CHECKSUM: _checksum(state)}))
+        temporary.write_bytes(save(written, {_CHECKSUM: _checksum(state)}))
 
 
 def kept_models(run: Path) -> dict[int, str]:
@@ -60,7 +75,7 @@ def load_model(
     """Load a trained model of a run."""
     from safetensors import SafetensorError, safe_open
 
-    path = run / file_name
+    path, own_folder = run / file_name, run / BACKBONE if (run / BACKBONE).is_dir() else None
     if not path.is_file():
         raise DataError(
             f"{path} is missing: the run is not finished. Continue it: cml train TASK --out {run} --resume, or a run "
@@ -74,7 +89,7 @@ def load_model(
             if head[:1] != [config.dimension]:
                 raise RuntimeError(f"head.weight has the shape {head}, the config the dimension {config.dimension}.")
             shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
-            if backbone is None:
+            if backbone is None and own_folder is None:
                 _check_shapes(config, shapes)
             weights: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (RuntimeError, SafetensorError, OSError) as error:
@@ -83,13 +98,15 @@ def load_model(
         if isinstance(error, RuntimeError):
             raise DataError(f"{path} does not fit the run's config: {error}") from None
         raise DataError(f"{path} is damaged ({error}). {_RENEW.format(run=run)}") from None
-    if checksum is not None and checksum != _checksum(weights):
-        raise DataError(f"{path} is damaged: its checksum is wrong. {_RENEW.format(run=run)}")
     try:
         first = "head.parts.weight" if config.parts else "head.weight"
-        features = shapes[first][1] if config.inputs.kind == "items" else None
-        model = EmbeddingModel(config, pretrained=False, backbone=backbone, features=features)
-        model.load_state_dict(weights)
+        features = None if config.inputs.has_shape else shapes[first][1]
+        model = EmbeddingModel(config, pretrained=False, backbone=backbone, features=features, folder=own_folder)
+        if own_folder is not None and not any(name.startswith(_OF_BACKBONE) for name in weights):
+            weights |= {name: value for name, value in plain_state(model).items() if name.startswith(_OF_BACKBONE)}
+        if checksum is not None and checksum != _checksum(weights):
+            raise DataError(f"{path} is damaged: its checksum is wrong. {_RENEW.format(run=run)}")
+        load_plain_state(model, weights)
     except RuntimeError as error:
         if is_out_of_memory(error):
             raise

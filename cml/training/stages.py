@@ -177,7 +177,7 @@ def are_alike_in_order(inputs: Inputs) -> bool:
     width = math.prod(inputs.form.shape or (1,))
     most = _MOST_IMAGES if isinstance(inputs, Images) else int(np.clip(_MOST_NUMBERS // width, 100, _MOST_ROWS))
     rows = np.unique(np.linspace(0, len(inputs) - 1, min(len(inputs), most)).astype(np.int64))
-    if inputs.reads_anew or inputs.form.kind == "items":  # of which each reading may differ, or which are no numbers
+    if inputs.reads_anew or not inputs.form.has_shape:  # of which each reading may differ, or which are no numbers
         return False
     some = inputs.subset(rows)
     if isinstance(some, Images):

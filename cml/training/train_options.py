@@ -9,7 +9,7 @@ from cml.data.input_form import InputForm
 from cml.distances import LabelDistance
 from cml.training.config import TrainConfig
 from cml.training.own_functions import MakeOptimizer, MakeSchedule
-from cml.training.vector_options import vector_options
+from cml.training.vector_options import text_options, vector_options
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
@@ -131,11 +131,11 @@ def suit_options(
 ) -> dict[str, Any]:
     """Find the options that suit inputs and labels better than those of a recipe, and that the user did not choose.
 
-    Inputs other than images have a linear head on them, see ``vector_options``. A frozen backbone sees every image
-    once, so that none is mirrored. Judgements decide loss and sampler. ``tune`` decides them itself, but where few
-    label distances are known, it tries losses over known pairs.
+    Vectors and tensors have a linear head on them, and texts a pretrained network, see ``cml.training.vector_options``.
+    A frozen backbone sees every image once, so that none is mirrored. Judgements decide loss and sampler. ``tune``
+    decides them itself, but where few label distances are known, it tries losses over known pairs.
     """
-    suited = {} if form.kind == "images" else vector_options()
+    suited = {"images": {}, "texts": text_options(chosen)}.get(form.kind, vector_options())
     options = {**vars(recipe), **suited, **chosen}
     if options["freeze_backbone"]:
         suited["flip"] = "none"

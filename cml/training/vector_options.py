@@ -1,5 +1,6 @@
-"""The options of training that vectors and a feature store decide."""
+"""The options of training that vectors, texts and a feature store decide."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from cml.feature_store.store import FeatureStore
@@ -10,17 +11,25 @@ def vector_options() -> dict[str, Any]:
 
     The rate was chosen on three tables (diabetes, wine, captions).
     """
-    return {
-        "backbone": "none",
-        "weights": "none",
-        "learning_rate": 3e-3,
-        "crop": 1.0,
-        "scale_jitter": 0.0,
-        "shift_jitter": 0.0,
-        "brightness_jitter": 0.0,
-        "random_crop": "none",
-        "flip": "none",
-    }
+    return {"backbone": "none", "weights": "none", "learning_rate": 3e-3, **_PLAIN}
+
+
+_PLAIN: dict[str, Any] = {  # no augmentation of images
+    "crop": 1.0,
+    "scale_jitter": 0.0,
+    "shift_jitter": 0.0,
+    "brightness_jitter": 0.0,
+    "random_crop": "none",
+    "flip": "none",
+}
+
+
+def text_options(
+    chosen: Mapping[str, Any],  # the options that the user chose
+) -> dict[str, Any]:
+    """List the options of texts: a pretrained network, which learns more slowly than the head on it."""
+    rates = {"learning_rate": 3e-3} if chosen.get("freeze_backbone") else {"learning_rate": 1e-3}
+    return {"dimension": 384, "backbone_lr_scale": 0.1, "warmup": 20, **rates, **_PLAIN}
 
 
 def store_options(folder: str) -> dict[str, Any]:

