@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from cml.command_line.command_list import COMMANDS, PLUGIN, PLUGIN_HELP
+from cml.command_line.command_list import COMMANDS, GROUPS, HELP, PLUGIN, PLUGIN_HELP
 from cml.command_line.parse_options import load_plugins
 from cml.command_line.streams import flush_results, interrupt_on_signals, open_streams
 from cml.console.messages import say_warning
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(name: str, arguments: list[str]) -> None:
-    if name in ("-h", "--help"):
+    if name in HELP:
         print(_help())
         return
     if name == "--version":
@@ -112,9 +112,13 @@ def _machine(error: OSError) -> str:
 
 
 def _help() -> str:
-    commands = "\n".join(f"  {name:<11}{summary}" for name, summary in COMMANDS.items())
+    groups = (
+        "\n".join([f"{title}:", *(f"  {name:<11}{summary}" for name, summary in group.items())])
+        for title, group in GROUPS.items()
+    )
+    commands = "\n\n".join(groups)
     return (
-        "usage: cml COMMAND [options]\n\nTrain image embeddings whose distances mirror label distances.\n\n"
+        "usage: cml COMMAND [options]\n\nTrain embeddings whose distances mirror label distances.\n\n"
         f"{commands}\n\n  {PLUGIN}\n  {'':<11}{PLUGIN_HELP}\n\ncml COMMAND --help explains a command's options."
     )
 

@@ -1,7 +1,8 @@
 """How ``--help`` shows an option: its values, its default and its text, alike for all commands.
 
 The parser tyro shows ``[INT [INT ...]]``, ``{None}|INT``, ``(default: None)`` and ``(default: )``. Here several values
-are ``INT ...``, an option without a value by default is shown without one, and texts are wrapped as a paragraph.
+are ``INT ...``, an option without a value by default is shown without one, and texts are wrapped as a paragraph. Of a
+dataclass with many options, which has them in ``HELP_GROUPS``, ``--help`` shows the first group, ``--help-all`` all.
 """
 
 import dataclasses
@@ -9,7 +10,7 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,17 +19,19 @@ from tyro.constructors import ConstructorRegistry, StructConstructorSpec, Struct
 
 _EMPTY = ("", "''", "None")  # how tyro writes values that stand for "not given"
 _NAMES = {int: "INT", float: "FLOAT", str: "STR", Path: "PATH"}
+_IS_GROUP = "is_group_of_help"
 _DIGITS = 4  # of a default that is no round number
 
 
-def help_registry() -> ConstructorRegistry:
+def help_registry(*, shows_all: bool) -> ConstructorRegistry:
     """Make the rules for tyro that show the options of every dataclass in the same way."""
     registry = ConstructorRegistry()
     under_way: list[type] = []  # dataclasses that tyro's own rule is asked about
 
     @registry.struct_rule
     def show_options(info: StructTypeInfo) -> StructConstructorSpec | None:
-        if not dataclasses.is_dataclass(info.type) or info.type in under_way:
+        is_shown = hasattr(info.type, _IS_GROUP)  # its options are already as they should be
+        if not dataclasses.is_dataclass(info.type) or info.type in under_way or is_shown:
             return None
         under_way.append(info.type)
         try:
@@ -37,16 +40,34 @@ def help_registry() -> ConstructorRegistry:
             under_way.pop()
         if not isinstance(spec, StructConstructorSpec):
             return None
-        return dataclasses.replace(spec, fields=tuple(map(_show_option, spec.fields)))
+        options = tuple(map(_show_option, spec.fields))
+        groups = getattr(info.type, "HELP_GROUPS", None)
+        return dataclasses.replace(spec, fields=options if groups is None else _group(options, groups, shows_all))
 
     return registry
+
+
+def _group(
+    options: tuple[StructFieldSpec, ...], groups: Mapping[str, Collection[str]], shows_all: bool
+) -> tuple[StructFieldSpec, ...]:
+    """The options as one dataclass a group, for the help alone; without ``shows_all`` those of the first group."""
+    by_name = {option.name: option for option in options}
+    shown = []
+    for title, names in groups.items() if shows_all else list(groups.items())[:1]:
+        members = [(name, by_name[name].type, dataclasses.field(default=by_name[name].default)) for name in names]
+        group = dataclasses.make_dataclass(title, members, namespace={_IS_GROUP: True}, frozen=True)
+        text = "" if shows_all else f"--help-all shows {len(options) - len(names)} more."
+        shown.append(StructFieldSpec(name=title, type=group, default=group(), helptext=text))
+    return tuple(shown)
 
 
 def _show_option(option: StructFieldSpec) -> StructFieldSpec:
     """The option, with the help that is shown for it."""
     kind, *details = _unwrap(option.type)
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):  # a group of options
-        return dataclasses.replace(option, helptext=_first_paragraph(kind))
+        has_groups = hasattr(kind, "HELP_GROUPS")  # which have titles of their own
+        shown_kind: Any = Annotated[(option.type, tyro.conf.arg(name=""))] if has_groups else option.type
+        return dataclasses.replace(option, type=shown_kind, helptext=_first_paragraph(kind))
     texts = [detail.help for detail in details if getattr(detail, "help", None)]
     text = texts[-1] if texts else option.helptext() if callable(option.helptext) else option.helptext
     metavars = [detail.metavar for detail in details if getattr(detail, "metavar", None)]

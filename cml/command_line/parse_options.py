@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from cml.command_line.command_list import PLUGIN, PLUGIN_HELP
+from cml.command_line.command_list import HELP, HELP_ALL, PLUGIN, PLUGIN_HELP
 from cml.errors import UserError
 from cml.option_types import check_options, suggest_choice
 from cml.storage.safe_paths import check_name_lengths
@@ -35,7 +35,7 @@ def explain_wrong_options(kind: type, arguments: Sequence[str], prog: str) -> It
     columns = os.environ.get("COLUMNS")
     try:
         with contextlib.redirect_stderr(io.StringIO()) as account:
-            if "--help" not in arguments and "-h" not in arguments:  # whose lines should fit the terminal
+            if HELP.isdisjoint(arguments):  # whose lines should fit the terminal
                 os.environ["COLUMNS"] = _WIDE
             yield
     except SystemExit as end:
@@ -77,7 +77,7 @@ def _suggest(given: str, expected: str) -> str:
 
 def _explain_unknown(kind: type, arguments: Sequence[str], prog: str) -> str:
     """A sentence on the first flag in ``arguments`` that is not an option of ``kind``; "" if all are."""
-    known = sorted({"--help", *_flags(kind)})
+    known = sorted({"--help", HELP_ALL, *_flags(kind)})
     flags = [word.partition("=")[0] for word in arguments if word[:2] == "--" and word[2:3].isalpha()]
     flag = next((flag for flag in flags if flag.replace("_", "-") not in known), "")
     if not flag:
@@ -112,17 +112,18 @@ def parse(
     description: str | None = None,  # what the help says of the command; by default, the docstring of ``kind``
     default: T | None = None,  # the options where an argument does not set them; by default, those of ``kind``
 ) -> T:
-    """Read all options of a command; ``--help`` prints them and exits.
+    """Read all options of a command; ``--help`` prints them and exits, ``--help-all`` the rare ones too.
 
     A positional first option may be given by its flag too: ``cml evaluate RUN`` or ``cml evaluate --run RUN``.
     """
     import tyro
 
     rules: Any = contextlib.nullcontext()
-    if not {"--help", "-h"}.isdisjoint(arguments):  # else nobody sees how help shows an option
+    if not HELP.isdisjoint(arguments):  # else nobody sees how help shows an option
         from cml.command_line.option_help import help_registry
 
-        rules = help_registry()
+        rules = help_registry(shows_all=HELP_ALL in arguments)
+        arguments = ["--help"]
     about = inspect.cleandoc(kind.__doc__ or "") if description is None else description
     about = f"{about}\n{PLUGIN}: {PLUGIN_HELP}.".lstrip()
     flat = (tyro.conf.AvoidSubcommands, tyro.conf.OmitArgPrefixes)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from cml.command_line.command_list import PLUGIN, PLUGIN_HELP
+from cml.command_line.command_list import HELP, PLUGIN, PLUGIN_HELP
 from cml.errors import UserError, did_you_mean, escape_controls
 
 AllowDownload = Annotated[
@@ -71,7 +71,7 @@ def pick(
     if default is not None and (not arguments or arguments[0].startswith("-")):
         return default, arguments
     known = list(known)
-    if not arguments or arguments[0] in ("-h", "--help"):
+    if not arguments or arguments[0] in HELP:
         print(f"usage: {prog} {kind.upper()} [options]\n")
         for name in known:
             print(f"  {name:<15}{summary(name)}")

@@ -1,7 +1,7 @@
 """``cml completion bash``: the completion script of a shell, which asks ``cml completion words`` for what may follow.
 
-The words come from ``--help``, so that they are those of this version, plugins aside. Not for names of files, which the
-shells complete by themselves where no other word may follow.
+The words come from ``--help-all``, so that they are those of this version, plugins aside. Not for names of files, which
+the shells complete by themselves where no other word may follow.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from cml.command_line.command_list import COMMANDS
+from cml.command_line.command_list import COMMANDS, HELP_ALL
 from cml.command_line.parse_options import parse
 from cml.errors import UserError
 
@@ -91,7 +91,7 @@ def _following(before: Sequence[str], *, is_flag: bool) -> list[str]:
         path.append(before[1])
         text = read_help(*path)
     if is_flag:
-        return list(dict.fromkeys([*_FLAG.findall(" ".join(_flags(text))), "--help"]))
+        return list(dict.fromkeys([*_FLAG.findall(" ".join(_flags(text))), "--help", HELP_ALL]))
     if before[-1].startswith("-"):
         return _choices(text, before[-1])
     return _subcommands(text) if len(before) == len(path) == 1 else []
@@ -123,7 +123,7 @@ def _choices(text: str, flag: str) -> list[str]:
 
 def read_help(
     *words: str,  # the command with its subcommands: ``("train", "value")``
-) -> str:  # what ``cml WORDS --help`` prints in a wide window, without colours; "" where it is an error
+) -> str:  # what ``cml WORDS --help-all`` prints in a wide window, without colours; "" where it is an error
     """Read the help of a command."""
     output = io.TextIOWrapper(io.BytesIO(), "utf-8")  # this encoding has the characters of the boxes
     window = {"COLUMNS": str(_WIDTH), "NO_COLOR": "1"}
@@ -131,7 +131,7 @@ def read_help(
     os.environ.update(window)
     try:
         with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit, UserError):
-            importlib.import_module(f"cml.commands.{words[0]}").run([*words[1:], "--help"])
+            importlib.import_module(f"cml.commands.{words[0]}").run([*words[1:], HELP_ALL])
     finally:
         for name, value in before.items():
             if value is None:
@@ -139,4 +139,15 @@ def read_help(
             else:
                 os.environ[name] = value
     output.seek(0)
-    return re.sub(r"\x1b\[[0-9;]*m", "", output.read())
+    return _set_in_one_column(re.sub(r"\x1b\[[0-9;]*m", "", output.read()))
+
+
+def _set_in_one_column(text: str) -> str:
+    """The text with its boxes, which the parser sets side by side in a wide window, one below the other."""
+    lines = text.splitlines()
+    starts = sorted({0, *(match.start() + 1 for line in lines for match in re.finditer("[╮+][╭+]", line))})
+    first = next((number for number, line in enumerate(lines) if line[:1] in ("╭", "+")), len(lines))
+    columns = [
+        [line[start:end] for line in lines[first:]] for start, end in zip(starts, [*starts[1:], None], strict=True)
+    ]
+    return "\n".join([*lines[:first], *(line for column in columns for line in column)]) + "\n"

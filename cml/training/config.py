@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from cml.errors import UserError, did_you_mean
 from cml.option_types import check_options, convert_values
@@ -50,6 +50,25 @@ class TrainConfig:
         >>> TrainConfig(loss="cosent(scale=2.0)", steps=300).learning_rate
         0.001
     """
+
+    HELP_GROUPS: ClassVar[Mapping[str, tuple[str, ...]]] = {  # the first is what --help shows without --help-all
+        "basic": (
+            *("label_distance", "loss", "sampler", "backbone", "freeze_backbone", "tune", "dimension"),
+            *("steps", "learning_rate", "evaluate_every", "patience", "seed", "device"),
+        ),
+        "data": ("missing", "image_size", "features", "group_column", "validation_fraction"),
+        "model": ("weights", "head_start", "projector", "lora", "train_only", "batch_norm"),
+        "training": (
+            *("epochs", "optimizer", "backbone_lr_scale", "proxy_rate", "weight_decay", "schedule", "decay"),
+            *("decay_every", "warmup", "head_first", "clip_gradient", "clip_gradient_value", "ema_decay"),
+            *("memory", "micro_batch", "precision"),
+        ),
+        "augmentation": (
+            *("crop", "scale_jitter", "shift_jitter", "brightness_jitter", "random_crop", "flip", "views"),
+        ),
+        "tuning": ("tune_losses", "tune_rates", "tune_minutes"),
+        "run": ("checkpoint_every", "keep_models", "workers", "worker_timeout", "cache_bytes"),
+    }
 
     label_distance: str = "euclidean"
     """Label distance: a name, or name(setting=value, ...). 'dataset' uses the label distance that is stored with the

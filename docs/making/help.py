@@ -1,4 +1,4 @@
-"""The reference pages of the commands, from the output of ``--help``."""
+"""The reference pages of the commands, from the output of ``--help-all``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Command:
         words: ``("train", "value")``.
         about: Its description.
         usage: Its usage line.
-        options: Flags with their descriptions, in the order of ``--help``.
+        options: Flags with their descriptions, in the order of ``--help-all``.
     """
 
     words: tuple[str, ...]

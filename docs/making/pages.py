@@ -1,6 +1,6 @@
 """The generated pages: losses, label distances, other registered parts, commands and the Python interface.
 
-Their contents come from the registries, docstrings and ``--help``, so that each registered part has a page.
+Their contents come from the registries, docstrings and ``--help-all``, so that each registered part has a page.
 """
 
 from __future__ import annotations
@@ -163,7 +163,8 @@ def commands(folder: Path) -> None:
         write(folder / f"cml-{name}.md", help.page(about, list(help.commands(name))))
     lines += [
         "",
-        "Every command takes `--plugin FILE_OR_MODULE` and `--help`. Exit codes: 0 for success, 2 for a mistake in the "
+        "Every command takes `--plugin FILE_OR_MODULE` and `--help`. Where options are many, `--help` lists those that "
+        "most people set, and `--help-all` all of them. Exit codes: 0 for success, 2 for a mistake in the "
         "command or the data, 1 for a failure of the machine, 130 after Ctrl-C, SIGTERM or SIGHUP.\n",
     ]
     write(folder / "index.md", "\n".join(lines) + toctree("\n".join(f"cml-{name}" for name in cli.COMMANDS)))

@@ -222,7 +222,7 @@ def test_what_a_command_works_on_is_given_by_place_or_by_flag(
 
 def test_an_option_explained_in_several_lines_is_explained_whole(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        main(["train", "value", "--help"])
+        main(["train", "value", "--help-all"])
     said = " ".join(re.sub(r"[│|]", "", capsys.readouterr().out).split())
     assert (
         "They are trained instead of the backbone's weights, which needs less memory, and are merged into the weights "

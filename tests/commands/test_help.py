@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from cml.cli import COMMANDS, main
 from cml.command_line.parse_options import parse
+from cml.commands.completion import read_help
+from cml.training.config import TrainConfig
 from cml.training.vector_options import vector_options
 
 BENCH = ("check", "table", "page")
@@ -66,7 +69,7 @@ def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def help_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     with contextlib.suppress(SystemExit):
-        main([*words, "--help"])
+        main([*words, "--help-all"])
     text: str = capsys.readouterr().out
     return text
 
@@ -107,6 +110,22 @@ def test_every_kind_of_option_is_shown(capsys: pytest.CaptureFixture[str]) -> No
     words = ["a", "--sizes", "1", "2", "--limit", "4", "--floor", "None", "--rule", "x", "--rule", "y"]
     options = parse(Options, words, prog="cml do")
     assert options == Options(("a",), Group(), (1, 2), ("left",), 4, None, ("x", "y"))
+
+
+def test_help_shows_the_options_that_most_set_and_help_all_each_once(capsys: pytest.CaptureFixture[str]) -> None:
+    named = [name for names in TrainConfig.HELP_GROUPS.values() for name in names]
+    assert sorted(named) == sorted(field.name for field in dataclasses.fields(TrainConfig))
+    whole = read_help("train", "value")
+    assert [whole.count(f"─ {title} options ") for title in TrainConfig.HELP_GROUPS] == [1] * 7
+    flags = re.findall(r"^│ --([a-z-]+)", whole, re.MULTILINE)
+    assert {name.replace("_", "-") for name in named} <= set(flags)
+    assert len(set(flags)) == len(flags)
+    with pytest.raises(SystemExit):
+        main(["train", "value", "--help"])
+    short = capsys.readouterr().out
+    assert f"--help-all shows {len(named) - len(TrainConfig.HELP_GROUPS['basic'])} more." in short
+    assert "--loss STR" in short
+    assert "--ema-decay" not in short
 
 
 def test_help_of_the_learning_rate_says_that_of_vectors(capsys: pytest.CaptureFixture[str]) -> None:
