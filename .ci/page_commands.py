@@ -2,23 +2,30 @@
 
     python .ci/page_commands.py SCRATCH README.md docs/start/*.md ...
 
-Shell blocks are run line by line; setting up an environment and pytest are left to the caller. Long commands get fewer
-steps, losses, seeds, drawn pictures and variants through their own documented options. Python blocks are run as they
-stand. One that begins with the name of a file is also written to that file. A block after the comment
-``<!-- not run: reason -->`` is skipped. The raw files that pages call ``tub.tar.gz``, ``lspet``, ... are the real ones
-where they exist; elsewhere the commands that read them are skipped, and their names are printed. ``photos``,
-``labels.csv``, ``data/mine`` and ``runs/mine`` are made here for pages that do not make them.
+Shell blocks are run line by line, cml in forks of a process that has imported torch; setting up an environment and
+pytest are left to the caller. Long commands get fewer steps, losses, seeds, drawn pictures and variants through their
+own documented options. Python blocks are run as they stand. One that begins with the name of a file is also written to
+that file. A block after the comment ``<!-- not run: reason -->`` is skipped. The raw files that pages call
+``tub.tar.gz``, ``lspet``, ... are the real ones where they exist; elsewhere the commands that read them are skipped,
+and their names are printed. ``photos``, ``labels.csv``, ``data/mine`` and ``runs/mine`` are made here for pages that do
+not make them.
 
 ``tests/project/test_extend.py`` reads the pages of ``docs/extend`` through the same functions.
 """
 
 from __future__ import annotations
 
+import importlib
+import json
 import os
 import re
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +44,13 @@ PREPARATIONS = {
     "runs/mine": "cml train value --data data/mine --out runs/mine --freeze-backbone --sampler 'random(batch_size=60)'",
 }
 ROOT = Path(__file__).resolve().parents[1]
+SHELL = re.compile(r"[$|&;<>*?`~]")  # what only a shell understands
+IMPORTED = (  # some seconds, which each of hundreds of commands would take
+    *("torch._dynamo", "matplotlib.backends.backend_agg", "sklearn.neighbors", "safetensors.torch"),
+    *("cml.commands.compare", "cml.commands.evaluate", "cml.commands.prepare", "cml.commands.train"),
+    *("cml.comparing.compare", "cml.training.run_learner", "cml.training.validation"),
+)
+_own = threading.local()  # a thread's server
 
 
 @dataclass(frozen=True)
@@ -139,14 +153,48 @@ def run_page(page: Path, text: str, prepared: Path, scratch: Path) -> int:
 
 def run(command: str, folder: Path, kind: str = "sh", page: str = "before") -> None:
     """Run one command; its output is printed if it fails."""
-    words = [sys.executable, "-c", command] if kind == "python" else ["bash", "-c", command]
     start = time.monotonic()
-    completed = subprocess.run(
-        words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=TIME_LIMIT
-    )
+    if kind == "sh" and command.startswith("cml ") and not SHELL.search(command) and hasattr(os, "fork"):
+        code, said = fork(shlex.split(command, comments=True), folder)
+    else:
+        words = [sys.executable, "-c", command] if kind == "python" else ["bash", "-c", command]
+        completed = subprocess.run(
+            words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=TIME_LIMIT
+        )
+        code, said = completed.returncode, completed.stdout
     print(f"{page}: {time.monotonic() - start:.0f} s + {command}", flush=True)
-    if completed.returncode != 0:
-        raise RuntimeError(f"{completed.stdout}\n{page}: failed: {command}")
+    if code != 0:
+        raise RuntimeError(f"{said}\n{page}: failed with code {code}: {command}")
+
+
+def fork(words: list[str], folder: Path) -> tuple[int, str]:
+    """Run a cml command in a fork of this thread's server; its exit code, and what it said."""
+    if not hasattr(_own, "server"):
+        serving = [sys.executable, __file__, "--serve"]
+        _own.server = subprocess.Popen(serving, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with tempfile.NamedTemporaryFile() as log:
+        _own.server.stdin.write(json.dumps([words, str(folder), log.name]) + "\n")
+        _own.server.stdin.flush()
+        code = int(_own.server.stdout.readline())
+        return code, log.read().decode(errors="replace")
+
+
+def serve() -> None:
+    """Import, then run each command that a line of the standard input names in a fork, and tell its exit code."""
+    for name in IMPORTED:
+        importlib.import_module(name)
+    for line in sys.stdin:
+        words, folder, log = json.loads(line)
+        child = os.fork()
+        if not child:
+            signal.alarm(TIME_LIMIT)
+            os.chdir(folder)
+            said, nothing = os.open(log, os.O_WRONLY | os.O_APPEND), os.open(os.devnull, os.O_RDONLY)
+            for own, other in enumerate((nothing, said, said)):
+                os.dup2(other, own)
+            sys.argv = words
+            sys.exit(importlib.import_module("cml.cli").main())
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 
 
 def shorten(command: str) -> str:
@@ -191,4 +239,4 @@ def input_exists(command: str, folder: Path) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), [Path(name) for name in sys.argv[2:]]))
+    sys.exit(serve() if sys.argv[1:] == ["--serve"] else main(Path(sys.argv[1]), [Path(name) for name in sys.argv[2:]]))

@@ -1,5 +1,6 @@
 """The progress bar of all commands."""
 
+import contextlib
 import math
 import sys
 from typing import Any
@@ -40,7 +41,20 @@ class ProgressBar(tqdm):  # type: ignore[misc]  # tqdm has no types
             self.fp.flush()
         return False
 
+    def refresh(self, nolock: bool = False, lock_args: tuple[Any, ...] | None = None) -> bool | None:
+        """Show the progress now. Where that fails, tqdm's own keeps its lock, and bars of other threads wait for it."""
+        if nolock or self.disable:
+            return bool(super().refresh(nolock=True))
+        if not self._lock.acquire(*lock_args or ()) and lock_args:
+            return False
+        try:
+            return bool(super().refresh(nolock=True))
+        finally:
+            self._lock.release()
+
     def clear(self, nolock: bool = False) -> None:
-        """Clear the bar, unless it is a line of a log."""
-        if not self._in_lines:
-            super().clear(nolock)
+        """Clear the bar, unless it is a line of a log; the lock is given back as in ``refresh``."""
+        if self._in_lines:
+            return
+        with contextlib.nullcontext() if nolock else self._lock:
+            super().clear(nolock=True)

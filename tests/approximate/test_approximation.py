@@ -51,6 +51,13 @@ VECTORS = np.concatenate([HIDDEN @ RNG.normal(size=(3, 5)), RNG.normal(size=(ITE
 TRUTH = np.abs(HIDDEN[:, None] - HIDDEN).sum(axis=2)
 
 
+@pytest.fixture
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Learn maps in a few steps, for tests that do not ask how good they are: nearly all the time goes into these."""
+    for name, steps in (("_FEWEST_STEPS", 8), ("_ENOUGH_STEPS", 8), ("_MOST_STEPS", 16)):
+        monkeypatch.setattr(pair_map, name, steps)
+
+
 def logged(
     log: Path, fails_after: int = 10**9, wrong: float | None = None, power: int = 1
 ) -> Callable[[Any, Any], float]:
@@ -107,6 +114,7 @@ def test_lists_hold_true_distances_within_the_budget(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_steps")
 def test_candidates_are_the_list_then_the_nearest_of_the_embedding() -> None:
     found = approximate(lambda a, b: abs(a - b), HIDDEN[:, 0].tolist(), VECTORS, "20%", k=4, quiet=True)
     candidates = found.candidates(30)
@@ -125,6 +133,7 @@ def test_candidates_are_the_list_then_the_nearest_of_the_embedding() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_steps")
 def test_known_distances_train_a_model() -> None:
     found = approximate(lambda a, b: abs(a - b), HIDDEN[:, 0].tolist(), VECTORS, 1500, k=3, quiet=True)
     assert found.folder is None
@@ -136,6 +145,7 @@ def test_known_distances_train_a_model() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fails_after", [5, 700])
+@pytest.mark.usefixtures("few_steps")
 def test_a_function_that_fails_loses_nothing_and_is_resumed_to_the_same_bytes(tmp_path: Path, fails_after: int) -> None:
     whole, log = tmp_path / "whole", tmp_path / "log"
     approximate(logged(log), labels(), VECTORS, "20%", k=5, out=whole, quiet=True)
@@ -154,6 +164,7 @@ def test_a_function_that_fails_loses_nothing_and_is_resumed_to_the_same_bytes(tm
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_steps")
 def test_a_mended_function_continues_where_it_has_a_version(tmp_path: Path) -> None:
     """The code changes, and so does a value that it refers to, and the answers stay."""
     calls = [0]
@@ -185,6 +196,7 @@ def test_a_mended_function_continues_where_it_has_a_version(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_steps")
 def test_a_data_frame_holds_labels_in_its_rows() -> None:
     frame = pd.DataFrame(HIDDEN[:40], columns=[f"column {number}" for number in range(HIDDEN.shape[1])])
     by_frame = approximate("euclidean", frame, VECTORS[:40], "50%", k=3, quiet=True)
@@ -193,6 +205,7 @@ def test_a_data_frame_holds_labels_in_its_rows() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_steps")
 def test_a_finished_one_is_read(tmp_path: Path) -> None:
     log = tmp_path / "log"
     slow = logged(log)
@@ -206,6 +219,7 @@ def test_a_finished_one_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_steps")
 def test_a_budget_of_all_pairs_is_exact(tmp_path: Path) -> None:
     found = approximate(logged(tmp_path / "log"), labels(), VECTORS, 10**9, k=4, out=tmp_path / "out")
     assert found.spent.calls == PAIRS
@@ -264,6 +278,7 @@ def test_a_float_that_may_be_calls_or_a_share_says_what_to_write() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_steps")
 def test_a_budget_too_small_for_the_lists_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     values = HIDDEN[:, 0].tolist()
 
@@ -298,6 +313,7 @@ def test_a_budget_of_time_that_is_too_short_for_the_lists_is_said(capsys: pytest
     ("value", "message"),
     [(np.nan, "gave nan for"), (-1.0, "gave -1.0 for"), (None, "failed for .*the service does not answer")],
 )
+@pytest.mark.usefixtures("few_steps")
 def test_wrong_values_are_one_line(tmp_path: Path, value: float | None, message: str) -> None:
     slow = logged(tmp_path / "log", 100, value)
     with pytest.raises(UserError, match=message) as caught:
@@ -342,6 +358,7 @@ def test_wrong_vectors_are_refused_before_a_call(tmp_path: Path, vectors: Any, m
 @pytest.mark.slow
 @pytest.mark.parametrize("items", [2, 3, 5, 12])
 @pytest.mark.parametrize("budget", [1, 2, "50%", "90%"])
+@pytest.mark.usefixtures("few_steps")
 def test_few_items_and_few_calls(items: int, budget: str | int) -> None:
     rows = HIDDEN[:items]
     if items == 2 and isinstance(budget, str):
@@ -353,6 +370,7 @@ def test_few_items_and_few_calls(items: int, budget: str | int) -> None:
     assert found.neighbors.ids.shape == (items, 1)
 
 
+@pytest.mark.usefixtures("few_steps")
 def test_constant_distances_and_infinite_ones() -> None:
     equal = approximate(lambda a, b: float(a != b), list(range(40)), VECTORS[:40], "30%", k=2, quiet=True)
     np.testing.assert_array_equal(equal.neighbors.distances, 1)
@@ -641,6 +659,7 @@ def test_a_sample_leaves_out_items_without_all_answers() -> None:
     np.testing.assert_array_equal(distances, wanted)
 
 
+@pytest.mark.usefixtures("few_steps")
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cml.prepare("series", tmp_path / "data", count=150)
     out = tmp_path / "out"

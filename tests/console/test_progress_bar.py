@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import errno
 import io
+import math
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +36,31 @@ def test_a_bar_in_a_log_is_a_line_every_ten_seconds(monkeypatch: pytest.MonkeyPa
     assert lines.pop() == ""  # the last one ends like the others
     assert lines.pop(2) == "skipped: one"
     assert [line.split("%")[0] for line in lines] == ["work:   0", "work:  29", "work:  58", "work:  87", "work: 100"]
+
+
+@pytest.mark.parametrize(("kind", "method"), [(Terminal, "refresh"), (Terminal, "clear"), (io.StringIO, "refresh")])
+def test_a_bar_that_cannot_be_drawn_holds_up_no_other_thread(
+    kind: type[io.StringIO], method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Disk(kind):  # type: ignore[misc, valid-type]
+        is_full = False
+
+        def write(self, text: str) -> int:
+            if self.is_full:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return super().write(text)
+
+    monkeypatch.setattr(sys, "stderr", log := Disk())
+    with ProgressBar(total=2, mininterval=0) as bar:
+        bar._next = -math.inf
+        log.is_full = True
+        with pytest.raises(OSError, match="No space left"):
+            getattr(bar, method)()
+        log.is_full = False
+        other = threading.Thread(target=lambda: ProgressBar(total=1).close(), daemon=True)
+        other.start()
+        other.join(20)
+        assert not other.is_alive()
 
 
 def test_embedding_has_a_bar_where_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,14 +112,18 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
 # ---- killed at random moments
 
 
-@pytest.mark.slow
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, faults.Case]:
+    """The commands to kill, and what they need: made once."""
+    return faults.cases(tmp_path_factory.mktemp("inputs"))
+
+
 @pytest.mark.parametrize("name", ["prepare", "distances", "train", "embed", "export", "export hub"])
 def test_killed_at_random_and_resumed_is_the_unkilled_result(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, cases: dict[str, faults.Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CML_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "inputs").mkdir()
-    case = faults.cases(tmp_path / "inputs")[name]
+    case = cases[name]
     count = faults.torment(name, case, tmp_path, kills=1 + (name == "train"), rng=random.Random(name), fresh_share=0)
     assert count.kills == 1 + (name == "train")
     assert count.lost == []

@@ -150,15 +150,18 @@ def test_a_task_of_another_package_brings_a_label_distance_of_its_own(tmp_path: 
     clocks = PARTS["clocks"].replace('task = "value"', 'task = "daytime"')
     daytime = PARTS["daytime"].replace("circular(period=24)", "hours")
     (tmp_path / "site" / "own_task.py").write_text(PARTS["hours"] + daytime + clocks)
-    few = "--sampler random(batch_size=8) --steps 2 --workers 0"
-    prepared = [f"train daytime --data data --out run {few}"]
+    few = "--backbone small-cnn --weights none --image-size 16 16 --dimension 4 --sampler random(batch_size=8)"
+    few += " --steps 2 --workers 0"
     (tmp_path / "clocks.py").write_text(clocks)
     assert main(["prepare", "clocks", "--out", "data", "--count", "32", "--plugin", "clocks.py"]) == 0
-    assert outside(tmp_path, prepared).returncode == 0
-    for line in ("evaluate run", "distances data --summary --label-distance hours", "report run"):
-        done = outside(tmp_path, [line])
+    train = f"train daytime --data data --out run {few}"
+    compare = f"compare daytime --data data --out compared --seeds 1 {few}"
+    for lines in (
+        [train, compare],
+        ["evaluate run", "report run"],
+        ["distances data --summary --label-distance hours"],
+    ):
+        done = outside(tmp_path, lines)
         assert done.returncode == 0, done.stderr
-    done = outside(tmp_path, [f"compare daytime --data data --out compared --seeds 1 {few}"])
-    assert done.returncode == 0, done.stderr
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert [name for name, _ in config["plugins"]] == ["own_task"]
