@@ -19,6 +19,7 @@ import pytest
 import torch
 
 import cml
+from cml.approximate import learned_model
 from cml.approximate.asked_pairs import (
     ChosenPairs,
     PairKind,
@@ -587,6 +588,8 @@ def test_a_model_with_a_perceptron_embeds_as_its_map_does(normalize: bool, tmp_p
 
 def test_a_perceptron_is_resumed_to_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pair_map, "_FEWEST_KNOWN", 0)
+    for module in (pair_map, learned_model):
+        monkeypatch.setattr(module, "WIDTHS", (64, 64))
     points, log, out = [tuple(row) for row in HIDDEN[:50, :2].tolist()], tmp_path / "log", tmp_path / "out"
     slow = logged(log, 350, power=2)
     with pytest.raises(UserError, match="does not answer"):
