@@ -18,6 +18,7 @@ It is called from several threads at a time. NaN is an error."""
 
 
 _PART = 1 << 19  # numbers of the gallery that are in memory as float64 at a time: 4 MB
+_FEW_COLUMNS = 16
 _ALIGNED = 64  # a part begins where a matrix kernel would begin anew, so that parts give the digits of the whole
 
 Rows = NDArray[Any] | ComputedRows
@@ -165,6 +166,21 @@ def find_duplicates(
     rows: Rows,  # (N, D)
 ) -> tuple[Int64, Int64]:  # their positions, and the position of the first row that each of them equals
     """Find rows that equal an earlier row."""
+    count, width = rows.shape
+    if width > 2 * _FEW_COLUMNS:  # rows that equal each other do so in a few columns, where others rarely do
+        columns = np.linspace(0, width - 1, _FEW_COLUMNS).astype(np.int64)
+        few = np.concatenate([np.ascontiguousarray(rows[part][:, columns]) for part in split_rows(rows)])
+        alike = np.union1d(*_find_repeated(_hash_rows(_as_words(few))))
+        if 4 * len(alike) < count:
+            if not len(alike):
+                return alike, alike
+            copies, originals = _find_equal(rows[alike])
+            return alike[copies], alike[originals]
+    return _find_equal(rows)
+
+
+def _find_equal(rows: Rows) -> tuple[Int64, Int64]:
+    """``find_duplicates`` by all columns."""
     hashes = np.concatenate([_hash_rows(_as_words(rows[part])) for part in split_rows(rows)])  # (N,)
     copies, originals = _find_repeated(hashes)
     # rows with one hash are nearly always equal; those that are not are compared among themselves

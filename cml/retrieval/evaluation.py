@@ -373,10 +373,15 @@ class _Blocks:
             is_whole = metric.needs == "whole_ranking"
             effects = getattr(metric, method)(whole if is_whole else all_items)
             if effects is not None and len(effects.items):
-                if is_whole and self.sample is not None:
-                    effects = Effects(self.sample[effects.items], effects.changes)
                 found.append((row, column, chosen if is_whole else None, effects))
-        return found
+        found = _join_effects(found)
+        if self.sample is None:
+            return found
+        of_sample = self.sample
+        return [
+            (row, column, some, effects if some is None else Effects(of_sample[effects.items], effects.changes))
+            for row, column, some, effects in found
+        ]
 
     def _label_distances(self, rows: slice) -> Float32:
         distances = self.distance.pairwise(self.query_labels[rows], self.gallery_labels)  # (R, G)
@@ -414,6 +419,20 @@ class _Blocks:
         if np.isnan(block.max()):
             where = f"a query in {rows.start}..{rows.stop - 1}"
             raise UserError(f"The {source} gives NaN for {where}: nothing can be ranked by it.")
+
+
+def _join_effects(found: Sequence[_FoundEffects]) -> list[_FoundEffects]:
+    """Join effects of the same items on columns side by side, whose pairs of items then get their signs once."""
+    joined: list[_FoundEffects] = []
+    for row, column, some, effects in found:
+        if joined:
+            *_, first, _, before = joined[-1]
+            if before.items is effects.items and first + before.changes.shape[2] == column:
+                changes = np.concatenate([before.changes, effects.changes], axis=2)
+                joined[-1] = row, first, some, Effects(before.items, changes)
+                continue
+        joined.append((row, column, some, effects))
+    return joined
 
 
 def _draw_sample(metrics: Sequence[Metric], options: EvaluateOptions, gallery: int) -> Int64 | None:

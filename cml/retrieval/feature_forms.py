@@ -86,7 +86,7 @@ def embedding_rankers(
         groups.setdefault((id(_source_of(query)), id(_source_of(gallery))), {})[name] = query, gallery
     rankers: dict[str, Ranker] = {}
     for group in groups.values():
-        if len(group) > 1 and all(type(query) is type(gallery) for query, gallery in group.values()):
+        if len(group) > 1 and all(_form_of(query) is _form_of(gallery) for query, gallery in group.values()):
             rankers |= _share_products(group)
         else:
             rankers |= {name: embedding_ranker(*pair) for name, pair in group.items()}
@@ -96,6 +96,11 @@ def embedding_rankers(
 def _source_of(rows: Any) -> Any:  # noqa: ANN401 - rows of any kind
     """The rows that these are a form of, or themselves."""
     return rows.source if isinstance(rows, NormalizedRows | StandardizedRows) else rows
+
+
+def _form_of(rows: Any) -> type | None:  # noqa: ANN401 - rows of any kind
+    """The class of rows in another form; None for rows as they are, in an array, a memory map or computed."""
+    return type(rows) if isinstance(rows, NormalizedRows | StandardizedRows) else None
 
 
 def _share_products(forms: Mapping[str, Pair]) -> dict[str, Ranker]:

@@ -15,7 +15,7 @@ from cml.retrieval.rank_correlation import Jit
 def label_distance_changes(retrieved: Float32, ks: Int64) -> Float64:
     """Changes (R, max K, len(ks)) of the mean label distance by the items retrieved."""
     changes = np.zeros((len(retrieved), min(ks.max(), retrieved.shape[1]), len(ks)))
-    _label_distance_changes(retrieved, ks, changes)
+    _label_distance_changes(np.ascontiguousarray(retrieved), ks, changes)  # one form to compile for
     return changes
 
 

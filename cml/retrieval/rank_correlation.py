@@ -13,16 +13,19 @@ from cml.array_types import Float64, Floating, Int32, UInt64
 
 Jit = Any  # an array, or a number of NumPy's, as numba sees it
 
-_DIGIT = 11  # bits a pass of the radix sort: six passes over 64 bits, 2,048 counters stay in the first-level cache
-_PASSES = 6
-_BUCKETS = 1 << _DIGIT
+_DIGIT = 11  # bits a pass of the radix sort: 2,048 counters stay in the first-level cache
+BUCKETS = 1 << _DIGIT
+_PASSES = 6  # over 64 bits
+_MASK = np.uint64(BUCKETS - 1)
 _SIGN = np.uint64(1 << 63)
+ONE = np.uint64(1)
+_MOST_MOVES = 8  # an item, by which an insertion sort mends what two passes leave
 
 
 def dense_ranks(label_distances: Floating) -> Int32:
     """Rank of each label distance (R, G) among the different values of its row, nearest = 0; -1 for infinite ones."""
     ranks = np.empty(label_distances.shape, np.int32)
-    _dense_ranks(_bits(label_distances), np.isfinite(label_distances), ranks)
+    _dense_ranks(as_bits(label_distances), np.isfinite(label_distances), ranks)
     return ranks
 
 
@@ -38,11 +41,12 @@ def rank_correlations(
     defined in ``cml.retrieval.metrics.compute_h_ap``.
     """
     tau, rho, h_ap = np.empty((3, len(scores)))
-    _correlate(_bits(scores), label_ranks, np.empty((0, 0)) if gains is None else gains, tau, rho, h_ap)
+    _correlate(as_bits(scores), label_ranks, np.empty((0, 0)) if gains is None else gains, tau, rho, h_ap)
     return tau, rho, h_ap
 
 
-def _bits(values: Floating) -> UInt64:
+def as_bits(values: Floating) -> UInt64:
+    """The bits of numbers in float64."""
     return np.ascontiguousarray(values, np.float64).view(np.uint64)
 
 
@@ -57,31 +61,55 @@ def _order_bits(bits: Jit) -> Jit:
 
 
 @njit(nogil=True, cache=True)
-def _sort(keys: Jit, values: Jit, spare_keys: Jit, spare_values: Jit, size: int, counts: Jit) -> tuple[Jit, Jit]:
-    """Radix sort of ``size`` keys with their values, stable; gives back the arrays that hold the result."""
-    mask = np.uint64(_BUCKETS - 1)
-    counts[:] = 0
+def _sort_digit(
+    keys: Jit, columns: Jit, to_keys: Jit, to_columns: Jit, size: int, low: Jit, shift: Jit, places: Jit
+) -> None:
+    """One pass of a radix sort, stable, by the digit of ``keys - low`` at a bit."""
+    places[:] = 0
     for i in range(size):
-        for digit in range(_PASSES):
-            counts[digit, (keys[i] >> np.uint64(_DIGIT * digit)) & mask] += 1
-    for digit in range(_PASSES):
-        shift = np.uint64(_DIGIT * digit)
-        place = counts[digit]
-        if size == 0 or place[(keys[0] >> shift) & mask] == size:
-            continue  # all keys share this digit: float32 values have several such
-        total = 0
-        for bucket in range(_BUCKETS):
-            count = place[bucket]
-            place[bucket] = total
-            total += count
-        for i in range(size):
-            bucket = (keys[i] >> shift) & mask
-            spare_keys[place[bucket]] = keys[i]
-            spare_values[place[bucket]] = values[i]
-            place[bucket] += 1
-        keys, spare_keys = spare_keys, keys
-        values, spare_values = spare_values, values
-    return keys, values
+        places[((keys[i] - low) >> shift) & _MASK] += 1
+    total = np.int32(0)
+    for bucket in range(BUCKETS):
+        count = places[bucket]
+        places[bucket] = total
+        total += count
+    for i in range(size):
+        bucket = ((keys[i] - low) >> shift) & _MASK
+        place = places[bucket]
+        to_keys[place], to_columns[place] = keys[i], columns[i]
+        places[bucket] = place + np.int32(1)
+
+
+@njit(nogil=True, cache=True)
+def _sort(keys: Jit, columns: Jit, spare_keys: Jit, spare_columns: Jit, size: int, places: Jit) -> None:
+    """Sort the first ``size`` keys with their columns, stable, in place.
+
+    Two passes over the upper 22 bits of the range leave few neighbours in the wrong order, which insertion mends. Where
+    keys are so close in their range that it would have to move many, six passes sort all bits.
+    """
+    low, high = keys[0], keys[0]
+    for i in range(size):
+        low, high = min(low, keys[i]), max(high, keys[i])
+    shift = np.uint64(0)
+    while (high - low) >> shift >= np.uint64(1 << 2 * _DIGIT):
+        shift += np.uint64(1)
+    _sort_digit(keys, columns, spare_keys, spare_columns, size, low, shift, places)
+    _sort_digit(spare_keys, spare_columns, keys, columns, size, low, shift + np.uint64(_DIGIT), places)
+    left = _MOST_MOVES * size
+    for i in range(1, size):
+        key, column, place = keys[i], columns[i], i
+        while place > 0 and keys[place - 1] > key:
+            keys[place], columns[place] = keys[place - 1], columns[place - 1]
+            place -= 1
+        keys[place], columns[place] = key, column
+        left -= i - place
+        if left < 0:
+            break
+    if left < 0:
+        for digit in range(0, _PASSES, 2):
+            first, second = np.uint64(_DIGIT * digit), np.uint64(_DIGIT * (digit + 1))
+            _sort_digit(keys, columns, spare_keys, spare_columns, size, low, first, places)
+            _sort_digit(spare_keys, spare_columns, keys, columns, size, low, second, places)
 
 
 @njit(nogil=True, cache=True)
@@ -89,164 +117,149 @@ def _dense_ranks(bits: Jit, finite: Jit, ranks: Jit) -> None:
     gallery = bits.shape[1]
     keys, spare_keys = np.empty(gallery, np.uint64), np.empty(gallery, np.uint64)
     columns, spare_columns = np.empty(gallery, np.int32), np.empty(gallery, np.int32)
-    counts = np.empty((_PASSES, _BUCKETS), np.int32)
+    places = np.empty(BUCKETS, np.int32)
     for r in range(len(bits)):
-        size = 0
+        size = np.int64(0)
         for j in range(gallery):
             if finite[r, j]:
                 keys[size], columns[size] = _order_bits(bits[r, j]), j
                 size += 1
             else:
                 ranks[r, j] = -1
-        ordered, order = _sort(keys, columns, spare_keys, spare_columns, size, counts)
+        if size == 0:
+            continue
+        _sort(keys, columns, spare_keys, spare_columns, size, places)
         rank = 0
         for i in range(size):
-            if i > 0 and ordered[i] != ordered[i - 1]:
+            if i > 0 and keys[i] != keys[i - 1]:
                 rank += 1
-            ranks[r, order[i]] = rank
+            ranks[r, columns[i]] = rank
 
 
 @njit(nogil=True, cache=True)
-def _inversions(ranks: Jit, size: int, highest: int, counts: Jit) -> int:
-    """Pairs i < j with ranks[i] > ranks[j].
-
-    Two ranks differ first at one bit: for each bit, from the lowest, count for every 0 the 1s before it that agree in
-    all higher bits. It is one branchless pass a bit; a merge sort takes three times as long.
-    """
-    total = 0
-    bit = 0
-    while highest >> bit > 0:
-        counts[: (highest >> (bit + 1)) + 1] = 0
-        for i in range(size):
-            rest = ranks[i] >> bit
-            is_one = rest & 1
-            before = counts[rest >> 1]
-            total += (1 - is_one) * before
-            counts[rest >> 1] = before + is_one
-        bit += 1
-    return total
+def order_items(
+    bits: Jit,  # (G,) scores of one ranking, see ``as_bits``
+    ranks: Jit,  # (G,) dense label ranks; -1 leaves an item out
+    keys: Jit,  # (G,) the ordered scores as integers, equal where scores are
+    columns: Jit,  # (G,) the columns in that order
+    spare_keys: Jit,
+    spare_columns: Jit,
+    places: Jit,  # (BUCKETS,)
+    below: Jit,  # (G + 1,) the number of items of lower label rank, for each rank and the one behind the last
+) -> tuple[int, int]:
+    """Order the items of a ranking by score, then by label rank, and give their number and the highest label rank."""
+    highest = np.int64(-1)
+    for j in range(len(ranks)):
+        highest = max(highest, np.int64(ranks[j]))
+    below[: highest + 2] = 0
+    for j in range(len(ranks)):
+        if ranks[j] >= 0:
+            below[ranks[j] + 1] += 1
+    for rank in range(highest + 1):
+        below[rank + 1] += below[rank]
+    size = np.int64(below[highest + 1]) if highest >= 0 else np.int64(0)
+    for j in range(len(ranks)):
+        if ranks[j] >= 0:
+            columns[below[ranks[j]]] = j
+            below[ranks[j]] += 1
+    for rank in range(highest, 0, -1):
+        below[rank] = below[rank - 1]
+    below[0] = 0
+    for i in range(size):
+        keys[i] = _order_bits(bits[columns[i]])
+    if size > 0:
+        _sort(keys, columns, spare_keys, spare_columns, size, places)
+    return size, highest
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _sum_precisions(ranked: Jit, ordered: Jit, size: int, highest: int, gain_of: Jit, work: Jit) -> tuple[float, int]:
-    """Sum over items k of h_k / r_k, where r_k is the rank and h_k = g_k + sum over items j before of min(g_j, g_k).
-
-    The pairs that ``_inversions`` counts are counted on the way, which is three times as fast as alone.
-
-    Of two label ranks that differ first at one bit the one with the 0 has the greater gain: for each bit one
-    branchless pass over the ranking adds for an item with a 1 its gain for each 0 before it, for one with a 0 the
-    gains of the 1s before it. O(G log G). ``ranked`` (G,) are dense label ranks in the order retrieved, rising among
-    items of one score, ``ordered`` the scores in that order; the first ``size`` count. ``work`` is overwritten.
-    """
-    items, sums = work
-    total, inversions = 0.0, 0.0
-    start = 0
-    while start < size:
-        stop = start + 1
-        while stop < size and ordered[stop] == ordered[start]:
-            stop += 1
-        tied = stop - start
-        weight, slope = 1 / stop, 0.0  # the means over places of 1 / rank, and of (share of the others before) / rank
-        if tied > 1:
-            weight = 0.0
-            for rank in range(start + 1, stop + 1):
-                weight += 1 / rank / tied
-                slope += (rank - start - 1) / rank / tied / (tied - 1)
-        later = 0.0
-        for i in range(stop - 1, start - 1, -1):
-            gain = gain_of[ranked[i]]
-            before = (i - start) * gain
-            # the passes below take those tied with it as they stand here; on average a share of them is before it
-            total += weight * (gain - before) + slope * (before + later)
-            later += gain
-            items[i, 0], items[i, 1] = 1.0, gain  # what an item with a 0, or with a 1, is to those after it
-            items[i, 2], items[i, 3] = weight, weight * gain
-        start = stop
-    bit = 0
-    while highest >> bit > 0:
-        sums[: (highest >> bit) + 2] = 0
-        for i in range(size):
-            group = ranked[i] >> bit
-            bit_value = group & 1
-            total += items[i, 2 + bit_value] * sums[group ^ 1, 0]
-            inversions += (1 - bit_value) * sums[group ^ 1, 1]
-            sums[group, 0] += items[i, bit_value]
-            sums[group, 1] += 1
-        bit += 1
-    if highest + 1 == size:  # no two labels are equally far
-        return total, int(inversions)
-    sums[: highest + 1] = 0
-    for i in range(size):
-        total += items[i, 3] * sums[ranked[i], 0]
-        sums[ranked[i], 0] += 1
-    return total, int(inversions)
-
-
-@njit(nogil=True, cache=True)
 def _correlate(bits: Jit, label_ranks: Jit, gains: Jit, tau: Jit, rho: Jit, h_ap: Jit) -> None:
+    """Fill the three correlations of each ranking, in O(G log G).
+
+    tau-b counts for each item those before it that are nearer by label. H-AP is a sum over items k of h_k / r_k, where
+    r_k is the rank and h_k = g_k + sum over items j before of min(g_j, g_k): g_k of those that are nearer, g_j of the
+    others. Number and gains of the items before are in a tree over the label ranks. On its way from a leaf to the root
+    an item adds itself to the nodes, and takes what is nearer from those on their left. The steps of the way do not
+    wait for each other, and none has a branch that the processor would have to foresee.
+    """
     gallery = bits.shape[1]
     keys, spare_keys = np.empty(gallery, np.uint64), np.empty(gallery, np.uint64)
-    labels, spare_labels = np.empty(gallery, np.int32), np.empty(gallery, np.int32)
-    buckets = np.empty((_PASSES, _BUCKETS), np.int32)
-    counts = np.empty(gallery + 1, np.int32)
-    average = np.empty(gallery)  # average rank of each dense label rank, from 1 as usual
-    gain_of, work = np.zeros(gallery + 1), (np.empty((gallery, 4)), np.empty((gallery + 2, 2)))
+    columns, spare_columns = np.empty(gallery, np.int32), np.empty(gallery, np.int32)
+    places, below = np.empty(BUCKETS, np.int32), np.empty(gallery + 1, np.int32)
+    tree = np.empty((4 * gallery + 4, 2))
+    has_gains = len(gains) > 0
     for r in range(len(bits)):
-        size, highest, whole = 0, 0, 0.0
-        for j in range(gallery):
-            if label_ranks[r, j] >= 0:
-                if len(gains) > 0:
-                    gain_of[label_ranks[r, j]] = gains[r, j]
-                    whole += gains[r, j]
-                keys[size], labels[size] = _order_bits(bits[r, j]), label_ranks[r, j]
-                highest = max(highest, labels[size])
-                size += 1
+        ranks = label_ranks[r]
+        size, highest = order_items(bits[r], ranks, keys, columns, spare_keys, spare_columns, places, below)
         pairs = size * (size - 1) // 2
-        centre = (size + 1) / 2  # the mean of average ranks, ties or not
-
-        counts[: highest + 1] = 0
-        for i in range(size):
-            counts[labels[i]] += 1
-        below, label_ties, label_square = 0, 0, 0.0
+        centre = (size + 1) / 2  # the mean of average ranks, which count from 1, ties or not
+        label_ties, label_square = 0, 0.0
         for rank in range(highest + 1):
-            count = int(counts[rank])
-            average[rank] = below + (count + 1) / 2
-            below += count
+            count = np.int64(below[rank + 1] - below[rank])
             label_ties += count * (count - 1) // 2
-            label_square += count * (average[rank] - centre) ** 2
-
-        ordered, ranked = _sort(keys, labels, spare_keys, spare_labels, size, buckets)
+            label_square += count * (below[rank] + (count + 1) / 2 - centre) ** 2
+        levels = 1
+        while (1 << levels) <= highest:
+            levels += 1
+        leaf = 1 << levels
+        tree[: 2 * leaf] = 0
         score_ties, both_ties, score_square, product = 0, 0, 0.0, 0.0
+        whole, precisions, nearer_before = 0.0, 0.0, 0.0
         start = 0
         while start < size:
             stop = start + 1
-            while stop < size and ordered[stop] == ordered[start]:
+            while stop < size and keys[stop] == keys[start]:
                 stop += 1
             count = stop - start
             offset = (start + stop + 1) / 2 - centre  # average rank of the tied scores, centred
             score_square += count * offset**2
-            for i in range(start, stop):
-                product += offset * (average[ranked[i]] - centre)
+            weight, slope = (
+                1 / stop,
+                0.0,
+            )  # the means over places of 1 / rank, and of (share of the others before) / rank
             if count > 1:
                 score_ties += count * (count - 1) // 2
-                ranked[start:stop].sort()  # pairs tied in score are not discordant
-                equal = 1
-                for i in range(start + 1, stop):
-                    equal = equal + 1 if ranked[i] == ranked[i - 1] else 1
-                    both_ties += equal - 1
+                weight = 0.0
+                for place in range(start + 1, stop + 1):
+                    weight += 1 / place / count
+                    slope += (place - start - 1) / place / count / (count - 1)
+            equal = 0
+            for i in range(start, stop):
+                rank = np.int64(ranks[columns[i]])
+                gain = gains[r, columns[i]] if has_gains else 0.0
+                product += offset * ((below[rank] + below[rank + 1] + 1) / 2 - centre)
+                equal = equal + 1 if i > start and rank == ranks[columns[i - 1]] else 0
+                both_ties += equal
+                node, nearer, nearer_gains = np.uint64(leaf + rank), 0.0, 0.0
+                for _ in range(levels):
+                    left = (node ^ ONE) * (node & ONE)  # node 0, which holds nothing, beside a node that is left itself
+                    nearer += tree[left, 0]
+                    nearer_gains += tree[left, 1]
+                    tree[node, 0] += 1
+                    tree[node, 1] += gain
+                    node >>= ONE
+                nearer_before += nearer
+                # the tree takes those tied in score as they stand here; in the mean over all of their orders a share of
+                # them is before it
+                tied = (i - start) * gain
+                precisions += weight * (gain + gain * nearer + whole - nearer_gains - tied)
+                precisions += slope * tied
+                whole += gain
+            if count > 1:
+                later = 0.0
+                for i in range(stop - 1, start - 1, -1):
+                    precisions += slope * later
+                    later += gains[r, columns[i]] if has_gains else 0.0
             start = stop
-
-        h_ap[r] = np.nan
-        if whole > 0:
-            precisions, discordant = _sum_precisions(ranked, ordered, size, highest, gain_of, work)
-            h_ap[r] = precisions / whole
-        else:
-            discordant = _inversions(ranked, size, highest, counts)
+        h_ap[r] = precisions / whole if whole > 0 else np.nan
         if score_ties == pairs or label_ties == pairs:  # one side is constant, or there are fewer than two items
             tau[r] = rho[r] = np.nan
             continue
-        surplus = pairs - score_ties - label_ties + both_ties - 2 * discordant  # concordant less discordant
-        value = surplus / np.sqrt(pairs - score_ties) / np.sqrt(pairs - label_ties)
+        # pairs that are tied in score stand in the order of their labels, which the tree takes for concordant
+        tied_apart = score_ties - both_ties
+        concordant = nearer_before - tied_apart
+        discordant = pairs - label_ties - tied_apart - concordant
+        value = (concordant - discordant) / np.sqrt(pairs - score_ties) / np.sqrt(pairs - label_ties)
         tau[r] = min(1.0, max(-1.0, value))
         value = product / np.sqrt(score_square) / np.sqrt(label_square)
         rho[r] = min(1.0, max(-1.0, value))

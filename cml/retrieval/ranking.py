@@ -99,13 +99,10 @@ class LabelBlock:
     @cached_property
     def chance(self) -> Float64:
         """Mean label distance of all items that can be compared, (R,): what a random ranking has in expectation."""
-        return np.array([_mean_of_finite(row) for row in self.distances])
-
-
-def _mean_of_finite(distances: Float32) -> float:
-    finite = np.isfinite(distances)
-    count = int(finite.sum())
-    return float(np.where(finite, distances, 0).sum(dtype=np.float64)) / count if count else float("nan")
+        finite = np.isfinite(self.distances)
+        totals = np.where(finite, self.distances.astype(np.float64), 0).sum(axis=1)
+        counts = finite.sum(axis=1)
+        return np.divide(totals, counts, out=np.full(len(totals), np.nan), where=counts > 0)
 
 
 class Ranking:

@@ -27,7 +27,7 @@ def top_columns(scores: Floating, k: int) -> Int64:
     if not 1 <= k <= gallery:
         raise UserError(f"k must be at least 1 and at most the number of gallery items, {gallery}. Got k={k} instead.")
     columns = np.empty((len(scores), k), np.int64)
-    _select(np.ascontiguousarray(scores, np.float32 if scores.dtype == np.float32 else np.float64), columns)
+    _select(np.ascontiguousarray(scores, np.float64), columns)  # one type to compile for
     return columns
 
 
@@ -132,10 +132,12 @@ def _select(scores: Jit, columns: Jit) -> None:
     near, near_columns = np.empty(gallery, scores.dtype), np.empty(gallery, np.int64)
     for r in range(len(scores)):
         row, ids = scores[r], columns[r]
-        size = 0
+        size = np.int64(0)  # of this type from the start, so that callees are compiled once
         if prefilter:
-            sample = row[::stride]
-            _smallest(sample, len(sample), sample_heap, sample_places)
+            sampled = (gallery - 1) // stride + 1
+            for i in range(sampled):
+                near[i] = row[i * stride]
+            _smallest(near, sampled, sample_heap, sample_places)
             limit = sample_heap[0]
             for j in range(gallery):
                 if row[j] <= limit:
