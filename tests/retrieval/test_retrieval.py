@@ -24,6 +24,7 @@ from cml.retrieval.embedding_ranker import _as_words, _hash_rows, find_duplicate
 from cml.retrieval.gains import GAINS, compute_gains
 from cml.retrieval.rank_correlation import dense_ranks, rank_correlations
 from cml.retrieval.ranking import retrieved_distances
+from cml.retrieval.search import nearest_embeddings
 from cml.retrieval.top_k import top_columns
 
 
@@ -216,6 +217,13 @@ def test_embedding_ranker_gives_squared_distances() -> None:
     scores = embedding_ranker(query, gallery)
     assert np.abs(scores(slice(0, 7)) - direct).max() < 1e-11
     assert np.abs(scores(slice(2, 5)) - direct[2:5]).max() < 1e-11
+
+
+def test_of_equally_far_items_the_first_is_found_although_a_later_part_is_looked_at_before() -> None:
+    gallery = np.full((256, 1), 9.0, np.float32)
+    gallery[[3, 200, 201], 0] = 1, 0.5, 1  # the part with the nearest item is looked at first
+    _, found = nearest_embeddings(np.zeros((1, 1), np.float32), gallery, 2)
+    assert found.tolist() == [[200, 3]]
 
 
 def test_equal_gallery_embeddings_tie_exactly() -> None:
