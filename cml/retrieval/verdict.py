@@ -97,7 +97,7 @@ def with_verdict(
         verdict=" ".join([f"Verdict: {'. '.join([parts[0], *map(_capitalize, parts[1:])])}.", *advice]),
         headline="\n".join(
             [
-                f"Verdict on {name}, {ours.mean:.3g}: {standing}.",
+                f"Verdict: {standing}; {name} is {ours.mean:.3g}.",
                 *(f"{_capitalize(caution)}." for caution in cautions[:1]),
                 *(sentence for sentence in advice[-1:] if sentence.startswith("Next: ")),
             ]

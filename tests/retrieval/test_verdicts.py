@@ -101,7 +101,7 @@ def test_an_evaluation_ends_with_a_verdict(
 def test_the_headline_is_two_lines_and_a_caution_stands_before_the_command() -> None:
     rows = evaluation(embedding=sample(500, 5), frozen=sample(500, 5), random=sample(500, 6), oracle=sample(500, 0))
     found = with_verdict(rows, "embedding", advise=lambda _: ["Few steps.", "Next: cml train"])
-    first = "Verdict on label_distance@10, 5: no clear difference from frozen (5); better than random (6)."
+    first = "Verdict: no clear difference from frozen (5); better than random (6); label_distance@10 is 5."
     assert found.headline == f"{first}\nNext: cml train"
     warned = found.extend_verdict("Copies.", is_caution=True)
     assert warned.headline == f"{first}\nCopies.\nNext: cml train"
