@@ -116,8 +116,14 @@ class Calibration:
     ) -> float:  # the embedding distance; below 0 if even at 0 more is expected
         """Find the largest embedding distance of hits whose expected label distance is no larger than a given one."""
         knots = np.unique([0.0, *self.hits.knots, *(knot for knot in self.pairs.knots if knot > self.hits.knots[-1])])
-        # between the hits and the pairs the expectation jumps
-        knots = np.sort(np.append(knots, np.nextafter(self.hits.knots[-1], np.inf)))
+        # between the hits and the pairs the expectation jumps, or stays until that of the pairs is higher
+        further = [np.nextafter(self.hits.knots[-1], np.inf)]
+        higher = int(np.searchsorted(self.pairs.expected, self.hits.expected[-1], side="right"))
+        if 0 < higher < len(self.pairs.knots):
+            around = slice(higher - 1, higher + 1)
+            reached = np.interp(self.hits.expected[-1], self.pairs.expected[around], self.pairs.knots[around])
+            further.append(np.nextafter(max(reached, further[0]), 0))
+        knots = np.sort(np.append(knots, further))
         expected = self.expect(knots).expected
         last = int(np.searchsorted(expected, label_distance, side="right")) - 1
         if last < 0:

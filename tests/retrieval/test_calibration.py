@@ -49,10 +49,12 @@ def test_beyond_the_hits_no_less_is_expected_than_of_the_farthest_of_them() -> N
     hits = ExpectedDistance((0.0, 1.0), (1.0, 5.0), (0.0, 4.0), (2.0, 6.0), (0.3, 0.6), (0.0, 0.0, 0.0))
     far, low, high = (0.0, 2.0, 8.0), (0.0, 1.0, 6.0), (1.0, 3.0, 9.0)
     pairs = ExpectedDistance((0.0, 2.0, 4.0), far, low, high, (1.0, 2.0), (0.0, 0.0, 0.0))
-    found = Calibration(pairs, hits, 0.9, "years", 200, 0, 100, 1.0, 1.0, 2.0).expect(np.array([0.5, 1, 1.5, 2, 3.9]))
+    calibration = Calibration(pairs, hits, 0.9, "years", 200, 0, 100, 1.0, 1.0, 2.0)
+    found = calibration.expect(np.array([0.5, 1, 1.5, 2, 3.9]))
     np.testing.assert_allclose(found.expected, [3, 5, 5, 5, 7.7])
     np.testing.assert_allclose(found.low, [2, 4, 0.75, 1, 5.75])
     np.testing.assert_allclose(found.high, [4, 6, 5, 5, 8.7])
+    assert [calibration.radius(value) for value in (4, 5, 6.5)] == pytest.approx([0.75, 3, 3.5])
 
 
 def test_intervals_hold_what_they_should_of_new_pairs_thirds_and_hits() -> None:
