@@ -13,7 +13,7 @@ import pytest
 from cml.cli import main
 from cml.errors import UserError
 from cml.storage import system
-from cml.storage.atomic import atomic_file, atomic_folder, hidden_name
+from cml.storage.atomic import atomic_file, atomic_folder, hidden_name, write_all
 from cml.storage.partial_dataset import partial_folder
 from cml.storage.regular_file import load_or_compute_rows
 from cml.storage.work_folder import exclusive_lock
@@ -80,6 +80,20 @@ def test_a_name_that_no_file_can_have_is_refused_before_the_work(
     (message,) = capsys.readouterr().err.splitlines()
     assert message.startswith("error: A file name in --out must have at most 255 bytes. Got 2")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_takes_few_bytes_at_a_time_gets_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_at, write = system.write_at, os.write
+    monkeypatch.setattr(system, "write_at", lambda number, content, at: write_at(number, content[:3], at))
+    monkeypatch.setattr(os, "write", lambda number, content: write(number, content[:3]))
+    path = tmp_path / "file"
+    path.write_bytes(b"-" * 14)
+    number = os.open(path, os.O_RDWR)
+    write_all(number, bytes(range(10)), 2)
+    os.lseek(number, 0, os.SEEK_END)
+    write_all(number, b"end.")
+    os.close(number)
+    assert path.read_bytes() == b"--" + bytes(range(10)) + b"--end."
 
 
 def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
