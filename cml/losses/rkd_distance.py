@@ -56,17 +56,18 @@ class RKDDistanceLoss(LabelDistanceLoss):
         """The formula, over all anchors at once: they share both means."""
         look = self.may_look(embeddings)
         distances, labels, used = compare(embeddings, label_distances, normalize=self.normalize, look=look)
-        pairs = used.sum()
-        learns = (pairs >= 2) & (labels.amax() > 0)
-        number, least = pairs.clamp(min=1), torch.finfo(distances.dtype).tiny
+        counts = used.sum(dim=-1)
+        number, least = counts.sum(), torch.finfo(distances.dtype).tiny
+        largest = labels.amax()
+        learns = (number >= 2) & (largest > 0)
 
         def relative(some: Tensor) -> Tensor:
             """Distances in units of their mean over the used pairs."""
-            mean = some.sum(dim=(-2, -1), keepdim=True) / number
+            mean = some.sum(dim=(-2, -1), keepdim=True) / number.clamp(min=1)
             return some / mean.clamp(min=least)
 
-        embedding_ratios = relative(distances.where(used & learns, 0))
-        label_ratios = relative(labels / labels.amax()).where(learns, 0)  # over the largest: sums of any unit fit
+        embedding_ratios = relative(distances.where(used, 0))
+        label_ratios = relative(labels / largest.clamp(min=least))  # over the largest: sums of any unit fit
         terms = functional.smooth_l1_loss(embedding_ratios, label_ratios.expand_as(embedding_ratios), reduction="none")
-        counts = used.sum(dim=-1) * learns
-        return AnchorMean(terms.sum(dim=(-2, -1)) / counts.sum().clamp(min=1), counts)
+        total = terms.sum(dim=(-2, -1)).where(learns, 0)
+        return AnchorMean(total / number.clamp(min=1), counts * learns)
