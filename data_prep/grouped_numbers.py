@@ -14,7 +14,7 @@ _FEWEST = 3  # numbers of each form
 
 def find_grouped_numbers(
     path: Path, columns: Sequence[str]
-) -> list[str]:  # numbers as they are written, both without and with a point; none where nothing is suspicious
+) -> list[str]:  # numbers as they are written; none where nothing is suspicious
     """Find columns whose numbers are whole or have exactly three decimals, in a file of cells separated by semicolons.
 
     Such files come from programs that write a decimal comma, in which 1.500 means 1500. Numbers below 1000 then have no
@@ -35,5 +35,5 @@ def find_grouped_numbers(
     texts = [(row.get(column) or "").strip() for row in rows for column in columns]
     grouped = [text for text in texts if _GROUPED.fullmatch(text)]
     whole = [text for text in texts if _WHOLE.fullmatch(text)]
-    is_suspicious = len(grouped) >= _FEWEST and len(whole) > 0 and len(grouped) + len(whole) == len(texts)
-    return [whole[0], *grouped[:3]] if is_suspicious else []
+    is_suspicious = len(grouped) >= _FEWEST and len(grouped) + len(whole) == len(texts)
+    return [*whole[:1], *grouped[:3]] if is_suspicious else []

@@ -9,44 +9,77 @@ from typing import Any
 import numpy as np
 
 from cml.array_types import Float64
+from cml.data.vocabulary import split_alias
 from cml.data_prep.joint_checks import FLAGS, UNSEEN, check_flags
+from cml.data_prep.label_frame import Reach, order_box, to_corners
 from cml.data_prep.number_format import PLAIN, NumberFormat
 from cml.data_prep.row_files import Row, cell, number
 from cml.errors import DataError
 from cml.storage.safe_paths import file_inside
 
+_ROUNDING = 1e-6  # pixels
 MIN_JOINTS = 3  # visible ones, of a person; poses that share fewer are not compared
 
 
-def read_numbers(row: Row, columns: Sequence[str], where: str, written: NumberFormat = PLAIN) -> float | list[float]:
+def read_numbers(
+    row: Row,
+    columns: Sequence[str],
+    where: str,
+    written: NumberFormat = PLAIN,
+    levels: Sequence[str] = (),  # ordered texts that stand for 0, 1, 2 ...
+) -> float | list[float]:
     """Read one number, or the vector of several columns; a cell of a JSONL file may hold the whole vector."""
     values = [cell(row, column, where) for column in columns]
+    if levels:
+        values = [_read_level(value, column, levels, where) for value, column in zip(values, columns, strict=True)]
     if len(values) == 1 and isinstance(values[0], list):
         return [number(value, columns[0], where, written=written) for value in values[0]]
     numbers = [number(value, column, where, written=written) for value, column in zip(values, columns, strict=True)]
     return numbers[0] if len(numbers) == 1 else numbers
 
 
+def _read_level(value: object, column: str, levels: Sequence[str], where: str) -> int:
+    """The place of a text among ordered ones."""
+    text, known = str(value).strip().casefold(), [level.strip().casefold() for level in levels]
+    if text not in known:
+        raise DataError(f"{where}: {column} should be one of the levels {', '.join(levels)}. Got {value!r} instead.")
+    return known.index(text)
+
+
 def read_box(
     row: Row,
-    columns: Sequence[str],  # five columns: the class, then left, top, right and bottom in pixels of the image
+    columns: Sequence[str],  # five columns, or "meaning=column": the class, then the four numbers of ``order_box``
     size: tuple[int, int],  # height and width of the image, in pixels
     where: str,
     written: NumberFormat = PLAIN,
+    reach: Reach | None = None,  # gets how far the box reaches
 ) -> str:
     """Read the box of a row."""
+    named = [split_alias(column) for column in columns]
+    columns = [column for _, column in named]
     name, ends = read_class(row, columns[:1], where), size[::-1] * 2
-    corners = [number(cell(row, column, where), column, where, written=written) for column in columns[1:]]
-    if max(corners) <= 1 and min(corners) >= 0 and any(corner % 1 for corner in corners):
+    order, form = order_box([meaning for meaning, _ in named[1:]])
+    numbers = [number(cell(row, column, where), column, where, written=written) for column in columns[1:]]
+    corners = to_corners([numbers[place] for place in order], form)
+    if max(numbers) <= 1 and min(numbers) >= 0 and any(value % 1 for value in numbers):
         mend = "they seem to be fractions: multiply x by the image's width and y by its height"
         raise DataError(f"{where}: corners should be in pixels, but all of them lie between 0 and 1; {mend}.")
-    for corner, column, end in zip(corners, columns[1:], ends, strict=True):
-        if not 0 <= corner <= end:
-            raise DataError(f"{where}: {column} should be in the image, 0 to {end} pixels. Got {corner:g} instead.")
-    if not (corners[0] < corners[2] and corners[1] < corners[3]):
+    if form == "corners" and not (corners[0] < corners[2] and corners[1] < corners[3]):
         got = " ".join(f"{corner:g}" for corner in corners)
-        raise DataError(f"{where}: {' '.join(columns[1:])} should be left, top, right, bottom. Got {got} instead.")
-    return " ".join([name, *(f"{corner / end:.6g}" for corner, end in zip(corners, ends, strict=True))])
+        mend = "for x, y, width and height name the columns so, as in --label-columns class x y w=WIDTH h=HEIGHT"
+        rule = f"{' '.join(columns[1:])} should be left, top, right, bottom"
+        raise DataError(f"{where}: {rule}. Got {got} instead; {mend}.")
+    if form != "corners" and min(numbers[place] for place in order[2:]) <= 0:
+        raise DataError(f"{where}: width and height should be above 0. Got {' '.join(map(str, numbers))} instead.")
+    if reach is not None:
+        reach.add(np.reshape(corners, (2, 2)), size)
+    shown = [columns[1 + place] for place in order] if form == "corners" else ["left", "top", "right", "bottom"]
+    for place, (corner, end) in enumerate(zip(corners, ends, strict=True)):
+        if not -_ROUNDING <= corner <= end + _ROUNDING:
+            rule = f"{shown[place]} should be in the image, 0 to {end} pixels"
+            raise DataError(f"{where}: {rule}. Got {corner:g} instead.")
+    kept = [min(max(corner, 0.0), float(end)) for corner, end in zip(corners, ends, strict=True)]
+    return " ".join([name, *(f"{corner / end:.6g}" for corner, end in zip(kept, ends, strict=True))])
 
 
 def read_captions(row: Row, columns: Sequence[str], where: str) -> list[str]:  # the captions, at least one

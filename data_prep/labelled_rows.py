@@ -2,9 +2,10 @@
 
 import functools
 import itertools
+import reprlib
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,16 +15,17 @@ from cml.array_types import Floating
 from cml.console.messages import say
 from cml.data.input_form import InputForm
 from cml.data.label_form import LabelForm
-from cml.data.prepared_writer import Item, bad_item_error
+from cml.data.prepared_writer import Item
 from cml.data_prep import label_cells
-from cml.data_prep.dataset_source import Content, DatasetSource, InfoTexts
+from cml.data_prep.dataset_source import Content, InfoTexts
 from cml.data_prep.folder_split import Labelled, assign_roles, describe_split, read_split
 from cml.data_prep.grouped_numbers import find_grouped_numbers
 from cml.data_prep.hf_parquet import ParquetTable
 from cml.data_prep.kept_columns import read_kept, unify_columns
 from cml.data_prep.label_kinds import KINDS, WITH_UNIT, check_distance, distance_of
+from cml.data_prep.label_options import LabelOptions, Misread, describe_first, refuse_bad_rows
 from cml.data_prep.number_format import PLAIN, Decimal, NumberFormat, Thousands
-from cml.data_prep.number_labels import NumberLabels, choose_number_labels
+from cml.data_prep.number_labels import NumberLabels, choose_number_labels, find_period
 from cml.data_prep.row_files import CELLS, MissingColumn, Row, cell, number, read_rows, say_once
 from cml.data_prep.shrink import Shrink
 from cml.data_prep.unique_ids import note_unique
@@ -31,12 +33,13 @@ from cml.errors import DataError, UserError
 
 Rows = Floating
 KindOfRow = Literal["numbers", "angle", "rotation", "place", "captions", "classes"]
+_UNIQUE = "ids must be unique; the rows of one item, as of several raters, are joined by --several mean or median"
 SUFFIXES = (*CELLS, ".jsonl", ".parquet")
 _PICTURES = Shrink(256)
 
 
 @dataclass(frozen=True)
-class LabelledRows(DatasetSource):
+class LabelledRows(LabelOptions):
     """Rows of a table, each with a label and a vector. A source of its own says where the vectors come from."""
 
     source: Path
@@ -92,6 +95,9 @@ class LabelledRows(DatasetSource):
         if self.label_distance:
             check_distance(self.kind, self.label_distance)
         NumberFormat(self.decimal, self.thousands)
+        self.check_several(self.kind)
+        if self.several and self.id_column is None:
+            raise UserError("With 'several', an id_column should name the item of each row.")
         if self.kind in WITH_UNIT:
             _ = self._numbers  # raises where the names of the columns contradict the kind or the unit
 
@@ -108,13 +114,25 @@ class LabelledRows(DatasetSource):
     @functools.cached_property
     def _numbers(self) -> NumberLabels:
         """How labels of numbers are read."""
-        return choose_number_labels(self.kind, self.labels, self.label_distance, self.unit, self.written)
+        chosen = choose_number_labels(self.kind, self.labels, self.label_distance, self.unit, self.written)
+        return replace(chosen, levels=self.levels)
 
     @property
     def described_columns(self) -> tuple[str, ...]:
         """The columns that say something of a row: its label, id, split, group and what is kept."""
         named = (self.id_column, self.split_column, self.group_column)
-        return tuple(dict.fromkeys([*self.labels, *filter(None, named), *self.keep_columns]))
+        return tuple(dict.fromkeys([*self._cells, *filter(None, named), *self.keep_columns]))
+
+    @property
+    def _cells(self) -> tuple[str, ...]:
+        """The columns that the label is read from."""
+        return self._numbers.columns if self.kind in WITH_UNIT else self.labels
+
+    def _describe(self, label: Any) -> str:  # noqa: ANN401
+        """How a label is read, with its numbers."""
+        if self.kind in WITH_UNIT:
+            return self._numbers.describe(label)
+        return f"{', '.join(self.labels)} as {self.kind}: {reprlib.repr(label)}"
 
     @abstractmethod
     def form(self) -> InputForm:
@@ -133,9 +151,10 @@ class LabelledRows(DatasetSource):
     def read_table(self, columns: tuple[str, ...]) -> Iterator[tuple[str, Row | DataError]]:
         """Read the rows of the table."""
         if self.source.suffix.lower() != ".parquet":
-            yield from read_rows(self.source, "rows")
+            yield from read_rows(self.source, "rows", self.quote)
             return
         table = ParquetTable(self.source)
+        columns = tuple(column if column in table.columns else column.partition(".")[0] for column in columns)
         for column in columns:
             cell(dict.fromkeys(table.columns), column, str(self.source), option="the columns' options")
         for position, row in enumerate(table.read(list(columns))):
@@ -148,13 +167,13 @@ class LabelledRows(DatasetSource):
     def content(self, skip_bad: bool) -> Content:
         """See ``DatasetSource.content``."""
         rows = list(self._read_labels())
-        bad = next((row for row in rows if isinstance(row, DataError)), None)
-        if bad is not None and not skip_bad:
-            raise bad_item_error(str(bad))
+        if not skip_bad:
+            refuse_bad_rows(rows)
         labelled = [row for row in rows if isinstance(row, Labelled)]
         if not labelled:
             raise DataError(f"{self.source} lists no rows.")
         unify_columns(labelled)
+        describe_first(self.source, labelled[0], self._describe)
         is_classes, is_grouped = self.kind == "classes", self.group_column is not None
         roles = assign_roles(
             labelled,
@@ -170,12 +189,17 @@ class LabelledRows(DatasetSource):
             **self.details(form),
             **describe_split(roles, classes=is_classes),
         }  # fmt: skip
-        if self.kind == "numbers" and self.written == PLAIN:
+        if missing := rows.count(None) - sum(len(row.further) for row in labelled):
+            say(f"{self.source}: {missing} rows with a missing label are left out.")
+            details["left_out"] = {"missing label": missing}
+        details |= {"levels": list(self.levels)} if self.levels else {}
+        if self.kind == "numbers" and self.written == PLAIN and not self.levels:
             grouped = find_grouped_numbers(self.source, self.labels)
             details |= {"grouped_numbers": grouped} if grouped else {}
         if kind.distances:
             distance = self._numbers.distance or distance_of(self.kind, labelled[0].label, labelled[0].where)
             details |= {} if distance == "euclidean" else {"label_distance": distance}
+            details |= self.join_rows(labelled, find_period(distance) if self.kind == "angle" else None)
         texts: InfoTexts = {
             "name": self.source.stem,
             "task": kind.task,
@@ -184,9 +208,12 @@ class LabelledRows(DatasetSource):
         }
         return Content(self._items(rows, roles, form), details, texts, total=len(rows))
 
-    def _read_labels(self) -> Iterator[Labelled | DataError]:
-        """What each row says of its item, in order; nothing is left out, so that vectors fit by their position."""
-        form, seen = LabelForm(), dict[str, str]()
+    def _read_labels(self) -> Iterator[Labelled | DataError | None]:
+        """What each row says of its item, in order; None for a row that gives no item of its own.
+
+        Nothing is left out, so that vectors fit by their position.
+        """
+        form, seen, items = LabelForm(), dict[str, str](), dict[str, Labelled]()
         printed: set[str] = set()  # how the file was understood
         for note in self._numbers.notes if self.kind in WITH_UNIT else ():
             say_once(printed, f"{self.source}: {note}")
@@ -194,14 +221,23 @@ class LabelledRows(DatasetSource):
             try:
                 if isinstance(row, DataError):
                     raise row
+                if self.is_missing(row, self._cells, where):
+                    yield None
+                    continue
                 item = self._read_row(position, row, where, printed)
                 if (fault := form.fault(item.label)) is not None:
                     raise DataError(f"{where}: the label {fault}.")
-                note_unique(seen, item.item_id, where, f"the id {item.item_id!r}", "ids must be unique")
+                if self.several and (first := items.setdefault(item.item_id, item)) is not item:
+                    first.further.append(item.label)
+                    yield None
+                    continue
+                note_unique(seen, item.item_id, where, f"the id {item.item_id!r}", _UNIQUE)
                 yield item
             except DataError as error:
                 if isinstance(error, MissingColumn) and self.source.suffix.lower() != ".jsonl":
                     raise  # no row has it
+                if isinstance(error, Misread):
+                    raise
                 yield error
 
     def _read_row(self, position: int, row: Row, where: str, printed: set[str]) -> Labelled:
@@ -220,15 +256,16 @@ class LabelledRows(DatasetSource):
         return Labelled(name, name, where, split, group, label, kept, self.find_picture(row, where))
 
     def _items(
-        self, rows: list[Labelled | DataError], roles: Mapping[str, str], form: InputForm
+        self, rows: list[Labelled | DataError | None], roles: Mapping[str, str], form: InputForm
     ) -> Iterator[Item | DataError]:
         low, high = np.full(form.shape, np.inf), np.full(form.shape, -np.inf)
-        for row, vector in itertools.zip_longest(rows, self.read_vectors()):
-            if isinstance(row, DataError) or row is None:
-                yield row or DataError(f"{self.source} has changed while it was read; prepare it again.")
-            elif isinstance(vector, DataError) or vector is None:
-                yield vector or DataError(f"{self.source} has changed while it was read; prepare it again.")
-            else:
+        changed = DataError(f"{self.source} has changed while it was read; prepare it again.")
+        for row, vector in itertools.zip_longest(rows, self.read_vectors(), fillvalue=changed):
+            if isinstance(row, DataError):
+                yield row
+            elif row is not None and isinstance(vector, DataError):
+                yield vector
+            elif row is not None:
                 low, high = np.fmin(low, vector), np.fmax(high, vector)
                 picture = None if row.picture is None else _PICTURES.picture(row.picture)
                 yield Item(

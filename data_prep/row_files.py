@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, Literal
 
 from cml.console.messages import say
 from cml.data_prep.number_format import PLAIN, NumberFormat
@@ -63,7 +63,8 @@ def suggest_mend(value: object, *, own: bool = True) -> str:
         return f'for such a mark between thousands give --thousands "{match[1]}"'
     if own and _ID.fullmatch(text):
         return "an id is no number: name another column by --label-columns, or take --kind classes"
-    return "for texts take --kind captions or --kind classes" if own else "mend it"
+    levels = "for ordered grades name them all, as in --levels none mild severe"
+    return f"for texts take --kind captions or --kind classes; {levels}" if own else "mend it"
 
 
 _LISTED = 20  # columns that an error names
@@ -72,17 +73,18 @@ _DELIMITERS = (",", ";", TAB)
 CELLS = (".csv", ".tsv")  # how the names of files of cells end
 
 Row = Mapping[str, Any]
+Quote = Literal['"', "'", "none"]
 _EXACT = 1 << 53  # whole numbers beyond are not all floats
 
 
-def read_rows(path: Path, items: str = "images") -> Iterator[tuple[str, Row | DataError]]:
+def read_rows(path: Path, items: str = "images", quote: Quote = '"') -> Iterator[tuple[str, Row | DataError]]:
     """Read the rows of a CSV or JSONL file."""
     if path.suffix.lower() not in (*CELLS, ".jsonl"):
         raise UserError(f"The labels should be a .csv, .tsv or .jsonl file. Got {path} instead.")
     empty = True
     try:
         with io.TextIOWrapper(open_regular(path), _encoding(path), newline="") as file:
-            for line, row in _csv(file, path) if path.suffix.lower() in CELLS else _jsonl(file, path):
+            for line, row in _csv(file, path, quote) if path.suffix.lower() in CELLS else _jsonl(file, path):
                 yield f"{path}:{line}", row
                 empty = False
     except UnicodeError as error:
@@ -98,8 +100,19 @@ class MissingColumn(DataError):
 
 
 def cell(row: Row, column: str, where: str, *, option: str = "--label-columns") -> Any:  # noqa: ANN401 - what is there
-    """Return a cell of a row."""
+    """Return a cell of a row. "attributes.age" and "position.1" name a part of an object or a list in a cell."""
     if column not in row:
+        first, *rest = column.split(".")
+        value = row.get(first)
+        for part in rest:
+            if isinstance(value, Mapping):
+                value = value.get(part)
+            elif isinstance(value, list) and part.isdecimal() and len(part) < 5 and int(part) < len(value):
+                value = value[int(part)]
+            else:
+                value = None
+        if rest and value is not None:
+            return value
         names = list(map(str, row))
         there = f"{', '.join(names[:_LISTED])}{', ...' if len(names) > _LISTED else ''}"
         meant = did_you_mean(column, names)
@@ -154,17 +167,23 @@ def _encoding(path: Path) -> str:
     return "utf-16"
 
 
-def _csv(file: Iterator[str], path: Path) -> Iterator[tuple[int, Row | DataError]]:
+def _csv(file: Iterator[str], path: Path, quote: Quote) -> Iterator[tuple[int, Row | DataError]]:
     first = next(file, "")
     if first.strip().lower().startswith("sep="):  # a line of Excel's, which names the separator
         first = next(file, "")
     delimiter = find_delimiter(first)
     if delimiter in _DELIMITERS[1:]:
         say(f"{path} is read as cells separated by {'tabs' if delimiter == TAB else 'semicolons'}.")
-    reader = csv.DictReader(itertools.chain([first], file), delimiter=delimiter, strict=True)
+    marks: dict[str, Any] = {"quoting": csv.QUOTE_NONE} if quote == "none" else {"quotechar": quote, "strict": True}
+    reader = csv.DictReader(itertools.chain([first], file), delimiter=delimiter, **marks)
+    spanning: list[int] = []
     try:
         names = reader.fieldnames = _trim_names(reader.fieldnames or (), path)
+        before = reader.line_num
         for row in reader:
+            if reader.line_num > before + 1 and any(isinstance(text, str) and "\n" in text for text in row.values()):
+                spanning.append(before + 1)
+            before = reader.line_num
             if None in row or None in row.values():
                 cells = sum(value is not None for value in row.values()) + len(row.get(None) or ()) - (None in row)
                 fault = f"should have {len(names)} cells, as the header has. It has {cells}"
@@ -172,11 +191,15 @@ def _csv(file: Iterator[str], path: Path) -> Iterator[tuple[int, Row | DataError
                 yield reader.line_num, DataError(f"{path}:{reader.line_num}: {fault}; {mend}.")
             else:
                 yield reader.line_num, row
+        if spanning:
+            more = f", and so do cells of {len(spanning) - 1} further rows" if len(spanning) > 1 else ""
+            advice = "if its quote belongs to the text, rows are joined by mistake: give --quote none"
+            say(f"{path}: a cell of line {spanning[0]} holds a line break{more}; {advice}.")
     except csv.Error as error:
         fault = f"is not CSV: {error}"
         if "field limit" in str(error):
             fault = f"has a cell of more than {csv.field_size_limit():,} characters; is a quote left open in it"
-            fault += " or above? Close it, or shorten the text"
+            fault += " or above? Close it, shorten the text, or give --quote none where quotes belong to texts"
         raise DataError(f"{path}:{reader.reader.line_num}: {fault}.") from None
 
 

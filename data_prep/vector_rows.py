@@ -1,5 +1,6 @@
 """The rows of a user's own ``.npy`` file of vectors."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,25 @@ from cml.errors import DataError
 from cml.storage.regular_file import map_array
 
 Rows = Floating
+
+
+def read_vector_text(text: str, column: str, where: str) -> list[float]:
+    """Read a vector that is written as text in one cell, by JSON, Python or NumPy: "[0.1, 0.2]" or "[0.1 0.2]"."""
+    if "..." in text:
+        raise DataError(
+            f"{where}: {column} was cut by NumPy, which writes ... for the middle of long arrays: its numbers are "
+            "lost. Write the table again with vector.tolist(), or the vectors to a .npy file for --vectors."
+        )
+    parts = [part for part in re.split(r"[\s,;]+", text.strip().strip("[]()")) if part]
+    try:
+        numbers = [float(part) for part in parts]
+    except ValueError:
+        raise DataError(
+            f"{where}: {column} should be a list of numbers such as [0.1, 0.2]. Got {text!r:.80} instead."
+        ) from None
+    if not numbers:
+        raise DataError(f"{where}: {column} should be a list of numbers, but is empty. Got {text!r:.80}.")
+    return numbers
 
 
 def map_vectors(path: Path) -> NDArray[Any]:  # path: the ``.npy`` file -> (N, F) numbers of the file's own type

@@ -26,9 +26,9 @@ class Check:
 
     data: Dataset
     skip: tuple[Rule, ...] = ()
-    """Rules on suspicious data to skip: constant-labels, sentinels, outliers, radians, swapped-places, thousands,
-    repeated-labels, lone-queries, tiny-people, stray-ids, depth, same-images, near-duplicates, feature-duplicates,
-    unknown-words."""
+    """Rules on suspicious data to skip: constant-labels, sentinels, outliers, radians, circular, swapped-places,
+    frame, thousands, repeated-labels, lone-queries, tiny-people, stray-ids, depth, same-images,
+    near-duplicates, feature-duplicates, unknown-words."""
     features: Path | None = None
     """Feature store (cml features) with the items, by which test items that are training items too are found, such as
     crops or mirror images."""

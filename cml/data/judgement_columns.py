@@ -43,11 +43,9 @@ class JudgementColumns:
                 f"{title.capitalize()} should be a data frame, a mapping of columns or an array. Got the path "
                 f"{str(rows)!r}: read the file first, as by pandas.read_csv."
             )
-        if _are_records(rows):
-            rows = join_records(rows)
-        if hasattr(rows, "columns") or isinstance(rows, Mapping):
-            there = [str(name) for name in (rows if isinstance(rows, Mapping) else rows.columns)]
-            columns = {name: _as_list(rows[name]) for name in there if name in names}
+        if (named := as_columns(rows)) is not None:
+            there = list(named)
+            columns = {name: column for name, column in named.items() if name in names}
         else:
             array = np.asarray(rows)
             if array.ndim != 2 or not required <= array.shape[1] <= len(names):
@@ -60,8 +58,8 @@ class JudgementColumns:
         missing = [name for name in names[:required] if name not in columns]
         if missing:
             raise UserError(
-                f"{title.capitalize()} have no column {missing[0]!r}. There are: {', '.join(there)}; rename yours to "
-                f"{spelled}."
+                f"{title.capitalize()} have no column {missing[0]!r}. There are: {', '.join(there)}. They "
+                f"should be {spelled}; rename yours only where they mean the same."
             )
         counts = {name: len(column) for name, column in columns.items()}
         count = counts[names[0]]
@@ -165,6 +163,15 @@ def describe_items_without_judgement(numbers: Mapping[Any, int], judged: Iterabl
         return []
     names = ", ".join(map(str, left[:_NAMED])) + (", ..." if len(left) > _NAMED else "")
     return [f"{len(left)} of {len(numbers)} items have no judgement and are left out: {names}"]
+
+
+def as_columns(rows: Any) -> dict[str, list[Any]] | None:  # noqa: ANN401 - as of ``JudgementColumns``
+    """Return a table as its columns by their names; None for an array, whose columns have no names."""
+    if _are_records(rows):
+        rows = join_records(rows)
+    if not hasattr(rows, "columns") and not isinstance(rows, Mapping):
+        return None
+    return {str(name): _as_list(rows[name]) for name in (rows if isinstance(rows, Mapping) else rows.columns)}
 
 
 def join_records(

@@ -373,6 +373,9 @@ def _relative(text: str, folders: Sequence[str]) -> str:
     return text
 
 
+SKIP_HINT = "(With --skip-bad such items are left out and counted.)"
+
+
 def bad_item_error(problem: str) -> DataError:
     """Make the error of a bad item, with a hint that bad items can be skipped."""
-    return DataError(f"{problem} (With --skip-bad such items are left out and counted.)")
+    return DataError(f"{problem} {SKIP_HINT}")

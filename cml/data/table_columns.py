@@ -9,6 +9,7 @@ import numpy as np
 
 from cml.array_types import Floating
 from cml.data.dataset_items import column_names
+from cml.data.vocabulary import find_meanings, means
 from cml.errors import UserError, did_you_mean
 
 
@@ -103,24 +104,31 @@ def _column_array(column: Any, name: str) -> Floating:  # noqa: ANN401 - of any 
     return numbers
 
 
-_LATITUDES = frozenset({"lat", "latitude"})
-_LONGITUDES = frozenset({"lon", "lng", "long", "longitude"})
-
-
 def is_place_distance(name: str) -> bool:  # name: its name, with or without settings
-    """Tell whether a label distance takes places."""
-    return name.partition("(")[0].strip() in ("haversine", "place")
+    """Tell whether a label distance takes latitude and longitude."""
+    return name.partition("(")[0].strip() in ("haversine", "place") and "metres" not in re.sub("metres=", "", name)
 
 
 def order_place(columns: Sequence[str]) -> tuple[str, ...]:
-    """Put latitude before longitude, where the names of columns say which is which."""
-    first, second = (re.sub(r"[^a-z].*", "", column.lower()) for column in (*columns, "", "")[:2])
-    if first in _LONGITUDES and second in _LATITUDES:
-        return (columns[1], columns[0], *columns[2:])
-    if first in _LONGITUDES or second in _LATITUDES:
-        rule = "The label of a place is latitude, longitude"
+    """Put latitude before longitude, by what the names of columns say; names that leave the order open are refused."""
+    found = find_meanings(columns, ("latitude", "longitude"))
+    if len(columns) == 1 and re.match(r"(.*[^a-z])?lat(itude)?[^a-z]*(lon|lng|long|longitude)?$", columns[0].lower()):
+        return tuple(columns)
+    if len(set(found.values())) == len(("latitude", "longitude")):
+        rest = [column for column in columns if column not in found.values()]
+        if rest and means(rest[0], "altitude"):
+            fault = f"the heading, but {rest[0]!r} is called an altitude"
+            raise UserError(f"The third number of a place is {fault}: leave it out, or name the column of headings.")
+        return (found["latitude"], found["longitude"], *rest)
+    rule = "The label of a place is latitude, longitude"
+    if found and len(columns) > 1:
         raise UserError(f"{rule}: name the columns in this order. Got {', '.join(columns)}.")
-    return tuple(columns)
+    one, other = columns[:2] if len(columns) > 1 else (f"{columns[0]}.1", f"{columns[0]}.0")
+    raise UserError(
+        f"{rule}, and the name of {', '.join(map(repr, columns))} does not say which is which; x and GeoJSON's first "
+        f"number are longitudes. Say it by --label-columns latitude={one} longitude={other}, or the other way round "
+        "(in a data frame, by the names of its columns)."
+    )
 
 
 def describe_order(columns: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.array_types import Bools, Float64, Int64
-from cml.data.judgement_columns import JudgementColumns, describe_items_without_judgement, number_items
+from cml.data.judgement_columns import JudgementColumns, as_columns, describe_items_without_judgement, number_items
 from cml.data.judgement_questions import (
     ItemLabels,
     TripletQuestions,
@@ -19,6 +19,7 @@ from cml.data.judgement_questions import (
     find_questions,
 )
 from cml.data.pair_judgements import CONTRADICTED
+from cml.data.triplet_forms import KNOWN, read_form
 from cml.errors import DataError, UserError
 
 _NAMES = ("anchor", "nearer", "farther", "count", "rater")
@@ -46,7 +47,9 @@ class TripletJudgements(ItemLabels):
     Args:
         rows: A data frame, a mapping or a list of records with the columns ``anchor``, ``nearer`` and ``farther``, and
             optional ``count`` (a whole number of at least 1) and ``rater``, which may be missing in some rows. Or an
-            array (J, 3) or (J, 4) of numbers: anchor, nearer, farther, count.
+            array (J, 3) or (J, 4) of numbers: anchor, nearer, farther, count. Tables of other forms are recognised by
+            the names of their columns, and ``remarks`` says how they are read: a reference, two options, and a response
+            or votes; or three items and the choice of the odd one out, which gives two triplets.
         items: The names of the N items in order, as the rows name them; or N, for rows that name items by their
             numbers from 0; None for N as large as the largest number needs.
         places: What each row is called in messages, such as "triplets.csv:7"; None for its number.
@@ -86,7 +89,12 @@ class TripletJudgements(ItemLabels):
         places: Sequence[str] | None = None,
         faults: list[DataError] | None = None,
     ) -> None:
-        table = JudgementColumns(rows, _NAMES, 3, "the judged triplets", places, faults)
+        remarks: list[str] = []
+        named = as_columns(rows)
+        if named and not set(_NAMES[:3]) <= named.keys() and (found := read_form(named)) is not None:
+            rows, remarks = found.columns, [found.remark]
+            places = [f"row {row} of the judged triplets" if places is None else places[row] for row in found.sources]
+        table = JudgementColumns(rows, _NAMES, 3, "the judged triplets", places, faults, spelled=KNOWN)
         numbers = number_items(items, [table[name] for name in _NAMES[:3]])
         whole = np.stack([table.items(name, numbers) for name in _NAMES[:3]], axis=1)
         anchor, nearer, farther = whole.T
@@ -102,7 +110,7 @@ class TripletJudgements(ItemLabels):
             raise UserError("No judged triplet is left.")
         raters = table.raters()
         raters = None if raters is None else raters[kept]
-        self._numbers, self._unread = numbers, table.remarks
+        self._numbers, self._unread = numbers, remarks + table.remarks
         self._collect(_Rows(whole[kept], counts[kept].astype(np.int64), raters))
 
     def _collect(self, rows: _Rows) -> None:

@@ -176,6 +176,8 @@ def fit(
     _refuse_dataset_options(config)
 
     # label distance, labels and inputs
+    if label_distance is None:
+        _refuse_matrix(labels)
     if label_distance is None or isinstance(label_distance, str):
         label_distance = config.label_distance
     distance = distances.as_label_distance(label_distance)
@@ -264,6 +266,33 @@ def _refuse_dataset_options(config: TrainConfig) -> None:
         raise UserError(
             "cml.fit takes a store as its inputs: cml.fit(store, labels). Leave 'features' out of 'config'."
         )
+
+
+def _refuse_matrix(labels: Any) -> None:  # noqa: ANN401 - of any kind
+    """Refuse a matrix of distances or similarities of the items, whose rows would be taken for vectors."""
+    is_nested = isinstance(labels, list | tuple) and bool(labels) and isinstance(labels[0], list | tuple)
+    shape = getattr(labels, "shape", (len(labels), len(labels[0])) if is_nested else ())
+    if len(shape) != 2 or shape[0] != shape[1] or shape[0] < _FEWEST_OF_MATRIX:
+        return
+    try:
+        matrix = np.asarray(labels.detach().cpu() if hasattr(labels, "detach") else labels, np.float64)
+    except (TypeError, ValueError):
+        return
+    if matrix.shape != tuple(shape) or not np.allclose(matrix, matrix.T, equal_nan=True):
+        return
+    diagonal = np.diagonal(matrix)
+    if not (diagonal == diagonal[0]).all() or np.count_nonzero(matrix) <= np.count_nonzero(diagonal):  # one-hot labels
+        return
+    is_distance, size = diagonal[0] == 0, f"{len(matrix)} x {len(matrix)}"
+    kind = "label distances" if is_distance else "similarities"
+    mend = "label_distance=M" if is_distance else "label_distance=M.max() - M"
+    raise UserError(
+        f"The labels are a symmetric matrix of {size} with {diagonal[0]:g} on its diagonal, as {kind} of the items "
+        f"are: give it as {mend}, without labels. If its rows are vectors, say so by label_distance='euclidean'."
+    )
+
+
+_FEWEST_OF_MATRIX = 4  # items; of fewer, the rows of labels are symmetric by chance
 
 
 def _encode_labels(

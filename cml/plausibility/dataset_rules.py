@@ -92,6 +92,34 @@ def find_thousands(
     return [Finding("thousands", what, mend, total, total, [str(text) for text in written[:4]])]
 
 
+# Frame: joints or boxes that were made on images of another size than those that they lie in.
+
+_FEWEST_IMAGES = 8
+_HUNDRED = 100.0  # per cent
+_LARGER = 1.5  # times as large as 100 pixels are images that show joints in per cent
+_REACH = 0.6  # of both sides; labels of whole images come nearer to their right and lower ends in some
+
+
+def find_frame(details: Mapping[str, Any]) -> list[Finding]:  # details of dataset.json, in which ``frame`` says how far
+    """Find labels that never reach the right and lower parts of any image."""
+    frame = details.get("frame")
+    numbers = [frame.get(name) for name in ("images", "x", "y", "largest", "side")] if isinstance(frame, dict) else []
+    if not numbers or not all(isinstance(number, int | float) for number in numbers):
+        return []
+    images, x, y, largest, side = (float(number) for number in numbers)
+    labels = str(frame.get("labels", "labels")) if isinstance(frame, dict) else ""
+    is_hundredths = largest <= _HUNDRED and side >= _LARGER * _HUNDRED
+    if images < _FEWEST_IMAGES or (max(x, y) >= _REACH and not is_hundredths):
+        return []
+    place = f"{x:.0%} of the width and {y:.0%} of the height"
+    what = f"all {labels} of {images:g} images lie within {place}, in the upper left part"
+    mend = f"If the {labels} belong to images of another size, scale them, or give the images that they were made on."
+    if is_hundredths:
+        what = f"all {labels} of all {images:g} images lie in 0..100, and the images are larger"
+        mend = f"If the {labels} are in per cent, multiply x by width / 100 and y by height / 100."
+    return [Finding("frame", what, mend, int(images), int(images))]
+
+
 def find_in_dataset(
     dataset: PreparedDataset,
     thumbnails: Thumbnails | None = None,  # the thumbnails of its images; without them no images are looked at
@@ -111,6 +139,7 @@ def find_in_dataset(
     ids, ignore_id = details.get("ids") or {}, details.get("ignore_id")
     rules: dict[Rule, Callable[[], Iterable[Finding]]] = {
         "thousands": lambda: find_thousands(details, len(items)),
+        "frame": lambda: find_frame(details),
         "repeated-labels": lambda: find_repeated_texts(items, labels),
         "lone-queries": lambda: find_lone_queries(len(dataset.split("query")), others),
     }

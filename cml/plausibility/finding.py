@@ -11,6 +11,8 @@ Rule = Literal[
     "sentinels",
     "outliers",
     "radians",
+    "circular",
+    "frame",
     "swapped-places",
     "thousands",
     "repeated-labels",

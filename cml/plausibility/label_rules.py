@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.array_types import Bools, Float64
+from cml.data.table_columns import is_place_distance
+from cml.data.vocabulary import means
 from cml.plausibility.finding import Finding, Rule
 from cml.plausibility.swapped_places import LabelNumbers, as_label_numbers, find_swapped_places, mark_swapped_places
 
@@ -134,30 +136,112 @@ def _are_far(values: Float64, rest: Bools, ranges: float, gap: float, most: int)
 
 _FEWEST_ANGLES = 8  # items
 _TURN_IN_RADIANS = 2 * math.pi + 1e-3
-_SPREAD, _REACH = 4.0, 2.75  # radians; small angles in degrees, as of a steering wheel, do not spread so evenly
-_DEGREES = re.compile(r"circular(\(.*period=360(\.0)?\b.*\)|\(\))?|rotation\(.*form='?euler\b.*\)")
+_HALF_TURN = math.pi + 1e-3
+_SPREAD, _REACH = 3.3, 2.0  # radians; small angles in degrees, as of a steering wheel, do not spread so evenly
+_SPREAD_OF_TURNS, _REACH_OF_TURNS = 1.2, 0.5  # of rotations and headings, which hardly stay within 6 degrees
+_DEGREES = re.compile(r"circular(\(.*period=360(\.0)?\b.*\)|\(\))?")
+_TURNS = re.compile(r"rotation\(.*form='?(euler|rotvec)\b.*\)")
 
 
 def find_radians(labels: LabelNumbers) -> Iterator[Finding]:
-    """Find angles in degrees within 2 pi that spread over most of a turn of radians and are no whole numbers."""
-    values = labels.values
-    if _DEGREES.fullmatch(labels.distance) is None or len(values) < _FEWEST_ANGLES:
+    """Find angles in degrees within 2 pi that spread over much of a turn of radians and are no whole numbers.
+
+    That is asked of every angular part of a label distance: angles, Euler angles, rotation vectors, latitudes and
+    longitudes, and headings. Marks of unknown labels are set aside.
+    """
+    for values, name, spread, reach in _angular_parts(labels):
+        if len(values) < _FEWEST_ANGLES or np.abs(values).max() > _TURN_IN_RADIANS:
+            continue
+        is_spread = np.ptp(values, axis=0).max() >= spread and np.abs(values).max() >= reach
+        if is_spread and (values != np.round(values)).mean() > 0.5:
+            yield Finding(
+                "radians",
+                f"all {len(values)} {name} lie from {values.min():.3g} to {values.max():.3g}, but are compared as "
+                "degrees",
+                "If they are radians, "
+                + (
+                    "say so by --label-columns latitude longitude heading_rad=COLUMN."
+                    if name == "headings"
+                    else "prepare them with --unit radians."
+                ),
+                len(values),
+                len(values),
+            )
+
+
+def _angular_parts(labels: LabelNumbers) -> Iterator[tuple[Float64, str, float, float]]:
+    """The parts of labels that are compared as degrees, with the least spread and reach of ones in radians."""
+    known = labels.values[~_mark_unknown(labels)]
+    if not len(known):
         return
-    is_within = np.abs(values).max() <= _TURN_IN_RADIANS
-    is_spread = np.ptp(values, axis=0).max() >= _SPREAD and np.abs(values).max() >= _REACH
-    if is_within and is_spread and (values != np.round(values)).mean() > 0.5:
-        yield Finding(
-            "radians",
-            f"all {len(values)} angles lie from {values.min():.3g} to {values.max():.3g}, but are compared as degrees",
-            "If they are radians, prepare them with --unit radians.",
-            len(values),
-            len(values),
-        )
+    if _DEGREES.fullmatch(labels.distance) is not None:
+        yield known, "angles", _SPREAD, _REACH
+    elif _TURNS.fullmatch(labels.distance) is not None:
+        yield known, "angles", _SPREAD_OF_TURNS, _REACH_OF_TURNS
+    elif is_place_distance(labels.distance):
+        latitudes = known[:, 0]
+        if np.abs(latitudes).max() <= math.pi / 2 + 1e-3:  # there is hardly any land within one turn of (0, 0)
+            yield known[:, :2], "latitudes and longitudes", 0.0, 0.0
+        if known.shape[1] > len(("latitude", "longitude")):
+            yield known[:, 2:], "headings", _SPREAD_OF_TURNS, _REACH_OF_TURNS
+
+
+def _mark_unknown(labels: LabelNumbers) -> Bools:  # -> (N,)
+    """Tell which labels hold a mark of an unknown one, so that other rules can leave them out."""
+    is_angle = labels.distance.startswith(("circular", "rotation"))
+    unknown = np.zeros(len(labels.values), bool)
+    for column in range(labels.values.shape[1]):
+        values = labels.values[:, column]
+        unknown |= np.isin(values, find_markers(values, is_angle=is_angle))
+    if labels.distance.startswith(("haversine", "place")):
+        unknown |= (labels.values[:, :2] == 0).all(axis=1)
+    return unknown
+
+
+# Circular: angles, hours and months by their names that are compared as plain numbers.
+
+_PERIODS = {"hour": (24.0,), "weekday": (7.0,), "month": (12.0,), "angle": (360.0, 2 * math.pi)}
+_WIDE = 0.6  # share of a period that the numbers cover, so that both ends are near each other
+
+
+def find_circular(labels: LabelNumbers) -> Iterator[Finding]:
+    """Find numbers that are angles, hours or months by their names, cover their period, and are compared as plain."""
+    if labels.distance.partition("(")[0] not in ("", "euclidean"):
+        return
+    for column, name in enumerate(labels.columns):
+        values = labels.values[:, column]
+        values = values[~np.isin(values, find_markers(values))]
+        kind = next((kind for kind in _PERIODS if means(name, kind)), "")
+        if not kind or len(values) < _FEWEST_ANGLES:
+            continue
+        for period in sorted(_PERIODS[kind]):
+            low, high = float(values.min()), float(values.max())
+            is_within = high - low <= period * (1 + 1e-3) and (low >= 0 or low >= -period / 2 * (1 + 1e-3))
+            if is_within and high <= period * (1 + 1e-3) and high - low >= _WIDE * period:
+                unit = "radians" if period < _TURN_IN_RADIANS and kind == "angle" else f"a period of {period:g}"
+                yield Finding(
+                    "circular",
+                    f"{name!r} is called {'an angle' if kind == 'angle' else f'a {kind}'} and lies from {low:.4g} to "
+                    f"{high:.4g}, but is compared as a plain number, by which both ends are farthest apart",
+                    f"If it turns with {unit}, take --kind angle"
+                    + (" --unit radians." if unit == "radians" else _spell_period(period)),
+                    len(values),
+                    len(values),
+                )
+                break
+
+
+def _spell_period(period: float) -> str:
+    return "." if period == _TURN_IN_DEGREES else f' --label-distance "circular(period={period:g})".'
 
 
 # Sentinels: numbers such as -1 or -999 that stand for a label that is not known.
 
-_LOW = (0, -1, -9, -99, -999, -9999, -99999)
+_LOW = (0, -1, -9, -10, -99, -100, -999, -1000, -9999, -99999)
+_INNER = (-10, -99, -100, 99)  # marks within a turn in degrees
+_FEWEST_VALUES = 5  # different numbers
+_MEASURED = 0.8  # share of the other numbers that are not whole
+_RECURS = 2  # times as often as any other number
 _HIGH = (99, 999, 9999, 99999)
 _FEW_VALUES = 10  # different numbers; of fewer, such as ratings from -1 to 1, an end says nothing
 _FINE = 30  # different numbers; of fewer, such as ratings from -1 to 20, a lone negative one says nothing
@@ -179,14 +263,12 @@ def find_sentinels(labels: LabelNumbers) -> Iterator[Finding]:
     is_angle = labels.distance.startswith(("circular", "rotation"))
     for column, name in enumerate(labels.columns):
         values = labels.values[:, column]
-        for marker in find_markers(values):
-            if is_angle and abs(marker) <= _TURN_IN_DEGREES:
-                continue
+        for marker in find_markers(values, is_angle=is_angle):
             places = np.flatnonzero(values == marker)
             yield Finding(
                 "sentinels",
                 f"{len(places)} of {len(values)} numbers in {name!r} are exactly {marker:g}, away from all others",
-                "If that stands for an unknown label, leave these items out.",
+                f"If that stands for an unknown label, leave these items out by --missing-value {marker:g}.",
                 len(places),
                 len(values),
                 [labels.items[place] for place in places[:8].tolist()],
@@ -208,24 +290,47 @@ def _find_null_island(labels: LabelNumbers) -> Finding | None:
     )
 
 
-def find_markers(values: Float64) -> list[float]:  # values (N,) the numbers -> the sentinels, at most two
+def find_markers(
+    values: Float64,  # (N,) the numbers
+    *,
+    is_angle: bool = False,  # whether any number within a turn is usual
+) -> list[float]:  # the sentinels, at most two
     """Find the numbers that stand for unknown labels in a column."""
     distinct, counts = np.unique(values, return_counts=True)
-    if len(distinct) <= _FEW_VALUES:
+    if len(distinct) < _FEWEST_VALUES:
         return []
+    # of few different numbers, such as ratings from -1 to 1, an end says nothing; measured ones hardly recur
+    is_fine = len(distinct) > _FEW_VALUES or (distinct != np.round(distinct)).mean() > 0.5
     found = []
     low, high = float(distinct[0]), float(distinct[-1])
-    if low in _LOW and counts[0] > 1:
+    if low in _LOW and counts[0] > 1 and is_fine and (low or len(distinct) > _FEW_VALUES):
         rest = distinct[1:]
         gap, spread = float(rest[0]) - low, float(rest[-1] - rest[0])
         is_alone = gap > (_GAP_OF_SENTINEL if low else _GAP_OF_ZERO) * spread
         if is_alone or (low < 0 <= rest[0] and len(distinct) > _FINE):
             found.append(low)
-    if high in _HIGH and counts[-1] > 1:
+    if high in _HIGH and counts[-1] > 1 and is_fine:
         rest = distinct[:-1]
         if high - float(rest[-1]) > _GAP_OF_SENTINEL * float(rest[-1] - rest[0]):
             found.append(high)
-    return found
+    if not is_angle:
+        return found
+    # of angles, any number within a turn is usual, unless it recurs among measured ones that do not
+    inside = distinct[~np.isin(distinct, (*_LOW, *_HIGH))]
+    in_radians = len(inside) > 0 and float(np.abs(inside).max()) <= _TURN_IN_RADIANS
+    turn = _TURN_IN_RADIANS if in_radians else _TURN_IN_DEGREES
+    outside = [marker for marker in found if abs(marker) > turn]
+    inner = [float(marker) for marker in _INNER if marker in distinct and _recurs_alone(values, marker)]
+    below = [marker for marker in (-1.0, -9.0) if marker == low and distinct[1] >= 0 and _recurs_alone(values, marker)]
+    return list(dict.fromkeys([*outside, *inner, *below]))
+
+
+def _recurs_alone(values: Float64, marker: float) -> bool:
+    """Whether a number recurs, and all others are measured ones that do not: it is no measurement."""
+    others = values[values != marker]
+    count = len(values) - len(others)
+    is_measured = len(others) > 0 and (others != np.round(others)).mean() > _MEASURED
+    return bool(count > 1 and is_measured and count >= _RECURS * np.unique(others, return_counts=True)[1].max())
 
 
 LABEL_RULES: Mapping[Rule, Callable[[LabelNumbers], Iterator[Finding]]] = {
@@ -233,6 +338,7 @@ LABEL_RULES: Mapping[Rule, Callable[[LabelNumbers], Iterator[Finding]]] = {
     "sentinels": find_sentinels,
     "outliers": find_outliers,
     "radians": find_radians,
+    "circular": find_circular,
     "swapped-places": find_swapped_places,
 }
 

@@ -2,6 +2,8 @@
 
 import functools
 import os
+import reprlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,21 +11,25 @@ from typing import Any
 
 from PIL import Image
 
+from cml.console.messages import say
 from cml.data.dataset_info import FILE_COLUMN, FIXED_COLUMNS
 from cml.data.images import native_size
 from cml.data.label_form import LabelForm
-from cml.data.prepared_writer import Item, bad_item_error
+from cml.data.prepared_writer import Item
+from cml.data.vocabulary import split_alias
 from cml.data_prep import label_cells
-from cml.data_prep.dataset_source import Content, DatasetSource, InfoTexts
+from cml.data_prep.dataset_source import Content, InfoTexts
 from cml.data_prep.folder_split import Labelled, assign_roles, describe_split, read_split
 from cml.data_prep.grouped_numbers import find_grouped_numbers
 from cml.data_prep.joint_checks import check_joints_inside
 from cml.data_prep.kept_columns import read_kept, unify_columns
+from cml.data_prep.label_frame import Reach, order_box
 from cml.data_prep.label_kinds import KINDS, SHARES, WITH_UNIT, KindName, check_distance, distance_of
+from cml.data_prep.label_options import LabelOptions, Misread, describe_first, refuse_bad_rows
 from cml.data_prep.layout_masks import MASK_FRAME, prepare_mask
 from cml.data_prep.mask_ids import find_ids, parse_ids
 from cml.data_prep.number_format import PLAIN, Decimal, NumberFormat, Thousands
-from cml.data_prep.number_labels import NumberLabels, choose_number_labels
+from cml.data_prep.number_labels import NumberLabels, choose_number_labels, find_period
 from cml.data_prep.person_crop import FRAME, person_box
 from cml.data_prep.person_items import CROP, person_item
 from cml.data_prep.provenance import record_provenance
@@ -39,7 +45,7 @@ _FURTHER = ("captions", "boxes")  # an image's lines give one label together
 
 
 @dataclass(frozen=True)
-class Folder(DatasetSource):
+class Folder(LabelOptions):
     """Your own images and labels: numbers, angles, rotations, places, boxes, captions, classes, masks or keypoints.
 
     Command: cml prepare folder --images DIR --labels labels.csv --kind captions --out DIR
@@ -54,15 +60,18 @@ class Folder(DatasetSource):
     --unit radians; a column whose name ends in _rad is read so. For hours, use --unit h --label-distance
     "circular(period=24)".
 
-    rotation (task value): 4 columns are a quaternion x, y, z, w; 3 are the Euler angles yaw, pitch and roll in degrees;
-    9 are a matrix, row by row. Rotations are compared by the angle between them (rotation).
+    rotation (task value): 4 columns are a quaternion x, y, z, w; 3 are the Euler angles yaw, pitch and roll in degrees,
+    by their names; 9 are a matrix, row by row. Rotations are compared by the angle between them (rotation).
 
-    place (task value): latitude and longitude in degrees, compared by the distance in metres (haversine); columns of
-    these names are taken by their names, in any order. With the
-    heading as a third column, places are compared by the overlap of two cameras' fields of view (place).
+    place (task value): latitude and longitude in degrees, by their names, compared by the distance in metres
+    (haversine). With the heading as a third column, places are compared by the overlap of two cameras' fields of view
+    (place).
 
-    boxes (task value): one row per box with its class and corners x0, y0, x1, y1 in pixels of the image, compared by
-    IoU (boxes).
+    boxes (task value): one row per box with its class and, by the names of their columns, corners x0, y0, x1, y1, or
+    x, y, width and height, in pixels of the image, compared by IoU (boxes).
+
+    MEANING=COLUMN in --label-columns says what a column is, as in latitude=y longitude=x; position.1 is the second
+    number of a list in the column position.
 
     captions (task caption): texts, in one column or several, and in one or more rows per image.
 
@@ -157,7 +166,13 @@ class Folder(DatasetSource):
         if self.unit and self.kind not in WITH_UNIT:
             raise UserError(f"A unit belongs to numbers and angles. Got {self.unit!r} for {self.kind}; leave it out.")
         if self.kind == "boxes" and len(columns) != 5:
-            raise UserError("label_columns of boxes should name five columns: the class, x0, y0, x1 and y1.")
+            lists = "; parts of a list as in class x=bbox.0 y=bbox.1 w=bbox.2 h=bbox.3"
+            raise UserError(f"label_columns of boxes should name five columns: the class, x0, y0, x1 and y1{lists}.")
+        if self.kind == "boxes":
+            _ = self._box_form  # raises where the names of the columns say half of a form
+        self.check_several(self.kind)
+        if self.several and self.kind in (*_FURTHER, "keypoints", "masks"):
+            raise UserError(f"An image may have several rows of kind {self.kind!r} anyhow: leave 'several' out.")
         for column in self.keep_columns:
             if column in (*FIXED_COLUMNS, CROP) or column.endswith(FILE_COLUMN):
                 raise UserError(
@@ -186,30 +201,36 @@ class Folder(DatasetSource):
         if self.group_column is not None:
             revision = 5  # which came to record the group
         # the default is not recorded, so that datasets of before stay the same
-        ignored = () if self.keep_columns else ("keep_columns",)
+        ignored = (*(() if self.keep_columns else ("keep_columns",)), *self.unset_options())
         return record_provenance(self, revision=revision, files=files, images=folders, ignored=ignored)
 
     def content(self, skip_bad: bool) -> Content:
         """See ``DatasetSource.content``."""
-        rows = list(self._read())
-        bad = next((row for row in rows if isinstance(row, DataError)), None)
-        if bad is not None and not skip_bad:
-            raise bad_item_error(str(bad))
+        reach, left_out = Reach("joints" if self.kind == "keypoints" else self.kind), Counter[str]()
+        rows = list(self._read(reach, left_out))
+        reach.check(self.labels)
+        if not skip_bad:
+            refuse_bad_rows(rows)
         images = [row for row in rows if isinstance(row, Labelled)]
         if images:
             unify_columns(images)
+            describe_first(self.labels or self.masks, images[0], self._describe)
         kind = KINDS[self.kind]
         columns = self._numbers.columns if self.kind in WITH_UNIT else self._columns
         dealt = {"classes": self.kind == "classes", "grouped": self.group_column is not None}
         roles = assign_roles(images, self.test_fraction, self.query_fraction, seed=self.split_seed, **dealt)
         details: dict[str, Any] = {"label_columns": list(columns)}
         details |= describe_split(roles, classes=self.kind == "classes")
-        if self.labels is not None and self.kind == "numbers" and self._written == PLAIN:
+        if self.labels is not None and self.kind == "numbers" and self._written == PLAIN and not self.levels:
             written = find_grouped_numbers(self.labels, columns)
             details |= {"grouped_numbers": written} if written else {}
+        details |= {"frame": reach.details()} if reach.images else {}
+        details |= {"levels": list(self.levels)} if self.levels else {}
+        details |= {"left_out": dict(left_out)} if left_out else {}
         if kind.distances and images:
             distance = self._numbers.distance or distance_of(self.kind, images[0].label, images[0].where)
             details |= {} if distance == "euclidean" else {"label_distance": distance}
+            details |= self.join_rows(images, find_period(distance) if self.kind == "angle" else None)
         if self.kind == "masks":
             ids = parse_ids(self.mask_names) or find_ids((image.label for image in images), self.ignore_id)
             details |= {"ids": ids, "ignore_id": self.ignore_id}
@@ -237,26 +258,60 @@ class Folder(DatasetSource):
     @functools.cached_property
     def _numbers(self) -> NumberLabels:
         """How labels of numbers are read."""
-        return choose_number_labels(self.kind, self._columns, self.label_distance, self.unit, self._written)
+        chosen = choose_number_labels(self.kind, self._columns, self.label_distance, self.unit, self._written)
+        return replace(chosen, levels=self.levels)
 
-    def _read(self) -> Iterator[Labelled | DataError]:
+    @functools.cached_property
+    def _box_form(self) -> str:
+        return order_box([split_alias(column)[0] for column in self._columns[1:]])[1]
+
+    def _describe(self, label: Any) -> str:  # noqa: ANN401
+        """How a label is read, with its numbers."""
+        if self.kind in WITH_UNIT:
+            return self._numbers.describe(label)
+        if self.kind == "boxes":
+            return f"boxes as {self._box_form}; left, top, right, bottom as shares of the sides: {label[0]}"
+        if self.kind == "keypoints":
+            names = label_cells.name_joints(self.joint_names, len(label))
+            return f"{len(label)} joints in pixels; {names[0]}: x {label[0][0]:g}, y {label[0][1]:g}"
+        if self.kind == "masks":
+            return f"masks, such as {Path(label).name}"
+        text = label[0] if isinstance(label, list) else label
+        return f"{', '.join(self._columns)} as {self.kind}: {reprlib.repr(text)}"
+
+    def _read(self, reach: Reach | None = None, left_out: Counter[str] | None = None) -> Iterator[Labelled | DataError]:
         """Every row checked, nothing decoded yet: most mistakes show before the first image is written."""
         form = LabelForm()
+        reach, left_out = reach or Reach(self.kind), Counter() if left_out is None else left_out
         printed: set[str] = set()  # how the file was understood
         for note in self._numbers.notes if self.kind in WITH_UNIT else ():
             say_once(printed, f"{self.labels}: {note}")
         seen: dict[str, Labelled] = {}
-        for where, row in self._files() if self.labels is None else read_rows(self.labels):
+        for where, row in self._files() if self.labels is None else read_rows(self.labels, quote=self.quote):
             try:
                 if isinstance(row, DataError):
                     raise row
-                labelled = self._read_row(where, row, form, seen, printed)
+                if self.is_missing(row, self._cells, where):
+                    left_out["missing label"] += 1
+                    continue
+                labelled = self._read_row(where, row, form, seen, printed, reach)
                 if labelled is not None:
                     yield labelled
             except DataError as error:
                 if isinstance(error, MissingColumn) and self.labels and self.labels.suffix.lower() in CELLS:
                     raise  # no row has it
+                if isinstance(error, Misread):
+                    raise
                 yield error
+        if left_out:
+            say(f"{self.labels}: {left_out['missing label']} rows with a missing label are left out.")
+
+    @property
+    def _cells(self) -> tuple[str, ...]:
+        """The columns that the label is read from."""
+        if self.kind in WITH_UNIT:
+            return self._numbers.columns
+        return tuple(split_alias(column)[1] for column in self._columns)
 
     def _files(self) -> Iterator[tuple[str, Row]]:
         """The images that have masks beside them, as the rows of a file would name them."""
@@ -267,21 +322,29 @@ class Folder(DatasetSource):
                 yield str(path), {self.file_column: path.relative_to(self.images).as_posix()}
 
     def _read_row(
-        self, where: str, row: Row, form: LabelForm, seen: dict[str, Labelled], printed: set[str]
+        self, where: str, row: Row, form: LabelForm, seen: dict[str, Labelled], printed: set[str], reach: Reach
     ) -> Labelled | None:
         """What a row says of an image; None for a further row of captions, which go to the image's first."""
         name = self._file_name(row, where, printed)
         first = seen.get(name)
-        if first and self.kind not in (*_FURTHER, "keypoints"):
-            raise DataError(f"{where}: {name!r} is already in {first.where}; an image has one line.")
+        if first and self.kind not in (*_FURTHER, "keypoints") and not self.several:
+            rule = "an image has one line. If several people judged it, join their rows by --several mean or median"
+            if self.kind in ("classes", "masks", "rotation"):
+                rule = "an image has one line. To take the first of several, give --several first"
+            raise Misread(
+                f"{where}: {name!r} is already in {first.where}; {rule}; leaving rows out would keep the first."
+            )
         group = name if self.group_column is None else str(cell(row, self.group_column, where, option="--group-column"))
         split = read_split(row, self.split_column, where, printed)
-        label = self._label(row, name, where, lambda sentence: say_once(printed, f"{self.labels}: {sentence}"))
+        label = self._label(row, name, where, lambda sentence: say_once(printed, f"{self.labels}: {sentence}"), reach)
         labelled = Labelled(name, name, where, split, group, label, read_kept(row, self.keep_columns, where))
         if first and labelled.split != first.split:
             raise DataError(f"{where}: {name!r} is {labelled.split!r} here, but {first.split!r} in {first.where}.")
         if first and self.kind in _FURTHER:
             first.label += labelled.label
+            return None
+        if first and self.several:
+            first.further.append(labelled.label)
             return None
         plain = labelled.label.tolist() if self.kind == "keypoints" else labelled.label
         if self.kind != "masks" and (fault := form.fault(plain)) is not None:
@@ -306,18 +369,20 @@ class Folder(DatasetSource):
             name = os.path.relpath(name, folder)
         return str(file_inside(self.images, name, where).relative_to(self.images))
 
-    def _label(self, row: Row, name: str, where: str, note: Callable[[str], object]) -> Any:  # noqa: ANN401
+    def _label(self, row: Row, name: str, where: str, note: Callable[[str], object], reach: Reach) -> Any:  # noqa: ANN401
         columns = self._columns
         if self.kind in ("captions", "classes"):
             return label_cells.READ[self.kind](row, columns, where)
         if self.kind == "boxes":
-            return [label_cells.read_box(row, columns, native_size(self.images / name), where, self._written)]
+            return [label_cells.read_box(row, columns, native_size(self.images / name), where, self._written, reach)]
         if self.kind == "keypoints":
             joints = label_cells.read_joints(
                 row, columns, self.joint_names, where, min_confidence=self.min_confidence, note=note
             )
             names = label_cells.name_joints(self.joint_names, len(joints))
-            check_joints_inside(joints, names, native_size(self.images / name), where)
+            size = native_size(self.images / name)
+            reach.add(joints[joints[:, 2] > 0, :2], size)
+            check_joints_inside(joints, names, size, where)
             return joints
         if self.kind == "masks":
             return label_cells.find_mask(row, columns, self.masks or self.images, name, where)

@@ -16,7 +16,7 @@ from cml.data_prep.hf_parquet import ParquetTable
 from cml.data_prep.labelled_rows import LabelledRows, Rows, read_feature
 from cml.data_prep.provenance import record_provenance
 from cml.data_prep.row_files import Row, cell
-from cml.data_prep.vector_rows import check_row, map_vectors, name_column, store_row
+from cml.data_prep.vector_rows import check_row, map_vectors, name_column, read_vector_text, store_row
 from cml.errors import DataError, UserError
 from cml.storage.safe_paths import file_inside
 
@@ -63,7 +63,7 @@ class Table(LabelledRows):
         """See ``DatasetSource.origin``."""
         files = [self.source] if self.vectors is None else [self.source, self.vectors]
         images = [] if self.images is None else [self.images]
-        return record_provenance(self, revision=1, files=files, images=images)
+        return record_provenance(self, revision=1, files=files, images=images, ignored=self.unset_options())
 
     @property
     def described_columns(self) -> tuple[str, ...]:
@@ -98,7 +98,7 @@ class Table(LabelledRows):
         first = next((vector for vector in self.read_vectors() if not isinstance(vector, DataError)), None)
         if first is None:
             raise next(vector for vector in self.read_vectors() if isinstance(vector, DataError))
-        is_of_columns = len(first) == len(self._columns)
+        is_of_columns = len(first) == len(self._columns) > 1 or (len(first) == 1 and len(self._columns) == 1)
         return InputForm("vectors", first.shape, self._columns if is_of_columns else ())
 
     def read_vectors(self) -> Iterator[Rows | DataError]:
@@ -169,6 +169,8 @@ class Table(LabelledRows):
         """The vector of a row of a CSV or JSONL file."""
         columns = self._columns
         values = [cell(row, column, where, option="--features") for column in columns]
+        if len(values) == 1 and isinstance(values[0], str) and values[0].lstrip().startswith(("[", "(")):
+            values = [read_vector_text(values[0], columns[0], where)]
         if len(values) == 1 and isinstance(values[0], list):
             columns, values = columns * len(values[0]), values[0]
         numbers = [

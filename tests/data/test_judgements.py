@@ -48,7 +48,7 @@ PAIR_FAULTS = [
     ({"item": ["a"], "other": ["b"], "distance": [1], "weight": [0]}, "has the weight 0, which should be a number"),
     ({"item": ["a"], "other": ["b"]}, "The judged pairs have no column 'distance'. There are: item, other"),
     ({"item": ["a"], "other": ["b"], "distance": [1], "similarity": [1]}, "a distance or a similarity. Got both"),
-    ({"item": ["a"], "other": ["b"]}, "rename yours to item, other, and distance or similarity"),
+    ({"item": ["a"], "other": ["b"]}, "should be item, other, and distance or similarity"),
     ({"item": ["a"], "other": ["b", "c"], "distance": [1]}, "columns of one length. Got item 1, other 2, distance 1"),
     ({"item": [], "other": [], "distance": []}, "The judged pairs have no rows"),
     ({"item": [1], "other": [2], "distance": [1]}, "such as 'a'"),

@@ -424,7 +424,7 @@ def test_settings_of_numbers_that_do_not_fit(photos: Path, tmp_path: Path) -> No
         ("captions", {"label_distance": "circular"}, "Labels of kind 'captions' have a label distance already"),
         ("angle", {"label_distance": "circular(period"}, "should read 'name' or 'name\\(setting=value"),
         ("boxes", {"label_columns": ("a", "b")}, "label_columns of boxes should name five columns"),
-        ("place", {"label_columns": ("a",)}, "of kind 'place' should have 2 or 3 numbers. It has 1"),
+        ("place", {"label_columns": ("a",)}, "the name of 'a' does not say which is which"),
         ("boxes", {"unit": "degrees"}, "A unit belongs to numbers and angles"),
         ("rotation", {"unit": "metres"}, "of kind 'rotation' is degrees or radians. Got 'metres'"),
     ):

@@ -176,7 +176,7 @@ def test_a_place_whose_names_contradict_is_refused(photos: Path, tmp_path: Path,
 def test_a_latitude_beyond_the_pole_asks_about_the_order(photos: Path, tmp_path: Path) -> None:
     labels = write_labels(tmp_path, "file_name,a,b", ["139.7,35.7"] * COUNT)
     with pytest.raises(DataError, match=r"-90..90 degrees\. Got 139.7 instead; are latitude and longitude swapped"):
-        Folder(photos, labels, kind="place", label_columns=("a", "b")).prepare(tmp_path / "set")
+        Folder(photos, labels, kind="place", label_columns=("latitude=a", "longitude=b")).prepare(tmp_path / "set")
 
 
 @pytest.mark.parametrize(("column", "unit"), [("angle_rad", ""), ("heading [rad]", ""), ("angle", "radians")])
