@@ -26,6 +26,7 @@ class Labelled:
     label: Any  # the label; for captions the list that further rows add to; for masks the file
     extra: dict[str, Any] = field(default_factory=dict)  # further columns to keep
     picture: Path | None = None  # of an item that is a vector, to show
+    listed: str = ""  # the name as the row has it, where the image lies elsewhere
     further: list[Any] = field(default_factory=list)  # the labels of its further rows, as of other raters
 
 

@@ -1,6 +1,6 @@
 """Where boxes and joints lie in their images: their form by the names of columns, and how far they reach."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,8 @@ from cml.array_types import Float64
 from cml.data.images import Size
 from cml.data.vocabulary import means, order_by_meaning, split_words
 from cml.data_prep.label_options import Misread
-from cml.errors import UserError
+from cml.data_prep.row_files import Row
+from cml.errors import DataError, UserError
 
 _FORMS = (  # of boxes: meanings of the four columns, and what they become
     (("cx", "cy", "w", "h"), "middle and size"),
@@ -62,6 +63,7 @@ class Reach:
     y: float = 0.0
     largest: float = 0.0  # coordinate in pixels
     side: float = float("inf")  # the shorter side of the smallest image
+    names: tuple[str, ...] = ()  # of joints that a file names
 
     def add(self, places: Float64, size: Size) -> None:  # places: (P, 2) in pixels; size: height and width
         """Note the labels of an image."""
@@ -76,19 +78,32 @@ class Reach:
         self.x, self.y = max(self.x, float(high[0] / sides[0])), max(self.y, float(high[1] / sides[1]))
         self.largest, self.side = max(self.largest, float(high.max())), min(self.side, float(sides.min()))
 
-    def check(self, file: object) -> None:
+    def check(self, file: object, fault: DataError | None) -> None:  # fault: that of the first bad row
         """Refuse labels that lie beyond many of their images, which is no fault of single rows."""
         if self.beyond < max(_FEWEST, _MANY * self.images):
             return
-        mend = f"the largest x / width is {self.x:.2f} and y / height {self.y:.2f}: are they of images of another size?"
+        mend = f"the largest x / width is {self.x:.2f} and y / height {self.y:.2f}. Are they of images of another size?"
         if self.swapped == self.beyond:
             mend = "with x and y swapped all would lie inside: is y the first number?"
         elif self.labels == "boxes":
             mend += " Are the last two numbers a width and a height? Then name them so, as in --label-columns"
-            mend += " class x=LEFT y=TOP w=WIDTH h=HEIGHT, or corners x0, y0, x1 and y1"
-        raise Misread(f"{file}: the {self.labels} of {self.beyond} of {self.images} images lie outside them; {mend}.")
+            mend += " class x=LEFT y=TOP w=WIDTH h=HEIGHT, or corners x0, y0, x1 and y1."
+        first = f"{fault} " if fault else f"{file}: "
+        raise Misread(f"{first}The {self.labels} of {self.beyond} of {self.images} images lie outside them; {mend}")
 
     def details(self) -> dict[str, Any]:
         """What dataset.json records, which the rule ``frame`` reads."""
         values = {"images": self.images, "x": round(self.x, 4), "y": round(self.y, 4)}
         return {**values, "labels": self.labels, "largest": round(self.largest, 2), "side": self.side}
+
+
+def name_joints_in(row: Row, column: str, reach: Reach, where: str) -> Row:
+    """A row whose joints are a list: those that are named come in the order of the first row's names."""
+    joints = row.get(column)
+    if not isinstance(joints, Mapping):
+        return row
+    reach.names = reach.names or tuple(map(str, joints))
+    if unknown := [name for name in joints if name not in reach.names]:
+        known = f"the first item's joints are {', '.join(reach.names)}"
+        raise DataError(f"{where}: {column} names the joint {unknown[0]!r}, but {known}. Write null for a missing one.")
+    return {**row, column: [joints.get(name, [None, None]) for name in reach.names]}

@@ -36,12 +36,15 @@ class LabelOptions(DatasetSource):
     numbers 0, 1, 2 ..."""
     missing_value: tuple[str, ...] = field(default=(), kw_only=True)
     """Cells that stand for an unknown label, such as -99: their items are left out and counted."""
+    format: str = field(default="", kw_only=True)
+    """Format of the labels: coco, deeplabcut, joints (wide or long tables), parquet, xlsx, yolo, or rows for a plain
+    CSV, TSV or JSONL file. By default it is recognised."""
     quote: Quote = field(default='"', kw_only=True)
     """What texts are quoted with in a CSV or TSV file. With none, a quote is a character as any other."""
 
     def unset_options(self) -> tuple[str, ...]:
         """The options that have their defaults, which are not recorded: datasets of before stay the same."""
-        defaults = {"several": "", "levels": (), "missing_value": (), "quote": '"'}
+        defaults = {"several": "", "levels": (), "missing_value": (), "format": "", "quote": '"'}
         return tuple(name for name, default in defaults.items() if getattr(self, name) == default)
 
     def is_missing(self, row: Row, columns: Sequence[str], where: str) -> bool:

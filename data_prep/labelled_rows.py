@@ -26,7 +26,8 @@ from cml.data_prep.label_kinds import KINDS, WITH_UNIT, check_distance, distance
 from cml.data_prep.label_options import LabelOptions, Misread, describe_first, refuse_bad_rows
 from cml.data_prep.number_format import PLAIN, Decimal, NumberFormat, Thousands
 from cml.data_prep.number_labels import NumberLabels, choose_number_labels, find_period
-from cml.data_prep.row_files import CELLS, MissingColumn, Row, cell, number, read_rows, say_once
+from cml.data_prep.readers import read_labels
+from cml.data_prep.row_files import CELLS, MissingColumn, Row, cell, number, say_once
 from cml.data_prep.shrink import Shrink
 from cml.data_prep.unique_ids import note_unique
 from cml.errors import DataError, UserError
@@ -34,7 +35,7 @@ from cml.errors import DataError, UserError
 Rows = Floating
 KindOfRow = Literal["numbers", "angle", "rotation", "place", "captions", "classes"]
 _UNIQUE = "ids must be unique; the rows of one item, as of several raters, are joined by --several mean or median"
-SUFFIXES = (*CELLS, ".jsonl", ".parquet")
+SUFFIXES = (*CELLS, ".jsonl", ".parquet", ".xlsx")
 _PICTURES = Shrink(256)
 
 
@@ -81,7 +82,7 @@ class LabelledRows(LabelOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.source.suffix.lower() not in SUFFIXES:
+        if self.source.suffix.lower() not in SUFFIXES and not self.format:
             raise UserError(f"The source should be a {', '.join(SUFFIXES)} file. Got {self.source} instead.")
         if self.query_fraction == 1 and self.group_column is not None:
             fault = "rows of a group would find each other"
@@ -151,7 +152,7 @@ class LabelledRows(LabelOptions):
     def read_table(self, columns: tuple[str, ...]) -> Iterator[tuple[str, Row | DataError]]:
         """Read the rows of the table."""
         if self.source.suffix.lower() != ".parquet":
-            yield from read_rows(self.source, "rows", self.quote)
+            yield from read_labels(self.source, self.kind, format=self.format, items="rows", quote=self.quote)
             return
         table = ParquetTable(self.source)
         columns = tuple(column if column in table.columns else column.partition(".")[0] for column in columns)

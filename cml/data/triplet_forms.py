@@ -12,6 +12,7 @@ from cml.data.vocabulary import split_words
 from cml.errors import UserError
 
 Columns = Mapping[str, list[Any]]
+Judged = list[tuple[int, Any, Any, Any, int]]  # row, anchor, nearer and farther item, count
 _REFERENCE = frozenset({"ref", "reference", "anchor", "query", "probe", "target", "standard", "head", "i"})
 _POSITIVE = frozenset({"positive", "pos", "nearer", "closer", "near", "similar"})
 _NEGATIVE = frozenset({"negative", "neg", "farther", "further", "far", "dissimilar"})
@@ -46,9 +47,7 @@ def _pick(words: Mapping[str, set[str]], wanted: frozenset[str]) -> list[str]:
     return [name for name, own in words.items() if own & wanted]
 
 
-def _collect(
-    columns: Columns, rows: Sequence[tuple[int, Any, Any, Any, int]], remark: str, used: Sequence[str]
-) -> Triplets:
+def _collect(columns: Columns, rows: Judged, remark: str, used: Sequence[str]) -> Triplets:
     """Join triplets, and keep the columns that were not read, such as that of raters."""
     sources = [row[0] for row in rows]
     read = {
@@ -66,7 +65,7 @@ def _read_named(columns: Columns, words: Mapping[str, set[str]]) -> Triplets | N
         return None
     anchor, nearer, farther = (found[0] for found in names)
     cells = zip(columns[anchor], columns[nearer], columns[farther], strict=True)
-    rows = [(row, *items, 1) for row, items in enumerate(cells)]
+    rows: Judged = [(row, *items, 1) for row, items in enumerate(cells)]
     remark = f"read as triplets: {anchor} is the anchor, {nearer} the nearer item, {farther} the farther one"
     return _collect(columns, rows, remark, (anchor, nearer, farther))
 
@@ -87,7 +86,7 @@ def _read_votes(columns: Columns, words: Mapping[str, set[str]]) -> Triplets | N
         if len(of_side) != 1:
             return None
         options.append(of_side[0])
-    rows = []
+    rows: Judged = []
     for row, items in enumerate(zip(columns[anchor], *(columns[name] for name in (*options, *votes)), strict=True)):
         reference, one, other, for_one, for_other = items
         for nearer, farther, cell in ((one, other, for_one), (other, one, for_other)):
@@ -134,7 +133,7 @@ def _read_responses(columns: Columns, words: Mapping[str, set[str]]) -> Triplets
             f"The column {response!r} may say by a number from 1, by a number from 0, or by name which of "
             f"{', '.join(items)} it means; its cells, {shown}, do not tell. Write the names of the items into it."
         )
-    triplets = []
+    triplets: Judged = []
     for row, (place, three) in enumerate(zip(places, rows, strict=True)):
         odd = three[place]
         one, other = (item for number, item in enumerate(three) if number != place)
@@ -179,11 +178,11 @@ def _read_two(
     columns: Columns, items: Sequence[str], reference: str, response: str, places: Sequence[int], meaning: str
 ) -> Triplets:
     options = [place for place, name in enumerate(items) if name != reference]
-    rows = []
+    rows: Judged = []
     for row, place in enumerate(places):
         farther = options[0] if place == options[1] else options[1]
-        cells = (columns[items[column]][row] for column in (items.index(reference), place, farther))
-        rows.append((row, *cells, 1))
+        anchor, nearer, other = (columns[items[column]][row] for column in (items.index(reference), place, farther))
+        rows.append((row, anchor, nearer, other, 1))
     remark = f"read as triplets: {reference} is the anchor, and {response} says which item is nearer ({meaning})"
     return _collect(columns, rows, remark, (*items, response))
 

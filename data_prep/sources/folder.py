@@ -1,10 +1,11 @@
 """A user's own folder: images, and a CSV or JSONL file with a label each: numbers, captions, a class, a mask ..."""
 
 import functools
+import itertools
 import os
 import reprlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from cml.data_prep.folder_split import Labelled, assign_roles, describe_split, r
 from cml.data_prep.grouped_numbers import find_grouped_numbers
 from cml.data_prep.joint_checks import check_joints_inside
 from cml.data_prep.kept_columns import read_kept, unify_columns
-from cml.data_prep.label_frame import Reach, order_box
+from cml.data_prep.label_frame import Reach, name_joints_in, order_box
 from cml.data_prep.label_kinds import KINDS, SHARES, WITH_UNIT, KindName, check_distance, distance_of
 from cml.data_prep.label_options import LabelOptions, Misread, describe_first, refuse_bad_rows
 from cml.data_prep.layout_masks import MASK_FRAME, prepare_mask
@@ -33,12 +34,14 @@ from cml.data_prep.number_labels import NumberLabels, choose_number_labels, find
 from cml.data_prep.person_crop import FRAME, person_box
 from cml.data_prep.person_items import CROP, person_item
 from cml.data_prep.provenance import record_provenance
-from cml.data_prep.row_files import CELLS, MissingColumn, Row, cell, read_rows, say_once
+from cml.data_prep.readers import find_reader, read_labels
+from cml.data_prep.row_files import MissingColumn, Row, cell, say_once
 from cml.data_prep.scale_depth import check_bits
 from cml.data_prep.shrink import Shrink
 from cml.errors import DataError, UserError
 from cml.storage.safe_paths import file_inside
 
+_MOST_LISTED = 100_000  # files among which a missing one is looked for
 _CROP_SIDE = 288  # pixels; what the pose task's recipe expects
 _FRAMES = {"masks": MASK_FRAME, "keypoints": FRAME, "boxes": SHARES}
 _FURTHER = ("captions", "boxes")  # an image's lines give one label together
@@ -196,7 +199,10 @@ class Folder(LabelOptions):
 
     def origin(self) -> dict[str, Any]:
         """See ``DatasetSource.origin``."""
-        files, folders = filter(None, [self.labels]), filter(None, [self.images, self.masks])
+        files = [] if self.labels is None else [self.labels]
+        if self.labels is not None and self.labels.is_dir():
+            files = sorted(path for path in self.labels.rglob("*.txt") if path.is_file())
+        folders = filter(None, [self.images, self.masks])
         revision = 4 if self.kind == "keypoints" else 3  # which came to record the crop
         if self.group_column is not None:
             revision = 5  # which came to record the group
@@ -208,13 +214,13 @@ class Folder(LabelOptions):
         """See ``DatasetSource.content``."""
         reach, left_out = Reach("joints" if self.kind == "keypoints" else self.kind), Counter[str]()
         rows = list(self._read(reach, left_out))
-        reach.check(self.labels)
+        reach.check(self.labels, next((row for row in rows if isinstance(row, DataError)), None))
         if not skip_bad:
             refuse_bad_rows(rows)
         images = [row for row in rows if isinstance(row, Labelled)]
         if images:
             unify_columns(images)
-            describe_first(self.labels or self.masks, images[0], self._describe)
+            describe_first(self.labels or self.masks, images[0], functools.partial(self._describe, reach.names))
         kind = KINDS[self.kind]
         columns = self._numbers.columns if self.kind in WITH_UNIT else self._columns
         dealt = {"classes": self.kind == "classes", "grouped": self.group_column is not None}
@@ -235,7 +241,7 @@ class Folder(LabelOptions):
             ids = parse_ids(self.mask_names) or find_ids((image.label for image in images), self.ignore_id)
             details |= {"ids": ids, "ignore_id": self.ignore_id}
         if self.kind == "keypoints":
-            joints = label_cells.name_joints(self.joint_names, len(images[0].label) if images else 0)
+            joints = label_cells.name_joints(self.joint_names or reach.names, len(images[0].label) if images else 0)
             details |= {"joints": joints, "image_size": [self.image_size or _CROP_SIDE] * 2}
         texts: InfoTexts = {
             "name": self.images.resolve().name,
@@ -265,14 +271,14 @@ class Folder(LabelOptions):
     def _box_form(self) -> str:
         return order_box([split_alias(column)[0] for column in self._columns[1:]])[1]
 
-    def _describe(self, label: Any) -> str:  # noqa: ANN401
+    def _describe(self, joints: Sequence[str], label: Any) -> str:  # noqa: ANN401
         """How a label is read, with its numbers."""
         if self.kind in WITH_UNIT:
             return self._numbers.describe(label)
         if self.kind == "boxes":
             return f"boxes as {self._box_form}; left, top, right, bottom as shares of the sides: {label[0]}"
         if self.kind == "keypoints":
-            names = label_cells.name_joints(self.joint_names, len(label))
+            names = label_cells.name_joints(self.joint_names or joints, len(label))
             return f"{len(label)} joints in pixels; {names[0]}: x {label[0][0]:g}, y {label[0][1]:g}"
         if self.kind == "masks":
             return f"masks, such as {Path(label).name}"
@@ -282,29 +288,43 @@ class Folder(LabelOptions):
     def _read(self, reach: Reach | None = None, left_out: Counter[str] | None = None) -> Iterator[Labelled | DataError]:
         """Every row checked, nothing decoded yet: most mistakes show before the first image is written."""
         form = LabelForm()
-        reach, left_out = reach or Reach(self.kind), Counter() if left_out is None else left_out
+        reach, left_out = reach or Reach(self.kind), Counter[str]() if left_out is None else left_out
         printed: set[str] = set()  # how the file was understood
         for note in self._numbers.notes if self.kind in WITH_UNIT else ():
             say_once(printed, f"{self.labels}: {note}")
         seen: dict[str, Labelled] = {}
-        for where, row in self._files() if self.labels is None else read_rows(self.labels, quote=self.quote):
+        for where, row in self._files() if self.labels is None else self._rows(left_out):
             try:
                 if isinstance(row, DataError):
                     raise row
+                if self.kind == "keypoints":
+                    row = name_joints_in(row, self._cells[0], reach, where)
                 if self.is_missing(row, self._cells, where):
-                    left_out["missing label"] += 1
+                    left_out["a missing label"] += 1
                     continue
                 labelled = self._read_row(where, row, form, seen, printed, reach)
                 if labelled is not None:
                     yield labelled
             except DataError as error:
-                if isinstance(error, MissingColumn) and self.labels and self.labels.suffix.lower() in CELLS:
+                if isinstance(error, MissingColumn) and self.labels and self.labels.suffix.lower() != ".jsonl":
                     raise  # no row has it
                 if isinstance(error, Misread):
                     raise
                 yield error
-        if left_out:
-            say(f"{self.labels}: {left_out['missing label']} rows with a missing label are left out.")
+        for what, count in left_out.items():
+            say(f"{self.labels}: {count} rows with {what} are left out.")
+
+    def _rows(self, left_out: Counter[str]) -> Iterator[tuple[str, Row | DataError]]:
+        """The rows of the labels; those of a format that may lack this kind of label are left out and counted."""
+        assert self.labels is not None
+        reader = find_reader(self.labels, self.kind, self.format)
+        rows = read_labels(self.labels, self.kind, format=self.format, images=self.images, quote=self.quote)
+        for where, row in rows:
+            may_lack = reader is not None and reader.is_sparse and self.label_columns is None
+            if may_lack and not isinstance(row, DataError) and self._cells[-1] not in row:
+                left_out[f"no {self.kind}"] += 1
+            else:
+                yield where, row
 
     @property
     def _cells(self) -> tuple[str, ...]:
@@ -325,7 +345,7 @@ class Folder(LabelOptions):
         self, where: str, row: Row, form: LabelForm, seen: dict[str, Labelled], printed: set[str], reach: Reach
     ) -> Labelled | None:
         """What a row says of an image; None for a further row of captions, which go to the image's first."""
-        name = self._file_name(row, where, printed)
+        name = self._file_name(row, where, printed, seen)
         first = seen.get(name)
         if first and self.kind not in (*_FURTHER, "keypoints") and not self.several:
             rule = "an image has one line. If several people judged it, join their rows by --several mean or median"
@@ -337,7 +357,8 @@ class Folder(LabelOptions):
         group = name if self.group_column is None else str(cell(row, self.group_column, where, option="--group-column"))
         split = read_split(row, self.split_column, where, printed)
         label = self._label(row, name, where, lambda sentence: say_once(printed, f"{self.labels}: {sentence}"), reach)
-        labelled = Labelled(name, name, where, split, group, label, read_kept(row, self.keep_columns, where))
+        kept = read_kept(row, self.keep_columns, where)
+        labelled = Labelled(name, name, where, split, group, label, kept, listed=str(row[self.file_column]).strip())
         if first and labelled.split != first.split:
             raise DataError(f"{where}: {name!r} is {labelled.split!r} here, but {first.split!r} in {first.where}.")
         if first and self.kind in _FURTHER:
@@ -354,7 +375,38 @@ class Folder(LabelOptions):
         seen.setdefault(name, labelled)
         return labelled
 
-    def _file_name(self, row: Row, where: str, printed: set[str]) -> str:
+    def _find_below(self, name: str, where: str, printed: set[str], seen: Mapping[str, Labelled]) -> str:
+        """The image of a name; where it is not there, of the end of its path, which tools write with their folders."""
+        for end in () if (self.images / name).is_file() else range(1, name.count("/") + 1):
+            short = "/".join(name.split("/")[end:])
+            if (self.images / short).is_file():
+                say_once(printed, f"{self.labels}: paths are taken from {short} on, as {name} is not in {self.images}.")
+                if short in seen and seen[short].listed != name:
+                    raise Misread(f"{where}: {name} and {seen[short].listed} would both be {self.images / short}.")
+                return short
+        try:
+            return str(file_inside(self.images, name, where).relative_to(self.images))
+        except DataError as error:
+            raise DataError(f"{str(error).removesuffix('.')}{self._suggest_file(name)}.") from None
+
+    def _suggest_file(self, name: str) -> str:
+        """What lies there instead: a file of the same stem, in another case, or with another number of digits."""
+        wanted = Path(name)
+        for path in self._known_files:
+            if path.stem == wanted.stem:
+                return f"; there is {path.name}: take the endings of the files"
+            if path.name.lower() == wanted.name.lower():
+                return f"; there is {path.name}, in another case"
+            digits = wanted.stem.lstrip("0")
+            if wanted.stem.isdecimal() and digits and path.stem.lstrip("0") == digits:
+                return f"; there is {path.name}, with another number of digits"
+        return ""
+
+    @functools.cached_property
+    def _known_files(self) -> list[Path]:
+        return sorted(itertools.islice((path for path in self.images.rglob("*") if path.is_file()), _MOST_LISTED))
+
+    def _file_name(self, row: Row, where: str, printed: set[str], seen: Mapping[str, Labelled]) -> str:
         value = cell(row, self.file_column, where, option="--file-column")
         if (self.images / self.file_column).is_file():
             raise MissingColumn(
@@ -367,7 +419,7 @@ class Folder(LabelOptions):
         if os.path.isabs(name) and Path(os.path.abspath(name)).is_relative_to(folder):
             say_once(printed, f"{self.labels}: paths that begin with {folder} are taken relative to it.")
             name = os.path.relpath(name, folder)
-        return str(file_inside(self.images, name, where).relative_to(self.images))
+        return self._find_below(name, where, printed, seen)
 
     def _label(self, row: Row, name: str, where: str, note: Callable[[str], object], reach: Reach) -> Any:  # noqa: ANN401
         columns = self._columns
@@ -379,7 +431,7 @@ class Folder(LabelOptions):
             joints = label_cells.read_joints(
                 row, columns, self.joint_names, where, min_confidence=self.min_confidence, note=note
             )
-            names = label_cells.name_joints(self.joint_names, len(joints))
+            names = label_cells.name_joints(self.joint_names or reach.names, len(joints))
             size = native_size(self.images / name)
             reach.add(joints[joints[:, 2] > 0, :2], size)
             check_joints_inside(joints, names, size, where)

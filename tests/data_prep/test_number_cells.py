@@ -203,7 +203,10 @@ def test_euler_angles_in_radians_are_stored_as_degrees(
     ("settings", "message"),
     [
         ({"kind": "angle", "label_columns": ("a_rad",), "unit": "degrees"}, "says radians, but the unit is 'degrees'"),
-        ({"kind": "rotation", "label_columns": ("a_rad", "b", "c")}, "'a_rad' says radians, but 'b' does not"),
+        (
+            {"kind": "rotation", "label_columns": ("yaw_rad", "pitch", "roll")},
+            "'yaw_rad' says radians, but 'pitch' does",
+        ),
         ({"kind": "rotation", "label_columns": ("x", "y", "z", "w"), "unit": "radians"}, "Radians belong to Euler"),
         ({"kind": "place", "unit": "km"}, "The unit of a label of kind 'place' is degrees or radians. Got 'km'"),
     ],

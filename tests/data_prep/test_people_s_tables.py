@@ -263,7 +263,7 @@ def test_joints_of_another_frame_are_suspicious(
 @pytest.mark.parametrize(
     ("change", "cause"),
     [
-        (lambda joints: joints * 2, "are they of images of another size"),
+        (lambda joints: joints * 2, "Are they of images of another size"),
         (lambda joints: joints[..., ::-1], "is y the first number"),
     ],
 )

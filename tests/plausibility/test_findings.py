@@ -104,7 +104,9 @@ def test_clean_labels_raise_nothing(name: str) -> None:
     assert [str(finding) for findings in alarms for finding in findings] == []
 
 
-@pytest.mark.parametrize("degrees", [(48.1, 11.6, 0.05), (-33.9, 151.2, 0.3), (20, 0, 60), (45, 40, 5), (0, 0, 0.2)])
+@pytest.mark.parametrize(
+    "degrees", [(48.1, 11.6, 0.05), (-33.9, 151.2, 0.3), (20, 0, 60), (45, 40, 5), (0.3, 6.6, 0.05)]
+)
 def test_sound_places_raise_nothing(degrees: tuple[float, float, float]) -> None:
     latitude, longitude, spread = degrees
     for seed in range(10):
