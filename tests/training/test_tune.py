@@ -605,6 +605,11 @@ def test_an_interrupted_run_continues_with_its_finished_fits(tmp_path: Path, mon
     assert (run / "training_items.npy").exists()
 
 
+def test_items_within_two_percent_of_the_order_are_near() -> None:
+    near = near_in_order(np.array([0, 2, 3, 50]), 100)
+    assert near.astype(int).tolist() == [[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 0], [0, 0, 0, 1]]
+
+
 def test_parts_of_a_head_are_bounded_together() -> None:
     with pytest.raises(UserError, match=r"'parts' must be at most 262,144 dimensions together\. Got 327,680"):
         check_options(ModelConfig("none", "none", 4, False, (16, 16), parts=(65_536,) * 5))
