@@ -25,36 +25,59 @@ from cml.storage.regular_file import map_array
 from cml.storage.safe_paths import file_inside
 
 ROOT = Path(__file__).resolve().parents[2]
-PROMISES = {
-    "No file is unpickled": "test_no_pickle_is_read",
-    "Weights are safetensors": "tests/hostile/test_source_safety.py",
-    "Names in a data file": "test_no_name_leaves_the_folder",
-    "An index names the images": "test_a_page_shows_pictures_of_named_folders_alone",
-    "Sizes, shapes and types": "tests/hostile/test_hostile_inputs.py",
-    "Archives, images, Parquet tables": "tests/hostile/test_hostile_files.py",
-    "A local folder in the form": "tests/data_prep/test_hf_folder.py",
-    "Opening a run reaches": "tests/runs/test_downloads.py",
-    "A model that it names": "tests/runs/test_downloads.py",
-    "Embeddings, indexes, feature stores": "tests/hostile/test_reread_files.py",
-    "They tell damage, not forgery": "tests/hostile/test_reread_files.py",
-    "Texts of others": "test_texts_move_no_terminal",
-    "A table that is written as CSV": "test_no_cell_is_a_formula",
-    "A run remembers which plugins": "tests/test_plugins.py",
-    "It never imports them": "tests/test_plugins.py",
-    "What is refused is one line": "tests/hostile/test_hostile_inputs.py",
+HOSTILE = "tests/hostile/test_hostile_files.py::"
+PROMISES = {  # the beginning of a sentence to its tests, which are in this file or another
+    "No file is unpickled": ["test_no_pickle_is_read"],
+    "Weights are safetensors": ["tests/hostile/test_source_safety.py::test_nothing_can_run_code"],
+    "Names in a data file": ["test_no_name_leaves_the_folder"],
+    "An index names the images": ["test_a_page_shows_pictures_of_named_folders_alone"],
+    "Sizes, shapes and types": [
+        "tests/hostile/test_hostile_inputs.py::test_a_config_that_names_a_huge_network_is_refused_before_it_is_made",
+        f"{HOSTILE}test_arrays_that_lie",
+    ],
+    "Archives, images, Parquet tables": [
+        f"{HOSTILE}test_archives_that_are_bombs",
+        f"{HOSTILE}test_images_that_are_bombs_or_none",
+        "tests/data_prep/test_hf_folder.py::test_files_that_unpack_to_far_more_than_their_size",
+        "tests/hostile/test_hostile_inputs.py::test_a_checkpoint_that_unpacks_to_more_than_its_size_is_not_unpacked",
+    ],
+    "A local folder in the form": [
+        "tests/data_prep/test_hf_folder.py::test_a_readme_leads_nowhere",
+        "tests/data_prep/test_hf_folder.py::test_a_loading_script_is_not_run",
+    ],
+    "Opening a run reaches": [
+        "tests/runs/test_downloads.py::test_resuming_a_run_downloads_nothing_that_its_config_names"
+    ],
+    "A model that it names": [
+        "tests/runs/test_downloads.py::test_a_sentence_model_of_a_run_is_taken_from_the_cache_alone",
+        "tests/runs/test_downloads.py::test_a_permission_is_not_widened_within",
+    ],
+    "Embeddings, indexes, feature stores": ["tests/hostile/test_reread_files.py::test_damaged_files"],
+    "They tell damage, not forgery": ["tests/hostile/test_reread_files.py::test_many_damaged_files"],
+    "Texts of others": ["test_texts_move_no_terminal"],
+    "A table that is written as CSV": ["test_no_cell_is_a_formula"],
+    "A run remembers which plugins": [
+        "tests/test_plugins.py::test_a_file_registers_and_is_remembered_by_name_and_hash"
+    ],
+    "It never imports them": ["tests/test_plugins.py::test_a_strangers_run_names_its_plugins_and_none_is_imported"],
+    "What is refused is one line": ["tests/hostile/test_hostile_inputs.py::test_the_series_finds_nothing"],
 }
 
 
 def test_each_sentence_has_a_test() -> None:
     page = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
-    part = page.partition("They read them" if "They read them" in page else "cml reads them as data only:")[2]
+    _, start, part = page.partition("cml reads them as data only:")
+    assert start
     part = part.partition("## What it does not protect you from")[0]
     text = " ".join(part.replace("\n- ", " ").split())
     sentences = [sentence.strip(" -") for sentence in re.split(r"(?<=\.)\s+(?=[A-Z])", text) if len(sentence) > 3]
-    assert len(sentences) >= 14
+    assert len(sentences) == len(PROMISES)
     for sentence in sentences:
-        (place,) = {place for start, place in PROMISES.items() if sentence.startswith(start)} or {f"none: {sentence}"}
-        assert place in globals() or (ROOT / place).is_file(), place
+        (tests,) = [tests for start, tests in PROMISES.items() if sentence.startswith(start)] or [[f"none: {sentence}"]]
+        for test in tests:
+            path, _, name = test.rpartition("::")
+            file = ROOT / path if path else Path(__file__)
+            assert f"\ndef {name}(" in file.read_text(encoding="utf-8"), test
 
 
 def test_no_pickle_is_read(tmp_path: Path) -> None:
