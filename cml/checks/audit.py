@@ -16,6 +16,7 @@ import torch
 from cml import losses
 from cml.array_types import Float32, Float64, Int64
 from cml.checks.label_density import LabelDensity, weigh_neighbors
+from cml.checks.wrong_labels import WrongLabels, average_neighbors, count_wrong
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.distances.listed_distances import listed_distances
@@ -38,8 +39,9 @@ _ALPHAS = tuple(10.0**power for power in range(-3, 4))
 _TINY = 1e-12
 _MOST_SCALED = 1000  # items whose label distances to each other are scaled
 _PROBED = 500
-_FEWEST_WRONG = 10  # suspects that an estimate is made from
-_MANY = 0.3  # of the labels: beyond it, the estimate shows that the features do not tell wrong labels from others
+_LITTLE = 0.6  # chance that an exchanged label has a higher score than a given one: below, features tell hardly any
+_MANY = 0.5  # of the labels: if so many may be wrong, the count says nothing
+_LOOKED_AT = 10  # items to look at where none is known to be wrong
 
 
 class _Neighbors(NamedTuple):
@@ -60,9 +62,7 @@ class Audit:
     weights: Mapping[str, float]  # the weight of each part, which sum to 1
     neighbors: Int64  # (N, 10) the nearest items by the trained embedding
     neighbor_distances: Float64  # (N,) the median label distance to them, in ``unit``
-    # an upper estimate of how many labels are wrong, as if by exchange with those of other items. Where the features
-    # hardly tell the labels, it is most of them
-    wrong: float
+    wrong: WrongLabels  # how many labels are wrong, with an interval
     unit: str  # the unit of label distances
     chances: Float64  # (N,) the share of exchanged labels whose score is at least that of each item
 
@@ -77,25 +77,33 @@ class Audit:
     def wrong_among(self, count: int) -> float:  # the estimate, at most ``count``
         """Estimate how many labels of the first items in ``order`` are wrong.
 
-        It is the share of ``wrong`` that has such scores if wrong labels are like exchanged ones: rather too many in a
-        long list, and too few of the first items where errors are plainer than exchanged labels.
+        It is the share of the estimate that has such scores if wrong labels are like exchanged ones: too few of the
+        first items where errors are plainer than exchanged labels.
         """
         if count < 1:
             return 0.0
-        return min(float(count), self.wrong * float(self.chances[self.order[min(count, len(self.scores)) - 1]]))
+        last = self.order[min(count, len(self.scores)) - 1]
+        return min(float(count), self.wrong.estimate * float(self.chances[last]))
 
     def lines(self) -> list[str]:
         """Say how many labels may be wrong."""
-        count = len(self.scores)
-        first = max(1, min(count, round(self.wrong)))
-        share = self.wrong / count
+        count, (estimate, low, high) = len(self.scores), self.wrong
+        audited = f"audited {count} labels. "
+        if low:
+            first = min(count, max(_LOOKED_AT, round(estimate)))
+            audited += f"About {estimate:.0f} ({estimate / count:.1%}) are wrong, from {low:.0f} to {high:.0f}"
+        else:
+            first = min(count, _LOOKED_AT)
+            audited += f"None is known to be wrong; up to {high:.0f} may be, and the estimate is {estimate:.0f}"
         lines = [
-            f"audited {count} labels. If wrong labels are like labels of other items, at most about {self.wrong:.0f} "
-            f"({share:.1%}) are wrong, and perhaps none: look at the first {first}.",
-            "Of other errors, such as one value for many items or mirrored labels, there may be more.",
+            f"{audited}: look at the first {first}.",
+            "The count supposes that correct labels are spread around the labels of similar items alike, with a heavy "
+            "tail, and that errors are like exchanged, noisy, constant, halved or mirrored labels.",
         ]
-        if self.wrong > _MANY * count:
+        if self.chances.mean() < _LITTLE:
             lines.append("The features tell these labels hardly better than chance, so the audit says little.")
+        elif high > _MANY * count:
+            lines.append("The labels of similar items differ so much that their number tells little; the order may.")
         return lines
 
 
@@ -141,13 +149,16 @@ def audit_labels(
     weights = weigh_parts(ranks)
     scores, exchanged_scores = np.split(np.sum([weights[name] * ranks[name] for name in ranks], axis=0), 2)
     chances = 1 - np.searchsorted(np.sort(exchanged_scores), scores, side="left") / count
+    predictions = {RIDGE: predicted}
+    for name, neighbors in ((FROZEN, frozen), (TRAINED, trained)):
+        predictions[name] = average_neighbors(targets, neighbors.items)
     return Audit(
         scores,
         {name: values[:count] for name, values in ranks.items()},
         weights,
         trained.items[:, :NEIGHBORS],
         factor * _median_distances(trained_distances[:count, :NEIGHBORS]),
-        wrong=_estimate_wrong(scores, chances),
+        wrong=count_wrong(targets, predictions, trained.items, seed=seed),
         unit=unit or distance.unit,
         chances=chances,
     )
@@ -296,18 +307,3 @@ def _train_head(features: Float32, labels: Labels, distance: LabelDistance, rest
         optimizer.param_groups[0]["lr"] = _RATE * 0.5 * (1 + np.cos(np.pi * step / _STEPS))
         optimizer.step()
     return torch.nn.functional.normalize(rows @ weight, dim=1).numpy()
-
-
-def _estimate_wrong(scores: Float64, chances: Float64) -> float:
-    """The largest number of wrong labels that no tail of the scores contradicts.
-
-    If a share p of labels were exchanged, at least p times the share of exchanged labels beyond any score would lie
-    beyond it (Blanchard, Lee and Scott, JMLR 11, 2010). One standard error of each count is added, as the least of many
-    ratios is too low. Tails with fewer than 10 items are not looked at.
-    """
-    counts = len(scores) - np.searchsorted(np.sort(scores), scores, side="left")  # items of at least each score
-    is_used = (counts >= _FEWEST_WRONG) & (chances > 0)
-    if not is_used.any():
-        return 0.0
-    most = (counts + np.sqrt(counts))[is_used] / chances[is_used]
-    return float(min(len(scores), most.min()))

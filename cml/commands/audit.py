@@ -43,7 +43,7 @@ def run(arguments: Sequence[str]) -> None:
     )
     listed = opened.audit(splits=options.splits, seed=options.seed)
     path, count = opened.folder / AUDIT, min(options.count, len(listed.names))
-    result = {"list": str(path), "items": len(listed.names), "wrong_at_most": listed.audit.wrong}
+    result = {"list": str(path), "items": len(listed.names), "wrong": listed.audit.wrong._asdict()}
     first = [{"item_id": name, "score": float(score)} for _, name, _, _, score, *_ in listed.rows(count)]
     lines = [
         *listed.audit.lines(),

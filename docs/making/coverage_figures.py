@@ -1,4 +1,4 @@
-"""How often intervals cover in the simulations of tests/benchmarks: interval_coverage.py and item_intervals.py."""
+"""How often intervals of simulations in tests/benchmarks cover: interval_coverage, item_intervals and audit_count."""
 
 from __future__ import annotations
 
@@ -116,6 +116,22 @@ def item_table(figure: str) -> Cells:
             cells.append(" ".join(f"{value:.1f}" for value in values[:1]))
         rows.append(cells)
     return [["case", *COLUMNS], *rows]
+
+
+COUNT = "audit_count"  # the record of tests/benchmarks/audit_count.py
+SETS = {"steering": "steering angles", "ages": "drawn ages", "elpv": "solar cells (elpv)", "heads": "drawn heads"}
+SETS["diabetes"] = "diabetes"
+
+
+def count_table() -> Cells:
+    """Make the table of the numbers of wrong labels that audits state: means over draws."""
+    figures = {name: rows for file in load(COUNT).values.values() for name, rows in file.items()}
+    rows = []
+    for name, title in {"correct": "correct labels", **SETS}.items():
+        for case, values in figures[name].items():
+            ends = [f"{values[key]:.0f}" for key in ("planted", "estimate", "low", "high")]
+            rows.append([f"{title}: {case}", *ends, *(f"{100 * values[key]:.0f}" for key in ("covered", "claimed"))])
+    return [["labels", "planted", "estimate", "from", "to", "interval holds, %", "above 0, %"], *rows]
 
 
 NAMES = {"lowest_coverage": lowest_coverage, "highest_coverage": highest_coverage, "of_items": of_items}

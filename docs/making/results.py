@@ -36,6 +36,7 @@ TABLES = {
     "coverages": coverage_figures.coverage_table,
     "item_intervals_told": lambda: coverage_figures.item_table("told apart"),
     "item_intervals_coverage": lambda: coverage_figures.item_table("coverage"),
+    "audit_counts": coverage_figures.count_table,
     "papers_default_loss": papers_tables.default_loss,
     "papers_equal_tuning": lambda: papers_tables.equal_tuning(result_tables.IMAGES),
     "papers_published_loss": papers_tables.published_loss,

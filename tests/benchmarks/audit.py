@@ -6,8 +6,9 @@ In a share of the training items of a set of the benchmark, in file order, label
 figure is the area under the ROC curve (1 is perfect, .5 chance) over the errors beyond the lower quartile of label
 distances and the items without error; errors within it hardly differ from the spread of labels. "precision" is the
 share of these errors among as many of the first items, "planted" the number of exchanged labels, and "estimated wrong"
-what the audit thinks of it from above. "frozen kNN" is the plain baseline: the median label distance to the ten nearest
-by the cosine of centred features. Last comes the mean difference of the two with its standard error over seeds.
+what the audit thinks of it (audit_count.py measures that estimate). "frozen kNN" is the plain baseline: the median
+label distance to the ten nearest by the cosine of centred features. Last comes the mean difference of the two with its
+standard error over seeds.
 
 Features are those of a frozen network, of images of ``--size`` pixels; ages, series, diabetes and captions are vectors.
 cleanlab, if it is installed, takes labels that are one number, with a ridge regression on 256 principal components.
@@ -117,7 +118,7 @@ def measure(items: Items, share: float, seed: int) -> dict[str, float]:
         f"precision, {name}": float(is_error[np.argsort(-scores[name])[:errors]].mean()) for name in ("audit", KNN)
     }
     weights = {f"weight, {name}": weight for name, weight in audit.weights.items()}
-    return {**areas, **first, **weights, "planted": float(len(wrong)), "estimated wrong": audit.wrong}
+    return {**areas, **first, **weights, "planted": float(len(wrong)), "estimated wrong": audit.wrong.estimate}
 
 
 def judge_by_neighbors(features: np.ndarray, labels: Labels, distance: LabelDistance) -> np.ndarray:

@@ -30,6 +30,7 @@ TINY = {
     "ways": "fit-vectors embed --where",
     "vectors": "--rows 300 --size 6 --queries 30 --steps 2 --batch 20 --mapped",
     "audit": "--sets diabetes --items 60 --seeds 1",
+    "audit_count": "--sets diabetes --items 60 --draws 1 --seeds 1",
     "captions": "--images 200 --rounds 1 --thread-rounds 1 --loops 1",
     "service": "--requests 8 --clients 2 --size 32 --rounds 1",
     "evaluation": "--queries 5 --gallery 120 --dimension 4 --repeats 1",
