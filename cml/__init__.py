@@ -3,6 +3,7 @@
 - ``cml.fit`` trains a model on images and labels; ``cml.load`` loads a trained model, and ``cml.last`` gives the model
   so far of an interrupted ``cml.fit``.
 - ``cml.PairJudgements`` and ``cml.TripletJudgements`` take judged pairs and triplets as labels.
+- ``cml.Grades`` takes graded documents of queries as labels; ``cml.Ranking`` measures what a search finds by them.
 - ``cml.prepare``, ``cml.open_dataset``, ``cml.train`` and ``cml.compare`` work on prepared datasets, like the commands
   of the same names.
 - ``cml.Index`` holds embeddings to search, ``cml.EmbeddingFolder`` those of ``cml embed``; ``cml.index`` and
@@ -34,9 +35,12 @@ if TYPE_CHECKING:
     from cml.doors.prepare import prepare
     from cml.doors.run import Run, open_run
     from cml.doors.search import search
+    from cml.doors.search_model import SearchModel
     from cml.doors.train import train
     from cml.doors.training_run import Interrupted, last
     from cml.errors import UserError
+    from cml.graded.grades import Grades
+    from cml.graded.ranking import Ranking, RankingEvaluation
     from cml.plugins import load as load_plugin
     from cml.searching.embedding_folder import EmbeddingFolder
     from cml.searching.index import Index
@@ -47,11 +51,15 @@ _MODULES = ("distances", "distributed", "losses", "models", "retrieval", "sampli
 _PLACES = {  # public name: "module:name in it"
     "Callback": "cml.training.callbacks:Callback",
     "EmbeddingFolder": "cml.searching.embedding_folder:EmbeddingFolder",
+    "Grades": "cml.graded.grades:Grades",
     "Index": "cml.searching.index:Index",
     "Interrupted": "cml.doors.training_run:Interrupted",
     "Model": "cml.doors.model:Model",
     "PairJudgements": "cml.data.pair_judgements:PairJudgements",
+    "Ranking": "cml.graded.ranking:Ranking",
+    "RankingEvaluation": "cml.graded.ranking:RankingEvaluation",
     "Run": "cml.doors.run:Run",
+    "SearchModel": "cml.doors.search_model:SearchModel",
     "TrainConfig": "cml.training.config:TrainConfig",
     "TripletJudgements": "cml.data.triplet_judgements:TripletJudgements",
     "UserError": "cml.errors:UserError",
@@ -72,11 +80,15 @@ _PLACES = {  # public name: "module:name in it"
 __all__ = [
     "Callback",
     "EmbeddingFolder",
+    "Grades",
     "Index",
     "Interrupted",
     "Model",
     "PairJudgements",
+    "Ranking",
+    "RankingEvaluation",
     "Run",
+    "SearchModel",
     "TrainConfig",
     "TripletJudgements",
     "UserError",

@@ -24,12 +24,14 @@ from cml.data.triplet_judgements import TripletJudgements
 from cml.distances import LabelDistance, LabelError, Labels
 from cml.distances.known_parts import is_unknown
 from cml.distances.precomputed import Precomputed
+from cml.doors.fit_grades import are_two, fit_grades
 from cml.doors.learners import learner_class
 from cml.doors.model import Model
 from cml.doors.training_run import keep_interrupted, with_tracker
 from cml.doors.validation_items import draw_validation, recognize_validation, refuse_with_validation
 from cml.errors import ImplausibleData, UserError
 from cml.feature_store.store import FeatureStore
+from cml.graded.grades import Grades
 from cml.items.label_inputs import holds_classes, label_inputs, open_at, read_label_frame, read_weights
 from cml.items.names import align_by_name, name_matrix_rows, names_of
 from cml.losses.wrapped_loss import as_loss
@@ -61,13 +63,13 @@ def fit(
     *,
     label_distance: str | LabelDistance | Callable[[Any, Any], float] | NDArray[Any] | None = None,
     loss: str | nn.Module | None = None,
-    backbone: str | nn.Module | Backbone | tuple[nn.Module, Any] | None = None,
+    backbone: str | nn.Module | Backbone | tuple[Any, Any] | None = None,
     image: str | None = None,
     features: str | Sequence[str] | None = None,
     label: str | None = None,
     groups: Any = None,  # noqa: ANN401 - a sequence of any names
     input_kind: InputKind | None = None,
-    collate: Collate | None = None,
+    collate: Collate | tuple[Collate, Collate] | None = None,
     augment: Augment | None = None,
     sample_weight: Any = None,  # noqa: ANN401 - a sequence of numbers
     validation: Any = None,  # noqa: ANN401 - inputs with labels
@@ -95,7 +97,9 @@ def fit(
             with one column or several. Where these and the inputs are objects of pandas, rows of one name belong
             together. Of a matrix of label distances, the labels are numbers or names of its rows; None takes the rows
             that have the names of the inputs, or all of them in order. Or judgements of the inputs by people,
-            ``cml.PairJudgements`` or ``cml.TripletJudgements``, which have a label distance of their own.
+            ``cml.PairJudgements`` or ``cml.TripletJudgements``, which have a label distance of their own. Or
+            ``cml.Grades`` of documents for queries, where the inputs are (queries, documents); the model is a
+            ``cml.SearchModel``, and ``sampler="queries"`` and ``loss="soft-target"`` are the defaults.
         config: All options of training; the defaults if None.
         label_distance: How far apart two labels are: a string such as ``"circular(period=24)"``, a ``LabelDistance``, a
             function of two labels, or an (N, N) matrix, whose rows have names if it is a data frame. By default
@@ -109,7 +113,8 @@ def fit(
             head), the default, ``"mlp(512, 512)"``, or your own module from standardised vectors (B, V) to features
             (B, F). For texts: ``"sentence-transformers/all-MiniLM-L6-v2"`` or another model of that library on the
             Hugging Face hub or in a folder, a ``SentenceTransformer``, or a transformer with its tokenizer, (model,
-            tokenizer), whose features are the mean of the tokens; they tokenise and pad texts themselves.
+            tokenizer), whose features are the mean of the tokens; they tokenise and pad texts themselves. With grades
+            also two of all these, (of the queries, of the documents), for a network of each side.
         image: Name of the column or field of images, if ``inputs`` is a data frame or a data set of mappings.
         features: Names of the columns of vectors: a list, a pattern such as ``emb_*``, a prefix, or the name of one
             column of lists; or the name of the field of inputs.
@@ -158,6 +163,37 @@ def fit(
         >>> cml.fit(rows, levels, steps=2, sampler="random(batch_size=20)", quiet=True)
         Model(none, 2 numbers -> 128 numbers, L2-normalised)
     """
+    if isinstance(labels, Grades):
+        return fit_grades(
+            fit,
+            inputs,
+            labels,
+            config,
+            backbone=backbone,
+            collate=collate,
+            refused={
+                "label_distance": label_distance,
+                "image": image,
+                "features": features,
+                "label": label,
+                "groups": groups,
+                "sample_weight": sample_weight,
+                "validation": validation,
+            },
+            options={
+                **options,
+                "loss": loss,
+                "input_kind": input_kind,
+                "augment": augment,
+                "out": out,
+                "resume": resume,
+                "tracker": tracker,
+                "callbacks": callbacks,
+                "quiet": quiet,
+            },
+        )
+    if are_two(backbone) or isinstance(collate, tuple):
+        raise UserError("A network for each of two sides is for graded search: cml.fit((queries, documents), grades).")
     if isinstance(labels, PairJudgements | TripletJudgements):
         label_distance = labels.label_distance if label_distance is None else label_distance
         for remark in () if quiet else labels.remarks:

@@ -626,13 +626,21 @@ class Model:
             UserError: The folder is taken.
         """
         with atomic_folder(Path(folder)) as temporary:
-            save_finished(temporary, self.network)
-            self.history.save(temporary)
-            replace(self.run_config, model=self.config).save(temporary)
-            save_training_items(temporary, self.training_items)
-            if self.calibration is not None:
-                save_calibration(temporary, self.calibration, self.network)
+            self.save_into(temporary)
         return Path(folder)
+
+    def save_into(self, folder: Path) -> None:
+        """Write what ``save`` writes into a folder that is there.
+
+        Args:
+            folder: The folder.
+        """
+        save_finished(folder, self.network)
+        self.history.save(folder)
+        replace(self.run_config, model=self.config).save(folder)
+        save_training_items(folder, self.training_items)
+        if self.calibration is not None:
+            save_calibration(folder, self.calibration, self.network)
 
     def _baselines(self, queries: LabelledItems, gallery: LabelledItems | None) -> dict[str, tuple[Any, Any]]:
         """Embeddings of queries and gallery that need no training of this model, by the names of their rows."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from cml.losses.direction_multi_similarity import DirectionMultiSimilarityLoss
     from cml.losses.direction_proxy_nca import DirectionProxyNCALoss
     from cml.losses.direction_triplet import DirectionTripletLoss
+    from cml.losses.generalised_contrastive import GeneralisedContrastiveLoss
     from cml.losses.graded_contrastive import GradedContrastiveLoss
     from cml.losses.h_ap import HAPLoss
     from cml.losses.kernel_supcon import KernelSupConLoss
@@ -87,6 +88,7 @@ _ENTRIES = {
     "rkd-distance": "cml.losses.rkd_distance:RKDDistanceLoss",
     "relaxed-contrastive": "cml.losses.relaxed_contrastive:RelaxedContrastiveLoss",
     "graded-contrastive": "cml.losses.graded_contrastive:GradedContrastiveLoss",
+    "generalised-contrastive": "cml.losses.generalised_contrastive:GeneralisedContrastiveLoss",
     "soft-target": "cml.losses.soft_target:SoftTargetLoss",
     "kernel-supcon": "cml.losses.kernel_supcon:KernelSupConLoss",
     "cosent": "cml.losses.cosent:CoSENTLoss",
@@ -113,6 +115,7 @@ __all__ = [
     "DirectionMultiSimilarityLoss",
     "DirectionProxyNCALoss",
     "DirectionTripletLoss",
+    "GeneralisedContrastiveLoss",
     "GradedContrastiveLoss",
     "HAPLoss",
     "KernelSupConLoss",

@@ -8,6 +8,7 @@ from cml.sampling.grouped import GroupedSampler
 from cml.sampling.linked import LinkedSampler
 from cml.sampling.pairs import PairsSampler
 from cml.sampling.per_class import PerClassSampler
+from cml.sampling.queries import QueriesSampler
 from cml.sampling.random import RandomSampler
 from cml.sampling.sampler import Sampler
 from cml.sampling.triplets import TripletsSampler
@@ -21,6 +22,7 @@ registry: Registry[Sampler] = Registry(
         "linked": "cml.sampling.linked:LinkedSampler",
         "pairs": "cml.sampling.pairs:PairsSampler",
         "per-class": "cml.sampling.per_class:PerClassSampler",
+        "queries": "cml.sampling.queries:QueriesSampler",
         "random": "cml.sampling.random:RandomSampler",
         "triplets": "cml.sampling.triplets:TripletsSampler",
     },
@@ -39,6 +41,7 @@ __all__ = [
     "LinkedSampler",
     "PairsSampler",
     "PerClassSampler",
+    "QueriesSampler",
     "RandomSampler",
     "Sampler",
     "TripletsSampler",

@@ -38,8 +38,8 @@ class TrainingLabels:
         known = self.distance.known_pairs(self._labels)
         if known is None:
             raise UserError(
-                f"The samplers 'pairs' and 'linked' draw from judged pairs, but {self.distance.name!r} gives the "
-                "distance of any pair: take another sampler, such as random."
+                f"The samplers 'pairs', 'linked' and 'queries' draw from judged pairs, but {self.distance.name!r} "
+                "gives the distance of any pair: take another sampler, such as random."
             )
         if not len(known.first):
             raise UserError(

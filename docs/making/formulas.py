@@ -21,6 +21,9 @@ FORMULAS = {
     r" \exp\big(-D(f_i, p_k) - \gamma \cos(p_k - f_i,\, p_y - f_i)\big)",
     "direction-triplet": r"\mathrm{mean}_{a, p, n} \;"
     r" [\, D(f_a, f_p) - D(f_a, f_n) + m - \gamma \cos(f_n - f_a,\, f_p - f_a) \,]_+",
+    "generalised-contrastive": r"- \mathrm{mean}_{(a, j),\, w_{aj} > 0} \; w_{aj} \log q_j, \quad"
+    r" w_{aj} = \Big[\, 1 - \frac{\delta_{aj}}{\rho} \,\Big]_+,"
+    r" \quad q = \mathrm{softmax}_j\Big(-\frac{D(f_a, f_j)}{t}\Big)",
     "graded-contrastive": r"\mathrm{mean}_{a, j} \; \tfrac{1}{2} \psi\, D^2"
     r" + \tfrac{1}{2} (1 - \psi) [\, m - D \,]_+^2,"
     r" \quad \psi = \Big[\, 1 - \frac{\delta_{aj}}{\rho\, \sigma} \,\Big]_+",
@@ -133,6 +136,15 @@ LEGENDS = {
     ],
     "direction-proxy-nca": [_CLASS, _CLASS_PROXY, _SQUARED, _DIRECTION, _GAMMA],
     "direction-triplet": [_TRIPLET, _SQUARED, _DIRECTION, _MARGIN, _GAMMA, _HINGE],
+    "generalised-contrastive": [
+        _ANCHORED,
+        _SQUARED,
+        _LABEL,
+        r"$\rho$ is the setting `label_reach`",
+        r"$w_{aj}$ is shown for `weights=linear`",
+        r"$t$ is the setting `temperature`",
+        _HINGE,
+    ],
     "graded-contrastive": [
         r"$D$ is the Euclidean distance of the embeddings of anchor $a$ and item $j$",
         _LABEL,

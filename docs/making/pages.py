@@ -192,8 +192,8 @@ def interface(folder: Path) -> None:
 INTERFACE = {
     "Train": ["fit", "train", "compare", "TrainConfig", "Callback", "last", "Interrupted"],
     "Use a trained model": ["load", "Model", "open_run", "Run"],
-    "Prepare data": ["prepare", "open_dataset", "features", "PairJudgements", "TripletJudgements"],
-    "Search": ["index", "search", "Index", "EmbeddingFolder"],
+    "Prepare data": ["prepare", "open_dataset", "features", "PairJudgements", "TripletJudgements", "Grades"],
+    "Search": ["index", "search", "Index", "EmbeddingFolder", "SearchModel", "Ranking", "RankingEvaluation"],
     "Plugins and errors": ["load_plugin", "UserError"],
 }
 LOSSES = {

@@ -80,6 +80,10 @@ LOSSES: dict[str, tuple[str, Callable[[Tensor, Tensor], Tensor]]] = {
         "graded-contrastive(label_scale=2.0)",
         lambda f, d: slow_losses.graded_contrastive(f, d, label_scale=SCALE),
     ),
+    "generalised-contrastive": (
+        "generalised-contrastive(label_reach=2.0, weights=inverse)",
+        lambda f, d: slow_losses.generalised_contrastive(f, d, None, SCALE, "inverse"),
+    ),
     "soft-target": (
         "soft-target(label_scale=2.0, label_temperature=0.5)",
         lambda f, d: slow_losses.soft_target(f, d, label_temperature=0.5 * SCALE),

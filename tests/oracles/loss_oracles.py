@@ -83,6 +83,10 @@ CASES: dict[str, tuple[str, Oracle]] = {
         "graded-contrastive(margin=1.5)",
         lambda loss, f, y: slow_losses.graded_contrastive(f, y, None, loss.constant("label_scale"), margin=1.5),
     ),
+    "generalised-contrastive": (
+        "generalised-contrastive",
+        lambda loss, f, y: slow_losses.generalised_contrastive(f, y, None, loss.constant("label_reach")),
+    ),
     "soft-target": (
         "soft-target",
         lambda loss, f, y: slow_losses.soft_target(f, y, None, 0.1 * loss.constant("label_scale")),
@@ -178,6 +182,12 @@ VARIANTS = {  # settings that take another way through a formula
     "graded-contrastive, not normalised": (
         "graded-contrastive(label_scale=5.0, margin=3.0, normalize=false)",
         lambda _, f, y: slow_losses.graded_contrastive(f, y, None, 5.0, margin=3.0, normalize=False),
+    ),
+    "generalised-contrastive, inverse ranks": (
+        "generalised-contrastive(label_reach=2.5, weights=inverse, temperature=3.0, normalize=false)",
+        lambda _, f, y: slow_losses.generalised_contrastive(
+            f, y, None, 2.5, "inverse", temperature=3.0, normalize=False
+        ),
     ),
     "soft-target, not normalised": (
         "soft-target(label_scale=1.0, label_temperature=2.0, temperature=3.0, normalize=false)",

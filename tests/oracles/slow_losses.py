@@ -237,6 +237,29 @@ def soft_target(
     return torch.stack(of_anchors).mean()
 
 
+def generalised_contrastive(
+    embeddings: Tensor,
+    label_distances: Tensor,
+    mask: Tensor | None,
+    label_reach: float,
+    weights: str = "linear",
+    temperature: float = 0.2,
+    normalize: bool = True,
+) -> Tensor:
+    f = unit(embeddings) if normalize else embeddings
+    of_pairs = []
+    for a in range(len(label_distances)):
+        items = usable(label_distances, a, mask)
+        scores = [-squared_distance(f[a], f[j]) / temperature for j in items]
+        for j, score in zip(items, scores, strict=True):
+            own = float(label_distances[a, j])
+            rank = 1 + sum(float(label_distances[a, k]) < own for k in items)
+            share = 1 - own / label_reach if weights == "linear" else 1 / rank
+            if len(items) >= 2 and own < label_reach:
+                of_pairs.append(share * (torch.logsumexp(torch.stack(scores), 0) - score))
+    return torch.stack(of_pairs).mean()
+
+
 def kernel_supcon(
     embeddings: Tensor,
     label_distances: Tensor,

@@ -34,6 +34,7 @@ TINY = {
     "captions": "--images 200 --rounds 1 --thread-rounds 1 --loops 1",
     "service": "--requests 8 --clients 2 --size 32 --rounds 1",
     "evaluation": "--queries 5 --gallery 120 --dimension 4 --repeats 1",
+    "graded_search": "--queries 20 --documents 80 --steps 2 --seeds 1",
     "gradient_cache": "--backbone small-cnn --items 8 --micro-batch 4",
     "heap": "--backbones small-cnn --rounds 1 --passes 1",
     "interval_coverage": "--queries 8 --seeds 2 --methods 2 --repetitions 20 --best-repetitions 2 --bca 2",

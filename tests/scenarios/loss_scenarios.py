@@ -58,6 +58,9 @@ SLOW: dict[str, Callable[[LabelDistanceLoss, Tensor, Tensor], Tensor]] = {
         f, y, None, loss.constant("label_scale"), sigma=0.5
     ),
     "graded-contrastive": lambda loss, f, y: slow_losses.graded_contrastive(f, y, None, loss.constant("label_scale")),
+    "generalised-contrastive": lambda loss, f, y: slow_losses.generalised_contrastive(
+        f, y, None, loss.constant("label_reach")
+    ),
     "soft-target": lambda loss, f, y: slow_losses.soft_target(f, y, None, 0.1 * loss.constant("label_scale")),
     "kernel-supcon": lambda loss, f, y: slow_losses.kernel_supcon(f, y, None, 0.5 * loss.constant("label_scale")),
     "cosent": lambda _, f, y: slow_losses.cosent(f, y),

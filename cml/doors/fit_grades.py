@@ -1,0 +1,181 @@
+"""``cml.fit((queries, documents), grades)``: both sides become the items of one training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from cml.data.image_sources import as_array, as_list
+from cml.data.images import stored_size
+from cml.data.input_form import AcceptedInputs, FieldNames, Inputs
+from cml.data.input_sources import recognize_inputs
+from cml.data.vectors import Vectors
+from cml.doors.model import Model
+from cml.doors.search_model import SearchModel
+from cml.doors.training_run import Interrupted
+from cml.errors import UserError
+from cml.graded.distance import GradedDistance
+from cml.graded.grades import AlignedGrades, Grades
+from cml.graded.towers import SideReader, Towers
+from cml.items.label_inputs import open_at
+from cml.models import CUSTOM
+from cml.models.backbone import count_channels, read_by_itself
+from cml.models.backbones.sentence_transformers import wrap_foreign
+from cml.models.embedding import EmbeddingModel, ModelConfig
+from cml.training.config import TrainConfig, with_options
+from cml.training.train_options import complete_options
+
+DEFAULTS = {"sampler": "queries", "loss": "soft-target"}
+
+
+def fit_grades(
+    fit: Callable[..., Model],  # cml.fit itself
+    inputs: Any,  # noqa: ANN401 - (queries, documents)
+    grades: Grades,
+    config: TrainConfig | None,
+    *,
+    backbone: Any = None,  # noqa: ANN401 - as cml.fit takes it, or one for each side
+    collate: Any = None,  # noqa: ANN401 - likewise
+    refused: Mapping[str, Any],  # arguments of cml.fit that grades leave no room for
+    options: Mapping[str, Any],  # all others
+) -> SearchModel:
+    """Train a model of queries and documents."""
+    given = next((name for name, value in refused.items() if value is not None), None)
+    if given is not None:
+        raise UserError(f"Graded search takes no {given!r}: grades say how near queries and documents are.")
+    if not isinstance(inputs, tuple | list) or len(inputs) != 2:
+        raise UserError("Grades are of two sides: give cml.fit((queries, documents), grades).")
+    aligned = grades.align(*inputs)
+    aligned.grades.check_queries()
+    base = TrainConfig() if config is None else config
+    untouched = {name: value for name, value in DEFAULTS.items() if getattr(base, name) == getattr(TrainConfig(), name)}
+    chosen = {**untouched, **{name: value for name, value in options.items() if value is not None}}
+    if chosen.get("evaluate_every", base.evaluate_every):
+        raise UserError(
+            "Graded search holds no queries out: leave out 'evaluate_every', and measure by model.rank(queries, "
+            "documents).evaluate(grades) on queries of your own."
+        )
+    distance = GradedDistance(aligned.grades)
+    items = list(range(len(aligned.grades.queries) + len(aligned.grades.documents)))
+    if not are_two(backbone):
+        joined = _join(aligned.queries, aligned.documents)
+        try:
+            model = fit(joined, items, config, label_distance=distance, backbone=backbone, collate=collate, **chosen)
+        except Interrupted as stop:
+            stop.model = SearchModel.of(stop.model)
+            raise
+        return SearchModel.of(model)
+    sides = _Sides.open(aligned, backbone, collate, base, options)
+    try:
+        model = fit(
+            items, items, config, label_distance=distance, backbone=sides.towers, collate=sides.reader, **chosen
+        )
+    except Interrupted as stop:
+        stop.model = sides.split(stop.model)
+        raise
+    return sides.split(model)
+
+
+def are_two(backbone: object) -> bool:
+    """Whether a backbone is two, one for each side; a pair of a module and its tokenizer is one."""
+    if not isinstance(backbone, tuple | list):
+        return False
+    first, second = [*backbone, None, None][:2]
+    is_tokenizer = not isinstance(second, nn.Module) and hasattr(second, "vocab_size")
+    return not (isinstance(first, nn.Module) and is_tokenizer)
+
+
+def _join(queries: Any, documents: Any) -> Any:  # noqa: ANN401 - inputs of one kind
+    """Join the inputs of both sides, queries first."""
+    arrays = as_array(queries), as_array(documents)
+    if arrays[0] is not None and arrays[1] is not None:
+        if arrays[0].shape[1:] != arrays[1].shape[1:]:
+            raise UserError(
+                f"One network takes queries and documents of one shape. Got {arrays[0].shape[1:]} and "
+                f"{arrays[1].shape[1:]} instead; give a network for each, backbone=('none', 'none') for vectors."
+            )
+        return np.concatenate([arrays[0], arrays[1]])
+    return [*as_list(queries), *as_list(documents)]
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """Both sides, each opened for a network of its own."""
+
+    towers: Towers
+    reader: SideReader
+
+    @classmethod
+    def open(
+        cls,
+        aligned: AlignedGrades,
+        backbones: Sequence[Any],
+        collate: Any,  # noqa: ANN401 - a function, one for each side, or None
+        base: TrainConfig,
+        options: Mapping[str, Any],
+    ) -> _Sides:
+        """Recognise the inputs of both sides, and make their networks."""
+        if len(backbones) != 2:
+            raise UserError(f"'backbone' takes one network, or two: (queries, documents). Got {len(backbones)}.")
+        if base.freeze_backbone or options.get("freeze_backbone"):
+            raise UserError(
+                "A frozen network for each side is not trained together: compute the features of both sides, and give "
+                "these as vectors with backbone=('none', 'none')."
+            )
+        collates = collate if isinstance(collate, tuple | list) else (collate, collate)
+        names = ("weights", "dimension", "image_size", "crop", "seed", "missing", "cache_bytes")
+        sides: list[tuple[Inputs, EmbeddingModel]] = []
+        for inputs, backbone, join in zip((aligned.queries, aligned.documents), backbones, collates, strict=True):
+            own = None if isinstance(backbone, str) else wrap_foreign(backbone)
+            is_own = own is not None
+            config = with_options(base, {name: options[name] for name in names if name in options})
+            accepted = AcceptedInputs(
+                kind=read_by_itself(backbone if own is None else own),
+                missing=config.missing,
+                own_backbone=is_own,
+                channels=count_channels(backbone if own is None else own),
+                collate=join,
+            )
+            numbers = list(range(len(inputs)))
+            known = recognize_inputs(inputs, numbers, FieldNames(), accepted)
+            size = stored_size(config.image_size, config.crop)
+            opened = open_at(size, channels=accepted.channels, cache_bytes=config.cache_bytes)(known.inputs)
+            weights = {} if "weights" in options else {"weights": "none"} if is_own else {}
+            config = complete_options(config, weights, opened.form)
+            shape = ModelConfig(
+                getattr(own, "saved_as", CUSTOM) if is_own else backbone,
+                config.weights,
+                config.dimension,
+                normalize=False,  # the outer model does, as the loss asks
+                image_size=config.image_size,
+                crop=config.crop,
+                inputs=opened.form,
+            )
+            example = opened.read(np.arange(min(2, len(opened)))) if opened.form.kind == "items" else None
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(config.seed + len(sides))
+                tower = EmbeddingModel(shape, backbone=own, example=example)
+            tower.set_collate(join)
+            if isinstance(opened, Vectors) and opened.form.kind == "vectors":
+                tower.fit_standardization(opened)
+            sides.append((opened, tower))
+        (queries, query_tower), (documents, document_tower) = sides
+        return cls(
+            Towers(query_tower, document_tower), SideReader(queries, documents, document_tower.config.image_size)
+        )
+
+    def split(self, model: Model) -> SearchModel:
+        """Take the trained model apart."""
+        head = model.network.head
+        assert isinstance(head, torch.nn.Linear)
+        networks = self.towers.split(head, normalize=model.config.normalize)
+        sides = [
+            Model(network, replace(model.run_config, model=network.config), model.label_distance, history=model.history)
+            for network in networks
+        ]
+        return SearchModel.of(sides[1], sides[0])

@@ -1,0 +1,1 @@
+"""Graded search: queries on one side, documents on the other, and a grade for some pairs of both."""

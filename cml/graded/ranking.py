@@ -1,0 +1,263 @@
+"""Ranked documents of queries, and how good they are by the grades of the documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cml.array_types import Float32, Float64, Int64
+from cml.distances.labels import short
+from cml.errors import UserError
+from cml.graded.grade_files import read_run, write_run
+from cml.graded.grades import Grades
+from cml.graded.measures import MEASURES, RankedGrades, measure_queries, parse_measure
+from cml.graded.named_side import number_names
+from cml.retrieval.mean_interval import mean_intervals
+from cml.retrieval.search import nearest_embeddings
+from cml.retrieval.text_table import align_columns
+
+
+class Ranking:
+    """The documents that were found for each query, the best first.
+
+    Documents of equal score are in falling order of their names, and scores are rounded to float32, as trec_eval does
+    both.
+
+    Args:
+        documents: (Q, K) positions of documents among ``document_names``, -1 for none.
+        scores: (Q, K) their scores, the larger the better.
+        query_names: The names of the Q queries.
+        document_names: The names of the D documents.
+
+    Attributes:
+        documents: (Q, K) as given, in order of rank.
+        scores: (Q, K) float32, falling; that of no document is minus infinity.
+        query_names: As given.
+        document_names: As given.
+
+    Raises:
+        UserError: The arrays have other shapes, a position or score is out of range.
+
+    Example:
+        >>> ranking = Ranking([[1, 0]], [[0.2, 0.9]], ["q"], ["a", "b"])
+        >>> ranking.documents.tolist()
+        [[0, 1]]
+        >>> evaluation = ranking.evaluate(Grades(["q", "q"], ["a", "b"], [1, 3]), ["ndcg@10", "mrr"])
+        >>> {name: round(value, 3) for name, value in evaluation.means.items()}
+        {'ndcg@10': 0.797, 'mrr': 1.0}
+    """
+
+    def __init__(
+        self,
+        documents: Any,  # noqa: ANN401 - an array, checked here
+        scores: Any,  # noqa: ANN401
+        query_names: Sequence[str],
+        document_names: Sequence[str],
+    ) -> None:
+        places, values = np.asarray(documents), np.asarray(scores, np.float64).astype(np.float32)
+        if places.ndim != 2 or places.dtype.kind not in "iu" or places.shape != values.shape:
+            raise UserError(
+                "A ranking takes positions and scores of documents, both (Q, K). "
+                f"Got {places.dtype} {places.shape} and {values.shape} instead."
+            )
+        if len(places) != len(query_names):
+            raise UserError(f"There are {len(query_names)} queries. Got the documents of {len(places)} instead.")
+        if places.size and not -1 <= places.min() <= places.max() < len(document_names):
+            raise UserError(f"The positions of documents should be -1 for none, or 0 to {len(document_names) - 1}.")
+        if not np.isfinite(values[places >= 0]).all():
+            raise UserError("The scores of documents should be finite numbers.")
+        self.query_names, self.document_names = query_names, document_names
+        values = np.where(places >= 0, values, -np.inf).astype(np.float32)
+        names = np.array([*document_names], dtype=np.str_)
+        ranks = np.empty(len(names) + 1, np.int64)  # of the names, falling; the last is that of no document
+        ranks[np.argsort(names, kind="stable")[::-1]] = np.arange(len(names))
+        ranks[-1] = len(names)
+        order = np.lexsort((ranks[places], -values), axis=1)
+        self.documents: Int64 = np.take_along_axis(places, order, 1).astype(np.int64)
+        self.scores = np.take_along_axis(values, order, 1)
+
+    @classmethod
+    def of_embeddings(
+        cls,
+        queries: Float32,
+        documents: Float32,
+        k: int = 1000,
+        *,
+        query_names: Sequence[str] | None = None,
+        document_names: Sequence[str] | None = None,
+    ) -> Ranking:
+        """Rank documents by the distance of their embeddings, exactly.
+
+        Args:
+            queries: (Q, D) embeddings.
+            documents: (N, D) embeddings. L2-normalise both to rank by the cosine.
+            k: Documents of each query, all of them where there are fewer.
+            query_names: The names of the queries; None for their numbers.
+            document_names: The names of the documents.
+
+        Returns:
+            The ranking, with negative distances as scores.
+
+        Raises:
+            UserError: The embeddings do not fit each other, or k is below 1.
+
+        Example:
+            >>> import numpy as np
+            >>> Ranking.of_embeddings(np.float32([[0.0]]), np.float32([[2.0], [1.0]])).documents.tolist()
+            [[1, 0]]
+        """
+        distances, found = nearest_embeddings(queries, documents, min(k, len(documents)))
+        names = [
+            number_names(count) if given is None else given
+            for count, given in ((len(queries), query_names), (len(documents), document_names))
+        ]
+        return cls(found, -distances, *names)
+
+    @classmethod
+    def read(cls, path: Path | str) -> Ranking:
+        """Read a run file of TREC.
+
+        Args:
+            path: Lines of query, Q0, document, rank, score and the name of the run. Scores decide on the order.
+
+        Returns:
+            The ranking, of the queries and documents in the file.
+
+        Raises:
+            DataError: The file is missing, or a line is no such line; names it.
+        """
+        run = read_run(Path(path))
+        queries = {name: number for number, name in enumerate(dict.fromkeys(run.query))}
+        documents = {name: number for number, name in enumerate(dict.fromkeys(run.document))}
+        rows = np.array([queries[name] for name in run.query])
+        order = np.argsort(rows, kind="stable")
+        rows = rows[order]
+        places = np.arange(len(rows)) - np.searchsorted(rows, rows)
+        found = np.full((len(queries), int(places.max()) + 1), -1)
+        scores = np.zeros(found.shape)
+        found[rows, places] = np.array([documents[name] for name in run.document])[order]
+        scores[rows, places] = np.array(run.score)[order]
+        return cls(found, scores, [*queries], [*documents])
+
+    def write(self, path: Path | str, *, tag: str = "cml") -> None:
+        """Write a run file of TREC.
+
+        Args:
+            path: The file.
+            tag: The name of the run.
+
+        Raises:
+            UserError: A name holds white space.
+        """
+
+        def list_rows() -> Iterator[tuple[str, str, int, float]]:
+            for query, found, scores in zip(self.query_names, self.documents, self.scores, strict=True):
+                for rank, (document, score) in enumerate(zip(found.tolist(), scores.tolist(), strict=True), 1):
+                    if document >= 0:
+                        yield query, self.document_names[document], rank, score
+
+        write_run(Path(path), list_rows(), [*self.query_names, *self.document_names], tag)
+
+    def __repr__(self) -> str:
+        return f"Ranking({len(self.documents):,} queries, {self.documents.shape[1]:,} documents each)"
+
+    def evaluate(self, grades: Grades, measures: Sequence[str] = MEASURES) -> RankingEvaluation:
+        """Measure how good the ranking of each query is.
+
+        Args:
+            grades: The grades. Queries are matched by name; every query that has a grade counts, with 0 if the ranking
+                lacks it.
+            measures: Names such as ``ndcg@10``, ``ndcg(gains=exponential)@10``, ``precision(grade=2)@5``, ``recall``,
+                ``map``, ``mrr@10``, ``bpref`` and ``judged@10``, the share of what was found that was judged.
+
+        Returns:
+            The values by query, with means and intervals.
+
+        Raises:
+            UserError: No query of the ranking has a grade, or a measure is unknown.
+        """
+        for name in measures:
+            parse_measure(name)
+        judged = np.unique(grades.rows)
+        own = {name: row for row, name in enumerate(self.query_names)}
+        rows = np.array([own.get(grades.queries[query], -1) for query in judged.tolist()])
+        if (rows < 0).all():
+            raise UserError(
+                f"No query of the ranking has a grade: it has queries such as {short(self.query_names[0])}, the grades "
+                f"such as {short(grades.queries[int(judged[0])])}."
+            )
+        columns = {name: column for column, name in enumerate(grades.documents)}
+        places = np.array([*(columns.get(name, -1) for name in self.document_names), -1])
+        found = np.where(rows[:, None] >= 0, self.documents[rows], -1)
+        gains, known = grades.look_up(judged[:, None], places[found])
+        ranked = RankedGrades(gains, known, found >= 0, np.searchsorted(judged, grades.rows), grades.gains)
+        values = np.stack([measure_queries(ranked, name) for name in measures], axis=1)
+        return RankingEvaluation(tuple(grades.queries[query] for query in judged.tolist()), tuple(measures), values)
+
+
+@dataclass(frozen=True, eq=False)
+class RankingEvaluation:
+    """Measures of a ranking by query, of ``Ranking.evaluate``.
+
+    Attributes:
+        queries: The names of the Q queries that have a grade.
+        measures: The names of the M measures.
+        values: (Q, M) the measures of each query.
+
+    Example:
+        >>> import numpy as np
+        >>> RankingEvaluation(("a", "b"), ("mrr",), np.array([[1.0], [0.5]])).means
+        {'mrr': 0.75}
+    """
+
+    queries: tuple[str, ...]
+    measures: tuple[str, ...]
+    values: Float64
+
+    @property
+    def means(self) -> dict[str, float]:
+        """Measure to its mean over queries."""
+        return dict(zip(self.measures, self.values.mean(axis=0).tolist(), strict=True))
+
+    @property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """Measure to the 95 % interval of its mean, over queries; NaN for one query."""
+        ends = mean_intervals(self.values)
+        return {name: (float(low), float(high)) for name, (low, high) in zip(self.measures, ends, strict=True)}
+
+    def compare(self, other: RankingEvaluation) -> RankingEvaluation:
+        """Take the differences to another ranking of the same queries, query by query.
+
+        Args:
+            other: The evaluation that is subtracted; it may list the queries in another order.
+
+        Returns:
+            The differences, whose ``intervals`` say whether one ranking is better: they are those of paired queries.
+
+        Raises:
+            UserError: The other has other queries or measures.
+
+        Example:
+            >>> import numpy as np
+            >>> one = RankingEvaluation(("a", "b"), ("mrr",), np.array([[1.0], [0.5]]))
+            >>> one.compare(RankingEvaluation(("b", "a"), ("mrr",), np.array([[0.25], [1.0]]))).means
+            {'mrr': 0.125}
+        """
+        if set(self.queries) != set(other.queries) or self.measures != other.measures:
+            raise UserError("Two rankings are compared by the same measures of the same queries, by the same grades.")
+        rows = {query: row for row, query in enumerate(other.queries)}
+        theirs = other.values[[rows[query] for query in self.queries]]
+        return RankingEvaluation(self.queries, self.measures, self.values - theirs)
+
+    def __str__(self) -> str:
+        """A table of means and intervals."""
+        intervals = self.intervals
+        rows = [
+            [name, f"{mean:.4f}", "" if np.isnan(intervals[name][0]) else "{:.4f} to {:.4f}".format(*intervals[name])]
+            for name, mean in self.means.items()
+        ]
+        return align_columns([["measure", f"mean of {len(self.queries):,} queries", "95 % interval"], *rows])
