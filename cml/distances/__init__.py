@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from cml.distances.precomputed import Precomputed
     from cml.distances.rotation import Rotation
     from cml.distances.sentences import Sentences
+    from cml.distances.sequences.dtw import Dtw
+    from cml.distances.sequences.edit import Edit
+    from cml.distances.sequences.frechet import Frechet
     from cml.distances.sets import Sets
 
 Entry = TypeVar("Entry", bound=Callable[..., Any])
@@ -56,6 +59,9 @@ _ENTRIES = {
     "cosine": "cml.distances.cosine:Cosine",
     "jaccard": "cml.distances.jaccard:Jaccard",
     "hamming": "cml.distances.hamming:Hamming",
+    "dtw": "cml.distances.sequences.dtw:Dtw",
+    "frechet": "cml.distances.sequences.frechet:Frechet",
+    "edit": "cml.distances.sequences.edit:Edit",
     "precomputed": "cml.distances.precomputed:Precomputed",
     "judged-pairs": "cml.distances.judged_pairs:JudgedPairs",
     "judged-triplets": "cml.distances.judged_triplets:JudgedTriplets",
@@ -220,7 +226,10 @@ __all__ = [
     "Classes",
     "Combined",
     "Cosine",
+    "Dtw",
+    "Edit",
     "Euclidean",
+    "Frechet",
     "Hamming",
     "Haversine",
     "Jaccard",

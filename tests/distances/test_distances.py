@@ -91,6 +91,12 @@ def _cases() -> Iterator[Case]:
     yield Case("precomputed", list(range(13)), 13, r"3 should be a row number from 0 to 12", {"path": "matrix.npy"})
     yield Case("precomputed", list(range(13)), "3", r"3 should be a row number", {"path": "lists", "unit": "px"})
     yield Case("precomputed", list(range(13)), -1, r"3 should be a row number from 0 to 12", {"path": "triples.npz"})
+    tracks = [rng.normal(size=(n, 2)).tolist() for n in rng.integers(3, 7, 12)]
+    tracks.append(tracks[0])
+    yield Case("dtw", tracks, [], "Label 3 should be a sequence of numbers", {}, {"band": 5})
+    yield Case("frechet", tracks, [[1.0]], "Label 3 has 1 numbers a step, the first has 2", {"band": 4}, {"band": 6})
+    words = ["".join(rng.choice(list("abc"), n)) for n in rng.integers(0, 6, 12)]
+    yield Case("edit", [*words, words[0]], 3, "Label 3 should be a text, or a list", {}, {"substitute": 1.5})
     sets = [rng.normal(size=n).tolist() for n in rng.integers(1, 5, 13)]
     yield Case("sets", sets, [1.0, "a"], "Label 3 member 1 should be a number", {"base": "euclidean"})
     pairs = [[pose] * (1 + n % 2) for n, pose in enumerate(whole.tolist())]

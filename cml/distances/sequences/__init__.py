@@ -1,0 +1,1 @@
+"""Label distances of sequences of unequal length: tracks, motions, texts."""

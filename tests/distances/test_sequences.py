@@ -1,0 +1,135 @@
+"""Distances of sequences equal plain loops; nearest lists by lower bounds equal those of all pairs."""
+
+import importlib
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from cml import UserError, distances
+from cml.distances import LabelError
+
+Array = NDArray[np.float64]
+
+
+def slow_alignment(a: Array, b: Array, band: int, *, is_sum: bool) -> float:
+    """The table, cell by cell."""
+    a, b = a.reshape(len(a), -1), b.reshape(len(b), -1)
+    table = np.full((len(a) + 1, len(b) + 1), np.inf)
+    table[0, 0] = 0
+    for i, j in itertools.product(range(len(a)), range(len(b))):
+        if not band or abs(i - j) <= band:
+            step = float(np.sum((a[i] - b[j]) ** 2))
+            best = min(table[i, j], table[i, j + 1], table[i + 1, j])
+            table[i + 1, j + 1] = best + step if is_sum else max(best, step)
+    return float(np.sqrt(table[-1, -1]))
+
+
+def slow_edit(a: Any, b: Any, insert: float, delete: float, substitute: float) -> float:  # noqa: ANN401
+    """The table, cell by cell."""
+    table = np.add.outer(np.arange(len(a) + 1.0) * delete, np.arange(len(b) + 1) * insert)
+    for i, j in itertools.product(range(len(a)), range(len(b))):
+        change = 0 if a[i] == b[j] else substitute
+        table[i + 1, j + 1] = min(table[i, j] + change, table[i, j + 1] + delete, table[i + 1, j] + insert)
+    return float(table[-1, -1])
+
+
+def draw_tracks(seed: int, count: int = 14, width: int = 2) -> list[Array]:
+    """Random walks of 5 to 9 steps."""
+    rng = np.random.default_rng(seed)
+    return [rng.integers(-2, 3, (int(rng.integers(5, 10)), width)).cumsum(axis=0) / 2.0 for _ in range(count)]
+
+
+@pytest.mark.parametrize("name", ["dtw", "frechet"])
+@pytest.mark.parametrize("band", [0, 4, 6])
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_alignments_equal_plain_loops(name: str, band: int, seed: int) -> None:
+    tracks = draw_tracks(seed)
+    distance = distances.get(f"{name}(band={band})")
+    labels = distance.encode(tracks)
+    wanted = [[slow_alignment(a, b, band, is_sum=name == "dtw") for b in tracks] for a in tracks]
+    block = distance.pairwise(labels, labels)
+    np.testing.assert_allclose(block, wanted, rtol=1e-6)
+    np.testing.assert_array_equal(distance.pairwise(labels[:5], labels), block[:5])
+    # few values, so that many are equal: ties go to the lower position in both
+    from cml.distances.label_distance import LabelDistance
+
+    k = 4
+    found = distance.neighbors(labels, k)
+    plain = LabelDistance.searcher(distance, labels, k)(0, len(tracks))
+    np.testing.assert_array_equal(found.distances, plain.distances)
+    np.testing.assert_array_equal(found.ids, plain.ids)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    words=st.lists(st.text("abc", max_size=7), min_size=2, max_size=5),
+    weights=st.sampled_from([(1, 1, 1), (1, 2, 0.5)]),
+)
+def test_edit_equals_a_plain_loop(words: list[str], weights: tuple[float, float, float]) -> None:
+    distance = distances.get("edit", **dict(zip(("insert", "delete", "substitute"), weights, strict=True)))
+    labels = distance.encode(words)
+    wanted = [[slow_edit(a, b, *weights) for b in words] for a in words]
+    np.testing.assert_allclose(distance.pairwise(labels, labels), wanted, rtol=1e-6)
+    as_lists = distance.encode([list(word) for word in words])
+    np.testing.assert_array_equal(distance.pairwise(labels, as_lists), distance.pairwise(labels, labels))
+
+
+def test_edit_takes_tokens_of_any_kind() -> None:
+    distance = distances.get("edit")
+    words = distance.encode([["turn", "left"], ["turn", "right"], []])
+    assert distance.pairwise(words, words)[0].tolist() == [0, 1, 2]
+    numbers = distance.encode([np.array([3, 5]), torch.tensor([3]), [7]])
+    assert distance.pairwise(numbers, numbers)[0].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "message"),
+    [
+        ("dtw", [[1.0], []], r"should be a sequence of numbers .*T at least 1. Got \[\]"),
+        ("dtw", [[1.0], "abc"], "should be a sequence of numbers .* Got 'abc'"),
+        ("dtw", [[1.0], [[1.0, 2.0]]], "has 2 numbers a step, the first has 1"),
+        ("frechet", [[1.0], [1.0, float("nan")]], "holds nan at step 1 where a finite number should be"),
+        ("edit", ["ab", 3], "should be a text, or a list of texts or of whole numbers. Got 3"),
+        ("edit", ["ab", [1.5]], "Got .1.5. instead"),
+    ],
+)
+def test_wrong_sequences_are_named(name: str, labels: list[Any], message: str) -> None:
+    with pytest.raises(LabelError, match=message) as error:
+        distances.get(name).encode(labels)
+    assert error.value.position == 1
+
+
+def test_wrong_settings_are_named() -> None:
+    distance = distances.get("dtw(band=2)")
+    labels = distance.encode([[1.0] * 3, [1.0] * 6])
+    for compute in (lambda: distance.pairwise(labels, labels), lambda: distance.neighbors(labels, 1)):
+        with pytest.raises(UserError, match=r"band of 2 steps is narrower than .* 3 to 6: set 'band' to at least 3"):
+            compute()
+    with pytest.raises(UserError, match=r"'band' should be a number of steps, at least 0. Got -1"):
+        distances.get("dtw(band=-1)")
+    with pytest.raises(UserError, match=r"cost 'delete' should be above 0 and finite. Got 0"):
+        distances.get("edit(delete=0)")
+    with pytest.raises(UserError, match=r"The sequences of the two sides have 1 and 2 numbers a step"):
+        distance.pairwise(labels, distance.encode([[[1.0, 2.0]] * 3]))
+
+
+@pytest.mark.parametrize(
+    ("name", "their"), [("dtw", "dtaidistance.dtw_ndim"), ("edit", "rapidfuzz.distance.Levenshtein")]
+)
+def test_values_equal_those_of_other_libraries(name: str, their: str) -> None:
+    module = importlib.import_module(their)
+    rng = np.random.default_rng(0)
+    items: list[Any] = draw_tracks(3)
+    if name == "edit":
+        items = ["".join(rng.choice(list("abcd"), rng.integers(0, 9))) for _ in range(12)]
+    distance = distances.get(name)
+    labels = distance.encode(items)
+    wanted = [[module.distance(a, b) for b in items] for a in items]
+    np.testing.assert_allclose(distance.pairwise(labels, labels), wanted, rtol=1e-6)
