@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from making.records import Cells
 from making.result_tables import load
@@ -64,6 +65,8 @@ def coverage_table() -> Cells:
 
 
 ITEMS = "item_intervals"  # the record of tests/benchmarks/item_intervals.py, which was run in several parts
+POWER = "item_power"  # that of its part "power"
+POWER_NOISE = ("0.72", "0.78", "0.84")
 COLUMNS = {  # heading to the families of metrics in it
     "label distance": ("label_distance",),
     "score": ("score",),
@@ -98,10 +101,30 @@ def of_items(figure: str, metric: str = "", case: str = "") -> dict[str, float]:
     return values
 
 
-def power_of_items() -> dict[str, float]:
-    """How often two unequal embeddings are told apart, over how often a known variance does, in percent, by metric."""
-    [power] = [file["power"] for file in load(ITEMS).values.values() if "power" in file]
-    return {metric: 100 * share for metric, share in power.items()}
+def power_of_items(noise: str, figure: str = "share", *, hits: bool = False) -> dict[str, float]:
+    """How often two unequal embeddings are told apart, by metric, in percent.
+
+    Args:
+        noise: That of the second embedding: 0.72, 0.78 or 0.84.
+        figure: "told apart" or "known variance"; or "share", the first over the second.
+        hits: Whether of hits, or of all other metrics.
+
+    Returns:
+        Values by metric.
+    """
+    [file] = load(POWER).values.values()
+    values: dict[str, float] = {}
+    for name, shares in file["power"].items():
+        metric, _, of_noise = name.partition(", ")
+        if of_noise == noise and metric.startswith(COUNTS) == hits:
+            value = shares["told apart"] / shares["known variance"] if figure == "share" else shares[figure]
+            values[metric] = 100 * value
+    return values
+
+
+def power_of_hits() -> dict[str, float]:
+    """The shares of ``power_of_items`` of hits, by the noise of the second embedding."""
+    return {noise: value for noise in POWER_NOISE for value in power_of_items(noise, hits=True).values()}
 
 
 def item_table(figure: str) -> Cells:
@@ -134,5 +157,10 @@ def count_table() -> Cells:
     return [["labels", "planted", "estimate", "from", "to", "interval holds, %", "above 0, %"], *rows]
 
 
-NAMES = {"lowest_coverage": lowest_coverage, "highest_coverage": highest_coverage, "of_items": of_items}
-NAMES["power_of_items"] = power_of_items
+NAMES: dict[str, Any] = {
+    "lowest_coverage": lowest_coverage,
+    "highest_coverage": highest_coverage,
+    "of_items": of_items,
+    "power_of_items": power_of_items,
+    "power_of_hits": power_of_hits,
+}

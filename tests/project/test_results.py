@@ -165,12 +165,21 @@ def test_coverages_are_those_of_the_record(folder: Path) -> None:
 def test_intervals_by_items_are_those_of_the_record(folder: Path) -> None:
     shares = {"better": 0.02, "worse": 0.03, "coverage": 0.94, "variance of differences": 1.1}
     found = {"60 normal": {"ndcg@10": shares, "hit@10": {**shares, "coverage": 0.5}}}
-    parts = {"one": {"equal": found}, "two": {"equal": {"9 in 9": {"score@2": shares}}, "power": {"score@2": 0.97}}}
+    parts = {"one": {"equal": found}, "two": {"equal": {"9 in 9": {"score@2": shares}}}}
     write_json(folder / "item_intervals.json", {**COMPLETE, "kind": "benchmark", "values": parts})
     assert results.evaluate("max(of_items('told apart').values()) | .1f") == "5.0"
     assert results.evaluate("min(of_items('coverage').values()) | .1f") == "94.0"  # without hits
     assert results.evaluate("min(of_items('coverage', 'hit', 'normal').values()) | .1f") == "50.0"
     assert results.evaluate("of_items('variance of differences', case=' in ')['9 in 9: score@2'] | .1f") == "1.1"
-    assert results.evaluate("min(power_of_items().values()) | .0f") == "97"
     rows = results.table("item_intervals_coverage").splitlines()
     assert rows[2:] == ["| 60 normal |  |  | 94.0 |  |  | 50.0 |", "| 9 in 9 |  | 94.0 |  |  |  |  |"]
+
+
+def test_power_is_that_of_the_record(folder: Path) -> None:
+    shares = {"told apart": 0.45, "known variance": 0.5}
+    hits = {**shares, "told apart": 0.4}
+    found = {"ndcg@10, 0.72": shares, "ndcg@10, 0.84": {**shares, "told apart": 0.5}, "hit@10, 0.72": hits}
+    write_json(folder / "item_power.json", {**COMPLETE, "kind": "benchmark", "values": {"one": {"power": found}}})
+    assert results.evaluate("max(power_of_items('0.72').values()) | .0f") == "90"
+    assert results.evaluate("power_of_items('0.84', 'known variance')['ndcg@10'] | .0f") == "50"
+    assert results.evaluate("min(power_of_hits().values()) | .0f") == "80"
