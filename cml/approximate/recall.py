@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from cml.approximate.asked_pairs import is_in, pair_keys
 from cml.approximate.asking import Answers
@@ -154,7 +154,7 @@ def _with_interval(shares: Float64, k: int) -> RecallEstimate:
     variance = float(shares.var(ddof=1)) / count
     most = count * k / 2  # neighbours, since those of an item are alike
     neighbors = float(np.clip(value * (1 - value) / variance, 1, most)) if variance > 0 else most
-    z = float(student.ppf((1 + _LEVEL) / 2, count - 1))
+    z = float(stdtrit(count - 1, (1 + _LEVEL) / 2))
     width = 1 + z**2 / neighbors
     centre = (value + z**2 / (2 * neighbors)) / width
     half = z * np.sqrt(value * (1 - value) / neighbors + z**2 / (4 * neighbors**2)) / width

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import spearmanr
 
 from cml.array_types import Float32, Int64
 from cml.errors import UserError
@@ -44,6 +43,8 @@ def choose_start(
 
     The forms are: as they are, centred and L2-normalised, L2-normalised, and the first two with columns of unit spread.
     """
+    from scipy.stats import spearmanr  # which takes a second to import
+
     mean, spread = vectors.mean(axis=0), vectors.std(axis=0)
     inverse = np.where(spread > 0, 1 / np.where(spread > 0, spread, 1), 0).astype(np.float32)
     same, nothing = np.ones_like(inverse), np.zeros_like(mean)

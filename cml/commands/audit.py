@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from cml.command_line.parse_options import parse
 from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device, Run, Split, StoreOfImages, show
+from cml.storage.run_folder import check_run_folder
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class AuditOptions:
 def run(arguments: Sequence[str]) -> None:
     """Write RUN/audit.csv, and print its first items."""
     options = parse(AuditOptions, arguments, prog="cml audit")
+    check_run_folder(options.run)
     from cml.checks.audit_list import AUDIT
     from cml.doors.run import open_run
     from cml.errors import UserError

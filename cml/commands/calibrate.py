@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from cml.command_line.parse_options import parse
 from cml.command_line.shared_options import AsJson, Data, Device, Run, StoreOfImages, show
 from cml.retrieval.calibration import LEVEL
+from cml.storage.run_folder import check_run_folder
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Calibrate:
 def run(arguments: Sequence[str]) -> None:
     """Write RUN/calibration.json, and print what embedding distances mean."""
     options = parse(Calibrate, arguments, prog="cml calibrate")
+    check_run_folder(options.run)
     from cml.doors.run import open_run
     from cml.retrieval.saved_calibration import CALIBRATION
 

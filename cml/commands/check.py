@@ -57,6 +57,7 @@ def more_queries(info: DatasetInfo) -> str:  # a sentence; "" where no option of
 
 def run(arguments: Sequence[str]) -> None:
     """Print every problem, one per line; exit code 2 if there is one. Suspicious data is said, but is no problem."""
+    options = parse(Check, arguments, prog="cml check")
     from cml.approximate.dataset_distances import describe_ties, find_label_faults
     from cml.checks.dataset_findings import find_suspicious
     from cml.data.check_dataset import check_dataset, describe_constant_columns
@@ -64,7 +65,6 @@ def run(arguments: Sequence[str]) -> None:
     from cml.plausibility.image_rules import Thumbnails
     from cml.retrieval.verdict import size_verdict
 
-    options = parse(Check, arguments, prog="cml check")
     features = None
     if options.features is not None:
         from cml.feature_store.store import FeatureStore

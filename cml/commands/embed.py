@@ -51,6 +51,7 @@ class Embed:
 
 def run(arguments: Sequence[str]) -> None:
     """Embed, and print what was written."""
+    options = parse(Embed, arguments, prog="cml embed")
     import cml
     from cml.data.image_list import ImageList
     from cml.doors.stored_items import connect_workers, list_from_store
@@ -58,7 +59,6 @@ def run(arguments: Sequence[str]) -> None:
     from cml.searching.embed_folder import embed_folder
     from cml.storage.downloads import resolve_run
 
-    options = parse(Embed, arguments, prog="cml embed")
     if options.parquet:  # before anything is embedded: it may not be installed
         from cml.searching.parquet_file import write_parquet
     given = [source for source in (options.images, options.vectors) if source is not None]

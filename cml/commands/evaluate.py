@@ -9,6 +9,7 @@ import tyro
 from cml.command_line.parse_options import parse
 from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device, Run, StoreOfImages, show
 from cml.retrieval.evaluate_options import EvaluateOptions
+from cml.storage.run_folder import check_run_folder
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ def run(arguments: Sequence[str]) -> None:
     """Evaluate, write evaluation.json, print the table."""
     default = Evaluate(tyro.MISSING, EvaluateOptions())
     command = parse(Evaluate, arguments, prog="cml evaluate", default=default)
+    check_run_folder(command.run)
     from cml.doors.run import Run
     from cml.processes.init_processes import init_processes
 

@@ -44,11 +44,11 @@ class Explore:
 
 def run(arguments: Sequence[str]) -> None:
     """Write RUN/explorer.html, or RUN/square.png."""
+    options = parse(Explore, arguments, prog="cml explore")
     from cml.doors.run import by_title, explore_runs, open_run
     from cml.errors import UserError
     from cml.explore.explore_items import EXPLORER, SQUARE, ExploreOptions
 
-    options = parse(Explore, arguments, prog="cml explore")
     if not options.runs:
         raise UserError("'cml explore' needs a run to show: cml explore RUN")
     titles_and_folders = dict.fromkeys(pair for folder in options.runs for pair in _runs_of(folder).items())

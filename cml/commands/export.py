@@ -10,6 +10,7 @@ from tyro.conf import Positional, arg
 from cml.command_line.parse_options import parse
 from cml.command_line.shared_options import AsJson, Data, Run, pick, show
 from cml.console.messages import say
+from cml.storage.run_folder import check_run_folder
 
 KINDS = {
     "onnx": "a graph from uint8 pixels or float32 vectors to embeddings, checked against torch",
@@ -60,10 +61,10 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def _onnx(arguments: Sequence[str]) -> None:
+    options = parse(Onnx, arguments, prog="cml export onnx")
     import cml
     from cml.export.onnx_graph import export_onnx
 
-    options = parse(Onnx, arguments, prog="cml export onnx")
     exported = export_onnx(cml.load(options.run, device="cpu").network, options.out)
     show(
         {"path": str(exported.path), "cosine": exported.cosine, "error": exported.error},
@@ -74,11 +75,12 @@ def _onnx(arguments: Sequence[str]) -> None:
 
 
 def _hub(arguments: Sequence[str]) -> None:
+    options = parse(Hub, arguments, prog="cml export hub")
+    check_run_folder(options.run)
     from cml.errors import UserError
     from cml.export.hub import export_hub
     from cml.storage.downloads import hub_client, upload
 
-    options = parse(Hub, arguments, prog="cml export hub")
     if options.push:
         hub_client(options.push)  # before anything is written
     elif options.private:

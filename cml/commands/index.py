@@ -51,9 +51,9 @@ class IndexOptions:
 
 def run(arguments: Sequence[str]) -> None:
     """Make or extend the index, and print what it holds and how much an approximate one misses."""
+    options = parse(IndexOptions, arguments, prog="cml index")
     from cml.doors.index import index as build
 
-    options = parse(IndexOptions, arguments, prog="cml index")
     index = build(
         options.run,
         options.images,

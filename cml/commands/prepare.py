@@ -15,7 +15,6 @@ from tyro.conf import arg
 from cml import data_prep, plugins
 from cml.command_line.parse_options import parse
 from cml.command_line.shared_options import AsJson, pick, print_json, print_text
-from cml.doors.prepare import prepare_source
 from cml.errors import UserError
 
 if TYPE_CHECKING:
@@ -45,6 +44,8 @@ def run(
     options = parse(command, rest, prog=f"cml prepare {name}", description="")
     if isinstance(raw := getattr(options.source, "source", None), Path) and not raw.exists():
         raise UserError(f"There is no {raw}. Give the folder or file of the raw data with --source.")
+    from cml.doors.prepare import prepare_source  # which imports much
+
     try:
         dataset = prepare_source(options.source, options.out, skip_bad=options.skip_bad)
     except KeyboardInterrupt as stop:

@@ -9,6 +9,7 @@ from tyro.conf import Positional, arg
 
 from cml.command_line.parse_options import parse
 from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device, Run, show
+from cml.storage.run_folder import check_run_folder
 
 _SHOWN = 10
 
@@ -33,6 +34,7 @@ class ProposeOptions:
 def run(arguments: Sequence[str]) -> None:
     """Choose the items, write the list if asked to, and print its first items."""
     options = parse(ProposeOptions, arguments, prog="cml propose")
+    check_run_folder(options.run)
     from cml.doors.run import open_run
 
     opened = open_run(options.run, data=options.data, device=options.device, allow_download=options.allow_download)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cml.command_line.parse_options import parse
 from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device, Run, StoreOfImages, show
-from cml.doors.run import open_run
+from cml.storage.run_folder import check_run_folder
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,9 @@ class Report:
 def run(arguments: Sequence[str]) -> None:
     """Write RUN/retrieval_report.html."""
     options = parse(Report, arguments, prog="cml report")
+    check_run_folder(options.run)
+    from cml.doors.run import open_run  # which imports torch
+
     folders = [options.run, *([] if options.against is None else [options.against])]
     run, *baseline = [
         open_run(

@@ -53,12 +53,12 @@ class Search:
 
 def run(arguments: Sequence[str]) -> None:
     """Search, and print what was found."""
+    options = parse(Search, arguments, prog="cml search")
     from cml.doors.search import describe_query_rows, open_with_model, search
     from cml.errors import UserError
     from cml.reporting.visible_text import visible_text
     from cml.searching.search_page import own_label, write_index_page
 
-    options = parse(Search, arguments, prog="cml search")
     if not options.images:
         raise UserError("'cml search' needs an image to look for: cml search INDEX IMAGE..")
     if (folder := next((image for image in options.images if image.is_dir()), None)) is not None:

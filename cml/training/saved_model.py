@@ -20,6 +20,7 @@ from cml.processes.memory import is_out_of_memory
 from cml.storage.atomic import atomic_file, delete
 from cml.storage.json_file import check_format, read_json, with_format, write_json
 from cml.storage.regular_file import text_path
+from cml.storage.run_folder import MADE_BY, check_run_folder
 from cml.storage.saved_options import as_json, difference, saved_options
 from cml.training.config import RUN_AGAIN, TrainConfig
 
@@ -193,11 +194,9 @@ class RunConfig:
     def load(cls, run: Path) -> Self:
         """Read config.json of a run folder."""
         path = run / "config.json"
-        advice = "give a run folder that 'cml train' made."
-        if not run.is_dir():
-            raise DataError(f"{run} is not a folder; {advice}")
+        check_run_folder(run)
         other = next((kind for name, kind in _OTHERS.items() if (run / name).exists()), None)
-        other_error = DataError(f"{run} is {other}, not a run; {advice}")
+        other_error = DataError(f"{run} is {other}, not a run; {MADE_BY}")
         if other is not None and not path.exists():
             raise other_error
         below = "" if path.exists() else min((config.parent.name for config in run.glob("*/config.json")), default="")

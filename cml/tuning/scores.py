@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.stats import rankdata
 
 from cml.array_types import Bools, Float32, Float64, Int64
 from cml.distances.label_distance import LabelDistance
@@ -107,6 +106,8 @@ class KnownPairsScore:
 
 def _standardize_ranks(values: Float32) -> Float64:
     """Ranks of mean 0 and standard deviation 1; 0 where all values are equal."""
+    from scipy.stats import rankdata  # which takes a second to import
+
     ranks: Float64 = rankdata(values)
     ranks = ranks - ranks.mean()
     deviation = float(ranks.std())

@@ -15,6 +15,35 @@ LIGHT = {
     "label distances": "import cml.distances; cml.distances.names()",
     "names of losses": "import cml.registry",
 }
+FAILING = (  # errors of arguments, which need nothing that is heavy but the parser
+    ["evaluate", "NOWHERE"],
+    ["audit", "NOWHERE"],
+    ["calibrate", "NOWHERE"],
+    ["report", "NOWHERE"],
+    ["export", "hub", "NOWHERE", "--out", "OUT"],
+    ["distances", "NOWHERE"],
+    ["prepare", "folder", "--nothing"],
+    ["check", "--nothing"],
+    ["embed", "NOWHERE", "--nothing"],
+    ["search", "NOWHERE", "--nothing"],
+    ["explore", "NOWHERE", "--nothing"],
+    ["bench", "--nothing"],
+)
+
+
+def test_errors_of_arguments_import_nothing_heavy() -> None:
+    heavy = [name for name in HEAVY if name not in ("tyro", "PIL")]
+    script = f"""
+import json, sys
+from cml.cli import main
+found = []
+for arguments in {list(FAILING)}:
+    code = main(arguments)
+    found.append([arguments[0], code, [name for name in {heavy} if name in sys.modules]])
+print(json.dumps(found))
+"""
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=240)
+    assert json.loads(result.stdout.splitlines()[-1]) == [[arguments[0], 2, []] for arguments in FAILING]
 
 
 @pytest.mark.parametrize("code", LIGHT.values(), ids=LIGHT)
