@@ -13,6 +13,9 @@ from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels, check_same_length, pack_vectors
 from cml.errors import UserError
 
+MOST_NUMBERS = 24  # of a label, up to which the plain sum is faster than a matrix product
+_FEW_PAIRS = 1 << 14  # which a product compares before compiled code is loaded
+
 
 @dataclass(frozen=True)
 class Euclidean(LabelDistance):
@@ -83,6 +86,10 @@ class Euclidean(LabelDistance):
             left, right = left * roots, right * roots
         try:
             with np.errstate(under="raise" if self.squared else None):
+                if 1 < left.shape[1] <= MOST_NUMBERS and len(left) * len(right) >= _FEW_PAIRS:
+                    from cml.distances.few_numbers import squared_by_sum  # it imports numba
+
+                    return squared_by_sum(left, right, root=not self.squared)
                 if left.shape[1] > 1:
                     return squared_euclidean(left, right, root=not self.squared)
                 result = np.empty((len(left), len(right)), np.float32)

@@ -20,6 +20,12 @@ from cml.settings import check_word
 _LENGTHS = {"quaternion": 4, "matrix": 9, "rotvec": 3, "euler": 3}
 _GROUPS = {"tetrahedron": "T", "cube": "O", "icosahedron": "I"}
 _NOISE = 2e-15  # of the sine of half an angle, by rounding: equal rotations are at distance 0
+_TILE = 512  # quaternions that stay in the first-level cache
+_RIGHT, _DEGREES = math.pi / 2, 360 / math.pi  # degrees of an angle by half of it
+_P0, _P1, _P2 = 1.66666666666666657415e-01, -3.25565818622400915405e-01, 2.01212532134862925881e-01
+_P3, _P4, _P5 = -4.00555345006794114027e-02, 7.91534994289814532176e-04, 3.47933107596021167570e-05
+_Q1, _Q2 = -2.40339491173441421878e00, 2.02094576023350569471e00
+_Q3, _Q4 = -6.88283971605453293030e-01, 7.70381505559019352791e-02
 _AROUND = 1e-3  # how far a quaternion's length, or a matrix from orthogonal, may be off
 
 
@@ -110,7 +116,7 @@ class Rotation(LabelDistance):
         if self.symmetry != "none":
             turned = np.stack([(Turn.from_quat(turned[:, 0]) * symmetry).as_quat() for symmetry in self._group], axis=1)
         result = np.empty((len(a), len(b)), np.float32)
-        _fill(turned, b.arrays["quaternions"], result)
+        _fill(np.ascontiguousarray(turned), np.ascontiguousarray(b.arrays["quaternions"].T), result)
         return result
 
     def label_vectors(
@@ -137,21 +143,43 @@ def _flat(label: Any, position: int) -> Float64:  # noqa: ANN401 - checked here
 
 
 @compile_loop(fastmath=AS_WRITTEN)
-def _fill(turned: Float64, b: Float64, out: Float32) -> None:
-    """Compute the angles between (A, G, 4) quaternions, the nearest of each G, and (B, 4)."""
-    for i in range(turned.shape[0]):
-        for j in range(b.shape[0]):
-            best, nearest = -1.0, 0
+def _fill(turned: Float64, columns: Float64, out: Float32) -> None:
+    """Compute the angles between (A, G, 4) quaternions, the nearest of each G, and (4, B).
+
+    Half an angle is twice the arcsine of sine / sqrt(2 (1 + cosine)), or pi / 2 less that of a cosine below 1/2: both
+    keep the digits of small and of large angles, and the arcsine of at most 1/2 is a quotient of two polynomials (those
+    of fdlibm's e_asin.c, Sun Microsystems 1993).
+    """
+    best, cosine = np.empty(_TILE), np.empty(_TILE)
+    n0, n1, n2, n3 = np.empty(_TILE), np.empty(_TILE), np.empty(_TILE), np.empty(_TILE)  # the nearest of each G
+    for start in range(0, columns.shape[1], _TILE):
+        stop = min(columns.shape[1], start + _TILE)
+        # slices and single numbers, of which the compiler sees that no index is negative and none changes
+        b0, b1, b2, b3 = columns[0, start:stop], columns[1, start:stop], columns[2, start:stop], columns[3, start:stop]
+        for i in range(turned.shape[0]):
+            row = out[i, start:stop]
+            best[:] = -1.0
             for g in range(turned.shape[1]):
-                cosine = 0.0
-                for k in range(4):
-                    cosine += turned[i, g, k] * b[j, k]
-                if abs(cosine) > best:
-                    best, nearest = abs(cosine), g
-            p, q = turned[i, nearest], b[j]
-            # the vector part of p^-1 q, whose length is the sine of half the angle: small angles keep their digits
-            x = (p[3] * q[0] - q[3] * p[0]) - (p[1] * q[2] - p[2] * q[1])
-            y = (p[3] * q[1] - q[3] * p[1]) - (p[2] * q[0] - p[0] * q[2])
-            z = (p[3] * q[2] - q[3] * p[2]) - (p[0] * q[1] - p[1] * q[0])
-            sine = math.sqrt(x * x + y * y + z * z)
-            out[i, j] = math.degrees(2 * math.atan2(sine, best)) if sine > _NOISE else 0.0
+                p0, p1, p2, p3 = turned[i, g, 0], turned[i, g, 1], turned[i, g, 2], turned[i, g, 3]
+                for j in range(len(row)):
+                    cosine[j] = abs(p0 * b0[j] + p1 * b1[j] + p2 * b2[j] + p3 * b3[j])
+                for j in range(len(row)):
+                    is_nearer = cosine[j] > best[j]
+                    best[j] = cosine[j] if is_nearer else best[j]
+                    n0[j] = p0 if is_nearer else n0[j]
+                    n1[j] = p1 if is_nearer else n1[j]
+                    n2[j] = p2 if is_nearer else n2[j]
+                    n3[j] = p3 if is_nearer else n3[j]
+            for j in range(len(row)):
+                # the vector part of p^-1 q, whose length is the sine of half the angle: small angles keep their digits
+                x = (n3[j] * b0[j] - b3[j] * n0[j]) - (n1[j] * b2[j] - n2[j] * b1[j])
+                y = (n3[j] * b1[j] - b3[j] * n1[j]) - (n2[j] * b0[j] - n0[j] * b2[j])
+                z = (n3[j] * b2[j] - b3[j] * n2[j]) - (n0[j] * b1[j] - n1[j] * b0[j])
+                sine = math.sqrt(x * x + y * y + z * z)
+                is_small = best[j] >= 0.5
+                t = sine / math.sqrt(2 + 2 * best[j]) if is_small else best[j]
+                w = t * t
+                above = w * (_P0 + w * (_P1 + w * (_P2 + w * (_P3 + w * (_P4 + w * _P5)))))
+                arcsine = t + t * (above / (1 + w * (_Q1 + w * (_Q2 + w * (_Q3 + w * _Q4)))))
+                half = 2 * arcsine if is_small else _RIGHT - arcsine
+                row[j] = _DEGREES * half if sine > _NOISE else 0.0
