@@ -1,0 +1,198 @@
+"""What users wait for, beside the least that such work can cost: one product, the best of plain loops, bare Python.
+
+    python tests/benchmarks/waits.py [--parts evaluation distances failing] [--gallery 100000] [--json FILE]
+
+Processor time of one thread, the ways by turns, the least of each. Parts:
+
+- evaluation: ``model.evaluate`` of 192 queries among ``--gallery`` vectors of 768 numbers with all rows, intervals and
+  probes included, and ``evaluate_embeddings`` of 1,000 among a fifth of them, beside one float32 product of the same
+  queries and gallery.
+- distances: label distances of few numbers, beside the best of SciPy, plain numba and a matrix product.
+- failing: commands that end with an error, beside Python that does nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from figures_file import add_json_option, write_figures  # beside this file
+from numba import njit
+from scipy.spatial.distance import cdist
+from scipy.spatial.transform import Rotation
+from threadpoolctl import threadpool_limits
+
+import cml
+from cml import distances
+from cml.array_types import Float32, Float64
+from cml.retrieval import EvaluateOptions, evaluate_embeddings
+
+PARTS = ("evaluation", "distances", "failing")
+WIDTH = 768
+FAILING = {
+    "cml evaluate /nowhere": ["evaluate", "/nowhere"],
+    "cml audit /nowhere": ["audit", "/nowhere"],
+    "cml report /nowhere": ["report", "/nowhere"],
+    "cml check /nowhere": ["check", "/nowhere"],
+    "cml prepare folder --nothing": ["prepare", "folder", "--nothing"],
+    "cml train value --nothing": ["train", "value", "--nothing"],
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the ratios of all parts, and write them with ``--json``."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--gallery", type=int, default=100_000)
+    parser.add_argument("--labels", type=int, default=2000, help="labels that are compared with each other")
+    parser.add_argument("--repeats", type=int, default=3)
+    add_json_option(parser)
+    options = parser.parse_args(arguments)
+    figures: dict[str, float] = {}
+    with threadpool_limits(1):
+        if "evaluation" in options.parts:
+            figures |= evaluation(options.gallery, options.repeats)
+        if "distances" in options.parts:
+            figures |= label_distances(options.labels, options.repeats)
+        if "failing" in options.parts:
+            figures |= failing(options.repeats)
+    write_figures(options.json, figures)
+
+
+def by_turns(ways: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """The least processor time of each way in seconds, after a first call that compiles."""
+    least = dict.fromkeys(ways, np.inf)
+    for turn in range(repeats + 1):
+        for name, way in ways.items():
+            start = time.process_time()
+            way()
+            if turn:
+                least[name] = min(least[name], time.process_time() - start)
+    return least
+
+
+def ratio(title: str, seconds: Mapping[str, float]) -> dict[str, float]:
+    """Print the first way over the best of the others."""
+    ours, *others = seconds.values()
+    found = ours / min(others)
+    print(f"{title}: {found:.2f} times ({', '.join(f'{name} {time:.4g} s' for name, time in seconds.items())})")
+    sys.stdout.flush()
+    return {title: found}
+
+
+def evaluation(gallery: int, repeats: int) -> dict[str, float]:
+    """Evaluations over one product."""
+    rng = np.random.default_rng(0)
+    items = rng.standard_normal((gallery, WIDTH), dtype=np.float32)
+    queries = rng.standard_normal((1000, WIDTH), dtype=np.float32)
+    labels, of_queries = items[:, 0], queries[:, 0] + 0.01
+    few, part, options = queries[:192], items[: gallery // 5], EvaluateOptions(threads=1)
+    model = cml.fit(items[:3000], labels[:3000], steps=20, quiet=True)
+    figures = ratio(
+        f"model.evaluate, 192 among {gallery:,}",
+        by_turns(
+            {
+                "cml": lambda: model.evaluate(few, of_queries[:192], items, labels, options=options),
+                "one product": lambda: few @ items.T,
+            },
+            repeats,
+        ),
+    )
+    return figures | ratio(
+        f"evaluate_embeddings, 1,000 among {len(part):,}",
+        by_turns(
+            {
+                "cml": lambda: evaluate_embeddings(queries, of_queries, part, labels[: len(part)], options=options),
+                "one product": lambda: queries @ part.T,
+            },
+            repeats,
+        ),
+    )
+
+
+@njit
+def _plain_euclidean(a: Float64) -> Float32:
+    out = np.empty((len(a), len(a)), np.float32)
+    for i in range(len(a)):
+        for j in range(len(a)):
+            total = 0.0
+            for k in range(a.shape[1]):
+                total += (a[i, k] - a[j, k]) ** 2
+            out[i, j] = math.sqrt(total)
+    return out
+
+
+@njit
+def _plain_circular(a: Float64, period: float) -> Float32:
+    out = np.empty((len(a), len(a)), np.float32)
+    for i in range(len(a)):
+        for j in range(len(a)):
+            way = abs(a[i, 0] - a[j, 0])
+            if way >= period:
+                way -= period
+            out[i, j] = min(way, period - way)
+    return out
+
+
+def label_distances(count: int, repeats: int) -> dict[str, float]:
+    """Label distances of few numbers over the best other way."""
+    rng = np.random.default_rng(0)
+    figures: dict[str, float] = {}
+    euclidean, circular, rotation = (distances.get(name) for name in ("euclidean", "circular", "rotation"))
+    for dimension in (2, 3, 8):
+        rows = rng.standard_normal((count, dimension))
+        labels = euclidean.encode(rows)
+        ways: dict[str, Callable[[], object]] = {
+            "cml": lambda labels=labels: euclidean.pairwise(labels, labels),
+            "SciPy": lambda rows=rows: cdist(rows, rows).astype(np.float32),
+            "plain numba": lambda rows=rows: _plain_euclidean(rows),
+            "product": lambda rows=rows: _product(rows),
+        }
+        figures |= ratio(f"euclidean, {dimension} numbers", by_turns(ways, repeats))
+    phases = rng.uniform(0, 360, (count, 1))
+    on_circle = circular.encode(phases)
+    ways = {
+        "cml": lambda: circular.pairwise(on_circle, on_circle),
+        "plain numba": lambda: _plain_circular(phases, 360.0),
+    }
+    figures |= ratio("circular", by_turns(ways, repeats))
+    quaternions = Rotation.from_rotvec(rng.normal(size=(count, 3))).as_quat()
+    turns = rotation.encode(quaternions)
+    ways = {
+        "cml": lambda: rotation.pairwise(turns, turns),
+        "product and arccos": lambda: np.degrees(2 * np.arccos(np.minimum(np.abs(quaternions @ quaternions.T), 1))),
+    }
+    return figures | ratio("rotation", by_turns(ways, repeats))
+
+
+def _product(rows: Float64) -> Float32:
+    norms = np.square(rows).sum(axis=1)
+    squared = norms[:, None] + norms - 2 * rows @ rows.T
+    return np.sqrt(np.maximum(squared, 0)).astype(np.float32)
+
+
+def failing(repeats: int) -> dict[str, float]:
+    """Processor seconds of commands that end with an error, less those of bare Python."""
+
+    def seconds(command: Sequence[str]) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, capture_output=True, check=False)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    figures = {}
+    bare = min(seconds([sys.executable, "-c", ""]) for _ in range(repeats))
+    for name, arguments in FAILING.items():
+        figures[name] = min(seconds([sys.executable, "-m", "cml", *arguments]) for _ in range(repeats)) - bare
+        print(f"{name}: {figures[name]:.2f} s more than Python alone ({bare:.2f} s)", flush=True)
+    return figures
+
+
+if __name__ == "__main__":
+    main()
