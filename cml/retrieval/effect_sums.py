@@ -24,8 +24,8 @@ class EffectSums:
 
     def __init__(self, units: ItemUnits, rows: int, columns: int) -> None:
         self._units = units
-        # one array, so that several processes merge it at once: of the gallery's units, and of pairs, with and without
-        # signs, which belong to a unit with queries
+        # one array, so that several processes merge it at once: of the gallery's units; of pairs with signs, which
+        # belong to a unit with queries; and without signs, of the unit's queries
         self.merged = np.zeros((rows, units.gallery + 2 * units.queries, columns))
         self.chance = np.zeros(units.gallery)  # the effects on the mean label distance of all items
         self._lost: list[tuple[int, Int64, Int64, Int64]] = []  # row, queries, items, columns of undefined values
@@ -69,9 +69,11 @@ class EffectSums:
         units = self._units
         means = mean_of_present(values.transpose(0, 2, 1))  # (rows, columns)
         self._replace_lost(values, means)
-        self.merged[-1, : units.gallery, 0] = self.chance
         sums = self.merged.transpose(0, 2, 1)  # (rows, columns, ..)
         of_items, signed, total = np.split(sums, [units.gallery, units.gallery + units.queries], axis=-1)
+        if units.are_joint:  # a unit is in the pairs of its queries and in those of its gallery items
+            total = total + of_items
+        of_items[-1, 0] = self.chance
         return make_influences(units, values.transpose(0, 2, 1), means, of_items, signed, total, is_ranked)
 
     def _replace_lost(self, values: Float64, means: Float64) -> None:
@@ -159,8 +161,6 @@ def _add(
                 of_item[m] += value
                 of_pair[m] += sign * value
                 of_query[m] += value
-                if are_joint:
-                    sums[gallery + count + item, m] += value
     return lost
 
 

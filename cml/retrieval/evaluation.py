@@ -275,8 +275,10 @@ class _Blocks:
             starts = starts[ranks.share(len(starts))]
         slices = [slice(start, min(start + size, self.queries)) for start in starts]
         left = self.queries
+        from cml.retrieval.compile_notice import say_what_compiles
+
         # BLAS threads below these threads would only wait for each other
-        with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
+        with say_what_compiles(), one_blas_thread(), ThreadPoolExecutor(threads) as pool:
             for rows, found, label_distances in pool.map(self._measure_block, slices):
                 queries = np.arange(rows.start, rows.stop)
                 for row, column, some, effects in found:
@@ -426,7 +428,7 @@ def _join_effects(found: Sequence[_FoundEffects]) -> list[_FoundEffects]:
     joined: list[_FoundEffects] = []
     for row, column, some, effects in found:
         if joined:
-            *_, first, _, before = joined[-1]
+            first, before = joined[-1][1], joined[-1][3]
             if before.items is effects.items and first + before.changes.shape[2] == column:
                 changes = np.concatenate([before.changes, effects.changes], axis=2)
                 joined[-1] = row, first, some, Effects(before.items, changes)

@@ -29,8 +29,9 @@ def _all_effects(bits: Jit, label_ranks: Jit, gains: Jit, effects: Jit) -> None:
     keys, spare_keys = np.empty(gallery, np.uint64), np.empty(gallery, np.uint64)
     columns, spare_columns = np.empty(gallery, np.int32), np.empty(gallery, np.int32)
     places, below = np.empty(BUCKETS, np.int32), np.empty(gallery + 1, np.int32)
-    ranks, start_of, stop_of = np.empty((3, gallery), np.int64)
-    worth, moved, discordant, nearer, later = np.empty((5, gallery))
+    ranks, start_of, stop_of = np.empty(gallery, np.int64), np.empty(gallery, np.int64), np.empty(gallery, np.int64)
+    worth, moved, discordant = np.empty(gallery), np.empty(gallery), np.empty(gallery)
+    nearer, later = np.empty(gallery), np.empty(gallery)
     tree, sums, of_ranks = np.empty((4 * gallery + 4, 4)), np.empty((gallery + 1, 2)), np.empty((gallery + 1, 2))
     for r in range(len(bits)):
         size, _ = order_items(bits[r], label_ranks[r], keys, columns, spare_keys, spare_columns, places, below)

@@ -102,7 +102,8 @@ class LabelBlock:
         finite = np.isfinite(self.distances)
         totals = np.where(finite, self.distances.astype(np.float64), 0).sum(axis=1)
         counts = finite.sum(axis=1)
-        return np.divide(totals, counts, out=np.full(len(totals), np.nan), where=counts > 0)
+        chance: Float64 = np.divide(totals, counts, out=np.full(len(totals), np.nan), where=counts > 0)
+        return chance
 
 
 class Ranking:

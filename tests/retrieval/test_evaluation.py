@@ -488,3 +488,19 @@ def test_whole_rankings_of_large_galleries_are_measured_on_a_sample_of_them() ->
             np.testing.assert_array_equal(result.per_query, other.rows[row][name].per_query)
     with pytest.raises(UserError, match="'ranking_sample' must be at least 2"):
         check_options(EvaluateOptions(ranking_sample=1))
+
+
+def test_a_person_who_waits_is_told_that_code_is_compiled(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from numba import njit
+
+    from cml.retrieval import compile_notice
+
+    monkeypatch.setattr(compile_notice, "_PATIENCE", 0.0)
+    for is_watched in (False, True):
+        monkeypatch.setattr(compile_notice, "_is_watched", lambda answer=is_watched: answer)
+        caplog.clear()
+        with caplog.at_level("INFO", logger="cml"), compile_notice.say_what_compiles():
+            njit(lambda number: number + 1)(2)
+        assert ("Compiling the measures of rankings once" in caplog.text) == is_watched

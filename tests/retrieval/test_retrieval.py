@@ -155,6 +155,16 @@ def test_correlations_equal_scipy(score_steps: int | None, label_steps: int | No
         assert [tau[r], rho[r]] == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
 
+def test_scores_that_are_close_in_a_wide_range_are_ranked_by_all_of_their_bits() -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.random(500).astype(np.float32)
+    scores = 1 + 1e-12 * (np.argsort(np.argsort(labels + 0.3 * rng.random(500))) // 2)
+    scores[7], scores[8] = 1e300, -1e300  # the first digits of all others are the same
+    tau, rho, _ = rank_correlations(scores[None], dense_ranks(labels[None]))
+    assert tau[0] == pytest.approx(stats.kendalltau(scores, labels).statistic, abs=1e-12)
+    assert rho[0] == pytest.approx(stats.spearmanr(scores, labels).statistic, abs=1e-12)
+
+
 def test_ndcg_equals_scikit_learn_without_ties() -> None:
     rng = np.random.default_rng(3)
     labels = rng.random((20, 90)).astype(np.float32) * 5
