@@ -57,6 +57,14 @@ def test_a_database_finds_what_the_index_finds(folder: Path, index: cml.Index, p
     np.testing.assert_allclose([distance for _, distance in found], [hit.distance for hit in wanted], atol=1e-3)
 
 
+def test_databases_find_the_neighbours_of_any_distance(tmp_path: Path) -> None:
+    text = (DOCS / "howto/any_distance.md").read_text(encoding="utf-8")
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
+    code += "\nprint(*recall.values())\n"
+    printed = subprocess.check_output([sys.executable, "-c", code], cwd=tmp_path, text=True, timeout=240)
+    assert min(map(float, printed.splitlines()[-1].split())) > 0.9
+
+
 @pytest.fixture(scope="module")
 def port(folder: Path) -> Iterator[int]:
     """The service on a free port of this machine."""
