@@ -119,6 +119,7 @@ def _estimate_ceiling(groups: Sequence[Any]) -> float | None:
 
 def refuse_bad_rows(rows: Iterable[object]) -> None:
     """Raise the first bad row of the most frequent kind, with how many there are of each kind, and the first ones."""
+    rows = list(rows)
     faults = [row for row in rows if isinstance(row, DataError)]
     if not faults:
         return
@@ -131,7 +132,8 @@ def refuse_bad_rows(rows: Iterable[object]) -> None:
         each = [f"{len(same)} as in {', '.join(map(_shorten, same[:_NAMED]))}" for same in kinds.values()]
         more = f", and {len(kinds) - _NAMED} further kinds" if len(kinds) > _NAMED else ""
         text += f" {len(faults)} rows are bad: {'; '.join(each[:_NAMED])}{more}."
-    raise DataError(f"{text} {SKIP_HINT}")
+    # where most rows are bad, the file was read in the wrong way, and leaving out would hide it
+    raise DataError(f"{text} {SKIP_HINT}" if len(faults) == 1 or 2 * len(faults) < len(rows) else text)
 
 
 def _shorten(where: str) -> str:

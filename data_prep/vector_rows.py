@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from cml.array_types import Floating
 from cml.data.vector_files import TYPES
+from cml.data_prep.label_options import Misread
 from cml.errors import DataError
 from cml.storage.regular_file import map_array
 
@@ -19,7 +20,7 @@ Rows = Floating
 def read_vector_text(text: str, column: str, where: str) -> list[float]:
     """Read a vector that is written as text in one cell, by JSON, Python or NumPy: "[0.1, 0.2]" or "[0.1 0.2]"."""
     if "..." in text:
-        raise DataError(
+        raise Misread(
             f"{where}: {column} was cut by NumPy, which writes ... for the middle of long arrays: its numbers are "
             "lost. Write the table again with vector.tolist(), or the vectors to a .npy file for --vectors."
         )

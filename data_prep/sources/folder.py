@@ -380,7 +380,8 @@ class Folder(LabelOptions):
         for end in () if (self.images / name).is_file() else range(1, name.count("/") + 1):
             short = "/".join(name.split("/")[end:])
             if (self.images / short).is_file():
-                say_once(printed, f"{self.labels}: paths are taken from {short} on, as {name} is not in {self.images}.")
+                before = name.removesuffix(short)
+                say_once(printed, f"{self.labels}: paths are taken without {before}, which is not in {self.images}.")
                 if short in seen and seen[short].listed != name:
                     raise Misread(f"{where}: {name} and {seen[short].listed} would both be {self.images / short}.")
                 return short

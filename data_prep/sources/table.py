@@ -122,12 +122,19 @@ class Table(LabelledRows):
                     yield vector
 
     def _read_row(self, position: int, row: Row, where: str, printed: set[str]) -> Labelled:
+        for text in self._find_cut(row):
+            read_vector_text(text, self.features[0], where)  # raises
         try:
             return super()._read_row(position, row, where, printed)
         except DataError as error:
             if self.vectors is None:
                 raise
             raise _mention_row(error, self.vectors) from None
+
+    def _find_cut(self, row: Row) -> list[str]:
+        """The cells that held a whole vector before NumPy has cut it."""
+        cells = [row.get(name) for name in self.features[:1]]
+        return [text for text in cells if isinstance(text, str) and text.lstrip().startswith("[") and "..." in text]
 
     @functools.cached_property
     def _columns(self) -> tuple[str, ...]:
