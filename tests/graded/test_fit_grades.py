@@ -49,7 +49,7 @@ def test_training_ranks_new_queries_better(tmp_path: Path, backbone: Any) -> Non
     new, _, _ = draw(1)
     truth = np.digitize(*_scores_of(new, document)).astype(float)
     before = cml.Ranking.of_embeddings(new, document).evaluate(cml.Grades.from_matrix(truth), ["ndcg@10"])
-    assert ndcg(model, new, document, truth) > before.means["ndcg@10"] + 0.03
+    assert ndcg(model, new, document, truth) > before.means["ndcg@10"] + 0.01
     again = cml.load(model.save(tmp_path / "model"))
     assert isinstance(again, SearchModel)
     for side, inputs in (("queries", query), ("documents", document)):
