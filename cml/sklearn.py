@@ -36,6 +36,7 @@ class CMLEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         image_shape: Height and width of the images in rows; None for rows that are vectors.
         augment: A function that augments one input at each use, as ``cml.fit`` takes it.
         random_state: An integer or a ``RandomState`` that sets the seed; None for the option ``seed``.
+        quiet: Whether ``fit`` shows no progress bar and no remarks.
         **options: Any option of ``TrainConfig``; all are parameters of the estimator, for ``set_params`` and
             ``GridSearchCV``. ``label_distance``, ``loss``, ``backbone``, ``optimizer`` and ``schedule`` may be objects,
             as ``cml.fit`` takes them.
@@ -61,11 +62,13 @@ class CMLEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         image_shape: tuple[int, int] | None = None,
         augment: Augment | None = None,
         random_state: int | np.random.RandomState | None = None,
+        quiet: bool = True,
         **options: Unpack[TrainOptions],
     ) -> None:
         self.image_shape = image_shape
         self.augment = augment
         self.random_state = random_state
+        self.quiet = quiet
         for option in fields(TrainConfig):
             setattr(self, option.name, options.get(option.name, option.default))
         for name in options:
@@ -106,7 +109,7 @@ class CMLEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
                 X = self._pictures(X)
         labels = y if hasattr(y, "__len__") else np.asarray(y)
         parts |= {"augment": self.augment, "sample_weight": sample_weight}
-        self.model_ = fit(X, labels, TrainConfig(**options), **parts, quiet=True)
+        self.model_ = fit(X, labels, TrainConfig(**options), **parts, quiet=self.quiet)
         self._n_features_out = self.model_.config.dimension
         return self
 

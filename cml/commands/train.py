@@ -36,6 +36,8 @@ class Train:
     training: TrainConfig
     config: Path | None = None
     """Options from a file: a run's config.json, or JSON or YAML with some of them. Options given here override it."""
+    start: Path | None = None
+    """Run folder of a trained model to continue, with its backbone, head and standardisation."""
     resume: bool = False
     """Resume the run in --out from its last checkpoint, with its original options."""
     tracker: str = ""
@@ -82,6 +84,7 @@ def run(arguments: Sequence[str]) -> None:
             data = Path(saved.dataset)
     default = Train(data, tyro.MISSING, recipe_for(task, recipe, rest, prog))
     options = parse(Train, rest, prog=prog, description=f"Train on {task.summary}.", default=default)
+    from cml.doors.load import load
     from cml.doors.train import train_task
     from cml.doors.training_run import with_tracker
     from cml.processes.init_processes import init_processes
@@ -100,7 +103,8 @@ def run(arguments: Sequence[str]) -> None:
             if dataset.info.task != name:
                 say(f"{options.data} was prepared for the task {dataset.info.task!r}: its labels may not fit {name!r}.")
             place = Place(options.out, options.resume, with_tracker((), options.tracker), ranks=ranks)
-            learned = train_task(task, dataset, options.training, place)
+            start = None if options.start is None else load(options.start, device="cpu").network
+            learned = train_task(task, dataset, options.training, place, start=start)
     except KeyboardInterrupt as stop:
         if not (options.out / "config.json").exists():
             raise KeyboardInterrupt(str(stop) or "nothing was trained yet") from None

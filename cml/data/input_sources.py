@@ -34,7 +34,8 @@ from cml.data.image_sources import (
 from cml.data.images import Images, Size
 from cml.data.input_form import AcceptedInputs, Collate, FieldNames, InputForm, InputKind, Inputs, Missing
 from cml.data.items import Items, StackedItems, Tensors, item_array
-from cml.data.table_columns import read_numbers, select_columns, stack_rows
+from cml.data.sparse_rows import SparseRows, is_sparse
+from cml.data.table_columns import numeric_columns, read_numbers, select_columns, stack_rows
 from cml.data.texts import Texts, are_texts
 from cml.data.vectors import Vectors
 from cml.errors import UserError
@@ -63,6 +64,8 @@ def recognize_inputs(
     refuse_parts(inputs)
     refuse_parts(labels)
     kind, collate = accepted.kind, accepted.collate
+    if collate is None and kind in (None, "vectors") and (names := numeric_columns(inputs, fields)):
+        fields = replace(fields, features=names)
     if isinstance(inputs, Vectors | Tensors | Texts) and collate is None:
         kind = inputs.form.kind
     if collate is not None or kind == "items":
@@ -146,6 +149,8 @@ def open_vector_file(path: Path, missing: Missing = "refuse") -> Vectors:  # pat
 
 def _is_own_dataset(source: Any, labels: Any, features: str | Sequence[str] | None) -> bool:  # noqa: ANN401
     """Whether a source is a data set, or a list of its items: mappings or, without separate labels, tuples."""
+    if is_sparse(source):
+        return False
     if isinstance(source, list | tuple) and len(source):
         first = source[0]
         if isinstance(first, Mapping):
@@ -257,6 +262,8 @@ def _kind_of(inputs: Any, fields: FieldNames, accepted: AcceptedInputs) -> Input
     """Tell the kind of inputs by their shape and type."""
     if fields.features is not None:
         return "vectors"
+    if is_sparse(inputs):
+        return "vectors"
     if are_texts(inputs):
         raise UserError(
             "The inputs are texts, and no files: give a backbone of texts, such as "
@@ -336,6 +343,8 @@ def _open_vectors(source: Any, features: str | Sequence[str] | None, missing: Mi
         return Vectors(rows, columns=columns, missing=missing, names=names)
     if isinstance(source, str | Path):
         return open_vector_file(Path(source), missing)
+    if is_sparse(source):
+        return Vectors(SparseRows(source), missing=missing)
     array = as_array(source)
     if array is None or array.dtype.kind == "O":
         if not isinstance(source, list | tuple | np.ndarray):

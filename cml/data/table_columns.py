@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from cml.array_types import Floating
-from cml.data.dataset_items import column_names
+from cml.data.dataset_items import column_names, has_columns
+from cml.data.input_form import FieldNames
 from cml.data.vocabulary import find_meanings, means
 from cml.errors import UserError, did_you_mean
 
@@ -40,6 +41,24 @@ def match_columns(names: Sequence[str], features: str | Sequence[str]) -> list[s
             f"The data has no column that matches features={features!r}.{did_you_mean(features, names)} {there}"
         )
     return chosen
+
+
+def numeric_columns(
+    frame: Any,  # noqa: ANN401 - anything
+    fields: FieldNames,
+) -> list[str]:
+    """List all columns of a frame beside that of labels if they hold numbers and none was named; none of others."""
+    if fields.features is not None or fields.image is not None or not hasattr(frame, "dtypes"):
+        return []
+    if not has_columns(frame):
+        return []
+    names = [name for name in column_names(frame) if name != fields.label]
+    return names if all(_holds_numbers(frame[name].dtype) for name in names) else []
+
+
+def _holds_numbers(dtype: Any) -> bool:  # noqa: ANN401 - of pandas or polars
+    is_numeric = getattr(dtype, "is_numeric", None)  # of polars
+    return bool(is_numeric()) if callable(is_numeric) else getattr(dtype, "kind", "O") in "fiu"
 
 
 def read_numbers(

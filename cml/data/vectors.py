@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from cml.array_types import Float32, Floating, Int64, Integer
 from cml.data.input_form import InputForm, Missing
 from cml.data.items import StackedItems
+from cml.data.sparse_rows import SparseRows
 from cml.errors import UserError
 
 _CHUNK = 1 << 22  # numbers that are read at a time
@@ -27,7 +28,7 @@ class Vectors:
 
     def __init__(
         self,
-        rows: Floating | StackedItems,  # (N, F) of any float type
+        rows: Floating | StackedItems | SparseRows,  # (N, F) of any float type
         *,
         columns: tuple[str, ...] = (),
         missing: Missing = "refuse",  # what becomes of a missing number (NaN)

@@ -27,7 +27,7 @@ from cml.distances.precomputed import Precomputed
 from cml.doors.fit_grades import are_two, fit_grades
 from cml.doors.learners import learner_class
 from cml.doors.model import Model
-from cml.doors.training_run import keep_interrupted, with_tracker
+from cml.doors.training_run import keep_interrupted, share_folder, with_tracker
 from cml.doors.validation_items import draw_validation, recognize_validation, refuse_with_validation
 from cml.errors import ImplausibleData, UserError
 from cml.feature_store.store import FeatureStore
@@ -38,6 +38,7 @@ from cml.losses.wrapped_loss import as_loss
 from cml.models import CUSTOM, Backbone
 from cml.models.backbone import count_channels, read_by_itself
 from cml.models.backbones.sentence_transformers import wrap_foreign
+from cml.models.embedding import EmbeddingModel
 from cml.option_types import check_options
 from cml.plausibility.finding import find_unknown_words
 from cml.plausibility.label_rules import find_in_labels
@@ -52,6 +53,7 @@ from cml.training.own_functions import Augment, take_functions
 from cml.training.randomness import seeded_randomness
 from cml.training.run_learner import run_learner
 from cml.training.saved_model import RunConfig
+from cml.training.start import follow_start
 from cml.training.train_options import FitOptions, complete_options, list_options
 
 
@@ -64,6 +66,7 @@ def fit(
     label_distance: str | LabelDistance | Callable[[Any, Any], float] | NDArray[Any] | None = None,
     loss: str | nn.Module | None = None,
     backbone: str | nn.Module | Backbone | tuple[Any, Any] | None = None,
+    start: Model | None = None,
     image: str | None = None,
     features: str | Sequence[str] | None = None,
     label: str | None = None,
@@ -115,6 +118,8 @@ def fit(
             Hugging Face hub or in a folder, a ``SentenceTransformer``, or a transformer with its tokenizer, (model,
             tokenizer), whose features are the mean of the tokens; they tokenise and pad texts themselves. With grades
             also two of all these, (of the queries, of the documents), for a network of each side.
+        start: A trained model to continue, with its backbone, head and standardisation: on new inputs of its form,
+            other labels, another label distance or loss. It stays as it is.
         image: Name of the column or field of images, if ``inputs`` is a data frame or a data set of mappings.
         features: Names of the columns of vectors: a list, a pattern such as ``emb_*``, a prefix, or the name of one
             column of lists; or the name of the field of inputs.
@@ -179,6 +184,7 @@ def fit(
                 "groups": groups,
                 "sample_weight": sample_weight,
                 "validation": validation,
+                "start": start,
             },
             options={
                 **options,
@@ -204,10 +210,20 @@ def fit(
             say(f"{label!r} is a column of classes; for their numbers, label_distance='euclidean'.")
 
     # options, and the parts that are objects
+    if isinstance(backbone, Model | EmbeddingModel):
+        raise UserError(
+            "The backbone is a trained model of cml: continue it by start=model, with its head and standardisation."
+        )
     own_backbone = None if isinstance(backbone, str) else wrap_foreign(backbone)
     own_loss = None if loss is None or isinstance(loss, str) else as_loss(loss)
     own_functions, chosen = take_functions(options, augment)
     chosen |= _name_parts(label_distance, loss, backbone if isinstance(backbone, str) else own_backbone)
+    network = None if start is None else start.network
+    if network is not None:
+        if backbone is not None:
+            raise UserError("A start model has a backbone already: leave out 'backbone', or 'start'.")
+        chosen, collate = follow_start(network, chosen), network.collate if collate is None else collate
+        own_backbone = Backbone(network.backbone, network.head.in_features, (0.0,) * network.config.inputs.channels)
     config = with_options(TrainConfig() if config is None else config, chosen)
     _refuse_dataset_options(config)
 
@@ -232,6 +248,9 @@ def fit(
         channels=count_channels(config.backbone if own_backbone is None else own_backbone),
         collate=collate,
     )
+    if network is not None:
+        accepted = replace(accepted, kind=network.config.inputs.kind)
+        features = features or network.config.inputs.columns or None
     recognize = functools.partial(recognize_inputs, fields=FieldNames(image, features, label), accepted=accepted)
     with seeded_randomness(config.seed):  # a data set of the user's own may draw where its labels are read
         labelled = recognize(inputs.select() if isinstance(inputs, FeatureStore) else inputs, labels)
@@ -246,7 +265,7 @@ def fit(
     names = {*chosen, *config.difference(TrainConfig())}  # an option of ``config`` that is no default is chosen too
     chosen = {name: getattr(config, name) for name in names}
     config = check_options(complete_options(config, chosen, form, distance))
-    learner = learner_class(config)(config, own_loss, own_backbone, own_functions)
+    learner = learner_class(config)(config, own_loss, own_backbone, own_functions, network)
     learner.check_options(complete_options(TrainConfig(), {}, form))
 
     distance, encoded = _encode_labels(distance, plain_labels, () if held_out is None else held_out.labels)
@@ -272,6 +291,7 @@ def fit(
     with keep_interrupted(_make_model, has_folder=out is not None), init_processes(config.device) as ranks:
         place = Place(None if out is None else Path(out), resume, with_tracker(callbacks, tracker), quiet, ranks)
         learned, run = run_learner(learner, items, validating, place, shrink=True)
+        share_folder(place, learned)
     return _make_model(learned, run)
 
 

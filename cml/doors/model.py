@@ -1,5 +1,7 @@
 """A trained model for use from Python: embed, evaluate, search, save."""
 
+import copy
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from cml import distances
-from cml.array_types import Float32, Int64, UInt64
+from cml.array_types import Float32, Float64, Int64, UInt64
 from cml.checks.advice import advise, render_call
 from cml.checks.audit_list import AuditList
 from cml.checks.calibrate_items import KnownItems, calibrate_items
@@ -25,18 +27,21 @@ from cml.distances.precomputed import Precomputed
 from cml.doors.both_sides import BothSides, check_both_groups, read_excluded
 from cml.doors.evaluate_items import Report, compute_vector_forms, evaluate_items, own_rows
 from cml.errors import UserError
+from cml.export.sentence_folder import write_sentence_folder
 from cml.items import LabelledItems
 from cml.items.label_inputs import label_inputs, open_at
 from cml.items.labelled_items import Presentation
 from cml.items.names import align_by_name, name_matrix_rows, names_of
 from cml.models import has_published_weights
 from cml.models.embedding import EmbeddingModel, ModelConfig
+from cml.models.heads import shorten_head
 from cml.models.weights_fingerprint import model_fingerprint
 from cml.retrieval.calibration import LEVEL, Calibration
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.feature_forms import STANDARDISED
 from cml.retrieval.gallery import Gallery, predict_labels
 from cml.retrieval.label_regression import LabelSignals, find_label_signal, fit_label_regression
+from cml.retrieval.novelty import Novelty
 from cml.retrieval.results import Evaluation
 from cml.retrieval.saved_calibration import load_calibration, save_calibration
 from cml.retrieval.search import nearest_embeddings
@@ -52,6 +57,7 @@ from cml.training.saved_model import RunConfig, explain_missing_plugins, save_fi
 
 if TYPE_CHECKING:
     from cml.explore.explorer import Explorer
+    from cml.export.onnx_graph import OnnxExport
 
 _OWN_DISTANCE = (
     "One that was registered in Python has to be registered here too: load the file that does it by --plugin FILE, or "
@@ -187,6 +193,75 @@ class Model:
             UserError: The inputs are of another form than the model's, or hold numbers that are not finite.
         """
         return self.network.embed(inputs, batch_size=batch_size, bar=bar)
+
+    def shorten(self, dimension: int) -> "Model":
+        """A model of the first dimensions, for losses that train them to stand alone, such as ``matryoshka``.
+
+        Args:
+            dimension: How many of the D dimensions.
+
+        Returns:
+            A model of its own, to embed, index, search, save and export; it L2-normalises if this one does.
+
+        Raises:
+            UserError: ``dimension`` is not from 1 to D.
+
+        Example:
+            >>> import numpy as np
+            >>> rows = np.random.default_rng(0).normal(size=(60, 3))
+            >>> model = cml.fit(rows, rows[:, 0], loss="matryoshka(dimensions=(2, 8))", dimension=8, steps=2,
+            ...                 sampler="random(batch_size=30)", quiet=True)
+            >>> model.shorten(2).embed(rows).shape
+            (60, 2)
+        """
+        if not 1 <= dimension <= self.config.dimension:
+            raise UserError(f"'dimension' must be from 1 to {self.config.dimension}. Got {dimension} instead.")
+        network = copy.copy(self.network)
+        network._modules = dict(self.network._modules)  # the backbone is shared
+        network.head = shorten_head(self.network.head, dimension)  # type: ignore[arg-type]
+        network.config = replace(self.config, dimension=dimension)
+        run = replace(self.run_config, model=network.config)
+        return Model(
+            network, run, self._label_distance, allow_download=self.allow_download, references=self._references
+        )
+
+    def novelty(
+        self,
+        inputs: Any,  # noqa: ANN401 - as cml.fit takes them
+        known: Any = None,  # noqa: ANN401
+    ) -> Float64:
+        """Tell whether inputs are like those that the model was trained on, so that its embedding says something.
+
+        Items are compared by features below the head: an embedding leaves out what the labels do not depend on. Of
+        vectors, these are the standardised numbers.
+
+        Args:
+            inputs: Q inputs.
+            known: Inputs that the model is meant for, at least 40; None for those that it was trained on, which a
+                loaded model does not have.
+
+        Returns:
+            (Q,) the share of known items that are at least as far from other known ones. Of items like these, 5 % have
+            a score of at most 0.05; items of another kind have small scores.
+
+        Raises:
+            UserError: There are too few known items, or none.
+
+        Example:
+            >>> import numpy as np
+            >>> rows = np.random.default_rng(0).normal(size=(200, 3))
+            >>> model = cml.fit(rows, rows[:, 0], steps=2, sampler="random(batch_size=50)", quiet=True)
+            >>> bool(model.novelty([[50.0, 50.0, 50.0]])[0] < 0.02)
+            True
+        """
+        if known is None and self._references is None:
+            raise UserError("A loaded model does not have its training items: give 'known' inputs.")
+        groups = None
+        if known is None:
+            assert self._references is not None
+            known, groups = self._references.inputs, self._references.groups
+        describe = self.network.standardize if self.form.kind == "vectors" else self.network.extract
+        return Novelty(describe(known), groups).score(describe(inputs))
 
     def as_embeddings(self, inputs: Any) -> Float32:  # noqa: ANN401 - inputs or embeddings
         """Embed inputs that are not embeddings already.
@@ -616,6 +691,9 @@ class Model:
     def save(self, folder: Path | str) -> Path:
         """Write weights (safetensors), options, history and calibration into a new folder that ``cml.load`` reads.
 
+        ``SentenceTransformer(folder)`` of sentence-transformers reads it too: of texts without cml, of other inputs
+        with ``trust_remote_code=True``, see ``cml.sentence_transformers.Embedding``.
+
         Args:
             folder: The folder to create.
 
@@ -636,11 +714,49 @@ class Model:
             folder: The folder.
         """
         save_finished(folder, self.network)
+        write_sentence_folder(folder, self.network)
         self.history.save(folder)
         replace(self.run_config, model=self.config).save(folder)
         save_training_items(folder, self.training_items)
         if self.calibration is not None:
             save_calibration(folder, self.calibration, self.network)
+
+    def export_onnx(self, out: Path | str) -> "OnnxExport":
+        """Write the model as an ONNX graph, checked against torch; see docs/howto/onnx.md.
+
+        Args:
+            out: A file NAME.onnx, or a new folder.
+
+        Returns:
+            The file and the largest differences from torch.
+
+        Raises:
+            UserError: The model takes neither RGB images nor vectors, or its network has no graph.
+        """
+        from cml.export.onnx_graph import export_onnx
+
+        return export_onnx(self.network, Path(out))
+
+    def export_hub(self, out: Path | str, *, name: str = "", licence: str = "other", repository: str = "") -> list[str]:
+        """Write a folder to share, with a model card, as ``cml export hub`` does of a run.
+
+        Args:
+            out: The new folder.
+            name: Name of the model; by default that of the folder.
+            licence: Licence of the weights, by its name on the hub.
+            repository: Where the folder will be uploaded, ``user/name``; "" if it is not.
+
+        Returns:
+            What the card does not say.
+
+        Raises:
+            UserError: The folder is taken.
+        """
+        from cml.export.hub import export_hub
+
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = self.save(Path(temporary) / (name or Path(out).name))
+            return export_hub(folder, Path(out), name=name, licence=licence, repository=repository, model=self.network)
 
     def _baselines(self, queries: LabelledItems, gallery: LabelledItems | None) -> dict[str, tuple[Any, Any]]:
         """Embeddings of queries and gallery that need no training of this model, by the names of their rows."""

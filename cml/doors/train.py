@@ -17,12 +17,13 @@ from cml.distances.dataset_labels import Mirror
 from cml.doors.dataset_options import complete_dataset_options
 from cml.doors.learners import learner_class
 from cml.doors.model import Model
-from cml.doors.training_run import keep_interrupted, with_tracker
+from cml.doors.training_run import keep_interrupted, share_folder, with_tracker
 from cml.errors import UserError
 from cml.feature_store.frozen_features import explain_new_items, with_features
 from cml.feature_store.store import FeatureStore
 from cml.items.label_inputs import label_split, open_at, read_weights
 from cml.models.backbone import count_channels
+from cml.models.embedding import EmbeddingModel
 from cml.processes.init_processes import init_processes
 from cml.task import Task
 from cml.trackers import Tracker
@@ -33,6 +34,7 @@ from cml.training.learner import Learned, Place
 from cml.training.own_functions import NO_FUNCTIONS, Augment, OwnFunctions, take_functions
 from cml.training.run_learner import run_learner
 from cml.training.saved_model import RunConfig
+from cml.training.start import decided_options
 from cml.training.train_options import TrainOptions, complete_options, list_options
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ def train(
     config: TrainConfig | None = None,
     augment: Augment | None = None,
     sample_weight: Any = None,  # noqa: ANN401 - a sequence of numbers
+    start: Model | None = None,
     resume: bool = False,
     tracker: str | Tracker | None = None,
     callbacks: Sequence[Callback] = (),
@@ -63,6 +66,7 @@ def train(
         config: All options of training; None for the task's recipe.
         augment: A function that augments one input at each use, as ``cml.fit`` takes it.
         sample_weight: A weight for each training item, as ``cml.fit`` takes it.
+        start: A trained model to continue, as for ``cml.fit``; it decides backbone, dimension and image size.
         resume: Continue the run in ``out``.
         tracker: An experiment tracker that follows the run: tensorboard, wandb, mlflow, trackio, or one of your own.
         callbacks: Called after steps, validations, checkpoints and at the end; they may end the run.
@@ -97,7 +101,8 @@ def train(
 
     with keep_interrupted(_make_model, has_folder=True), init_processes(chosen.device) as ranks:
         place = Place(Path(out), resume, callbacks, quiet, ranks)
-        train_task(task, dataset, chosen, place, own=own, sample_weight=sample_weight)
+        network = None if start is None else start.network
+        train_task(task, dataset, chosen, place, own=own, sample_weight=sample_weight, start=network)
     return open_run(out, data=dataset.folder, device=chosen.device, allow_download=True)
 
 
@@ -121,13 +126,16 @@ def train_task(
     *,
     own: OwnFunctions = NO_FUNCTIONS,
     sample_weight: Any = None,  # noqa: ANN401 - a sequence of numbers
+    start: EmbeddingModel | None = None,  # a trained model to continue
 ) -> Learned:
     """Train the embedding of a task into a run folder."""
     store = FeatureStore.open(config.features) if config.features else None
     if store is not None and not store.is_of_backbone:
         dataset = with_features(dataset, store)
     groups = _read_groups(dataset, config)
-    learner = learner_class(config)(config, own=own)
+    if start is not None:
+        config = _follow_start(start, config, place)
+    learner = learner_class(config)(config, own=own, start=start)
     learner.check_options(complete_options(task.recipe, {}, dataset.info.inputs))
     if config.tune and dataset.info.queries_are_known and place.is_shown:
         say(
@@ -149,9 +157,22 @@ def train_task(
         weights=None if sample_weight is None else read_weights(sample_weight, len(items)),
     )
     learned, _ = run_learner(learner, items, None, place, task=task.name, dataset=dataset)
+    share_folder(place, learned)
     if store is not None and not store.is_of_backbone and place.is_shown:
         say(explain_new_items(store))
     return learned
+
+
+def _follow_start(start: EmbeddingModel, config: TrainConfig, place: Place) -> TrainConfig:
+    """The options with those that the start model decides, which a line names where they are others."""
+    decided = decided_options(start)
+    others = [f"{name}={value}" for name, value in decided.items() if getattr(config, name) != value]
+    if others and place.is_shown:
+        say(f"The start model decides {', '.join(others)}.")
+    followed: TrainConfig = replace(config, **decided)
+    if followed.tune:
+        raise UserError("A start model has a head already: leave out tune, or the start model.")
+    return followed
 
 
 def _read_groups(dataset: PreparedDataset, config: TrainConfig) -> Int64 | None:

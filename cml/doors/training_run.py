@@ -7,11 +7,12 @@ from pathlib import Path
 
 from cml.doors.model import Model
 from cml.errors import UserError
+from cml.export.sentence_folder import write_sentence_folder
 from cml.retrieval.metric_result import MetricResult
 from cml.trackers import GuardedTracker, TrackedRun, Tracker
 from cml.training.callbacks import Callback, State
 from cml.training.config import TrainConfig
-from cml.training.learner import Learned, StoppedRun
+from cml.training.learner import Learned, Place, StoppedRun
 from cml.training.saved_model import RunConfig
 
 TRACK_EVERY = 10  # steps between two points of a tracker's curves
@@ -126,6 +127,12 @@ def last() -> Model:
             "its first step. A finished cml.fit returns its model."
         )
     return _latest[0]
+
+
+def share_folder(place: Place, learned: Learned) -> None:
+    """Let sentence-transformers load the model of a finished run from its folder."""
+    if place.folder is not None:
+        write_sentence_folder(place.folder, learned.model)
 
 
 @contextlib.contextmanager

@@ -8,6 +8,8 @@ from cml.data.dataset_info import DatasetInfo
 from cml.data.prepared import PreparedDataset
 from cml.errors import DataError
 from cml.export.model_card import build_model_card
+from cml.export.sentence_folder import write_sentence_folder
+from cml.models.embedding import EmbeddingModel
 from cml.retrieval.results import Evaluation
 from cml.retrieval.saved_calibration import load_calibration, save_calibration
 from cml.storage.atomic import atomic_folder
@@ -23,10 +25,11 @@ def export_hub(
     licence: str = "other",
     data: Path | None = None,
     repository: str = "",  # where the folder will be uploaded, ``user/name``; "" if it is not
+    model: EmbeddingModel | None = None,  # the run's model, where it has a module of the user's own; None to load it
 ) -> list[str]:
     """Write a finished run as a folder to share: weights, calibration, config without local paths, and model card."""
     config = RunConfig.load(run)
-    model = load_model(run, config.model, torch.device("cpu"))
+    model = load_model(run, config.model, torch.device("cpu")) if model is None else model
     calibration = load_calibration(run, model)
     gaps, info = [], _dataset_info(config, data)
     if info is None:
@@ -48,6 +51,7 @@ def export_hub(
     shared["train"]["features"] = ""
     with atomic_folder(out) as folder:
         save_finished(folder, model)
+        write_sentence_folder(folder, model)
         if calibration is not None:
             save_calibration(folder, calibration, model)
         write_json(folder / "config.json", shared)

@@ -113,7 +113,7 @@ def get(
             a .safetensors or .pth file.
         image_size: (height, width) in pixels of its images, for networks of a fixed size.
         pretrained: Load the weights; False if others follow.
-        form: The form of its inputs; by default images.
+        form: The form of its inputs; by default images, or texts of a backbone of texts.
         folder: The folder in which a saved model keeps the network itself, such as one of texts with its tokenizer.
 
     Returns:
@@ -129,6 +129,8 @@ def get(
         torch.Size([2, 256])
     """
     choice, known = _entry(name)
+    if form is None and _kind_of_entry(known) == "texts":
+        form = InputForm("texts")
     _check_kind(name, known, form or InputForm())
     is_file = weights.endswith(WEIGHTS_FILES)
     load = pretrained and not is_file
@@ -167,7 +169,8 @@ def input_kind(backbone: "str | nn.Module | Backbone") -> InputKind | None:
     """Tell which kind of inputs a backbone takes; None of a user's own module that does not say."""
     if isinstance(backbone, str):
         return None if backbone == CUSTOM else _kind_of_entry(_entry(backbone)[1])
-    return getattr(getattr(backbone, "module", backbone), "takes", None)
+    stated: InputKind | None = getattr(getattr(backbone, "module", backbone), "takes", None)
+    return stated
 
 
 def read_by_itself(backbone: "str | nn.Module | Backbone") -> InputKind | None:

@@ -1,5 +1,6 @@
 """Heads beside the linear one: several joined in one, and one in the coordinates of principal components."""
 
+import copy
 from collections.abc import Sequence
 
 import torch
@@ -34,6 +35,15 @@ class JoinedHead(nn.Module):
             for rows, is_unit in zip(embeddings, self.is_unit, strict=True)
         ]
         return functional.linear(torch.cat(units, dim=1), self.weight, self.bias)
+
+
+def shorten_head(head: nn.Linear | JoinedHead, dimension: int) -> nn.Linear | JoinedHead:
+    """A copy of a head that gives the first dimensions of its embeddings."""
+    shorter = copy.deepcopy(head)
+    shorter.weight = nn.Parameter(head.weight.detach()[:dimension].clone())
+    shorter.bias = nn.Parameter(head.bias.detach()[:dimension].clone())
+    shorter.out_features = dimension
+    return shorter
 
 
 class RotatedHead(nn.Module):

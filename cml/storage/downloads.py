@@ -38,7 +38,9 @@ def not_cached_error(model: str) -> UserError:
 
 
 _FILES = ("config.json", "model.safetensors")  # of a model
-_OPTIONAL = ("calibration.json",)  # no other files are ever fetched
+_OPTIONAL = ("calibration.json",)
+# a network of texts with its tokenizer; no other files are ever fetched
+_OF_BACKBONE = re.compile(r"backbone/(\w+/)?\w[\w.-]*\.(json|txt|model|safetensors)", re.ASCII)
 _WHY = {
     "RepositoryNotFoundError": "has no such repository, or it is private (log in: hf auth login)",
     "RevisionNotFoundError": "has no such branch, tag or commit of it",
@@ -64,7 +66,7 @@ def resolve_run(run: Path | str) -> Path:
             # one request: without a network, each request of a download is retried for half a minute
             model = hub.model_info(name, revision=revision or None, timeout=10)
             there = {file.rfilename for file in model.siblings or ()}
-            optional = tuple(file for file in _OPTIONAL if file in there)
+            optional = tuple(sorted(file for file in there if file in _OPTIONAL or _OF_BACKBONE.fullmatch(file)))
             # the weights come last: a download that was killed is complete only if they are there
             paths = [hf_hub_download(name, file, revision=model.sha) for file in optional + _FILES]
     folder = Path(str(paths[0])).parent
@@ -110,7 +112,8 @@ def upload(folder: Path, name: str, *, private: bool) -> str:
     hub = hub_client(name)
     from huggingface_hub import CommitOperationAdd
 
-    files = [CommitOperationAdd(path.name, path) for path in sorted(folder.iterdir())]
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    files = [CommitOperationAdd(path.relative_to(folder).as_posix(), path) for path in paths]
     with _explain_hub_errors(f"{folder} was written, but cannot be pushed to {name} (log in: hf auth login)"):
         hub.create_repo(name, private=private or None, exist_ok=True)
         if private and not hub.model_info(name, timeout=10).private:

@@ -31,6 +31,7 @@ from cml.training.optimizer import make_optimizer
 from cml.training.own_functions import OwnAugmentation
 from cml.training.randomness import RunRandomness, may_draw
 from cml.training.stages import STAGES, count_trained_items
+from cml.training.start import check_start, copy_start
 from cml.training.training import Training
 from cml.training.training_targets import check_views
 
@@ -77,6 +78,8 @@ class GradientDescent(Learner):
     def _check_inputs(self, items: LabelledItems) -> None:
         """Refuse augmentation that the inputs cannot have."""
         config, form = self.config, items.inputs.form
+        if self.start is not None:
+            check_start(self.start, form)
         if form.kind == "images":
             if config.brightness_jitter and form.channels not in (1, 3):
                 raise UserError(
@@ -109,6 +112,7 @@ class GradientDescent(Learner):
         return DistanceDemand(self.config.steps, sampler.batch_size, all_pairs=sampler.neighbors > 0)
 
     @shutdown_workers()
+    @torch.enable_grad()
     def learn(self, items: LabelledItems, validation: LabelledItems | None = None, place: Place = NO_PLACE) -> Learned:
         """Train an embedding; see ``Learner.learn``."""
         if items.weights is not None and not items.weights.all():
@@ -132,13 +136,19 @@ class GradientDescent(Learner):
         randomness = RunRandomness(config.seed, ranks.device)
         with randomness.initializing():
             loss = losses.registry.make(config.loss) if self.loss is None else self.loss
-            model = make_model(config, loss, items, self.backbone)
+            model = (
+                make_model(config, loss, items, self.backbone) if self.start is None else copy_start(self.start, loss)
+            )
         model.to(ranks.device)  # outside of the block, in which each call of torch is looked at
         select_parameters(model, config.train_only)
-        if loss.starts_at_zero and not config.projector:
+        if loss.starts_at_zero and not config.projector and self.start is None:
             torch.nn.init.zeros_(model.head.weight)
         place = replace(place, ranks=ranks)
-        return Training(config, items, validation, model, model, loss, self.sampler, self.own, place, ranks, randomness)
+        training = Training(
+            config, items, validation, model, model, loss, self.sampler, self.own, place, ranks, randomness
+        )
+        training.continues = self.start is not None
+        return training
 
     def _check_views(self, training: Training) -> None:
         """Check that several views of an item differ."""

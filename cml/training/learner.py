@@ -108,6 +108,7 @@ class Learner(ABC):
     # the user's own module, for which ``config.backbone`` is ``custom``; it is trained in place
     backbone: nn.Module | Backbone | None = None
     own: OwnFunctions = NO_FUNCTIONS  # functions of the user's own
+    start: EmbeddingModel | None = None  # a trained model that is continued; None to begin anew
 
     # whether the learner chooses the shape of the model, so that a resumed run is not compared by it
     decides_model: ClassVar[bool] = False

@@ -10,6 +10,7 @@ from cml.data.prepared import PreparedDataset
 from cml.errors import UserError
 from cml.items import LabelledItems
 from cml.items.labelled_items import store_costly_distances
+from cml.models.weights_fingerprint import model_fingerprint
 from cml.registry import Choice
 from cml.training.gradient_descent import make_model_config
 from cml.training.learner import Learned, Learner, Place, StoppedRun
@@ -76,6 +77,8 @@ def describe_run(
     config, own = learner.config, learner.own.names()
     if items.weights is not None:
         own["sample_weight"] = f"sha256:{hashlib.sha256(items.weights.tobytes()).hexdigest()[:16]}"
+    if learner.start is not None:
+        own["start"] = model_fingerprint(learner.start)[:16]
     label_distance = str(Choice(items.distance.name, items.distance.settings()))
     digest = label_digest(items, validation)
     return RunConfig(

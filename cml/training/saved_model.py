@@ -39,12 +39,12 @@ def save_model(path: Path, model: EmbeddingModel) -> None:
 
 def save_finished(folder: Path, model: EmbeddingModel) -> None:
     """Write a trained model: a backbone that saves itself into a folder of its own, everything else beside it."""
-    state, save_backbone = plain_state(model), getattr(model.backbone, "save", None)
-    if save_backbone is None:
+    state, backbone = plain_state(model), model.backbone
+    if not hasattr(backbone, "saved_as"):
         save_tensors(folder / MODEL, state)
         return
     delete(folder / BACKBONE)
-    save_backbone(folder / BACKBONE)
+    backbone.save(folder / BACKBONE)  # type: ignore[operator]
     save_tensors(folder / MODEL, state, leave_out=_OF_BACKBONE)
 
 

@@ -46,7 +46,7 @@ def _choose_held_out(training: Training) -> None:
 def standardise_vectors(training: Training) -> None:
     """Take mean and standard deviation from the vectors that are trained on."""
     items = training.items
-    if not isinstance(items.inputs, Vectors) or items.inputs.form.kind != "vectors":
+    if training.continues or not isinstance(items.inputs, Vectors) or items.inputs.form.kind != "vectors":
         return
     if training.held_out is None:
         items = items.split(lambda _: training.held_out_rows)[0]
@@ -102,6 +102,8 @@ def hold_items_out(training: Training) -> None:
 
 def start_head(training: Training) -> None:
     """``head_start``: where the weights of a head begin that is trained alone."""
+    if training.continues:
+        return
     start, remark = choose_head_start(training.config, training.loss, training.targets)
     if remark and training.place.is_shown:
         say(remark)

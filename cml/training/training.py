@@ -44,6 +44,7 @@ class Training:
     # from embeddings (B, D) and the target of a batch to the loss, which parts may wrap
     criterion: Callable[[Tensor, Tensor], Tensor] = field(init=False)
     held_out_rows: Rows = field(init=False)  # which of the items are held out, where the user gave none
+    continues: bool = False  # whether the model was trained before, so that its head and standardisation stay
     projector: Projector | None = None  # the network between embeddings and loss, if there is one
     targets: TrainingTargets = field(init=False)  # the labels that are trained on, as losses and samplers ask for them
     optimizer: torch.optim.Optimizer = field(init=False)

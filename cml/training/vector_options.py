@@ -29,7 +29,7 @@ def text_options(
 ) -> dict[str, Any]:
     """List the options of texts: a pretrained network, which learns more slowly than the head on it."""
     rates = {"learning_rate": 3e-3} if chosen.get("freeze_backbone") else {"learning_rate": 1e-3}
-    return {"dimension": 384, "backbone_lr_scale": 0.1, "warmup": 20, **rates, **_PLAIN}
+    return {"dimension": 384, "backbone_lr_scale": 0.1, "warmup": 10, **rates, **_PLAIN}
 
 
 def store_options(folder: str) -> dict[str, Any]:

@@ -53,7 +53,9 @@ def test_the_folder_is_whole_loads_as_a_run_and_says_what_it_is(
     assert main(command) == 0
     shown = capsys.readouterr()
     assert "not on the card" not in shown.err
-    assert sorted(path.name for path in out.iterdir()) == ["README.md", "config.json", "model.safetensors"]
+    of_sentence_transformers = ["config_sentence_transformers.json", "modules.json"]
+    own = ["README.md", "config.json", "model.safetensors"]
+    assert sorted(path.name for path in out.iterdir()) == sorted(own + of_sentence_transformers)
 
     original, shared = cml.load(run, device="cpu"), cml.load(out, device="cpu")
     images = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3), np.uint8)

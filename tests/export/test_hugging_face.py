@@ -224,7 +224,8 @@ def test_push_makes_a_repository_that_loads(
     assert not more
     assert pushed == f"hf:anna/ages@{commit}"
     assert files == {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()}
-    assert set(files) == {"README.md", "config.json", "model.safetensors"}
+    own = {"README.md", "config.json", "model.safetensors"}
+    assert set(files) == own | {"config_sentence_transformers.json", "modules.json"}
     assert b'cml.load("hf:anna/ages")' in files["README.md"]
     assert b"# ages\n" in files["README.md"]
     original = cml.load(runs[0], device="cpu").embed(IMAGES)

@@ -47,6 +47,7 @@ TINY = {
     "scale": "--rounds 1 --smaller 15",
     "search": "--items 300 --queries 5 --rounds 1",
     "tune": "--sets diabetes --items 60 --seeds 1 --dimension 8 --shuffle --fits OUT",
+    "texts": "--seeds 1 --steps 2 --items 40 --ways cml.fit LabelDistanceLoss CoSENTLoss",
     "waits": "--parts evaluation distances --gallery 1000 --labels 50 --repeats 1",
     "training_step": "--steps 2 --people 160 --files 1 --rounds 1",
 }

@@ -122,6 +122,7 @@ def test_names_and_frames_of_what_comes_out() -> None:
 def test_its_parameters_are_the_options_of_training() -> None:
     parameters = cml.sklearn.CMLEmbedder().get_params()
     assert parameters.pop("image_shape") is None
+    assert parameters.pop("quiet") is True
     assert parameters.pop("random_state") is None
     assert parameters.pop("augment") is None
     assert cml.TrainConfig(**parameters) == cml.TrainConfig()

@@ -1,0 +1,12 @@
+"""cml inside sentence-transformers: losses over label distances, an evaluator and saved models (extra ``sentences``).
+
+- ``LabelDistanceLoss`` is a loss for ``SentenceTransformerTrainer``: any loss of cml, any label distance.
+- ``RetrievalEvaluator`` reports the metrics of cml during its training, and chooses the best checkpoint.
+- ``Embedding`` is a model of cml as a module, by which ``SentenceTransformer(folder)`` loads it.
+"""
+
+from cml.sentence_transformers.evaluator import RetrievalEvaluator
+from cml.sentence_transformers.loss import LabelDistanceLoss
+from cml.sentence_transformers.module import Embedding
+
+__all__ = ["Embedding", "LabelDistanceLoss", "RetrievalEvaluator"]

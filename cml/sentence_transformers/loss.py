@@ -1,0 +1,119 @@
+"""Losses of cml for ``SentenceTransformerTrainer``."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from cml import losses
+from cml.distances import LabelDistance, LabelError, Labels, as_label_distance
+from cml.distributed import gather
+from cml.errors import UserError
+from cml.losses.label_distance_loss import LabelDistanceLoss as LossOfDistances
+from cml.losses.loss import Loss
+from cml.losses.wrapped_loss import as_loss
+from cml.training.training_targets import BatchTargets, TrainingTargets
+
+
+class LabelDistanceLoss(nn.Module):
+    """A loss of cml over all pairs of a batch, whose targets are distances between labels.
+
+    The data set has one column of inputs, or several that show the same item, and a column ``label``. In several
+    processes each computes the loss of the whole batch, as ``cml.distributed.gather`` says: a batch has the items of
+    all of them, and the gradient is that of one process with the whole batch.
+
+    Args:
+        model: The ``SentenceTransformer`` that is trained.
+        loss: The name of a loss, such as "log-ratio" or "cosent(scale=2.0)", a loss of ``cml.losses``, or a module from
+            embeddings (B, D) and label distances (B, B) to a number.
+        distance: The label distance of ``label``: a string, a ``LabelDistance``, a function of two labels, or a matrix,
+            as ``cml.fit`` takes it.
+        labels: None where the column ``label`` holds the labels themselves, numbers or vectors; constants of a loss
+            that was not fitted are then those of the first batch. Else the labels of the training set, of any kind;
+            ``label`` holds the number of each row in them, and constants and proxies follow from all of them.
+
+    Raises:
+        UserError: A loss that needs ``labels`` has none, or the labels do not fit the distance.
+
+    Example:
+        >>> from cml.sentence_transformers import LabelDistanceLoss
+        >>> loss = LabelDistanceLoss(model, "log-ratio", "euclidean")  # a column "text", a column "label" of numbers
+        >>> trainer = SentenceTransformerTrainer(model=model, args=args, train_dataset=dataset, loss=loss)
+    """
+
+    def __init__(
+        self,
+        model: Any,  # noqa: ANN401 - a SentenceTransformer
+        loss: str | nn.Module = "log-ratio",
+        distance: Any = "euclidean",  # noqa: ANN401 - as cml.fit takes it
+        labels: Any = None,  # noqa: ANN401 - a sequence of any labels
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.loss: Loss = losses.registry.make(loss) if isinstance(loss, str) else as_loss(loss)
+        self.distance: LabelDistance = as_label_distance(distance)
+        self._targets: TrainingTargets | None = None
+        self._encoded = Labels({})
+        if labels is None:
+            if not isinstance(self.loss, LossOfDistances) and isinstance(loss, str):
+                raise UserError(
+                    f"The loss {loss!r} needs more of the training labels than the distances of a batch: give labels=, "
+                    "and the number of each row as the column 'label'."
+                )
+            return
+        try:
+            self.distance = self.distance.fit(labels)
+            encoded = self.distance.encode(labels)
+        except LabelError as error:
+            raise UserError(f"The 'labels' do not fit the label distance {self.distance.name!r}: {error}") from None
+        self._encoded, self._targets = encoded, TrainingTargets(self.distance, encoded)
+        self.loss.prepare(
+            self.loss.target(self._targets),
+            dimension=model.get_embedding_dimension(),
+            names=self._targets.class_names(),
+            generator=torch.Generator().manual_seed(0),
+        )
+
+    def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None) -> Tensor:
+        """The loss of a batch.
+
+        Args:
+            sentence_features: What the model makes of each column of inputs.
+            labels: The column ``label``: (B,) or (B, V) labels, or (B,) numbers of rows.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            UserError: There is no column ``label``, or it holds no numbers of rows where ``labels`` were given.
+        """
+        if labels is None:
+            raise UserError("The data set has no column 'label', whose distances are the targets of the loss.")
+        columns = [self.model(features)["sentence_embedding"] for features in sentence_features]
+        own = torch.cat([column if column.dtype == torch.float64 else column.float() for column in columns])
+        if self.loss.normalize:
+            own = nn.functional.normalize(own, dim=1)
+        embeddings = gather(own)
+        rows = gather(torch.cat([labels] * len(columns))).cpu().numpy()
+        value: Tensor = self.loss(embeddings, self._target(rows).to(embeddings.device))
+        return value
+
+    def _target(self, rows: Any) -> Tensor:  # noqa: ANN401 - labels (B,) or (B, V), or numbers of rows
+        if self._targets is None:
+            if isinstance(self.loss, LossOfDistances) and self.loss.unfitted_constants() and not self.loss.constants():
+                self.loss.fit(self.distance, rows)  # to the batch of all processes, so that they agree
+            encoded = self.distance.encode(rows)
+            return torch.as_tensor(np.asarray(self.distance.pairwise(encoded, encoded)))
+        items = rows.astype(np.int64)
+        if items.size and not (items.min() >= 0 and items.max() < len(self._encoded)):
+            raise UserError(
+                f"The column 'label' holds {items.max()}, which is no number of one of {len(self._encoded)} labels."
+            )
+        batch = BatchTargets(training=self._targets, items=items, labels=self._encoded[items], anchors=len(items))
+        return self.loss.target(batch)
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """What the model card says of the loss."""
+        return {"loss": type(self.loss).__name__, "distance": self.distance.name}

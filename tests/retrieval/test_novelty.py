@@ -1,0 +1,70 @@
+"""Novelty: shares of known items that are as far away; and models of the first dimensions."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cml
+from cml.retrieval.novelty import Novelty
+
+RNG = np.random.default_rng(0)
+OPTIONS: dict[str, Any] = {"steps": 3, "sampler": "random(batch_size=30)", "quiet": True, "device": "cpu"}
+
+
+def test_false_alarms_are_as_many_as_said_and_foreign_items_are_found() -> None:
+    mixing = RNG.normal(size=(4, 12))
+
+    def draw(count: int) -> np.ndarray:
+        return (RNG.normal(size=(count, 4)) @ mixing + 0.1 * RNG.normal(size=(count, 12))).astype(np.float32)
+
+    rates = []
+    for seed in range(5):
+        novelty = Novelty(draw(1000), seed=seed)
+        rates.append((novelty.score(draw(1000)) <= 0.05).mean())
+    assert 0.03 <= np.mean(rates) <= 0.07
+    new = draw(500)
+    permuted = np.stack([RNG.permutation(column) for column in new.T], axis=1)
+    known, foreign = novelty.score(new), novelty.score(permuted)
+    assert (known[:, None] > foreign).mean() + 0.5 * (known[:, None] == foreign).mean() > 0.95  # AUROC
+
+
+def test_groups_are_on_one_side_and_few_items_are_refused() -> None:
+    rows = np.repeat(RNG.normal(size=(60, 5)), 10, axis=0).astype(np.float32)
+    rows += 1e-3 * RNG.normal(size=rows.shape).astype(np.float32)
+    new = RNG.normal(size=(200, 5)).astype(np.float32)
+    by_item, by_group = Novelty(rows), Novelty(rows, np.repeat(np.arange(60), 10))
+    assert (by_item.score(new) <= 0.05).mean() > 0.5  # near copies make all new items look foreign
+    assert (by_group.score(new) <= 0.05).mean() < 0.2
+    with pytest.raises(cml.UserError, match=r"at least 40 known items\. Got 12"):
+        Novelty(rows[:12])
+
+
+def test_a_model_scores_by_its_training_items_or_given_ones(tmp_path: Path) -> None:
+    rows = RNG.normal(size=(200, 6)).astype(np.float32)
+    model = cml.fit(rows, rows[:, 0].astype(float), **OPTIONS)
+    new = RNG.normal(size=(100, 6)).astype(np.float32)
+    assert model.novelty(new + 20).max() < 0.02
+    assert model.novelty(new).mean() > 0.3
+    loaded = cml.load(model.save(tmp_path / "model"), device="cpu")
+    np.testing.assert_allclose(loaded.novelty(new, known=rows), model.novelty(new), atol=0.02)
+    with pytest.raises(cml.UserError, match="give 'known' inputs"):
+        loaded.novelty(new)
+
+
+@pytest.mark.parametrize("loss", ["matryoshka(dimensions=(2, 8))", "log-ratio(normalize=false)"])
+def test_a_model_of_the_first_dimensions(loss: str, tmp_path: Path) -> None:
+    rows = RNG.normal(size=(80, 6)).astype(np.float32)
+    model = cml.fit(rows, rows[:, 0].astype(float), loss=loss, dimension=8, **OPTIONS)
+    short = model.shorten(2)
+    whole = model.embed(rows)
+    wanted = whole[:, :2]
+    if model.config.normalize:
+        wanted = wanted / np.linalg.norm(wanted, axis=1, keepdims=True)
+    np.testing.assert_allclose(short.embed(rows), wanted, atol=1e-5)
+    np.testing.assert_array_equal(model.embed(rows), whole)
+    assert cml.load(short.save(tmp_path / "model"), device="cpu").digest == short.digest != model.digest
+    assert short.search(rows[:3], rows, k=1)[0].ravel().tolist() == [0, 1, 2]
+    with pytest.raises(cml.UserError, match=r"from 1 to 8\. Got 9"):
+        model.shorten(9)

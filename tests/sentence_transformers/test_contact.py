@@ -1,0 +1,137 @@
+"""Models of cml in sentence-transformers, and losses of cml in its trainer."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+
+import cml
+from cml.models.backbones.sentence_transformers import wrap_foreign
+from cml.retrieval import evaluate_embeddings
+from cml.retrieval.evaluate_options import EvaluateOptions
+from cml.sentence_transformers import LabelDistanceLoss, RetrievalEvaluator
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "models"))
+from test_text_backbones import LABELS, OPTIONS, TEXTS, tiny_transformer
+
+ROWS = np.random.default_rng(0).normal(size=(60, 8)).astype(np.float32)
+IMAGES = np.random.default_rng(0).integers(0, 256, (60, 12, 12, 3), np.uint8)
+
+
+def tiny_sentence_transformer() -> SentenceTransformer:
+    return wrap_foreign(tiny_transformer()).sentence_transformer
+
+
+@pytest.mark.parametrize("loss", ["log-ratio", "log-ratio(normalize=false)"])
+def test_a_model_of_texts_is_one_of_sentence_transformers_alone(loss: str, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    model = cml.fit(TEXTS, LABELS, backbone=tiny_transformer(), dimension=4, loss=loss, out=run, **OPTIONS)
+    for folder in (model.save(tmp_path / "model"), run):
+        assert "cml." not in (folder / "modules.json").read_text()
+        loaded = SentenceTransformer(str(folder), device="cpu")
+        np.testing.assert_allclose(loaded.encode(TEXTS), model.embed(TEXTS), atol=1e-6)
+        assert loaded.get_embedding_dimension() == 4
+        assert loaded.similarity_fn_name == ("cosine" if loss == "log-ratio" else "euclidean")
+    model.export_hub(tmp_path / "shared")
+    shared = SentenceTransformer(str(tmp_path / "shared"), device="cpu")
+    np.testing.assert_allclose(shared.encode(TEXTS), model.embed(TEXTS), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["images", "vectors", "own"])
+def test_other_models_are_a_module_of_cml(kind: str, tmp_path: Path) -> None:
+    network = torch.nn.Sequential(torch.nn.Linear(8, 6), torch.nn.ReLU())
+    inputs = IMAGES if kind == "images" else ROWS
+    options = {
+        "images": {"backbone": "small-cnn", "weights": "none", "image_size": (12, 12), "workers": 0},
+        "vectors": {},
+        "own": {"backbone": network},
+    }[kind]
+    model = cml.fit(inputs, LABELS, dimension=5, **options, **OPTIONS)
+    folder = model.save(tmp_path / "model")
+    given = {"model_kwargs": {"backbone": network}} if kind == "own" else {}
+    loaded = SentenceTransformer(str(folder), device="cpu", trust_remote_code=True, **given)
+    np.testing.assert_allclose(loaded.encode(list(inputs)), model.embed(inputs), atol=1e-6)
+    assert loaded.get_embedding_dimension() == 5
+    loaded.save(str(tmp_path / "again"))
+    again = SentenceTransformer(str(tmp_path / "again"), device="cpu", trust_remote_code=True, **given)
+    np.testing.assert_allclose(again.encode(list(inputs)), model.embed(inputs), atol=1e-6)
+
+
+def test_own_backbones_leave_python_as_onnx(tmp_path: Path) -> None:
+    network = torch.nn.Sequential(torch.nn.Linear(8, 6), torch.nn.ReLU())
+    model = cml.fit(ROWS, LABELS, backbone=network, out=tmp_path / "run", **OPTIONS)
+    assert model.export_onnx(tmp_path / "model.onnx").cosine > 0.9999
+    assert cml.open_run(tmp_path / "run", backbone=network, device="cpu").model.digest == model.digest
+    assert "the dataset is not at hand" in " ".join(model.export_hub(tmp_path / "shared", licence="mit"))
+
+
+def train(tmp_path: Path, model: SentenceTransformer, rows: dict[str, Any], loss: object, **options: Any) -> None:  # noqa: ANN401
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(tmp_path / "out"),
+        max_steps=4,
+        per_device_train_batch_size=12,
+        learning_rate=1e-2,
+        report_to=[],
+        use_cpu=True,
+        disable_tqdm=True,
+        save_steps=2,
+        eval_steps=2,
+        **options.pop("arguments", {}),
+    )
+    SentenceTransformerTrainer(
+        model=model, args=arguments, train_dataset=Dataset.from_dict(rows), loss=loss, **options
+    ).train()
+
+
+@pytest.mark.parametrize("loss", ["log-ratio", "cosent(scale=2.0)"])
+def test_losses_of_label_distances_train_there(loss: str, tmp_path: Path) -> None:
+    model = tiny_sentence_transformer()
+    measured = EvaluateOptions(distance_ks=(5,), whole_ranking=False)
+    evaluator = RetrievalEvaluator(TEXTS, LABELS, name="held-out", options=measured)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    arguments = {
+        "eval_strategy": "steps",
+        "load_best_model_at_end": True,
+        "metric_for_best_model": "eval_held-out_score@5",
+    }
+    rows = {"text": TEXTS, "label": LABELS}
+    train(tmp_path, model, rows, LabelDistanceLoss(model, loss), evaluator=evaluator, arguments=arguments)
+    assert evaluator.primary_metric == "held-out_score@5"
+    assert any(not torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    rows = evaluate_embeddings(model.encode(TEXTS, normalize_embeddings=True), LABELS, options=measured).rows
+    assert evaluator(model)["held-out_score@5"] == pytest.approx(rows["embedding"]["score@5"].mean)
+
+
+def test_numbers_of_rows_stand_for_labels_of_any_kind(tmp_path: Path) -> None:
+    words = ["few", "some", "many"]
+    names = [words[row % 3] for row in range(60)]
+    rows = {"text": TEXTS, "other": TEXTS[::-1][::-1], "label": [float(row) for row in range(60)]}
+    for loss in ("log-ratio", "proxy-anchor"):
+        model = tiny_sentence_transformer()
+        train(tmp_path / loss, model, rows, LabelDistanceLoss(model, loss, "classes", labels=names))
+    with pytest.raises(cml.UserError, match="give labels="):
+        LabelDistanceLoss(model, "proxy-anchor", "classes")
+    with pytest.raises(cml.UserError, match="holds 60, which is no number of one of 60 labels"):
+        LabelDistanceLoss(model, "log-ratio", "classes", labels=names)(
+            [model.preprocess(TEXTS[:2])], torch.tensor([1.0, 60.0])
+        )
+
+
+def test_the_gradient_is_that_of_the_loss_on_the_embeddings() -> None:
+    model = tiny_sentence_transformer().eval()
+    distances = np.abs(np.subtract.outer(LABELS[:12], LABELS[:12]))
+    loss = cml.losses.LogRatioLoss().fit("euclidean", LABELS)
+    own = LabelDistanceLoss(model, loss)([model.preprocess(TEXTS[:12])], torch.tensor(LABELS[:12]))
+    own.backward()
+    gradients = [one.grad.clone() for one in model.parameters() if one.grad is not None]
+    model.zero_grad()
+    embeddings = model(model.preprocess(TEXTS[:12]))["sentence_embedding"]
+    loss(embeddings, torch.tensor(distances)).backward()
+    wanted = [one.grad for one in model.parameters() if one.grad is not None]
+    for mine, theirs in zip(gradients, wanted, strict=True):
+        torch.testing.assert_close(mine, theirs, atol=1e-6, rtol=1e-4)
