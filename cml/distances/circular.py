@@ -95,19 +95,20 @@ def _fill(a: Float64, columns: Float64, period: float, largest: bool, out: Float
         stop = min(columns.shape[1], start + _TILE)
         for i in range(a.shape[0]):
             row = out[i, start:stop]
+            if width == 1:
+                phase, column = a[i, 0], columns[0, start:stop]
+                for j in range(len(row)):
+                    row[j] = _shorter_way(phase, column[j], period)
+                continue
             ways[:] = 0
             for k in range(width):
                 # slices and single numbers, of which the compiler sees that no index is negative and none changes
                 phase, column = a[i, k], columns[k, start:stop]
-                if largest or width == 1:
+                if largest:
                     for j in range(len(column)):
                         ways[j] = max(ways[j], _shorter_way(phase, column[j], period))
                 else:
                     for j in range(len(column)):
                         ways[j] += _shorter_way(phase, column[j], period) ** 2
-            if largest or width == 1:
-                for j in range(len(row)):
-                    row[j] = ways[j]
-            else:
-                for j in range(len(row)):
-                    row[j] = math.sqrt(ways[j] / width)
+            for j in range(len(row)):
+                row[j] = ways[j] if largest else math.sqrt(ways[j] / width)
