@@ -85,7 +85,18 @@ class HuggingFace(DatasetSource):
     @functools.cached_property
     def _columns(self) -> tuple[str, ...]:
         """The label columns in the order of the label: those of places by their names."""
-        return order_place(self.label_columns) if is_place_distance(self.label_distance) else self.label_columns
+        if not is_place_distance(self.label_distance):
+            return self.label_columns
+        try:
+            return order_place(self.label_columns)
+        except UserError as error:
+            if len(self.label_columns) > 1:
+                raise
+            rule, _, _ = str(error).partition(" Say it by ")
+            raise UserError(
+                f"{rule} Say it by the column's name, with datasets' rename_column: lat_lon. Where longitude comes "
+                "first, turn the numbers round before."
+            ) from None
 
     @functools.cached_property
     def _opened(self) -> tuple[str, str]:

@@ -182,7 +182,7 @@ def failing(repeats: int) -> dict[str, float]:
 
     def seconds(command: Sequence[str]) -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(command, capture_output=True, check=False)
+        subprocess.run(command, capture_output=True, check=False, timeout=300)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 

@@ -47,7 +47,7 @@ def parquet(folder: Path, count: int = 40, **more: Any) -> Path:  # noqa: ANN401
     columns: dict[str, Any] = {
         "photo": [Image.fromarray(pixels(number)) for number in range(count)],
         "age": [20.0 + number for number in range(count)],
-        "place": [[48.0 + number, 2.0] for number in range(count)],
+        "lat_lon": [[48.0 + number, 2.0] for number in range(count)],
         "texts": [[f"photo {number}", "a photo"] for number in range(count)],
         "kind": [number % 5 for number in range(count)],
     }
@@ -55,7 +55,7 @@ def parquet(folder: Path, count: int = 40, **more: Any) -> Path:  # noqa: ANN401
         {
             "photo": datasets.Image(),
             "age": datasets.Value("float32"),
-            "place": datasets.List(datasets.Value("float64")),
+            "lat_lon": datasets.List(datasets.Value("float64")),
             "texts": datasets.List(datasets.Value("string")),
             "kind": datasets.ClassLabel(names=["oak", "elm", "ash", "fir", "yew"]),
         }
@@ -87,7 +87,7 @@ def test_a_folder_of_images_with_its_own_split(imagefolder: Path, tmp_path: Path
     ("options", "column", "label"),
     [
         ({"label_columns": ("age",)}, "value", 20.0),
-        ({"label_columns": ("place",), "label_distance": "haversine"}, "value", [48.0, 2.0]),
+        ({"label_columns": ("lat_lon",), "label_distance": "haversine"}, "value", [48.0, 2.0]),
         ({"label_columns": ("age", "kind")}, "value", [20.0, 0]),
         ({"label_columns": ("texts",), "kind": "captions"}, "captions", ["photo 0", "a photo"]),
         ({"label_columns": ("kind",), "kind": "classes"}, "class", "oak"),
@@ -147,7 +147,7 @@ def test_as_a_command(imagefolder: Path, tmp_path: Path, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("changes", "error", "said"),
     [
-        ({"label_columns": ("years",)}, DataError, "has no column 'years'. There are: photo, age, place, texts, kind"),
+        ({"label_columns": ("years",)}, DataError, "no column 'years'. There are: photo, age, lat_lon, texts, kind"),
         ({"image": "age"}, DataError, "the column 'age' should hold images"),
         ({"label_columns": ()}, UserError, "label_columns should name a column"),
         ({"kind": "captions", "unit": "h"}, UserError, "belong to numbers"),
@@ -238,3 +238,10 @@ def test_a_few_classes_always_have_queries(tmp_path: Path, count: int) -> None:
     counts = HuggingFace(str(raw), test_fraction=0.1).prepare(tmp_path / "out").info.counts
     assert counts["query"] == 5
     assert counts["train"] == 5 * (count - 1)
+
+
+def test_a_place_whose_name_leaves_the_order_open_names_a_mend_that_a_dataset_has(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"'texts' does not say which is which.*rename_column: lat_lon\."):
+        HuggingFace(
+            str(parquet(tmp_path / "raw")), image="photo", label_columns=("texts",), label_distance="haversine"
+        ).prepare(tmp_path / "out")

@@ -728,14 +728,18 @@ def test_tables_as_other_programs_write_them(
         f"{labels}: paths that begin with {photos} are taken relative to it.",
         f"{labels}: split 'Val' is taken for 'test'.",
         f"{labels}: split 'validation' is taken for 'test'.",
+        f"{labels}: reads value: 0 ({names_of(photos)[0]})",
     ]
 
 
-def test_a_plain_table_is_read_without_a_word(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_a_plain_table_only_the_reading_is_said(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     Folder(photos, csv_of(photos, 'file_name,"a;b",', lambda n, name: f"{name},{n},"), label_columns=("a;b",)).prepare(
         tmp_path / "set"
     )
-    assert "labels.csv" not in capsys.readouterr().err
+    said = [line.partition("labels.csv: ")[2] for line in capsys.readouterr().err.splitlines() if "labels.csv" in line]
+    assert said == [f"reads a;b: 0 ({names_of(photos)[0]})"]
 
 
 @pytest.mark.parametrize(

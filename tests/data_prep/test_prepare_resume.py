@@ -551,16 +551,19 @@ def test_bad_lines_of_a_folder_and_a_tub_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     for n in range(20):
         picture(n).save(tmp_path / f"photos/{n}.png")
-    good = [f"{n}.png,{n}" for n in range(20)]
+    good = [f"{n}.png,{n}" for n in range(19)]
     labels = tmp_path / "labels.csv"
-    bad = ["gone.png,1", "0.png,2", "1.png", "../x.png,1", "2.png,old"]
+    bad = ["gone.png,1", "1.png", "../x.png,1", "19.png,old"]
     labels.write_text("\n".join(["file_name,value", *good, *bad]))
     source = Folder(tmp_path / "photos", labels, test_fraction=0.5, query_fraction=0.5)
-    with pytest.raises(DataError, match=r"labels.csv:22: the image .*gone.png is missing.*--skip-bad"):
+    with pytest.raises(DataError, match=r"labels.csv:21: the image .*gone.png is missing.*--skip-bad"):
         source.prepare(tmp_path / "set")
     made = source.prepare(tmp_path / "set", skip_bad=True)
-    assert made.info.details["skipped"]["count"] == 5
-    assert sum(made.info.counts.values()) == 20
+    assert made.info.details["skipped"]["count"] == 4
+    assert sum(made.info.counts.values()) == 19
+    labels.write_text("\n".join(["file_name,value", *good, "0.png,2"]))
+    with pytest.raises(DataError, match=r"labels.csv:21: '0.png' is already in .*--several mean or median"):
+        source.prepare(tmp_path / "judged")
 
     tub = tmp_path / "tub"
     (tub / "images").mkdir(parents=True)

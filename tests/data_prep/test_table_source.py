@@ -258,7 +258,10 @@ def test_columns_that_do_not_fit_are_one_line(tmp_path: Path, suffix: str, optio
     [
         ({}, "Name the columns of the vectors"),
         ({"features": ("a",), "vectors": Path("b.npy")}, "Got both"),
-        ({"source": Path("a.txt"), "features": ("a",)}, "should be a .csv, .tsv, .jsonl, .parquet, .xlsx file. Got a.txt"),
+        (
+            {"source": Path("a.txt"), "features": ("a",)},
+            "should be a .csv, .tsv, .jsonl, .parquet, .xlsx file. Got a.txt",
+        ),
         ({"features": ("a",), "unit": "years", "kind": "classes"}, "A unit belongs to numbers and angles"),
         ({"features": ("a",), "label_columns": ()}, "label_columns should name at least one column"),
         ({"features": ("a",), "group_column": "b", "query_fraction": 1.0}, "rows of a group would find each other"),

@@ -110,7 +110,7 @@ def test_installed_task_of_another_package_is_found_trained_and_evaluated(
     prepare = f"prepare folder --images {tmp_path} --labels {tmp_path}/labels.csv --label-columns width --out {data}"
     assert main(prepare.split()) == 0
     assert main(f"train stripes --data {data} --out {out} {SMALL}".split()) == 0
-    assert main(["evaluate", str(out)]) == 0
+    assert main(["evaluate", str(out), "--details"]) == 0
     assert "label_distance in cm" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main(["train"])
