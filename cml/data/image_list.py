@@ -21,6 +21,7 @@ from cml.data.vector_files import number_fault
 from cml.data.vectors import Vectors
 from cml.errors import DataError, UserError
 from cml.storage.json_file import read_json
+from cml.storage.listed_names import read_names
 
 COLUMNS = "columns"  # of an item: the further columns of its dataset
 _CHECKED = 1 << 22  # numbers of a file that are checked at a time
@@ -162,22 +163,7 @@ class ImageList:
         """Give the vectors of a .npy file the ids of a text file."""
         if self.file is None:
             raise UserError(f"Ids (--ids) are for the rows of a .npy file; the items of {self.root} have ids.")
-        try:
-            ids = listing.read_text("utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise DataError(f"{listing} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
-        if len(ids) != len(self):
-            raise DataError(
-                f"{listing} should have a line with the id of each of the {len(self)} rows of {self.file}. It has "
-                f"{len(ids)}."
-            )
-        first: dict[str, int] = {}
-        for number, item_id in enumerate(ids, 1):
-            if not item_id.strip() or not item_id.isprintable():
-                raise DataError(f"{listing}:{number}: an id should be printable text. Got {item_id!r} instead.")
-            if first.setdefault(item_id, number) != number:
-                raise DataError(f"{listing}:{number}: the id {item_id!r} is that of line {first[item_id]} as well.")
-        return replace(self, item_ids=tuple(ids))
+        return replace(self, item_ids=read_names(listing, len(self), str(self.file)))
 
     def send(self, start: int, stop: int) -> Self:
         """Take some items as they can be sent to another process: of vectors and features only their own rows."""

@@ -23,6 +23,7 @@ from cml.distances.nearest import KnownPairs, Neighbors, Search, check_k
 from cml.distances.sparse_distances import LabelRows, SparseDistances
 from cml.errors import DataError, UserError
 from cml.storage.checksums import check_beside
+from cml.storage.listed_names import read_names
 from cml.storage.regular_file import map_array
 
 _RECORDS = ("job.json", "approximation.json")  # which hold the checksums of files beside them
@@ -53,6 +54,7 @@ class Precomputed(LabelDistance):
             transpose but for rounding, which is averaged. Neighbour lists always count as symmetric; triples are
             symmetric unless they say otherwise.
         metric: True if the triangle inequality is known to hold. Neighbour lists and triples never count as a metric.
+        names_path: A text file with the name of each row of a ``.npy`` file, one a line. Labels are then names.
 
     Example:
         >>> import numpy as np, pathlib, tempfile
@@ -68,6 +70,7 @@ class Precomputed(LabelDistance):
     unit: str = "as stored"
     symmetric: bool | None = None
     metric: bool = False
+    names_path: str | Path = ""
     name: ClassVar[str] = "precomputed"
 
     @classmethod
@@ -77,6 +80,9 @@ class Precomputed(LabelDistance):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "names_path", str(self.names_path))
+        if self.names_path and Path(str(self.path)).suffix.lower() != ".npy":
+            raise UserError(f"'names_path' names the rows of a .npy file, and 'path' is none. Got {self.names_path!r}.")
         if isinstance(self.path, Mapping):
             form, save = "a matrix", "save it with numpy.save"
             if "triples" in self.path:
@@ -130,7 +136,7 @@ class Precomputed(LabelDistance):
         settings, stored = (self.path, self.unit, self.symmetric, self.metric), self._stored
         if isinstance(self.path, np.ndarray) and isinstance(stored, _StoredMatrix):
             return _open_matrix, (settings[1:], stored)
-        return type(self), settings  # a file is opened there again
+        return type(self), (*settings, self.names_path)  # a file is opened there again
 
     @functools.cached_property
     def _stored(self) -> _StoredMatrix | _StoredLists | SparseDistances:
@@ -147,7 +153,8 @@ class Precomputed(LabelDistance):
                 f"{path} should hold a square matrix of floating-point label distances. "
                 f"Got shape {matrix.shape}, {matrix.dtype} instead."
             )
-        return _StoredMatrix(str(path), matrix, symmetric=self.symmetric, error=DataError)
+        names = read_names(Path(self.names_path), len(matrix), str(path)) if self.names_path else None
+        return _StoredMatrix(str(path), matrix, names=names, symmetric=self.symmetric, error=DataError)
 
     @property
     def items(self) -> int:

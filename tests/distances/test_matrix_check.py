@@ -217,6 +217,23 @@ def test_names_put_a_matrix_in_order() -> None:
         cml.fit(numbers.iloc[ORDER], label_distance=D, **options)
 
 
+def test_names_of_a_stored_matrix_are_read_from_a_file(tmp_path: Path) -> None:
+    np.save(tmp_path / "d.npy", D[np.ix_(ORDER, ORDER)].astype(np.float32))
+    (tmp_path / "names.txt").write_text("".join(f"{NAMES[item]}\n" for item in ORDER))
+    files = {"path": str(tmp_path / "d.npy"), "names_path": str(tmp_path / "names.txt")}
+    made = cml.distances.get("precomputed", **files)
+    for distance in (made, pickle.loads(pickle.dumps(made))):
+        labels = distance.encode(NAMES)
+        np.testing.assert_allclose(distance.pairwise(labels, labels), D, atol=1e-6)
+    with pytest.raises(UserError, match="should be one of the 40 names of"):
+        made.encode(["sample99"])
+    (tmp_path / "names.txt").write_text("one\n" * ITEMS)
+    with pytest.raises(UserError, match=r"names\.txt:2: the id 'one' is that of line 1 as well"):
+        cml.distances.get("precomputed", **files)
+    with pytest.raises(UserError, match=r"'names_path' names the rows of a \.npy file"):
+        Precomputed(D, names_path="names.txt")
+
+
 def test_a_series_of_labels_is_put_in_order() -> None:
     frame = pd.DataFrame(X, NAMES, [f"f{column}" for column in range(8)])
     options = OPTIONS | {"features": "f*"}
