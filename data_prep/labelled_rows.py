@@ -264,9 +264,11 @@ class LabelledRows(LabelOptions):
         for row, vector in itertools.zip_longest(rows, self.read_vectors(), fillvalue=changed):
             if isinstance(row, DataError):
                 yield row
-            elif row is not None and isinstance(vector, DataError):
+            elif row is None:
+                continue
+            elif isinstance(vector, DataError):
                 yield vector
-            elif row is not None:
+            else:
                 low, high = np.fmin(low, vector), np.fmax(high, vector)
                 picture = None if row.picture is None else _PICTURES.picture(row.picture)
                 yield Item(

@@ -81,7 +81,8 @@ def _plant(kind: str, targets: Float64, rng: np.random.Generator) -> Float64:
         case "exchanged":
             return targets[rng.permutation(len(targets))]
         case "noise":
-            return targets + rng.normal(size=targets.shape) * targets.std(axis=0)
+            noisy: Float64 = targets + rng.normal(size=targets.shape) * targets.std(axis=0)
+            return noisy
         case "constant":
             return np.broadcast_to(np.median(targets, axis=0), targets.shape)
         case "halved":

@@ -112,7 +112,7 @@ def backward(
     loss_backward(value)
     if embeddings.grad is None:
         raise UserError("The loss does not depend on the embeddings that it is given: it has no gradient.")
-    gradients = embeddings.grad.split([len(part) for part in parts_embedded])
+    gradients = torch.split(embeddings.grad, [len(part) for part in parts_embedded])
     restore_end = _random_state(device, draws)
     for part, (piece, restore, gradient) in enumerate(zip(pieces, random_states, gradients, strict=True), 1):
         restore()

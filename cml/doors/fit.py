@@ -327,7 +327,7 @@ def _refuse_dataset_options(config: TrainConfig) -> None:
 def _refuse_matrix(labels: Any) -> None:  # noqa: ANN401 - of any kind
     """Refuse a matrix of distances or similarities of the items, whose rows would be taken for vectors."""
     is_nested = isinstance(labels, list | tuple) and bool(labels) and isinstance(labels[0], list | tuple)
-    shape = getattr(labels, "shape", (len(labels), len(labels[0])) if is_nested else ())
+    shape: tuple[int, ...] = getattr(labels, "shape", (len(labels), len(labels[0])) if is_nested else ())
     if len(shape) != 2 or shape[0] != shape[1] or shape[0] < _FEWEST_OF_MATRIX:
         return
     try:

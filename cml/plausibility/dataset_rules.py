@@ -106,7 +106,7 @@ def find_frame(details: Mapping[str, Any]) -> list[Finding]:  # details of datas
     numbers = [frame.get(name) for name in ("images", "x", "y", "largest", "side")] if isinstance(frame, dict) else []
     if not numbers or not all(isinstance(number, int | float) for number in numbers):
         return []
-    images, x, y, largest, side = (float(number) for number in numbers)
+    images, x, y, largest, side = (float(number) for number in numbers if number is not None)
     labels = str(frame.get("labels", "labels")) if isinstance(frame, dict) else ""
     is_hundredths = largest <= _HUNDRED and side >= _LARGER * _HUNDRED
     if images < _FEWEST_IMAGES or (max(x, y) >= _REACH and not is_hundredths):

@@ -119,7 +119,7 @@ def _dense_ranks(bits: Jit, finite: Jit, ranks: Jit) -> None:
     columns, spare_columns = np.empty(gallery, np.int32), np.empty(gallery, np.int32)
     places = np.empty(BUCKETS, np.int32)
     for r in range(len(bits)):
-        size = np.int64(0)
+        size: Jit = np.int64(0)
         for j in range(gallery):
             if finite[r, j]:
                 keys[size], columns[size] = _order_bits(bits[r, j]), j
@@ -148,7 +148,7 @@ def order_items(
     below: Jit,  # (G + 1,) the number of items of lower label rank, for each rank and the one behind the last
 ) -> tuple[int, int]:
     """Order the items of a ranking by score, then by label rank, and give their number and the highest label rank."""
-    highest = np.int64(-1)
+    highest: Jit = np.int64(-1)
     for j in range(len(ranks)):
         highest = max(highest, np.int64(ranks[j]))
     below[: highest + 2] = 0
@@ -157,7 +157,7 @@ def order_items(
             below[ranks[j] + 1] += 1
     for rank in range(highest + 1):
         below[rank + 1] += below[rank]
-    size = np.int64(below[highest + 1]) if highest >= 0 else np.int64(0)
+    size: Jit = np.int64(below[highest + 1]) if highest >= 0 else np.int64(0)
     for j in range(len(ranks)):
         if ranks[j] >= 0:
             columns[below[ranks[j]]] = j
@@ -195,7 +195,7 @@ def _correlate(bits: Jit, label_ranks: Jit, gains: Jit, tau: Jit, rho: Jit, h_ap
         centre = (size + 1) / 2  # the mean of average ranks, which count from 1, ties or not
         label_ties, label_square = 0, 0.0
         for rank in range(highest + 1):
-            count = np.int64(below[rank + 1] - below[rank])
+            count: Jit = np.int64(below[rank + 1] - below[rank])
             label_ties += count * (count - 1) // 2
             label_square += count * (below[rank] + (count + 1) / 2 - centre) ** 2
         levels = 1
@@ -225,7 +225,7 @@ def _correlate(bits: Jit, label_ranks: Jit, gains: Jit, tau: Jit, rho: Jit, h_ap
                     slope += (place - start - 1) / place / count / (count - 1)
             equal = 0
             for i in range(start, stop):
-                rank = np.int64(ranks[columns[i]])
+                rank = int(ranks[columns[i]])
                 gain = gains[r, columns[i]] if has_gains else 0.0
                 product += offset * ((below[rank] + below[rank + 1] + 1) / 2 - centre)
                 equal = equal + 1 if i > start and rank == ranks[columns[i - 1]] else 0

@@ -230,7 +230,7 @@ def _h_ap_effects(
         return
     tied_sum = np.empty(size)  # B
     later_tied = np.empty(size)  # of items of the range behind it, whose gains are not greater
-    start = 0
+    start: Jit = 0
     while start < size:
         behind = 0.0
         for i in range(stop_of[start] - 1, start - 1, -1):

@@ -132,7 +132,7 @@ def _select(scores: Jit, columns: Jit) -> None:
     near, near_columns = np.empty(gallery, scores.dtype), np.empty(gallery, np.int64)
     for r in range(len(scores)):
         row, ids = scores[r], columns[r]
-        size = np.int64(0)  # of this type from the start, so that callees are compiled once
+        size: Jit = np.int64(0)  # of this type from the start, so that callees are compiled once
         if prefilter:
             sampled = (gallery - 1) // stride + 1
             for i in range(sampled):

@@ -41,7 +41,7 @@ class RetrievalEvaluator(BaseEvaluator):
         options: EvaluateOptions | None = None,
         batch_size: int = 32,
     ) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.inputs, self.labels, self.distance, self.name = inputs, labels, distance, name
         self.options, self.batch_size = options, batch_size
         self.evaluation: Any = None

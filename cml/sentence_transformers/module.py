@@ -37,7 +37,7 @@ class Embedding(InputModule):
     tokenizer: Any = None  # of texts, the backbone's own
 
     def __init__(self, model: Model) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.model = model
         self.network = model.network
 
@@ -66,7 +66,7 @@ class Embedding(InputModule):
             batch = torch.from_numpy(batch)
         return {"inputs": batch}
 
-    def forward(self, features: dict[str, Any]) -> dict[str, Any]:
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:  # noqa: ANN401 - as the library asks
         """Add the embeddings (B, D) of a batch as ``sentence_embedding``."""
         embeddings: Tensor = self.network(to_device(features["inputs"], self.network.mean.device))
         features["sentence_embedding"] = embeddings.float()

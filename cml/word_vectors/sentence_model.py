@@ -71,12 +71,12 @@ def without_bars() -> Iterator[None]:
     from transformers.utils import logging
 
     was_on = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         yield
     finally:
         if was_on:
-            logging.enable_progress_bar()
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def _cached_folder(model: str) -> str:
