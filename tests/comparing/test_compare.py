@@ -140,14 +140,14 @@ def test_a_comparison_killed_before_a_model_is_written_has_its_curve(
     people: PreparedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where there is a model, all of the run is there."""
-    save = run_folder.save_model
+    save = run_folder.save_finished
 
     def killed(*_: object) -> None:
         raise SystemExit
 
     out = tmp_path / "out"
     again = command(people, out, "--seeds", "1", "--losses", "log-ratio")
-    for name, place in (("save_model", run_folder), ("save_figure", curves)):
+    for name, place in (("save_finished", run_folder), ("save_figure", curves)):
         with monkeypatch.context() as patch:
             patch.setattr(place, name, killed)
             with pytest.raises(SystemExit):
@@ -155,7 +155,7 @@ def test_a_comparison_killed_before_a_model_is_written_has_its_curve(
     run = out / "log-ratio"
     assert not (run / "model.safetensors").exists()
     (run / f".loss.png{PARTIAL}x.png").touch()
-    assert save is run_folder.save_model
+    assert save is run_folder.save_finished
     assert main(again) == 0
     assert (run / "loss.png").exists()
     assert not [path for path in out.rglob("*") if PARTIAL in path.name]
