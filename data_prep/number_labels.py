@@ -98,7 +98,8 @@ def choose_number_labels(
         ordered = names
     if ordered != names:
         notes.append(describe_order(ordered))
-    columns = tuple(dict(named)[name] for name in ordered)
+    column_of = dict(named)
+    columns = tuple(column_of[name] for name in ordered)
     in_radians = [name for name in ordered if means(name, "radians")]
     states_radians = unit.lower() in _NAMES_OF_RADIANS
 
