@@ -73,6 +73,8 @@ def test_prepare_train_evaluate_gallery(people: Path, run: Path, capsys: pytest.
         "training_items.npy",
         "evaluation.json",
         "retrieval_report.html",
+        "modules.json",
+        "config_sentence_transformers.json",
     }
 
 
