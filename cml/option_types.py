@@ -95,6 +95,15 @@ def convert_option(name: str, value: object, kind: Any, *, default: object = Non
     raise UserError(f"'{name}' must be {' or '.join(rules)}{none}. Got {describe_value(value)} instead.{hint}")
 
 
+def reads_as_number(text: str) -> bool:
+    """Whether a text is one number, such as ``1e-3``."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def is_number(value: object, *, whole: bool = False) -> bool:
     """Whether a value is a number of Python or of NumPy; True and False are none."""
     kinds = numbers.Integral if whole else numbers.Real

@@ -39,7 +39,7 @@ from cml.models import CUSTOM, Backbone
 from cml.models.backbone import count_channels, read_by_itself
 from cml.models.backbones.sentence_transformers import wrap_foreign
 from cml.models.embedding import EmbeddingModel
-from cml.option_types import check_options
+from cml.option_types import check_options, reads_as_number
 from cml.plausibility.finding import find_unknown_words
 from cml.plausibility.label_rules import find_in_labels
 from cml.processes.init_processes import init_processes
@@ -375,7 +375,7 @@ def _warn_of_implausible_labels(labels: Sequence[Any], columns: Sequence[str], d
 
 def _suggest_mend(label: Any) -> str:  # noqa: ANN401 - of any kind
     """How a label that does not fit its distance could be mended."""
-    if isinstance(label, str) and _is_number(label):
+    if isinstance(label, str) and reads_as_number(label):
         return "Convert the labels to numbers, for example by [float(label) for label in labels]."
     parts = [*label.values()] if isinstance(label, dict) else label
     if isinstance(parts, list | tuple) and any(map(is_unknown, parts)):
@@ -383,11 +383,3 @@ def _suggest_mend(label: Any) -> str:  # noqa: ANN401 - of any kind
     if isinstance(label, float | np.floating) and not np.isfinite(label):
         return "Leave out the items without a finite label, which np.isfinite(labels) finds."
     return "Mend the label, or choose another distance by label_distance=..."
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

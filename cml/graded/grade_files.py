@@ -10,6 +10,7 @@ from typing import NamedTuple
 from cml.array_types import Float64
 from cml.distances.labels import short
 from cml.errors import DataError, UserError
+from cml.option_types import reads_as_number
 from cml.storage.atomic import atomic_file
 from cml.storage.regular_file import open_regular
 
@@ -29,14 +30,14 @@ def read_qrels(path: Path) -> JudgedPairs:
     """Read a qrels file of three or four columns."""
     pairs = JudgedPairs([], [], [], [])
     for number, columns in _read_lines(path):
-        if not pairs.query and columns[0].lower() in _COLUMN_NAMES and not _is_number(columns[-1]):
+        if not pairs.query and columns[0].lower() in _COLUMN_NAMES and not reads_as_number(columns[-1]):
             continue  # the names of the columns
         if len(columns) not in (3, 4):
             raise DataError(
                 f"{path}:{number}: a line of a qrels file should hold a query, an iteration, a document and a grade, "
                 f"or the same without the iteration. Got {len(columns)} columns instead."
             )
-        if not _is_number(columns[-1]):
+        if not reads_as_number(columns[-1]):
             raise DataError(f"{path}:{number}: the grade should be a number. Got {short(columns[-1])} instead.")
         pairs.query.append(columns[0])
         pairs.document.append(columns[-2])
@@ -65,7 +66,7 @@ def read_run(path: Path) -> RankedDocuments:
                 f"name. Got {len(columns)} columns instead."
             )
         query, _, document, _, score, _ = columns
-        if not (_is_number(score) and math.isfinite(float(score))):
+        if not (reads_as_number(score) and math.isfinite(float(score))):
             raise DataError(f"{path}:{number}: the score should be a finite number. Got {short(score)} instead.")
         if (query, document) in seen:
             raise DataError(
@@ -112,14 +113,6 @@ def _read_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
         raise DataError(f"{path} is missing.") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error}.") from None
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _check_words(names: Sequence[str], path: Path) -> None:

@@ -149,7 +149,7 @@ def _bpref(ranked: RankedGrades, measure: Measure, cut: int | None) -> Float64:
     return _divide(np.where(is_relevant, 1 - lost, 0).sum(axis=1), relevant)
 
 
-def _judged(ranked: RankedGrades, measure: Measure, cut: int | None) -> Float64:
+def _judged_share(ranked: RankedGrades, measure: Measure, cut: int | None) -> Float64:
     return _divide(ranked.known.sum(axis=1), ranked.found.sum(axis=1))
 
 
@@ -169,5 +169,5 @@ _MEASURES: dict[str, tuple[Compute, tuple[str, ...], bool]] = {
     "map": (_map, ("grade",), False),
     "mrr": (_mrr, ("grade",), False),
     "bpref": (_bpref, ("grade",), False),
-    "judged": (_judged, (), False),
+    "judged": (_judged_share, (), False),
 }

@@ -16,8 +16,9 @@ from cml.distances.sequences.packed_sequences import pack_sequences
 class Frechet(LabelDistance):
     """The least largest distance of steps along an alignment of two sequences (discrete Frechet).
 
-    A label is a sequence of numbers (T,) or of vectors (T, F); lengths may differ. It is the length of the leash of a
-    man and a dog who walk along both, step by step and never back.
+    A label is a sequence of numbers (T,) or of vectors (T, F); lengths may differ. An alignment goes from both first
+    steps to both last ones, and stays or goes on by one step in either sequence. Unlike ``dtw``, which sums over the
+    alignment, one step that is far off decides.
 
     Args:
         band: How many steps an alignment may leave the diagonal (Sakoe and Chiba), at least as many as lengths differ;
