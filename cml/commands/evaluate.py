@@ -7,7 +7,16 @@ from pathlib import Path
 import tyro
 
 from cml.command_line.parse_options import parse
-from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device, Run, StoreOfImages, show
+from cml.command_line.shared_options import (
+    AllowDownload,
+    AsJson,
+    Data,
+    Device,
+    Run,
+    StoreOfImages,
+    print_json,
+    print_text,
+)
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.storage.run_folder import check_run_folder
 
@@ -56,5 +65,8 @@ def run(arguments: Sequence[str]) -> None:
         )
     if not ranks.first:
         return
+    if command.json:
+        print_json(evaluation.to_json())
+        return
     table = evaluation.table() if command.details else evaluation.summary("--details")
-    show(evaluation.to_json(), table, f"all figures: {command.run}/evaluation.json", as_json=command.json)
+    print_text(table, f"all figures: {command.run}/evaluation.json")

@@ -35,8 +35,8 @@ class Column(Sequence[Any]):
         items: list[Any] = self._array[rows].tolist()
         return items if self._root is None else [self._root / name if name else None for name in items]
 
-    def __getitem__(self, position: int | slice) -> Any:  # noqa: ANN401 - an item, or a Column
-        if isinstance(position, slice):
+    def __getitem__(self, position: int | slice | Int64) -> Any:  # noqa: ANN401 - an item, or a Column of several
+        if isinstance(position, slice | np.ndarray):
             return type(self)(self._array[position], self._root)
         position = range(len(self._array))[position]
         return self._make(slice(position, position + 1))[0]

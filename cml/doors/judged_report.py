@@ -189,7 +189,7 @@ def find_label_signals(
     inputs: Any = split.inputs
     if isinstance(inputs, Vectors):
         return LabelSignals(signal(run.embed_by_reference(inputs.subset(rows))), None)
-    paths = [inputs[row] for row in rows]
+    paths = inputs[rows]
     features = signal(run.embed_by_reference(run.open_inputs(paths)))
     if run.features is not None or run.config.train.features:
         return LabelSignals(features, None)

@@ -272,7 +272,8 @@ def over_seeds(values: Sequence[float], info: MetricInfo = _UNBOUNDED) -> Interv
     if len(values) < 2:
         return mean, mean, mean
     half = float(stdtrit(len(values) - 1, 0.975) * np.std(values, ddof=1) / math.sqrt(len(values)))
-    return mean, *info.clip_interval(mean, mean - half, mean + half)
+    low, high = info.clip_intervals(mean, (mean - half, mean + half)).tolist()
+    return mean, low, high
 
 
 def apart(first: Interval, second: Interval) -> bool:

@@ -482,24 +482,27 @@ def _summarize(
             influences = measured.select((slice(None), slice(first, first + len(columns))))
             has_effects = type(metric).effects is not Metric.effects
             first += len(columns)
-        ends, of_gallery = item_intervals(influences), influences.given_gallery() if has_effects else None
-        given = None if of_gallery is None else item_intervals(of_gallery)
+        is_present = ~np.isnan(values)
+        counts = is_present.sum(axis=-1)
+        means = np.full(counts.shape, np.nan)
+        for cell in np.argwhere(counts).tolist():
+            means[*cell] = values[*cell][is_present[*cell]].mean()
+        ends = metric.info.clip_intervals(means, item_intervals(influences))
+        of_gallery = influences.given_gallery() if has_effects else None
+        given = None if of_gallery is None else metric.info.clip_intervals(means, item_intervals(of_gallery))
         for row, name in enumerate(names):
             for place, column in enumerate(columns):
-                per_query = values[row, place]
-                present = per_query[~np.isnan(per_query)]
-                mean = float(present.mean()) if len(present) else float("nan")
-                low, high = metric.info.clip_interval(mean, *ends[row, place].tolist())
+                low, high = ends[row, place].tolist()
                 results[name][column] = MetricResult(
                     column,
-                    per_query.copy(),
-                    mean,
+                    values[row, place].copy(),
+                    means[row, place].item(),
                     low,
                     high,
-                    len(per_query) - len(present),
+                    values.shape[-1] - int(counts[row, place]),
                     metric.info,
                     "items" if has_effects else "queries",
-                    None if given is None else metric.info.clip_interval(mean, *given[row, place].tolist()),
+                    None if given is None else tuple(given[row, place].tolist()),
                     influences.select((row, place)),
                 )
     return results

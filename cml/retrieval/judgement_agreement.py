@@ -168,7 +168,7 @@ def _summarize_triplets(name: str, near: Float64, far: Float64, triplets: KnownT
     per_query = compute_triplet_agreement(near, far, triplets.anchor, triplets.counts, items)
     present = per_query[~np.isnan(per_query)]
     mean = float(present.mean())
-    low, high = info.clip_interval(mean, *mean_intervals(per_query[:, None])[0].tolist())
+    low, high = info.clip_intervals(mean, mean_intervals(per_query[:, None])[0]).tolist()
     return MetricResult(name, per_query, mean, low, high, items - len(present), info)
 
 

@@ -55,7 +55,7 @@ def record(value: object, kind: type[T], where: str, subject: str, mend: str = "
 
 def saved_options(kind: type[T], value: object, where: str, subject: str) -> T:
     """Convert JSON that has been read to options."""
-    if (name := _unknown(kind, value)) is not None:
+    if isinstance(value, dict) and (name := _unknown(kind, value)) is not None:
         raise DataError(f"{where} has the option {name}")
     try:
         return check_options(convert(value, kind, strict=True))
@@ -89,16 +89,14 @@ def _describe(
     return f"{where}: the {noun} {name!r} cannot be{shown or ' so'}: {reason}.{hint}"
 
 
-def _unknown(kind: Any, value: object) -> str | None:  # noqa: ANN401 - a type
+def _unknown(kind: Any, values: Mapping[str, Any]) -> str | None:  # noqa: ANN401 - a dataclass
     """A message on the first name in a JSON object, or in one inside it, that is not an option of the dataclass."""
-    if not dataclasses.is_dataclass(kind) or not isinstance(value, dict):
-        return None
     kinds = typing.get_type_hints(kind)
-    for name, inner in value.items():
+    for name, inner in values.items():
         if name not in kinds:
             return f"{name!r}, which this version of cml does not know.{did_you_mean(str(name), kinds)}"
-        message = _unknown(kinds[name], inner)
-        if message is not None:
+        is_nested = isinstance(inner, dict) and dataclasses.is_dataclass(kinds[name])
+        if is_nested and (message := _unknown(kinds[name], inner)) is not None:
             return message
     return None
 

@@ -171,7 +171,7 @@ def test_influences_equal_the_jackknife(queries: int | None, column: str) -> Non
     of_gallery = means[queries:]
     np.testing.assert_allclose(result.influences.second, -24 * (of_gallery - of_gallery.mean()), atol=1e-6)
     given = mean_intervals(result.per_query[:, None])[0]
-    np.testing.assert_allclose(result.given_gallery, result.info.clip_interval(result.mean, *given), rtol=1e-9)
+    np.testing.assert_allclose(result.given_gallery, result.info.clip_intervals(result.mean, given), rtol=1e-9)
     assert result.low < result.given_gallery[0]  # type: ignore[index]
 
 

@@ -86,20 +86,20 @@ def test_a_cut_interval_covers_every_possible_value_that_it_covered(
 ) -> None:
     info = MetricInfo(lowest=min(first, second), highest=max(first, second))
     low, high = mean - abs(below), mean + abs(above)
-    ends = info.clip_interval(mean, low, high)
+    ends = info.clip_intervals(mean, (low, high)).tolist()
     assert ends[0] <= mean <= ends[1]
     if info.lowest <= mean <= info.highest:
-        assert ends == (max(low, info.lowest), min(high, info.highest))
+        assert ends == [max(low, info.lowest), min(high, info.highest)]
     if info.lowest <= truth <= info.highest:
         assert (low <= truth <= high) == (ends[0] <= truth <= ends[1])
 
 
 def test_a_mean_out_of_the_range_keeps_its_interval() -> None:
     info = MetricInfo(lowest=0, highest=1)
-    assert info.clip_interval(1.2, -0.1, 1.3) == (0, 1.3)
-    assert info.clip_interval(-0.2, -0.3, 1.3) == (-0.3, 1)
-    assert info.clip_interval(1 + 1e-12, 0.9, 1.1) == (0.9, 1 + 1e-12)  # rounding
-    assert all(map(math.isnan, info.clip_interval(0.5, math.nan, math.nan)))
+    means = [1.2, -0.2, 1 + 1e-12]  # the last by rounding
+    ends = info.clip_intervals(means, [[-0.1, 1.3], [-0.3, 1.3], [0.9, 1.1]])
+    assert ends.tolist() == [[0, 1.3], [-0.3, 1], [0.9, 1 + 1e-12]]
+    assert np.isnan(info.clip_intervals(0.5, (math.nan, math.nan))).all()
 
 
 def test_seeds_of_a_comparison_are_cut_too_and_the_text_keeps_the_longer_side() -> None:

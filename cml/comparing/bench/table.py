@@ -110,7 +110,8 @@ class Board:
     def _score_ends(self, result: Result) -> tuple[float, float]:
         """The ends of the interval of a score."""
         low, high = interval(result.values, self._reach_of(result))
-        return describe(PRIMARY).clip_interval(score_of(result), low, high)
+        low, high = describe(PRIMARY).clip_intervals(score_of(result), (low, high)).tolist()
+        return low, high
 
     def _reach_of(self, result: Result) -> Float64 | None:
         reach = self.reaches.get(result.set)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from cml.array_types import Float32, Float64
 from cml.errors import UserError
@@ -58,26 +59,25 @@ class MetricInfo:
     highest: float = math.inf
     whole_ranking: bool = False
 
-    def clip_interval(self, mean: float, low: float, high: float) -> tuple[float, float]:
-        """Cut an interval of a mean to the values that the metric can have, which covers as often.
+    def clip_intervals(self, mean: ArrayLike, ends: ArrayLike) -> Float64:
+        """Cut intervals of means to the values that the metric can have, which covers as often.
 
         Args:
-            mean: The mean. If it is not in the range itself, the data do not keep to it, and that end stays.
-            low: Lower end of the interval; NaN stays.
-            high: Upper end.
+            mean: Means (...). If one is not in the range itself, the data do not keep to it, and that end stays.
+            ends: (..., 2) lower and upper ends of the intervals; NaN stays.
 
         Returns:
-            The ends.
+            (..., 2) float64, the ends.
 
         Example:
-            >>> MetricInfo(lowest=0, highest=1).clip_interval(0.9, 0.75, 1.05)
-            (0.75, 1.0)
+            >>> MetricInfo(lowest=0, highest=1).clip_intervals(0.9, [0.75, 1.05]).tolist()
+            [0.75, 1.0]
         """
-        if mean >= self.lowest - _ROUNDING:
-            low = max(low, min(self.lowest, mean))
-        if mean <= self.highest + _ROUNDING:
-            high = min(high, max(self.highest, mean))
-        return float(low), float(high)
+        mean, clipped = np.asarray(mean), np.array(ends, np.float64)
+        low, high = clipped[..., 0], clipped[..., 1]
+        np.maximum(low, np.minimum(self.lowest, mean), out=low, where=mean >= self.lowest - _ROUNDING)
+        np.minimum(high, np.maximum(self.highest, mean), out=high, where=mean <= self.highest + _ROUNDING)
+        return clipped
 
     def half_width(self, mean: float, low: float, high: float) -> float:
         """The number behind "±" of an interval: half of its width, or the longer side of one that was cut.
