@@ -23,7 +23,7 @@ def digest_items(
 ) -> UInt64:
     """Digest the content of items: of numbers and texts, and of the pixels or the file of an image.
 
-    An image counts as another item than its file.
+    An image counts as another item than its file; the bytes of a file count as the file.
 
     Returns (M,) digests in the order of the items; 0 for an image whose file cannot be read. M is 0 for items from a
     data set of the user's own, each reading of which may differ.
@@ -48,9 +48,11 @@ def find_known(digests: UInt64, known: UInt64) -> Bools:  # digests (N,), known 
     return np.isin(digests, known[known != 0])
 
 
-def _digest(item: Any) -> int:  # noqa: ANN401 - an array, an image or a file
+def _digest(item: Any) -> int:  # noqa: ANN401 - an array, an image, a file or its bytes
     digest = hashlib.blake2b(digest_size=_BYTES)
-    if isinstance(item, Path | str):
+    if isinstance(item, bytes | bytearray | memoryview):  # of a file
+        digest.update(item)
+    elif isinstance(item, Path | str):
         try:
             digest.update(Path(item).read_bytes())
         except OSError:

@@ -1,6 +1,7 @@
 """A trained model for use from Python: embed, evaluate, search, save."""
 
 import copy
+import functools
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from cml import distances
-from cml.array_types import Float32, Float64, Int64, UInt64
+from cml.array_types import Bools, Float32, Float64, Int64, UInt64
 from cml.checks.advice import advise, render_call
 from cml.checks.audit_list import AuditList
 from cml.checks.calibrate_items import KnownItems, calibrate_items
@@ -20,7 +21,7 @@ from cml.data.image_sources import number_both_groups, number_groups
 from cml.data.images import Images, stored_size
 from cml.data.input_form import AcceptedInputs, FieldNames, InputForm
 from cml.data.input_sources import recognize_inputs
-from cml.data.item_digests import MOST_DIGESTED, digest_items
+from cml.data.item_digests import MOST_DIGESTED, digest_items, find_known
 from cml.data.judgement_questions import ItemLabels
 from cml.distances import LabelDistance
 from cml.distances.precomputed import Precomputed
@@ -628,12 +629,40 @@ class Model:
         numbers = None if groups is None else number_groups(groups, len(pool))
         return propose_items(self, pool, labelled, count, groups=numbers).items
 
-    @property
+    @functools.cached_property
     def training_items(self) -> UInt64:
         """Digests of the items that it was trained on, 20,000 at most: they tell nothing of what an item is."""
         if self._references is not None:
             return digest_items(self._references.inputs, MOST_DIGESTED)
         return np.empty(0, np.uint64) if self._folder is None else load_training_items(self._folder)
+
+    def find_training_items(self, inputs: Any) -> Bools:  # noqa: ANN401 - as cml.fit takes them
+        """Tell which inputs the model is known to have been trained on.
+
+        Args:
+            inputs: N inputs, of any kind that ``cml.fit`` takes. An image counts as another item than its file.
+
+        Returns:
+            (N,) whether each has the content of one of at most 20,000 training items; none of embeddings, and of items
+            from a data set of your own.
+
+        Raises:
+            UserError: The inputs are of another form than the model's.
+
+        Example:
+            >>> import numpy as np
+            >>> rows = np.random.default_rng(0).normal(size=(60, 3))
+            >>> model = cml.fit(rows[:50], rows[:50, 0], steps=2, sampler="random(batch_size=30)", quiet=True)
+            >>> int(model.find_training_items(rows).sum())
+            50
+        """
+        if self.network.are_embeddings(inputs):
+            return np.zeros(len(inputs), bool)
+        opened = self.network.open(inputs)
+        if not len(self.training_items):
+            return np.zeros(len(opened), bool)
+        digests = digest_items(opened)
+        return find_known(digests, self.training_items) if len(digests) else np.zeros(len(opened), bool)
 
     def explore(
         self,

@@ -256,11 +256,21 @@ class EmbeddingModel(nn.Module):
 
     def as_embeddings(self, inputs: Any) -> Float32:  # noqa: ANN401 - inputs or embeddings
         """Embed inputs that are not embeddings already."""
-        form = self.config.inputs
-        sizes = {self.config.dimension} - {*form.shape}  # of an array that can only hold embeddings
-        if isinstance(inputs, np.ndarray) and inputs.ndim == 2 and (form.kind == "images" or inputs.shape[1] in sizes):
+        if self.are_embeddings(inputs):
             return np.ascontiguousarray(inputs, np.float32)
         return self.embed(inputs, bar="embed")
+
+    def are_embeddings(self, inputs: Any) -> bool:  # noqa: ANN401 - inputs or embeddings
+        """Whether inputs can only be embeddings: an array of another shape than the model's inputs have."""
+        form = self.config.inputs
+        sizes = {self.config.dimension} - {*form.shape}
+        is_matrix = isinstance(inputs, np.ndarray) and inputs.ndim == 2
+        return is_matrix and (form.kind == "images" or inputs.shape[1] in sizes)
+
+    def open(self, inputs: AnyInputs) -> Inputs:
+        """Open inputs as it reads them."""
+        size = stored_size(self.config.image_size, self.config.crop)
+        return open_inputs(inputs, self.config.inputs, size, self.collate)
 
     def extract(self, inputs: AnyInputs, *, batch_size: int | None = None, bar: str = "") -> Float32:
         """Compute the backbone features of inputs."""
@@ -324,7 +334,7 @@ class EmbeddingModel(nn.Module):
         self, compute: Callable[[Any], Tensor], source: AnyInputs, batch_size: int | None, bar: str
     ) -> Float32:
         form = self.config.inputs
-        inputs = open_inputs(source, form, stored_size(self.config.image_size, self.config.crop), self.collate)
+        inputs = self.open(source)
         step = batch_size or (_VECTORS_A_PASS if form.kind == "vectors" else _IMAGES_A_PASS)
         results = np.empty((0, self.config.dimension), np.float32)
 

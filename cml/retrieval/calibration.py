@@ -1,14 +1,15 @@
 """What an embedding distance means: the label distance to expect at it, with an interval, from items held out.
 
-The expectation is an isotonic regression, so that it never falls as the embedding distance grows. The interval is split
-conformal (Romano, Patterson and Candes, NeurIPS 2019): monotone quantiles are fitted to half of the items, and widened
-by what the other half, third by third of the embedding distances, needs. The pairs of an item depend on each other, so
-items are split, never pairs, and the correction for a finite sample counts items (Dunn, Wasserman and Ramdas, JASA 118,
-2023).
+The expectation is an isotonic regression, so that it never falls as the embedding distance grows. Nearer than most
+pairs it is a straight line, for the first hits in a gallery larger than that of the calibration lie there, and the
+nearest pair of all, whose labels are alike by chance, would decide on them. The interval is split conformal (Romano,
+Patterson and Candes, NeurIPS 2019): monotone quantiles are fitted to half of the items, and widened by what the other
+half, third by third of the embedding distances, needs. The pairs of an item depend on each other, so items are split,
+never pairs, and the correction for a finite sample counts items (Dunn, Wasserman and Ramdas, JASA 118, 2023).
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ _MOST_PAIRED = 1000  # items that are paired with each other, or with as many of
 _KNOTS = 64
 _MOST_BINS, _FEWEST_IN_BIN = 40, 40
 _FEWEST_IN_THIRD = 30  # pairs; otherwise the margin of all is taken
+_NEAR, _FEWEST_NEAR, _MOST_NEAR = 1 / 4, 100, 2000  # the share of pairs, and their number, that the line is drawn by
 _MUCH_LARGER = 2  # times the items that were searched, beyond which a gallery has nearer hits
 _LISTED = 6  # embedding distances in a table
 _FEW_VALUES = 20  # label distances that are so few make intervals too wide
@@ -151,14 +153,14 @@ class Calibration:
         return align_columns([head, *cells])
 
     def caution_of(self, gallery: int) -> str:
-        """A caution for searches in a gallery that is much larger than the one of the calibration; "" otherwise."""
+        """Caution against a gallery that is much larger than the one of the calibration; "" of any other."""
         known = self.gallery or self.items
         if gallery <= _MUCH_LARGER * known:
             return ""
         return (
             f"The model was calibrated in a gallery of {known:,} items, and this one has {gallery:,}. Its first hits "
-            "may be nearer than those that were calibrated, and their label distances larger than expected. Calibrate "
-            "again in a gallery of this size."
+            "are nearer than those that were calibrated; what is expected of them follows the trend of the nearest of "
+            "those, and their intervals are less certain. Calibrate again in a gallery of this size."
         )
 
     def cautions(self) -> list[str]:  # a sentence each; none if there are enough items and label distances
@@ -353,11 +355,9 @@ def _check_pairs(pairs: _Pairs, of: str = "pairs") -> None:
 
 def _fit(pairs: _Pairs, halves: _Halves, level: float) -> ExpectedDistance:
     """Fit expectation and quantiles, and widen the quantiles by what the second half of the items needs."""
-    from sklearn.isotonic import IsotonicRegression
-
     first, second = (pairs.of(half) for half in halves)
-    knots = np.unique(np.quantile(pairs.embedding_distances, np.linspace(0, 1, _KNOTS)))
-    mean = IsotonicRegression(out_of_bounds="clip").fit(pairs.embedding_distances, pairs.label_distances).predict(knots)
+    knots = np.unique([0.0, *np.quantile(pairs.embedding_distances, np.linspace(0, 1, _KNOTS))])
+    mean = _fit_mean(pairs, knots)
     tail = (1 - level) / 2
     low, high = (_fit_quantile(first, quantile, knots) for quantile in (tail, 1 - tail))
     edges = np.quantile(pairs.embedding_distances, [1 / 3, 2 / 3])
@@ -377,15 +377,33 @@ def _fit(pairs: _Pairs, halves: _Halves, level: float) -> ExpectedDistance:
     )
 
 
+def _fit_mean(pairs: _Pairs, knots: Float64) -> Float64:
+    """The mean label distance (K,) at knots: monotone, and no more than the trend of the nearest pairs near to 0."""
+    mean = _fit_monotone(pairs, np.mean, knots)
+    count = int(np.clip(_NEAR * len(pairs.embedding_distances), _FEWEST_NEAR, _MOST_NEAR))
+    near = np.argsort(pairs.embedding_distances, kind="stable")[:count]
+    x, y = pairs.embedding_distances[near], pairs.label_distances[near]
+    spread = np.square(x - x.mean()).sum()
+    slope = max(0.0, float((x - x.mean()) @ (y - y.mean()) / spread)) if spread > 0 else 0.0
+    at = knots <= np.median(x[:_FEWEST_IN_BIN])
+    mean[at] = np.clip(y.mean() + slope * (knots[at] - x.mean()), 0, mean[at])
+    return mean
+
+
 def _fit_quantile(pairs: _Pairs, quantile: float, knots: Float64) -> Float64:
-    """A quantile (K,) of the label distances at knots that never falls: that of bins, made monotone."""
+    """A quantile (K,) of the label distances at knots that never falls."""
+    return _fit_monotone(pairs, lambda part: np.quantile(part, quantile), knots)
+
+
+def _fit_monotone(pairs: _Pairs, summarize: Callable[[Float64], Any], knots: Float64) -> Float64:
+    """What bins of pairs, by embedding distance, have of label distances, made monotone and read at knots (K,)."""
     from sklearn.isotonic import IsotonicRegression
 
     bins = int(np.clip(len(pairs.embedding_distances) // _FEWEST_IN_BIN, 1, _MOST_BINS))
     ranks = np.argsort(pairs.embedding_distances, kind="stable")
     parts: Sequence[Int64] = np.array_split(ranks, bins)
     centres = np.array([np.median(pairs.embedding_distances[part]) for part in parts])
-    values = np.array([np.quantile(pairs.label_distances[part], quantile) for part in parts])
+    values = np.array([summarize(pairs.label_distances[part]) for part in parts])
     fitted: Float64 = IsotonicRegression(out_of_bounds="clip").fit(centres, values).predict(knots)
     return fitted
 

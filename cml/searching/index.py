@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from cml.array_types import Float32, UInt64
+from cml.array_types import Bools, Float32, UInt64
 from cml.data.image_sources import as_array
 from cml.errors import DataError, UserError
 from cml.models.embedding import EmbeddingModel, ModelConfig
@@ -29,7 +29,7 @@ from cml.searching.index_file import (
     insert,
     read_about,
 )
-from cml.searching.index_items import Described, check_ids, describe_items, paths_in
+from cml.searching.index_items import Described, check_ids, describe_items, mark_trained, paths_in
 from cml.searching.index_search import Question, search_index
 from cml.searching.index_state import IndexState
 from cml.storage.atomic import make_folder
@@ -59,6 +59,10 @@ class IndexModel(Protocol):
     @property
     def training_items(self) -> UInt64:
         """Digests of the items that it was trained on."""
+        ...
+
+    def find_training_items(self, inputs: Any) -> Bools:  # noqa: ANN401 - as cml.fit takes them
+        """Tell which inputs (N,) it was trained on."""
         ...
 
     def as_embeddings(self, inputs: Any) -> Float32:  # noqa: ANN401 - inputs or embeddings
@@ -242,6 +246,9 @@ class Index:
     ) -> None:
         """Add items, all or none of them. They are on the disk, and a search finds them, as soon as this returns.
 
+        Inputs that the index's model was trained on get "yes" in the column "trained on", which hits show: they lie
+        nearer to like items than new ones do. Embeddings are not recognised; where you know of them, give that column.
+
         Args:
             inputs: N inputs of any kind that the model embeds, such as paths, Pillow images, arrays or the bytes of
                 image files; or their embeddings (N, D), told apart as by ``model.search``.
@@ -262,7 +269,10 @@ class Index:
         if not replace:
             self._refuse_taken(chosen)  # before they are embedded
         described = describe_items(chosen, paths, labels, columns)
-        self.insert(self._embed(inputs, digest, "the items"), described, replace=replace)
+        rows = self._embed(inputs, digest, "the items")
+        if self.model is not None and digest is None:
+            described = mark_trained(described, self.model.find_training_items(inputs))
+        self.insert(rows, described, replace=replace)
 
     def insert(self, rows: Float32, items: Sequence[Described], *, replace: bool = False, **about: str | None) -> None:
         """Add embeddings (N, D) of items that are described and checked already; the rest as of ``add``.

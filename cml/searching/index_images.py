@@ -18,10 +18,9 @@ from cml.data.vectors import Vectors
 from cml.errors import DataError, UserError
 from cml.searching.embed_folder import AllBadError, batch_size_for
 from cml.searching.embedded_batches import BATCHES_A_CHUNK, embed_batches
-from cml.searching.hit import TRAINED
 from cml.searching.index import Index, IndexModel
 from cml.searching.index_file import FILE
-from cml.searching.index_items import Described, describe_item
+from cml.searching.index_items import Described, describe_item, mark_trained
 from cml.storage.safe_paths import check_no_link
 
 
@@ -68,8 +67,8 @@ def index_images(
     ):
         for number, batch in enumerate(batches, 1):
             rows.append(batch.embeddings)
-            are_trained = find_known(_digest(chosen, batch.items), trained).tolist()
-            items += [_describe(chosen, *both) for both in zip(batch.items, are_trained, strict=True)]
+            are_trained = find_known(_digest(chosen, batch.items), trained)
+            items += mark_trained([_describe(chosen, item) for item in batch.items], are_trained)
             for fault in batch.faults.values():
                 say(f"skipped: {fault}")
             bar.update(batch.stop - batch.start)
@@ -95,11 +94,10 @@ def _digest(images: ImageList, items: Sequence[int]) -> UInt64:
     return digest_items([images.paths[item] for item in items])
 
 
-def _describe(images: ImageList, item: int, is_trained: bool) -> Described:
+def _describe(images: ImageList, item: int) -> Described:
     known: Mapping[str, Any] = images.columns[item]
-    columns = {**known.get(COLUMNS, {}), **({TRAINED: "yes"} if is_trained else {})}
     label = next((value for name, value in known.items() if name not in ("role", COLUMNS)), None)
-    return describe_item(images.item_ids[item], label, str(images.paths[item]), columns)
+    return describe_item(images.item_ids[item], label, str(images.paths[item]), known.get(COLUMNS))
 
 
 def _find_new(index: Index, images: ImageList, *, replace: bool) -> list[int]:

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from cml.array_types import Bools
 from cml.data.image_sources import label_list
 from cml.errors import UserError
+from cml.searching.hit import TRAINED
 
 Described = tuple[str, Any, str | None, str]  # id, label, path and columns of an item
 
@@ -67,6 +69,14 @@ def describe_items(
     if len(places) != len(ids):
         raise UserError(f"There must be one id per item. Got {len(places)} items and {len(ids)} ids instead.")
     return [describe_item(*item) for item in zip(ids, listed, places, further, strict=True)]
+
+
+def mark_trained(items: Sequence[Described], are_trained: Bools) -> list[Described]:
+    """Say of items (N,) that the model was trained on that it was, in a column."""
+    return [
+        (*item[:3], json.dumps({**json.loads(item[3]), TRAINED: "yes"})) if is_trained else item
+        for item, is_trained in zip(items, are_trained.tolist(), strict=True)
+    ]
 
 
 def _check_label(label: Any, item_id: str) -> Any:  # noqa: ANN401 - any label

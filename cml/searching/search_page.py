@@ -108,6 +108,7 @@ def write_index_page(
     note = ""
     if calibration is not None:
         note = f" Expected label distances are in {calibration.unit}, with an interval of {calibration.level:.0%}."
+        note += f" {calibration.caution_of(items)}".rstrip()
     noun = "images" if has_pictures else "items"
     write_search_page(
         path,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import pickle
 import random
 import shutil
 import sqlite3
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -30,6 +32,7 @@ from cml.searching.hit import Hit
 from cml.searching.index_file import FILE
 
 D = 6
+SHORT: dict[str, Any] = {"sampler": "random(batch_size=20)", "quiet": True}
 ROWS = np.random.default_rng(0).normal(size=(400, D)).astype(np.float32)
 
 
@@ -244,6 +247,37 @@ def test_images_bytes_paths_and_embeddings_are_found_by_each_other(
         assert [hit.label for hit in first] == [[1, 2.5], "dog", None, 3, 4, 5] + [None] * 6
         assert [hit.path for hit in first] == [*paths, *[None] * 9]
         assert max(hit.distance for hit in first) < 1e-5
+
+
+def test_added_items_that_were_trained_on_are_marked(tmp_path: Path) -> None:
+    rows = ROWS[:60].astype(np.float64)
+    frame = pd.DataFrame(rows, columns=[f"f{column}" for column in range(D)])
+    fitted = cml.fit(frame.assign(y=rows[:, 0])[:40], features="f*", label="y", steps=2, dimension=4, **SHORT)
+    fitted.save(tmp_path / "saved")
+    for number, model in enumerate((fitted, cml.load(tmp_path / "saved"), pickle.loads(pickle.dumps(fitted)))):
+        index = cml.Index.create(tmp_path / f"index{number}", model)
+        index.add(frame[30:50], range(30, 50), columns=[{"site": "north"}] * 20)
+        index.add(rows[:5], range(5))
+        index.add(rows[:1], ["0"], replace=True)
+        hits = index.search(rows[:1], 25)[0]
+        assert {hit.item_id for hit in hits if hit.is_trained} == set(map(str, [*range(5), *range(30, 40)]))
+        assert sum(hit.columns.get("site") == "north" for hit in hits) == 20
+        assert len(index.search(rows[:1], 25, where='"trained on" IS NULL')[0]) == 10
+        index.add(model.embed(rows[:1]), ["embedded"])  # which are not recognised, as the docstring says
+        assert [hit.is_trained for hit in index.search(rows[:1], 26)[0] if hit.item_id == "embedded"] == [False]
+
+
+def test_added_files_that_were_trained_on_are_marked(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number}.png" for number in range(24)]
+    for number, path in enumerate(paths):
+        Image.new("RGB", (16, 16), (10 * number, 0, 0)).save(path)
+    small: dict[str, Any] = {"backbone": "small-cnn", "weights": "none", "image_size": (16, 16), "workers": 0}
+    model = cml.fit(paths[:20], np.arange(20.0), steps=1, **small, **SHORT)
+    index = cml.Index.create(tmp_path / "index", model)
+    index.add(paths[18:])
+    index.add([path.read_bytes() for path in paths[16:18]], ["16", "17"])
+    hits = index.search(paths[:1], 8)[0]
+    assert {Path(hit.item_id).stem for hit in hits if hit.is_trained} == {"16", "17", "18", "19"}
 
 
 def test_the_folder_is_the_one_of_the_commands(model: cml.Model, pictures: list[Image.Image], tmp_path: Path) -> None:
