@@ -55,8 +55,6 @@ class Bench:
     """Backbone, as for cml train; by default that of the suite."""
     out: Path = RESULTS
     """Folder of the results."""
-    scheduler: str = ""
-    """Address (tcp://host:port) of a Dask scheduler whose workers run the training."""
     markdown: AsMarkdown = False
 
     def __call__(self) -> None:
@@ -66,8 +64,6 @@ class Bench:
 
         of_tier = [name for name, spec in suite.SETS.items() if spec.tier == self.tier]
         own_sets = suite.add_own_sets(self.data, self.features)
-        if own_sets and self.scheduler:
-            raise UserError("The workers of --scheduler do not have the datasets of --data: give one of the two.")
         named = self.sets or (() if own_sets else of_tier)
         sets = list(dict.fromkeys([*(name for name in named if suite.look_up("set", name, suite.SETS)), *own_sets]))
         backbone = suite.choose_backbone(sets, self.track, self.backbone)
@@ -75,7 +71,7 @@ class Bench:
         rows = methods.list_methods(self.methods, self.quick)
         plan = run.Plan(rules, self.track, sets, rows, self.out, backbone)
         with resume_hint():
-            left_out = run.run(plan, self.scheduler)
+            left_out = run.run(plan)
         if len(left_out) == len(sets):
             raise UserError(" ".join(left_out))
         for sentence in left_out:

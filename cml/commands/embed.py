@@ -1,6 +1,5 @@
 """``cml embed RUN --images DIR --out DIR``: the embeddings of images or vectors, and the list of their items."""
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,9 +41,6 @@ class Embed:
     """Also write vectors.tsv and metadata.tsv for the TensorBoard projector."""
     parquet: bool = False
     """Also write embeddings.parquet: id, vector, label."""
-    scheduler: str = ""
-    """Address of a Dask scheduler, tcp://host:port, whose workers embed. They need run and images under the same
-    paths."""
     device: Device = "auto"
     json: AsJson = False
 
@@ -54,7 +50,7 @@ def run(arguments: Sequence[str]) -> None:
     options = parse(Embed, arguments, prog="cml embed")
     import cml
     from cml.data.image_list import ImageList
-    from cml.doors.stored_items import connect_workers, list_from_store
+    from cml.doors.stored_items import list_from_store
     from cml.errors import UserError
     from cml.searching.embed_folder import embed_folder
     from cml.storage.downloads import resolve_run
@@ -74,9 +70,6 @@ def run(arguments: Sequence[str]) -> None:
         images = images.with_ids(options.ids)
     if options.features is not None:
         images = list_from_store(images, options.features, model, run)
-    connect = None
-    if options.scheduler:
-        connect = functools.partial(connect_workers, options.scheduler, model.network, run, options.device)
     embedded = embed_folder(
         model.network,
         images,
@@ -86,7 +79,6 @@ def run(arguments: Sequence[str]) -> None:
         threads=options.threads,
         skip_bad=options.skip_bad,
         tsv=options.tsv,
-        connect=connect,
     )
     if options.parquet:
         write_parquet(embedded)

@@ -41,9 +41,6 @@ class Features:
     dtype: FeatureType = "float32"
     """Type of the stored numbers: float32, or float16 for half of the space."""
     splits: Splits = ("train", "query", "gallery")
-    scheduler: str = ""
-    """Address of a Dask scheduler, tcp://host:port, whose workers compute the features. They need the images under the
-    same paths."""
     device: Device = "auto"
     json: AsJson = False
 
@@ -67,7 +64,6 @@ def run(arguments: Sequence[str]) -> None:
         dtype=options.dtype,
         splits=options.splits,
         text_column=options.text_column,
-        scheduler=options.scheduler,
         device=options.device,
     )
     if not launch().first:

@@ -165,16 +165,6 @@ class ImageList:
             raise UserError(f"Ids (--ids) are for the rows of a .npy file; the items of {self.root} have ids.")
         return replace(self, item_ids=read_names(listing, len(self), str(self.file)))
 
-    def send(self, start: int, stop: int) -> Self:
-        """Take some items as they can be sent to another process: of vectors and features only their own rows."""
-        part = self.select(range(start, stop))
-        rows = Vectors(self.read_vectors(start, stop)) if self.vectors else None
-        return replace(
-            part,
-            vectors=() if rows is None else tuple((rows, item) for item in range(stop - start)),
-            features=None if self.features is None else Vectors(self.read_features(start, stop)),
-        )
-
     def check_kind(self, form: InputForm) -> None:
         """Check that a model takes such items, and every number of a .npy file. Those of datasets were checked."""
         own = self.vectors[0][0].form if self.vectors else InputForm()

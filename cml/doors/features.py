@@ -29,7 +29,7 @@ from cml.feature_store.networks import (
 )
 from cml.feature_store.store import FeatureStore
 from cml.feature_store.stored_items import FileItems, JoinedVectors, StoredItems, ValueItems
-from cml.feature_store.write_store import Cluster, write_features
+from cml.feature_store.write_store import write_features
 from cml.models import CUSTOM, Backbone, has_published_weights
 from cml.models.embedding import ModelConfig
 from cml.processes.init_processes import init_processes
@@ -51,7 +51,6 @@ def features(
     splits: Sequence[str] = ROLES,
     text_column: str | None = None,
     collate: Collate | None = None,
-    scheduler: str = "",
     device: str = "auto",
     quiet: bool = False,
 ) -> FeatureStore:
@@ -79,9 +78,7 @@ def features(
         collate: A function that joins a list of items, such as graphs, sequences or mappings, to what a module or
             function of your own takes, with one row for each of them, as for ``cml.fit``. Inputs are then any list or
             ``Dataset``, which must read an item the same way each time; of (x, label) it is x.
-        scheduler: Address of a Dask scheduler, ``tcp://host:port``, whose workers compute; "" for this machine. They
-            need the same packages, and images under the same paths; a module or function of your own does not go there.
-        device: "auto", "cpu", "cuda" or another device of torch, here or on the workers.
+        device: "auto", "cpu", "cuda" or another device of torch.
         quiet: No progress bar.
 
     Returns:
@@ -104,8 +101,7 @@ def features(
             inputs, backbone, weights, image_size, crop, splits, text_column, collate, str(ranks.device)
         )
         title = "" if quiet or not ranks.first else "features"
-        cluster = Cluster(scheduler, device) if scheduler else None
-        return write_features(items, network, Path(out), dtype=dtype, ranks=ranks, bar=title, cluster=cluster)
+        return write_features(items, network, Path(out), dtype=dtype, ranks=ranks, bar=title)
 
 
 def _recipe(inputs: Any) -> TrainConfig:  # noqa: ANN401

@@ -1,9 +1,7 @@
 """The items of an export or a search by the features of a store, for models of images and models of such features."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,16 +9,10 @@ from cml.array_types import Float32
 from cml.data.dataset_info import INFO
 from cml.data.image_list import ImageList
 from cml.data.prepared import PreparedDataset
-from cml.doors.load import load
 from cml.doors.model import Model
 from cml.errors import UserError
 from cml.feature_store.frozen_features import NETWORK, check_network, read_stored_texts, stored_features
 from cml.feature_store.store import FeatureStore
-from cml.models.embedding import EmbeddingModel
-from cml.models.weights_fingerprint import model_fingerprint
-
-if TYPE_CHECKING:
-    from cml.processes.dask_client import JobWorkers
 
 
 def list_from_store(images: ImageList, folder: Path, model: Model, run: Path) -> ImageList:
@@ -72,22 +64,3 @@ def _takes_features(store: FeatureStore, model: Model, run: Path) -> bool:
     if model.config.inputs.kind != "images":
         raise UserError(f"{run} takes {model.config.inputs} that are no features of a store: leave --features out.")
     return False
-
-
-def connect_workers(address: str, model: EmbeddingModel, run: Path, device: str) -> "JobWorkers":
-    """Connect to workers that each load the model of a run, under the same path."""
-    from cml.processes.dask_client import JobWorkers
-
-    recipe = {"run": str(run.absolute()), "model": model_fingerprint(model), "device": device}
-    return JobWorkers(address, _load_model, recipe)
-
-
-def _load_model(recipe: Mapping[str, Any]) -> EmbeddingModel:
-    """Load the model in a worker."""
-    try:
-        model = load(recipe["run"], device=recipe["device"]).network.eval()
-    except UserError as error:
-        raise UserError(f"A worker of the cluster cannot open the run: {error}") from None
-    if model_fingerprint(model) != recipe["model"]:
-        raise UserError(f"A worker of the cluster has another model in {recipe['run']}: give all the same run folder.")
-    return model

@@ -2,7 +2,7 @@
 
 import hashlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,7 +21,7 @@ from cml.data.items import Items
 from cml.data.open_image import read_upright
 from cml.errors import UserError
 from cml.feature_store.manifest import MadeBy
-from cml.models.backbone import CUSTOM, Backbone
+from cml.models.backbone import Backbone
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.models.weights_fingerprint import backbone_fingerprint
 from cml.processes.own_generator import draw_from
@@ -36,7 +36,6 @@ class FeatureNetwork(Protocol):
     """What computes features."""
 
     made_by: MadeBy  # its description, by which a store tells whether another one made it
-    recipe: Mapping[str, Any] | None  # what ``build_network`` makes it of elsewhere; None if it has no name there
     chunk: int  # items after which the work so far is recorded, a multiple of the items of a pass
 
     def extract(self, items: Any) -> Float32:  # noqa: ANN401 - what the network takes
@@ -63,9 +62,6 @@ class BackboneNetwork:
             "crop": config.crop if kind == "images" else 1.0,
             "preprocessing": PIXELS if kind == "images" else 0,
         }
-        self.recipe: Mapping[str, Any] | None = {"kind": "backbone", "config": config}
-        if config.backbone == CUSTOM or model.collate is not None:
-            self.recipe = None
         self._model = model
 
     def extract(self, items: Any) -> Float32:  # noqa: ANN401
@@ -90,7 +86,6 @@ class SentenceNetwork:
             "crop": 1.0,
             "preprocessing": 0,
         }
-        self.recipe: Mapping[str, Any] | None = {"kind": "sentences", "model": model}
         self._model = model
 
     def extract(self, items: Sequence[str]) -> Float32:
@@ -118,7 +113,6 @@ class SentenceImageNetwork:
             "crop": 1.0,
             "preprocessing": PIXELS,
         }
-        self.recipe: Mapping[str, Any] | None = {"kind": "sentence images", "model": model}
         self._model, self._device = model, device
 
     def extract(self, items: Sequence[Any]) -> Float32:
@@ -163,7 +157,6 @@ class FunctionNetwork:
     """
 
     chunk = 4096
-    recipe: Mapping[str, Any] | None = None
 
     def __init__(
         self,
@@ -216,12 +209,3 @@ def build_model(
     """Build a model for its backbone; random weights are the same ones each time."""
     with draw_from(torch.Generator().manual_seed(0)):
         return EmbeddingModel(config, backbone=backbone, example=example).to(device).eval()
-
-
-def build_network(recipe: Mapping[str, Any], device: str) -> FeatureNetwork:
-    """Build a network from its ``recipe``."""
-    if recipe["kind"] == "backbone":
-        return BackboneNetwork(build_model(recipe["config"], device))
-    if recipe["kind"] == "sentences":
-        return SentenceNetwork(recipe["model"])
-    return SentenceImageNetwork(recipe["model"], device)

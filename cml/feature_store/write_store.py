@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -36,13 +36,6 @@ from cml.storage.saved_options import Count, record
 _RECORD = ("rows", "features", ITEMS)  # rows so far, their width, and bytes of the list
 
 
-class Cluster(NamedTuple):
-    """Workers of a Dask cluster."""
-
-    scheduler: str  # the address of their scheduler, ``tcp://host:port``
-    device: str  # the device that each computes on
-
-
 def write_features(
     items: StoredItems,
     network: FeatureNetwork,
@@ -52,7 +45,6 @@ def write_features(
     rows_per_shard: int = ROWS_PER_SHARD,
     # the processes that share the work and a disk, all of which call this; None for this one alone
     ranks: Ranks | None = None,
-    cluster: Cluster | None = None,  # workers of a Dask cluster that compute in place of this process; None for none
     bar: str = "features",  # title of a progress bar; "" for none
     wait: bool = False,
 ) -> FeatureStore:
@@ -63,9 +55,7 @@ def write_features(
     if not len(items):
         raise UserError("There are no items to compute features of.")
     ranks = ranks or Ranks()
-    if cluster is not None and ranks.size > 1:
-        raise UserError("Either processes of torchrun share the work, or workers of a scheduler: leave one out.")
-    writer = _StoreWriter(items, network, out, np.dtype(dtype), rows_per_shard, ranks, cluster, bar)
+    writer = _StoreWriter(items, network, out, np.dtype(dtype), rows_per_shard, ranks, bar)
     if ranks.first:
         writer.write(wait=wait)
     else:
@@ -84,7 +74,6 @@ class _StoreWriter:
     dtype: np.dtype[Any]
     rows_per_shard: int
     ranks: Ranks
-    cluster: Cluster | None
     bar: str
 
     def write(self, *, wait: bool) -> None:
@@ -174,12 +163,6 @@ class _StoreWriter:
 
     def _compute_chunks(self, start: int) -> Iterator[tuple[int, int, Float32]]:
         """First and last position and features of each chunk from ``start`` on, in order."""
-        if self.cluster is not None and start < len(self.items):
-            from cml.feature_store.cluster_network import ClusterNetwork
-
-            with ClusterNetwork(self.cluster.scheduler, self.network, self.cluster.device) as workers:
-                yield from workers.compute_chunks(self.items, self._chunks(start))
-            return
         for first, last in self._chunks(start):
             yield first, last, self._compute(first, last)
 

@@ -1,7 +1,6 @@
 """The client of a Dask cluster: its workers are watched and get calls. It sends pickles: use one that you trust."""
 
 import contextlib
-import functools
 import itertools
 import threading
 import uuid
@@ -85,15 +84,6 @@ class Workers:
             yield number, result
             coming.update(submit(1))
 
-    def each_in_order(self, calls: Iterable[Call], named: Callable[[int], str]) -> Iterator[Any]:
-        """Have all calls computed, in memory that does not grow with their number."""
-        left = iter(calls)
-        window, before = 2 * AHEAD * self.threads, 0
-        while part := list(itertools.islice(left, window)):
-            results = dict(self.each(part, functools.partial(_name_later, named, before)))
-            yield from (results.pop(number) for number in range(len(part)))
-            before += len(part)
-
     def _watch(self) -> None:
         """Say on stderr, every ``QUIET`` seconds, that there is no worker: Dask itself waits without a word."""
         while not self._over.wait(QUIET):
@@ -108,10 +98,6 @@ class Workers:
                     f"The scheduler at {self._address} {trouble}; the job waits, and what is finished is kept. "
                     f"Start workers with 'dask worker {self._address}', or stop here and continue later."
                 )
-
-
-def _name_later(named: Callable[[int], str], before: int, number: int) -> str:
-    return named(before + number)
 
 
 class JobWorkers(Workers):

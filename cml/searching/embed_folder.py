@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from cml.data.image_list import ImageList
 from cml.errors import DataError
 from cml.models.weights_fingerprint import model_fingerprint
 from cml.processes.device import check_batch_size
-from cml.searching.embedded_batches import BATCHES_A_CHUNK, embed_batches, embed_on_workers
+from cml.searching.embedded_batches import BATCHES_A_CHUNK, embed_batches
 from cml.searching.embedding_folder import (
     DIGESTED,
     EMBEDDINGS,
@@ -35,7 +35,6 @@ from cml.storage.saved_options import Count, record
 
 if TYPE_CHECKING:
     from cml.models.embedding import EmbeddingModel
-    from cml.processes.dask_client import JobWorkers
 
 SKIPPED = "skipped.jsonl"
 VECTORS_TSV, METADATA_TSV = "vectors.tsv", "metadata.tsv"
@@ -67,7 +66,6 @@ def embed_folder(
     skip_bad: bool = False,
     tsv: bool = False,
     quiet: bool = False,
-    connect: Callable[[], JobWorkers] | None = None,
 ) -> EmbeddingFolder:
     """Embed images into a folder, in memory of O(batch). A call that was killed is resumed by the same call."""
     images.check_kind(model.config.inputs)
@@ -78,7 +76,7 @@ def embed_folder(
     parse = functools.partial(_state, images=len(images), dimension=model.config.dimension)
     with resumable_output(out, made_with, (EMBEDDINGS, ITEMS, SKIPPED), about=about, parse=parse) as output:
         if output.manifest is None:
-            kept = _write(model, images, output, batch_size, threads, skip_bad, quiet, connect)
+            kept = _write(model, images, output, batch_size, threads, skip_bad, quiet)
             if not kept:
                 output.start_over()  # there is nothing to continue
                 raise AllBadError(f"None of the {len(images)} images in {images.source} can be read.")
@@ -100,7 +98,6 @@ def _write(
     threads: int,
     skip_bad: bool,
     quiet: bool,
-    connect: Callable[[], JobWorkers] | None,
 ) -> int:
     """Write embeddings and items after the last record; returns their number."""
     dimension = model.config.dimension
@@ -108,18 +105,12 @@ def _write(
     form = model.config.inputs
     unit = form.kind.removesuffix("s")
     with (
-        contextlib.ExitStack() as stack,
         GrowingFile(output.work / EMBEDDINGS, sizes[0]) as body,
         GrowingFile(output.work / ITEMS, sizes[1]) as items,
         GrowingFile(output.work / SKIPPED, sizes[2]) as skipped,
         ProgressBar(total=len(images), initial=seen, desc="embed", unit=unit, disable=quiet) as bar,
+        contextlib.closing(embed_batches(model, images, batch_size, threads, skip_bad=skip_bad, start=seen)) as batches,
     ):
-        if connect is None:
-            embedding = embed_batches(model, images, batch_size, threads, skip_bad=skip_bad, start=seen)
-        else:
-            workers = stack.enter_context(connect())
-            embedding = embed_on_workers(workers, images, batch_size, threads, skip_bad=skip_bad, start=seen)
-        batches = stack.enter_context(contextlib.closing(embedding))
         if not sizes[0]:
             body.append(npy_header(0, dimension))  # a placeholder; the number of rows is known at the end
         for number, batch in enumerate(batches, 1):

@@ -1,4 +1,4 @@
-"""Embeddings of the items of an export, batch by batch, by this process or by the workers of a Dask cluster."""
+"""Embeddings of the items of an export, batch by batch."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from cml.data.images import Images, read_pixels, stored_size
 
 if TYPE_CHECKING:
     from cml.models.embedding import EmbeddingModel
-    from cml.processes.dask_client import JobWorkers
 
-BATCHES_A_CHUNK = 16  # batches between two records, which a kill can cost; a worker embeds so many at a time
+BATCHES_A_CHUNK = 16  # batches between two records, which a kill can cost
 
 
 class Batch(NamedTuple):
@@ -53,39 +52,6 @@ def embed_batches(
             embeddings = embed(np.stack(chunk.pixels)) if chunk.items else np.empty((0, model.config.dimension), "f4")
             faults = {item: str(fault) for item, fault in chunk.faults.items()}
             yield Batch(chunk.start, chunk.stop, chunk.items, embeddings, faults)
-
-
-def embed_on_workers(
-    workers: JobWorkers, images: ImageList, batch_size: int, threads: int, *, skip_bad: bool, start: int = 0
-) -> Generator[Batch]:
-    """Have items embedded by workers that hold the model; otherwise as ``embed_batches``, with the same batches."""
-    size = batch_size * BATCHES_A_CHUNK
-    starts = range(start, len(images), size)
-    calls = (
-        (_embed_part, workers.token, images.send(first, min(first + size, len(images))), batch_size, threads, skip_bad)
-        for first in starts
-    )
-
-    def describe(number: int) -> str:
-        return f"The part from item {starts[number]} on"
-
-    for first, batches in zip(starts, workers.each_in_order(calls, describe), strict=True):
-        for batch in batches:
-            yield Batch(
-                first + batch.start,
-                first + batch.stop,
-                [first + item for item in batch.items],
-                batch.embeddings,
-                {first + item: fault for item, fault in batch.faults.items()},
-            )
-
-
-def _embed_part(token: str, images: ImageList, batch_size: int, threads: int, skip_bad: bool) -> list[Batch]:
-    """Embed a part of the items, in a worker."""
-    from cml.processes.dask_client import carried_job
-
-    with contextlib.closing(embed_batches(carried_job(token), images, batch_size, threads, skip_bad=skip_bad)) as part:
-        return list(part)
 
 
 def _embed_pixels(model: EmbeddingModel, batch_size: int, pixels: NDArray[Any]) -> Float32:

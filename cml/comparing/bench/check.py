@@ -8,7 +8,7 @@ import numpy as np
 
 from cml import plugins
 from cml.comparing.bench.result import Result, read_result
-from cml.comparing.bench.run import LocalComputing, Plan, compute_result
+from cml.comparing.bench.run import Plan, compute_result
 from cml.comparing.bench.sets import open_set
 from cml.comparing.bench.suite import OWN, SETS, SUITES
 from cml.errors import DataError, UserError, did_you_mean
@@ -38,7 +38,7 @@ def rerun(path: Path) -> list[str]:  # a sentence for each score that differs by
         return [f"its split is {result.split[:12]}..., that of the set here {data.split[:12]}..."]
     plan = Plan(SUITES[result.suite], result.track[0], [result.set], [result.method], Path(), result.backbone)
     settings = None if result.failed else result.settings
-    return list(compare(compute_result(plan, data, result.method, LocalComputing(), settings=settings), result))
+    return list(compare(compute_result(plan, data, result.method, settings=settings), result))
 
 
 def compare(again: Result, saved: Result) -> Iterator[str]:

@@ -1,21 +1,17 @@
 """The rules: equal trials on the validation part, all of them recorded, then final runs on the test part, once.
 
-Trials and final runs are computed in this process, or by Dask workers, each with its own cache; the asking process
-writes. Several processes share the work.
+Several processes share the work: each takes the results that no other one is at.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 from cml import plugins
 from cml.comparing.bench.methods import Method, find_method, find_plugins
@@ -39,13 +35,7 @@ from cml.storage.saved_options import as_json
 from cml.storage.work_folder import FolderError, WorkFolder, work_folder
 from cml.training.config import TrainConfig
 
-if TYPE_CHECKING:
-    from cml.processes.dask_client import Workers
-
-R = TypeVar("R")
-T = TypeVar("T")
 _WAIT = 2.0  # seconds until a method that another process works on is looked at again
-_one_at_a_time = threading.Lock()  # in a worker: training draws from random numbers of the whole process
 
 
 @dataclass(frozen=True)
@@ -74,72 +64,8 @@ class Plan:
         return result_path(self.out, self.suite.version, name, self.track_folder, method)
 
 
-class LocalComputing:
-    """Calls are computed one after the other in this process."""
-
-    def call_each(
-        self, data: BenchSet, call: Callable[..., R], arguments: Sequence[tuple[Any, ...]], parts: str
-    ) -> Iterator[tuple[int, R]]:
-        """Call a function, which a worker can import by its name, with the set and each of some arguments.
-
-        ``parts`` are the loss and the backbone, as text, which may come from plugins. Yields the number of a call and
-        its result, in the order in which they finish.
-        """
-        for number, some in enumerate(arguments):
-            yield number, call(data, *some)
-
-    def do_all(self, work: Callable[[T], bool], pieces: Sequence[T]) -> list[bool]:
-        """Do pieces of work whose calls may be computed side by side."""
-        return [work(piece) for piece in pieces]
-
-
-class DaskComputing(LocalComputing):
-    """Calls are computed by the workers of a cluster, each of which opens the sets of this version of the suite."""
-
-    def __init__(self, workers: Workers, version: str) -> None:
-        self._workers, self._version = workers, version
-
-    def call_each(
-        self, data: BenchSet, call: Callable[..., R], arguments: Sequence[tuple[Any, ...]], parts: str
-    ) -> Iterator[tuple[int, R]]:
-        """Send the calls to workers; see ``LocalComputing.call_each``."""
-        recipe = data.name, self._version, data.split, parts, plugins.sources(), plugins.required_plugins(parts)
-        calls = [(_in_worker, recipe, call, some) for some in arguments]
-        yield from self._workers.each(calls, lambda number: f"A run of {parts} on {data.name}")
-
-    def do_all(self, work: Callable[[T], bool], pieces: Sequence[T]) -> list[bool]:
-        """Do as many at a time as the workers have threads: each waits for its own calls."""
-        with ThreadPoolExecutor(self._workers.threads) as pool:
-            try:
-                return list(pool.map(work, pieces))
-            except BaseException:  # nobody waits for what is under way
-                pool.shutdown(wait=False, cancel_futures=True)
-                self._workers.client.close()
-                raise
-
-
-def _in_worker(recipe: tuple[Any, ...], call: Callable[..., R], arguments: tuple[Any, ...]) -> R:
-    """Make a call in a worker, if it has the same set and the same plugins."""
-    name, version, split, parts, sources, needed = recipe
-    with _one_at_a_time:
-        try:
-            for source in sources:
-                plugins.load(source)
-            data = open_set(name, version)
-        except UserError as error:
-            raise UserError(f"A worker of the cluster cannot compute on {name}: {error}") from None
-        if data.split != split:
-            raise UserError(
-                f"A worker of the cluster has another split of {name}, {data.split[:12]}... in place of "
-                f"{split[:12]}...: delete {data.folder} there, and install the same versions everywhere."
-            )
-        if plugins.required_plugins(parts) != needed:
-            raise UserError(f"A worker of the cluster has other code of {', '.join(name for name, _ in needed)}.")
-        return call(data, *arguments)
-
-
-def run(plan: Plan, scheduler: str = "") -> list[str]:
-    """Run what is missing of a plan, here or by a Dask scheduler; returns why sets are left out."""
+def run(plan: Plan) -> list[str]:
+    """Run what is missing of a plan; returns why sets are left out."""
     methods = {name: find_method(name) for name in plan.methods}
     for name, method in itertools.product(plan.sets, methods):
         path = plan.path(name, method)
@@ -149,30 +75,21 @@ def run(plan: Plan, scheduler: str = "") -> list[str]:
         if methods[method] is not None and not path.exists():
             check_drawing()
     left_out = []
-    with contextlib.ExitStack() as held:
-        computing: LocalComputing = LocalComputing()
-        if scheduler:
-            from cml.processes.dask_client import Workers
-
-            computing = DaskComputing(held.enter_context(Workers(scheduler)), plan.suite.version)
-        for name in plan.sets:
-            try:
-                data = open_set(name, plan.suite.version)
-            except UserError as error:
-                left_out.append(f"{name} is left out: {error}")
-                continue
-            _run_set(plan, data, methods, computing)
+    for name in plan.sets:
+        try:
+            data = open_set(name, plan.suite.version)
+        except UserError as error:
+            left_out.append(f"{name} is left out: {error}")
+            continue
+        _run_set(plan, data, methods)
     return left_out
 
 
-def _run_set(plan: Plan, data: BenchSet, methods: Mapping[str, Method | None], computing: LocalComputing) -> None:
+def _run_set(plan: Plan, data: BenchSet, methods: Mapping[str, Method | None]) -> None:
     """Make all results of a set; those that another process works on are looked at again until they are there."""
-    make = functools.partial(_make_result, plan, data, methods, computing)
     waiting = [name for name, how in methods.items() if data.vectors is not None or not _takes_vectors(name, how)]
     while waiting:
-        done = {name: make(name) for name in waiting if methods[name] is None}  # they share features
-        trained = [name for name in waiting if name not in done]
-        done |= zip(trained, computing.do_all(make, trained), strict=True)
+        done = {name: _make_result(plan, data, methods, name) for name in waiting}
         waiting = [name for name in waiting if not done[name]]
         if waiting and not any(done.values()):
             time.sleep(_WAIT)
@@ -183,9 +100,7 @@ def _takes_vectors(name: str, method: Method | None) -> bool:
     return name == "ridge" if method is None else method.vectors
 
 
-def _make_result(
-    plan: Plan, data: BenchSet, methods: Mapping[str, Method | None], computing: LocalComputing, name: str
-) -> bool:
+def _make_result(plan: Plan, data: BenchSet, methods: Mapping[str, Method | None], name: str) -> bool:
     """Make a result, if it is not there yet; False where another process is at it."""
     path, method = plan.path(data.name, name), methods[name]
     if path.exists():
@@ -207,7 +122,7 @@ def _make_result(
                 raise
             return False  # it is locked
         if not path.exists():
-            result = compute_result(plan, data, name, computing, work)
+            result = compute_result(plan, data, name, work)
             write_result(path, result)
             if method is not None and not result.failed:
                 say(f"{data.name} {plan.track_folder} {name}: {result.mean():.3f}")
@@ -219,7 +134,6 @@ def compute_result(
     plan: Plan,
     data: BenchSet,
     name: str,
-    computing: LocalComputing,
     work: WorkFolder | None = None,  # folder whose journal holds the trials that are done; None keeps none
     settings: Mapping[str, Any] | None = None,
 ) -> Result:
@@ -233,8 +147,7 @@ def compute_result(
         options = {} if config is None else as_json(asdict(config))
         return build_result(data, **parts, options=options, settings={}, trials=[], finals=[final])
     base = method.options(replace(plan.config, label_distance=data.label_distance), data.vectors)
-    uses = f"{method.loss} {base.backbone}"
-    trials = _run_trials(plan, data, method, base, uses, computing, work)
+    trials = _run_trials(plan, data, method, base, work)
     chosen = choose(trials)
     if settings is None and chosen is not None:
         settings = method.settings(chosen.number, plan.track)
@@ -243,35 +156,22 @@ def compute_result(
     if settings is not None:
         config = with_settings(base, settings)
         seeds = range(1, plan.suite.seeds + 1)
-        calls = [(replace(config, seed=seed), len(trials), plan.suite.trials) for seed in seeds]
-        numbered = dict(computing.call_each(data, run_final, calls, uses))
-        finals = [numbered[number] for number in sorted(numbered)]
+        finals = [run_final(data, replace(config, seed=seed), len(trials), plan.suite.trials) for seed in seeds]
     options = as_json(asdict(config))
     return build_result(data, **parts, options=options, settings=dict(settings or {}), trials=trials, finals=finals)
 
 
-def _run_trials(
-    plan: Plan,
-    data: BenchSet,
-    method: Method,
-    base: TrainConfig,
-    uses: str,
-    computing: LocalComputing,
-    work: WorkFolder | None,
-) -> list[Trial]:
+def _run_trials(plan: Plan, data: BenchSet, method: Method, base: TrainConfig, work: WorkFolder | None) -> list[Trial]:
     """Run the trials of a loss that are not in the journal yet."""
     trials: dict[int, Trial] = {}
     if work is not None:
         if work.difference != "":
             work.start_over()
         trials = {trial.number: trial for trial in work.records(decode_trial)}
-    left = [number for number in range(plan.suite.trials) if number not in trials]
-    calls = []
-    for number in left:
-        options = with_settings(base, method.settings(number, plan.track))
-        calls.append((plan.suite.trial(plan.track, options), number))
-    for _, trial in computing.call_each(data, run_trial, calls, uses):
-        trials[trial.number] = trial
-        if work is not None:
-            work.record(asdict(trial))
+    for number in range(plan.suite.trials):
+        if number not in trials:
+            options = with_settings(base, method.settings(number, plan.track))
+            trials[number] = run_trial(data, plan.suite.trial(plan.track, options), number)
+            if work is not None:
+                work.record(asdict(trials[number]))
     return [trials[number] for number in range(plan.suite.trials)]

@@ -154,7 +154,6 @@ def test_what_does_not_fit_is_one_line(vectors: Path, tmp_path: Path, capsys: py
         ([*data, "--track", "B"], "own-diabetes holds vectors: .* Got track B and the backbone ''"),
         ([*data, "--backbone", "small-cnn"], "Got track A and the backbone 'small-cnn'"),
         ([*data, "--sets", "digits"], "own-diabetes holds vectors and digits images"),
-        ([*data, "--scheduler", "tcp://localhost:1"], "workers of --scheduler do not have the datasets of --data"),
         (["--data", str(tmp_path / "none")], "none"),
     ]:
         assert main(["bench", *options, *METHODS, "--out", str(tmp_path / "results")]) != 0

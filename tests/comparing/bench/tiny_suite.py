@@ -1,4 +1,4 @@
-"""A suite of seconds beside the published ones; workers of a cluster load this file, and it installs itself."""
+"""A suite of seconds beside the published ones."""
 
 from __future__ import annotations
 
