@@ -38,7 +38,14 @@ def order_box(names: Sequence[str]) -> tuple[tuple[int, ...], str]:
             f"The columns {', '.join(names)} of a box name a width or a height, but not all of x, y, w and h: say what "
             "they are, as in --label-columns class x=LEFT y=TOP w=WIDTH h=HEIGHT."
         )
-    return (0, 1, 2, 3), "corners"
+    corners, size = (
+        " ".join(f"{meaning}={name}" for meaning, name in zip(meanings, names, strict=True))
+        for meanings in (("x0", "y0", "x1", "y1"), ("x", "y", "w", "h"))
+    )
+    raise UserError(
+        f"The columns {', '.join(names)} of a box may be its corners, or a corner, width and height: say it by "
+        f"--label-columns class {corners}, or class {size}."
+    )
 
 
 def to_corners(numbers: Sequence[float], form: str) -> list[float]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from cml.console.messages import say
 from cml.data.prepared_writer import SKIP_HINT
+from cml.data.vocabulary import means
 from cml.data_prep.dataset_source import DatasetSource
 from cml.data_prep.folder_split import Labelled
 from cml.data_prep.row_files import Quote, Row, cell
@@ -55,6 +56,23 @@ class LabelOptions(DatasetSource):
         numbers = {number for number in map(_number, marks) if number is not None}
         cells = [cell(row, column, where) for column in columns]
         return any(str(value).strip() in marks or _number(value) in numbers for value in cells)
+
+    def are_raters(self, kind: str, columns: Sequence[str]) -> bool:
+        """Tell whether each column of a label is one rater's, as rater1 and rater2; asks how they are joined."""
+        named = [re.sub(r"\d+$", "", column) for column in columns]
+        are = kind == "numbers" and len(columns) > 1 and all(means(name, "rater") for name in named)
+        if are and not self.several:
+            raise UserError(
+                f"The columns {', '.join(columns)} are called raters: join their numbers by --several mean or median. "
+                "If they are parts of one label, rename them."
+            )
+        return are
+
+    def split_raters(self, item: Labelled) -> Labelled:
+        """Move the numbers of all raters but the first to those of further rows."""
+        if isinstance(item.label, list):
+            item.label, *item.further = item.label
+        return item
 
     def check_several(self, kind: str) -> None:
         """Check that rows of a kind of label can be joined so."""

@@ -97,7 +97,7 @@ class LabelledRows(LabelOptions):
             check_distance(self.kind, self.label_distance)
         NumberFormat(self.decimal, self.thousands)
         self.check_several(self.kind)
-        if self.several and self.id_column is None:
+        if self.several and self.id_column is None and not self.are_raters(self.kind, self.labels):
             raise UserError("With 'several', an id_column should name the item of each row.")
         if self.kind in WITH_UNIT:
             _ = self._numbers  # raises where the names of the columns contradict the kind or the unit
@@ -116,7 +116,7 @@ class LabelledRows(LabelOptions):
     def _numbers(self) -> NumberLabels:
         """How labels of numbers are read."""
         chosen = choose_number_labels(self.kind, self.labels, self.label_distance, self.unit, self.written)
-        return replace(chosen, levels=self.levels)
+        return replace(chosen, levels=self.levels, of_raters=self.are_raters(self.kind, self.labels))
 
     @property
     def described_columns(self) -> tuple[str, ...]:
@@ -167,7 +167,8 @@ class LabelledRows(LabelOptions):
 
     def content(self, skip_bad: bool) -> Content:
         """See ``DatasetSource.content``."""
-        rows = list(self._read_labels())
+        missing: list[str] = []
+        rows = list(self._read_labels(missing))
         if not skip_bad:
             refuse_bad_rows(rows)
         labelled = [row for row in rows if isinstance(row, Labelled)]
@@ -190,9 +191,9 @@ class LabelledRows(LabelOptions):
             **self.details(form),
             **describe_split(roles, classes=is_classes),
         }  # fmt: skip
-        if missing := rows.count(None) - sum(len(row.further) for row in labelled):
-            say(f"{self.source}: {missing} rows with a missing label are left out.")
-            details["left_out"] = {"missing label": missing}
+        if missing:
+            say(f"{self.source}: {len(missing)} rows with a missing label are left out.")
+            details["left_out"] = {"missing label": len(missing)}
         details |= {"levels": list(self.levels)} if self.levels else {}
         if self.kind == "numbers" and self.written == PLAIN and not self.levels:
             grouped = find_grouped_numbers(self.source, self.labels)
@@ -209,10 +210,11 @@ class LabelledRows(LabelOptions):
         }
         return Content(self._items(rows, roles, form), details, texts, total=len(rows))
 
-    def _read_labels(self) -> Iterator[Labelled | DataError | None]:
+    def _read_labels(self, missing: list[str]) -> Iterator[Labelled | DataError | None]:
         """What each row says of its item, in order; None for a row that gives no item of its own.
 
-        Nothing is left out, so that vectors fit by their position.
+        Rows whose label is marked as missing are added to ``missing``. Nothing is left out, so that vectors fit by
+        their position.
         """
         form, seen, items = LabelForm(), dict[str, str](), dict[str, Labelled]()
         printed: set[str] = set()  # how the file was understood
@@ -223,13 +225,16 @@ class LabelledRows(LabelOptions):
                 if isinstance(row, DataError):
                     raise row
                 if self.is_missing(row, self._cells, where):
+                    missing.append(where)
                     yield None
                     continue
                 item = self._read_row(position, row, where, printed)
+                if self.kind in WITH_UNIT and self._numbers.of_raters:
+                    item = self.split_raters(item)
                 if (fault := form.fault(item.label)) is not None:
                     raise DataError(f"{where}: the label {fault}.")
                 if self.several and (first := items.setdefault(item.item_id, item)) is not item:
-                    first.further.append(item.label)
+                    first.further += [item.label, *item.further]
                     yield None
                     continue
                 note_unique(seen, item.item_id, where, f"the id {item.item_id!r}", _UNIQUE)

@@ -12,7 +12,7 @@ from cml.data.vocabulary import means, order_by_meaning, split_alias
 from cml.data_prep.label_cells import read_numbers
 from cml.data_prep.label_kinds import KINDS, KindName, distance_of
 from cml.data_prep.number_format import NumberFormat
-from cml.data_prep.row_files import Row
+from cml.data_prep.row_files import Row, cell
 from cml.errors import DataError, UserError
 from cml.registry import Choice
 
@@ -43,13 +43,17 @@ class NumberLabels:
     # how the columns were understood, a sentence each, where that is not as they were named
     notes: tuple[str, ...] = ()
     levels: tuple[str, ...] = ()  # ordered texts that stand for 0, 1, 2 ...
+    of_raters: bool = False  # whether each column is the judgement of a rater, of one number
 
     def read(self, row: Row, where: str) -> float | list[float]:
         """Read the label of a row."""
-        label = read_numbers(row, self.columns, where, self.written, self.levels)
-        if self.kind == "rotation" and len(self.names) == 1 and isinstance(label, list) and len(label) == len(_EULER):
+        columns = self.columns
+        if self.of_raters:  # who need not have judged every item
+            columns = tuple(name for name in columns if cell(row, name, where) not in (None, "")) or columns
+        label = read_numbers(row, columns, where, self.written, self.levels)
+        if self.kind == "rotation" and len(self.names) == 1 and isinstance(label, list):
             places = [f"{self.columns[0]}.{place}" for place in range(len(label))]
-            _order_rotation(tuple(places), self.distance)  # raises unless the label distance says what they are
+            _order_rotation(tuple(places), self.distance)  # raises unless the names say what the numbers are
         if any(self.to_degrees):
             turned = self.to_degrees if len(self.to_degrees) > 1 else self.to_degrees[0]
             label = np.where(turned, np.degrees(label), label).tolist()
@@ -59,6 +63,8 @@ class NumberLabels:
 
     def describe(self, label: float | list[float]) -> str:
         """Say what the numbers of a label are, as in "yaw (Z), pitch (Y), roll (X) in degrees: 90, 0, 5"."""
+        if self.of_raters:
+            return f"{', '.join(self.columns)} as numbers of {len(self.columns)} raters; the first: {label}"
         values = label if isinstance(label, list) else [label]
         meanings = _MEANINGS.get((self.kind, len(values)), ()) if not self.distance else ()
         names = self.names if len(self.names) == len(values) else [f"{self.names[0]}.{i}" for i in range(len(values))]
@@ -94,6 +100,9 @@ def choose_number_labels(
         ordered = order_place(names)
     elif kind == "rotation" or compared.startswith("rotation"):
         ordered = _order_rotation(names, distance)
+    elif kind == "angle" and not distance:
+        _check_angle(names, unit)
+        ordered = names
     else:
         ordered = names
     if ordered != names:
@@ -147,8 +156,11 @@ _EULER, _QUATERNION = ("yaw", "pitch", "roll"), ("qx", "qy", "qz", "qw")
 
 def _order_rotation(names: tuple[str, ...], distance: str) -> tuple[str, ...]:
     """Put the columns of a rotation into the order of the label, by their names."""
-    if len(names) == len(_QUATERNION) and (ordered := order_by_meaning(names, _QUATERNION)) is not None:
-        return names if "scalar_first" in distance else ordered
+    if len(names) == len(_QUATERNION):
+        ordered = order_by_meaning(names, _QUATERNION)
+        if "scalar_first" in distance or all(means(name, "xyzw") for name in names):
+            return names
+        return ordered if ordered is not None else _ask_for_quaternion(names)
     if len(names) != len(_EULER) or "rotvec" in distance:
         return names
     if (ordered := order_by_meaning(names, _EULER)) is not None:
@@ -161,6 +173,32 @@ def _order_rotation(names: tuple[str, ...], distance: str) -> tuple[str, ...]:
         f"which, as in --label-columns {columns}; for a rotation vector take --label-distance "
         "'rotation(form=rotvec)', with --unit radians if its length is in radians."
     )
+
+
+def _ask_for_quaternion(names: tuple[str, ...]) -> tuple[str, ...]:
+    w_last, w_first = (
+        " ".join(f"{meaning}={name}" for meaning, name in zip(meanings, names, strict=True))
+        for meanings in (_QUATERNION, (_QUATERNION[-1], *_QUATERNION[:-1]))
+    )
+    raise UserError(
+        f"The numbers {', '.join(names)} may be a quaternion x, y, z, w or w, x, y, z: say it by --label-columns "
+        f"{w_last}, or {w_first}."
+    )
+
+
+_PERIODS = {"hour": 24, "weekday": 7, "month": 12}
+
+
+def _check_angle(names: tuple[str, ...], unit: str) -> None:
+    """Refuse hours, weekdays and months that would be compared as degrees."""
+    for name in names if unit.lower() in ("", "degrees") else ():
+        for meaning, period in _PERIODS.items():
+            if means(name, meaning) and not means(name, "angle"):
+                raise UserError(
+                    f"The column {name!r} is called a{'n' * (meaning == 'hour')} {meaning}, but an angle turns with "
+                    f'360 degrees. Give --label-distance "circular(period={period})", or, if it is in degrees, '
+                    f"--label-columns angle={name}."
+                )
 
 
 def _check_kind(kind: KindName, label: float | list[float], columns: Sequence[str], where: str) -> None:

@@ -61,9 +61,9 @@ def suggest_mend(value: object, *, own: bool = True) -> str:
         return f"write the number alone, {parts[1]}{unit}"
     if own and (match := _OTHER_GROUPS.fullmatch(text)) is not None:
         return f'for such a mark between thousands give --thousands "{match[1]}"'
-    if own and _ID.fullmatch(text):
-        return "an id is no number: name another column by --label-columns, or take --kind classes"
     levels = "for ordered grades name them all, as in --levels none mild severe"
+    if own and _ID.fullmatch(text):
+        return f"an id is no number: name another column by --label-columns, or take --kind classes; {levels}"
     return f"for texts take --kind captions or --kind classes; {levels}" if own else "mend it"
 
 
@@ -196,7 +196,7 @@ def _csv(file: Iterator[str], path: Path, quote: Quote) -> Iterator[tuple[int, R
             advice = "if its quote belongs to the text, rows are joined by mistake: give --quote none"
             say(f"{path}: a cell of line {spanning[0]} holds a line break{more}; {advice}.")
     except csv.Error as error:
-        fault = f"is not CSV: {error}"
+        fault = f"is not CSV: {error}; if a quote belongs to the text, give --quote none"
         if "field limit" in str(error):
             fault = f"has a cell of more than {csv.field_size_limit():,} characters; is a quote left open in it"
             fault += " or above? Close it, shorten the text, or give --quote none where quotes belong to texts"

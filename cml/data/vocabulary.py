@@ -39,7 +39,8 @@ MEANINGS: Mapping[str, frozenset[str]] = {
         "cy": "cy yc ycenter ycentre centery centrey",
         "confidence": "confidence conf likelihood score visibility visible vis v",
         "joint": "joint keypoint bodypart bodyparts landmark",
-        "rater": "rater annotator worker judge coder reviewer user participant",
+        "rater": "rater annotator judge coder reviewer grader",
+        "xyzw": "xyzw",
         "radians": "radians radian rads rad",
         "degrees": "degrees degree degs deg",
     }.items()

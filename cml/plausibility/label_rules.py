@@ -139,6 +139,10 @@ _TURN_IN_RADIANS = 2 * math.pi + 1e-3
 _HALF_TURN = math.pi + 1e-3
 _SPREAD, _REACH = 3.3, 2.0  # radians; small angles in degrees, as of a steering wheel, do not spread so evenly
 _SPREAD_OF_TURNS, _REACH_OF_TURNS = 1.2, 0.5  # of rotations and headings, which hardly stay within 6 degrees
+_SPREAD_OF_HALF_TURNS, _SPREAD_OF_QUARTERS, _REACH_OF_QUARTERS = 1.8, 2.6, 1.4
+_EVEN = 0.22  # the least standard deviation as a share of the range
+_RADIANS = re.compile(r"circular\(period=6\.28\d*\)")
+_EULERS = re.compile(r"rotation\(.*form='?euler\b.*\)")
 _DEGREES = re.compile(r"circular(\(.*period=360(\.0)?\b.*\)|\(\))?")
 _TURNS = re.compile(r"rotation\(.*form='?(euler|rotvec)\b.*\)")
 
@@ -149,10 +153,12 @@ def find_radians(labels: LabelNumbers) -> Iterator[Finding]:
     That is asked of every angular part of a label distance: angles, Euler angles, rotation vectors, latitudes and
     longitudes, and headings. Marks of unknown labels are set aside.
     """
+    yield from _find_degrees(labels)
     for values, name, spread, reach in _angular_parts(labels):
         if len(values) < _FEWEST_ANGLES or np.abs(values).max() > _TURN_IN_RADIANS:
             continue
         is_spread = np.ptp(values, axis=0).max() >= spread and np.abs(values).max() >= reach
+        is_spread |= name == "angles" and _are_even(values)
         if is_spread and (values != np.round(values)).mean() > 0.5:
             yield Finding(
                 "radians",
@@ -167,6 +173,36 @@ def find_radians(labels: LabelNumbers) -> Iterator[Finding]:
                 len(values),
                 len(values),
             )
+
+
+def _are_even(values: Float64) -> bool:
+    """Whether angles fill half a turn of radians evenly, with decimals that small angles in degrees hardly have."""
+    widths, ends = np.ptp(values, axis=0), np.abs(values).max(axis=0)
+    are_positive = (values >= 0).all(axis=0) & (widths >= _SPREAD_OF_HALF_TURNS) & (ends <= _HALF_TURN)
+    are_quarters = (widths >= _SPREAD_OF_QUARTERS) & (ends >= _REACH_OF_QUARTERS) & (ends <= _HALF_TURN / 2)
+    are_wide = (are_positive | are_quarters) & (values.std(axis=0) >= _EVEN * widths)
+    return bool(are_wide.any() and (values != np.round(values, 2)).mean() > 0.5)
+
+
+def _find_degrees(labels: LabelNumbers) -> Iterator[Finding]:
+    """Find angles that were called radians, but lie beyond one turn of radians."""
+    known = labels.values[~_mark_unknown(labels)]
+    if _RADIANS.fullmatch(labels.distance) is not None:
+        turn, shown = _TURN_IN_RADIANS, known
+    elif _EULERS.fullmatch(labels.distance) is not None:
+        turn, shown = math.degrees(_TURN_IN_RADIANS), np.radians(known)
+    else:
+        return
+    beyond = int((np.abs(known) > turn).any(axis=1).sum())
+    if len(known) >= _FEWEST_ANGLES and beyond > len(known) / 2:
+        yield Finding(
+            "radians",
+            f"{beyond} of {len(known)} angles in radians lie beyond one turn, from {shown.min():.4g} to "
+            f"{shown.max():.4g}",
+            "If they are degrees, leave --unit radians out, or say --unit degrees and rename columns called radians.",
+            beyond,
+            len(known),
+        )
 
 
 def _angular_parts(labels: LabelNumbers) -> Iterator[tuple[Float64, str, float, float]]:
@@ -246,6 +282,7 @@ _HIGH = (99, 999, 9999, 99999)
 _FEW_VALUES = 10  # different numbers; of fewer, such as ratings from -1 to 1, an end says nothing
 _FINE = 30  # different numbers; of fewer, such as ratings from -1 to 20, a lone negative one says nothing
 _TURN_IN_DEGREES = 360  # degrees
+_GAP_OF_FEW, _LEAST_GAP, _FAR_GAP, _GAP_OF_RECURRING = 0.25, 5.0, 2.0, 0.1
 _GAP_OF_ZERO, _GAP_OF_SENTINEL = 0.15, 0.5  # distance to the next number as a share of the range of the others
 
 
@@ -307,11 +344,17 @@ def find_markers(
         rest = distinct[1:]
         gap, spread = float(rest[0]) - low, float(rest[-1] - rest[0])
         is_alone = gap > (_GAP_OF_SENTINEL if low else _GAP_OF_ZERO) * spread
-        if is_alone or (low < 0 <= rest[0] and len(distinct) > _FINE):
+        if is_alone or (low < 0 <= rest[0] and (len(distinct) > _FINE or _recurs_alone(values, low))):
             found.append(low)
-    if high in _HIGH and counts[-1] > 1 and is_fine:
+    elif low in _LOW and low < 0 < distinct[1] and counts[0] > 1:  # among few whole numbers
+        gap, spread = float(distinct[1]) - low, float(distinct[-1] - distinct[1])
+        if gap > max(_GAP_OF_FEW * spread, _LEAST_GAP):
+            found.append(low)
+    if high in _HIGH and counts[-1] > 1:
         rest = distinct[:-1]
-        if high - float(rest[-1]) > _GAP_OF_SENTINEL * float(rest[-1] - rest[0]):
+        gap, spread = high - float(rest[-1]), float(rest[-1] - rest[0])
+        recurs = counts[-1] > _RECURS and counts[-1] >= _RECURS * counts[:-1].max() and gap > _GAP_OF_RECURRING * spread
+        if gap > (_GAP_OF_SENTINEL if is_fine else _FAR_GAP) * spread or (is_fine and recurs):
             found.append(high)
     if not is_angle:
         return found

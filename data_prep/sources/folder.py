@@ -265,7 +265,7 @@ class Folder(LabelOptions):
     def _numbers(self) -> NumberLabels:
         """How labels of numbers are read."""
         chosen = choose_number_labels(self.kind, self._columns, self.label_distance, self.unit, self._written)
-        return replace(chosen, levels=self.levels)
+        return replace(chosen, levels=self.levels, of_raters=self.are_raters(self.kind, self._columns))
 
     @functools.cached_property
     def _box_form(self) -> str:
@@ -359,13 +359,15 @@ class Folder(LabelOptions):
         label = self._label(row, name, where, lambda sentence: say_once(printed, f"{self.labels}: {sentence}"), reach)
         kept = read_kept(row, self.keep_columns, where)
         labelled = Labelled(name, name, where, split, group, label, kept, listed=str(row[self.file_column]).strip())
+        if self.kind in WITH_UNIT and self._numbers.of_raters:
+            labelled = self.split_raters(labelled)
         if first and labelled.split != first.split:
             raise DataError(f"{where}: {name!r} is {labelled.split!r} here, but {first.split!r} in {first.where}.")
         if first and self.kind in _FURTHER:
             first.label += labelled.label
             return None
         if first and self.several:
-            first.further.append(labelled.label)
+            first.further += [labelled.label, *labelled.further]
             return None
         plain = labelled.label.tolist() if self.kind == "keypoints" else labelled.label
         if self.kind != "masks" and (fault := form.fault(plain)) is not None:
