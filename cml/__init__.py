@@ -9,8 +9,9 @@
 - ``cml.Index`` holds embeddings to search, ``cml.EmbeddingFolder`` those of ``cml embed``; ``cml.index`` and
   ``cml.search`` index and search images, like the commands.
 - ``cml.open_run`` opens a trained run, to evaluate it, explore it and export its model.
-- ``cml.losses``, ``cml.distances``, ``cml.sampling``, ``cml.models`` and ``cml.trackers`` hold the parts. Each is made
-  by name, as in ``cml.losses.get("log-ratio")``, or by class, as in ``cml.losses.LogRatioLoss()``.
+- ``cml.losses``, ``cml.distances``, ``cml.sampling``, ``cml.models``, ``cml.protocols`` and ``cml.trackers`` hold
+  the parts. Each is made by name, as in ``cml.losses.get("log-ratio")``, or by class, as in
+  ``cml.losses.LogRatioLoss()``.
 - ``cml.distributed`` gathers batches in training loops of one's own that run in several processes.
 
 ``import cml`` does not import torch: each name is imported when it is used first.
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from cml.version import __version__
 
 if TYPE_CHECKING:
-    from cml import distances, distributed, losses, models, retrieval, sampling, sklearn, trackers
+    from cml import distances, distributed, losses, models, protocols, retrieval, sampling, sklearn, trackers
     from cml.comparing.compare import compare
     from cml.data.pair_judgements import PairJudgements
     from cml.data.prepared import open_dataset
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from cml.training.callbacks import Callback
     from cml.training.config import TrainConfig
 
-_MODULES = ("distances", "distributed", "losses", "models", "retrieval", "sampling", "sklearn", "trackers")
+_MODULES = ("distances", "distributed", "losses", "models", "protocols", "retrieval", "sampling", "sklearn", "trackers")
 _PLACES = {  # public name: "module:name in it"
     "Callback": "cml.training.callbacks:Callback",
     "EmbeddingFolder": "cml.searching.embedding_folder:EmbeddingFolder",
@@ -107,6 +108,7 @@ __all__ = [
     "open_dataset",
     "open_run",
     "prepare",
+    "protocols",
     "retrieval",
     "sampling",
     "search",

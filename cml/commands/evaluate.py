@@ -34,6 +34,9 @@ class Evaluate:
     item, other (item_id of two images among queries and gallery) and similarity. By default the dataset's pairs.csv."""
     dimensions: tuple[int, ...] = ()
     """Also evaluate the embedding truncated to its first dimensions, such as 16 32 64: one row per size."""
+    protocol: str = ""
+    """Measure by a protocol instead, and print its figures: regression, verification, re-identification or few-shot,
+    with settings as in "regression(k=5)"."""
     device: Device = "auto"
     allow_download: AllowDownload = False
     details: bool = False
@@ -60,6 +63,14 @@ def run(arguments: Sequence[str]) -> None:
             allow_download=command.allow_download,
             features=command.features,
         )
+        if command.protocol:
+            measured = run.measure(command.protocol)
+            if ranks.first:
+                if command.json:
+                    print_json(measured.to_json())
+                else:
+                    print_text(str(measured))
+            return
         evaluation = run.evaluate(
             command.measures, pairs=command.pairs, dimensions=command.dimensions, tracker=command.tracker
         )

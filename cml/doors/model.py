@@ -59,6 +59,7 @@ from cml.training.saved_model import RunConfig, explain_missing_plugins, save_fi
 if TYPE_CHECKING:
     from cml.explore.explorer import Explorer
     from cml.export.onnx_graph import OnnxExport
+    from cml.protocols import Protocol, ProtocolResult
 
 _OWN_DISTANCE = (
     "One that was registered in Python has to be registered here too: load the file that does it by --plugin FILE, or "
@@ -380,6 +381,49 @@ class Model:
             report = replace(report, advise=self._advise)
         evaluation = evaluate_items(self, queries, ranked, options, report)
         return evaluation if self.tuning is None else evaluation.extend_verdict(self.tuning.describe_reference())
+
+    def measure(
+        self,
+        protocol: "Protocol | str",
+        inputs: Any,  # noqa: ANN401 - as cml.fit takes them
+        labels: Any = None,  # noqa: ANN401
+        gallery: Any = None,  # noqa: ANN401
+        gallery_labels: Any = None,  # noqa: ANN401
+        *,
+        groups: Any = None,  # noqa: ANN401 - a sequence of any names
+        gallery_groups: Any = None,  # noqa: ANN401
+        label_distance: Any = None,  # noqa: ANN401 - as ``cml.fit`` takes it
+    ) -> "ProtocolResult":
+        """Measure inputs by a protocol of the field, such as the errors of a regression on the embedding.
+
+        Args:
+            protocol: "regression", "verification", "re-identification" or "few-shot", also with settings, as in
+                "regression(k=5)", or a ``cml.protocols.Protocol``.
+            inputs: The queries, of any kind that ``cml.fit`` takes.
+            labels: A label for each of them; None where ``inputs`` holds them.
+            gallery: The inputs that they are compared with, such as training items; None for the queries themselves.
+            gallery_labels: A label for each of them.
+            groups: A name or number for each query, such as its camera or patient.
+            gallery_groups: The same for each gallery item.
+            label_distance: A label distance in place of that of the training.
+
+        Returns:
+            The figures with their 95 % intervals; ``print`` shows a table.
+
+        Raises:
+            UserError: The protocol does not know the labels, or inputs and labels do not fit.
+
+        Example:
+            >>> import numpy as np
+            >>> rows = np.random.default_rng(0).normal(size=(200, 3))
+            >>> model = cml.fit(rows, rows[:, 0], steps=50, sampler="random(batch_size=50)", quiet=True)
+            >>> sorted(model.measure("regression", rows, rows[:, 0]).figures)
+            ['knn', 'probe']
+        """
+        from cml.protocols.measure_items import as_protocol, measure_items
+
+        sides = BothSides(inputs, labels, gallery, gallery_labels, groups, gallery_groups)
+        return measure_items(self, as_protocol(protocol), *self._label_both(sides, None, None, label_distance))
 
     def predict(
         self,

@@ -27,6 +27,7 @@ from cml.doors.retrieved import write_retrieval_report
 from cml.doors.trained_run import TrainedRun
 from cml.doors.training_run import track_evaluation
 from cml.errors import DataError, UserError
+from cml.items.label_inputs import label_split
 from cml.models import Backbone
 from cml.option_types import check_options
 from cml.retrieval.calibration import LEVEL, Calibration
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from cml.explore.explorer import Explorer
     from cml.export.captioning import CaptioningFeatures
     from cml.export.onnx_graph import OnnxExport
+    from cml.protocols import Protocol, ProtocolResult
 
 
 class Run(TrainedRun):
@@ -125,6 +127,27 @@ class Run(TrainedRun):
             if tracker:
                 track_evaluation(tracker, self.folder, self.config.train, evaluation.rows[EMBEDDING])
         return evaluation
+
+    def measure(self, protocol: Protocol | str) -> ProtocolResult:
+        """Measure the queries by a protocol of the field; ``regression`` predicts them from the training items.
+
+        Args:
+            protocol: "regression", "verification", "re-identification" or "few-shot", also with settings, as in
+                "regression(k=5)", or a ``cml.protocols.Protocol``.
+
+        Returns:
+            The figures with their 95 % intervals, in label units; ``print`` shows a table.
+
+        Raises:
+            UserError: The protocol does not know the labels, or the dataset is not here.
+        """
+        from cml.protocols.measure_items import as_protocol, measure_items
+
+        chosen = as_protocol(protocol)
+        gallery = None if self.gallery is self.queries else self.gallery
+        if chosen.uses_training_items and not self.dataset.info.queries_are_known:
+            gallery = label_split(self.dataset, "train", self.distance, self.open_inputs)
+        return measure_items(self, chosen, self.queries, gallery)
 
     def _trained_classes(self) -> list[str] | None:
         """The classes of the training items; None if labels are not classes."""

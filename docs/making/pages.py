@@ -26,6 +26,7 @@ KINDS: dict[str, tuple[Callable[[], Registry[Any]], str, str]] = {
     "samplers": (lambda: cml.sampling.registry, "Samplers", "--sampler"),
     "backbones": (lambda: cml.models.registry, "Backbones", "--backbone"),
     "sources": (lambda: data_prep.registry, "Data sources", "cml prepare"),
+    "protocols": (lambda: cml.protocols.registry, "Protocols", "--protocol"),
     "trackers": (lambda: cml.trackers.registry, "Trackers", "--tracker"),
 }
 SYNTAX = {"backbones": {"timm": "timm/MODEL", "torchvision": "MODEL"}}  # parts that are not called by their own name

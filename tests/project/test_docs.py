@@ -159,7 +159,17 @@ def test_every_public_name_has_its_entry(made: Path) -> None:
     assert "{py:module} cml\n" in page
     for name in cml.__all__:
         assert re.search(rf"{{py:(function|class)}} {name}\b|`cml.{name}`", page), name
-    for module in ("distances", "distributed", "losses", "models", "retrieval", "sampling", "sklearn", "trackers"):
+    for module in (
+        "distances",
+        "distributed",
+        "losses",
+        "models",
+        "protocols",
+        "retrieval",
+        "sampling",
+        "sklearn",
+        "trackers",
+    ):
         page = (made / "api" / f"{module}.md").read_text(encoding="utf-8")
         for name in getattr(getattr(cml, module), "__all__", ()):
             assert re.search(rf"{{py:(function|class|data)}} {name}\b", page), (module, name)

@@ -1,0 +1,126 @@
+"""What a protocol reports: figures with intervals, and the grouped jackknife that the intervals are from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cml.array_types import Bools, Int64
+from cml.retrieval.metric_result import none_for_nan
+from cml.retrieval.text_table import align_columns
+
+_BLOCKS = 20  # of units; each figure is computed once without each of them
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure and its 95 % interval.
+
+    Attributes:
+        value: The figure; NaN where these items do not have it.
+        low: Lower end of the interval; NaN where it is not known.
+        high: Upper end.
+
+    Example:
+        >>> str(Figure(0.5, 0.4, 0.6))
+        '0.500 [0.400, 0.600]'
+    """
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+
+    def __str__(self) -> str:
+        if math.isnan(self.value):
+            return "-"
+        return f"{_short(self.value)}" + ("" if math.isnan(self.low) else f" [{_short(self.low)}, {_short(self.high)}]")
+
+
+@dataclass(frozen=True)
+class ProtocolResult:
+    """The figures of a protocol.
+
+    Attributes:
+        protocol: The name of the protocol.
+        figures: Row to name to figure: ``figures["probe"]["mae"]``.
+        note: How the figures were measured, and what the intervals are over.
+
+    Example:
+        >>> result = ProtocolResult("regression", {"knn": {"mae": Figure(0.5)}}, "10 neighbours.")
+        >>> print(result)
+             mae
+        knn  0.500
+        <BLANKLINE>
+        10 neighbours.
+    """
+
+    protocol: str
+    figures: Mapping[str, Mapping[str, Figure]]
+    note: str
+
+    def __str__(self) -> str:
+        names = list(dict.fromkeys(name for row in self.figures.values() for name in row))
+        if len(self.figures) < len(names):  # as many lines as there are figures, so that the table is never wide
+            grid = [["", *self.figures], *([name, *self._cells(name)] for name in names)]
+        else:
+            grid = [
+                ["", *names],
+                *([row, *(str(row_of.get(name, "-")) for name in names)] for row, row_of in self._rows()),
+            ]
+        return f"{align_columns(grid)}\n\n{self.note}"
+
+    def _rows(self) -> list[tuple[str, Mapping[str, Figure]]]:
+        return list(self.figures.items())
+
+    def _cells(self, name: str) -> list[str]:
+        return [str(row.get(name, "-")) for row in self.figures.values()]
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the figures as JSON can hold them, NaN as null.
+
+        Returns:
+            The protocol, its figures by row and name, each [value, low, high], and the note.
+        """
+        figures = {
+            row: {name: none_for_nan([one.value, one.low, one.high]) for name, one in of_row.items()}
+            for row, of_row in self.figures.items()
+        }
+        return {"protocol": self.protocol, "figures": figures, "note": self.note}
+
+
+def jackknife(
+    measure: Callable[[Bools], Mapping[str, float]],  # the figures of the units that are kept, (U,)
+    units: int,  # U units that are drawn independently, such as items, groups or classes
+    *,
+    seed: int,
+    lowest: float = -math.inf,  # no figure is lower
+    highest: float = math.inf,
+) -> dict[str, Figure]:
+    """Compute figures with 95 % intervals by a grouped jackknife (Shao and Tu, The Jackknife and Bootstrap, 1995).
+
+    Units fall into blocks at random. The figures without each of the blocks spread as those of new draws do.
+    """
+    from scipy.stats import t
+
+    all_units = measure(np.ones(units, bool))
+    blocks = min(_BLOCKS, units)
+    if blocks < 2:
+        return {name: Figure(value) for name, value in all_units.items()}
+    block_of: Int64 = np.random.default_rng(seed).permutation(units) % blocks
+    without = [measure(block_of != block) for block in range(blocks)]
+    wide = float(t.ppf(0.975, blocks - 1))
+    figures = {}
+    for name, value in all_units.items():
+        left = np.array([some[name] for some in without])
+        half = wide * math.sqrt((blocks - 1) / blocks * float(np.square(left - left.mean()).sum()))
+        low, high = max(lowest, value - half), min(highest, value + half)
+        figures[name] = Figure(value, low, high) if math.isfinite(half) else Figure(value)
+    return figures
+
+
+def _short(value: float) -> str:
+    return f"{value:.3f}" if abs(value) < 1000 else f"{value:.4g}"

@@ -1,0 +1,118 @@
+"""re-identification: whether the first gallery items are of the query's class, seen by another camera."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from cml.array_types import Bools, Float64, Int64
+from cml.distances import LabelDistance
+from cml.errors import UserError
+from cml.protocols.figures import ProtocolResult, jackknife
+from cml.protocols.protocol import EmbeddedItems, Protocol, read_class_numbers
+from cml.retrieval.search import nearest_embeddings
+from cml.settings import check_whole
+
+_QUERIES = 256  # at a time, whose whole rankings are in memory
+
+
+@dataclass(frozen=True)
+class ReIdentification(Protocol):
+    """Rankings of a gallery by class, as people and vehicles are found again (Zheng et al., Market-1501, ICCV 2015).
+
+    A query ranks all gallery items but those of its own class and its own group, which is the camera: they are neither
+    right nor wrong. Without a gallery it ranks the other queries. A query without an item to find is left out. Figures:
+    ``cmc@R``, the share of queries with an item of their class among the first R; ``map``, the mean over queries of the
+    average precision; ``minp``, the mean inverse negative penalty, the share of right items among those up to the last
+    right one (Ye et al., Deep Learning for Person Re-identification, TPAMI 2021).
+
+    Attributes:
+        ranks: The R of ``cmc@R``.
+        seed: Random seed of the blocks of the intervals.
+
+    Example:
+        >>> import numpy as np
+        >>> from cml import distances
+        >>> distance = distances.get("classes")
+        >>> rows = np.repeat(np.eye(5, dtype=np.float32), 4, axis=0)
+        >>> items = EmbeddedItems(rows, distance.encode(list("aaaabbbbccccddddeeee")), np.arange(20) % 2)
+        >>> ReIdentification().measure(distance, items).figures["embedding"]["map"].value
+        1.0
+    """
+
+    ranks: tuple[int, ...] = (1, 5, 10)
+    name: ClassVar[str] = "re-identification"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for rank in self.ranks:
+            check_whole("ranks", rank)
+
+    def measure(
+        self, distance: LabelDistance, queries: EmbeddedItems, gallery: EmbeddedItems | None = None
+    ) -> ProtocolResult:
+        """Rank the gallery for each query.
+
+        Args:
+            distance: A label distance of classes.
+            queries: The items that are looked for; their groups are cameras.
+            gallery: The items that are ranked; None for the other queries.
+
+        Returns:
+            The row ``embedding``. Intervals are over classes of queries, given the gallery.
+
+        Raises:
+            UserError: Labels are not classes, or no query has an item to find.
+        """
+        other = queries if gallery is None else gallery
+        own, *rest = read_class_numbers(self.name, distance, [queries] if gallery is None else [queries, gallery])
+        theirs = rest[0] if rest else own
+        parts = []
+        for start in range(0, len(queries), _QUERIES):
+            rows = np.arange(start, min(start + _QUERIES, len(queries)))
+            _, order = nearest_embeddings(queries.embeddings[rows], other.embeddings, len(other))
+            is_right = theirs[order] == own[rows, None]
+            is_left_out = order == rows[:, None] if gallery is None else np.zeros(order.shape, bool)
+            if queries.groups is not None and other.groups is not None:
+                is_left_out |= is_right & (other.groups[order] == queries.groups[rows, None])
+            parts.append(_measure_rankings(is_right, is_left_out, self.ranks))
+        values = np.concatenate(parts)  # (Q, figures), NaN for queries without an item to find
+        names = [*(f"cmc@{rank}" for rank in self.ranks), "map", "minp"]
+        is_known = ~np.isnan(values[:, 0])
+        if not is_known.any():
+            raise UserError(
+                "No query has a gallery item of its class to find. With groups, which are cameras, it has to be of "
+                "another group."
+            )
+        known, (_, unit) = values[is_known], np.unique(own[is_known], return_inverse=True)
+
+        def measure(kept: Bools) -> dict[str, float]:
+            return dict(zip(names, known[kept[unit]].mean(axis=0).tolist(), strict=True))
+
+        figures = jackknife(measure, int(unit.max()) + 1, seed=self.seed, lowest=0, highest=1)
+        left_out = len(values) - len(known)
+        note = (
+            f"{len(known)} queries of {int(unit.max()) + 1} classes rank {len(other)} items"
+            f"{', without those of their own class and group' if queries.groups is not None else ''}"
+            f"{f'; {left_out} queries have no item to find' if left_out else ''}. 95 % intervals over classes of "
+            "queries, given the gallery."
+        )
+        return ProtocolResult(self.name, {"embedding": figures}, note)
+
+
+def _measure_rankings(is_right: Bools, is_left_out: Bools, ranks: tuple[int, ...]) -> Float64:
+    """Values (R, figures) of rankings (R, G), nearest first: cmc@R, average precision, inverse negative penalty."""
+    is_right = is_right & ~is_left_out
+    place = np.cumsum(~is_left_out, axis=1)  # 1 for the first item that counts
+    found: Int64 = np.cumsum(is_right, axis=1)
+    total = found[:, -1]
+    at_least_one = np.maximum(total, 1)
+    precision = np.where(is_right, found / np.maximum(place, 1), 0).sum(axis=1) / at_least_one
+    first = np.where(is_right, place, np.iinfo(np.int64).max).min(axis=1)
+    last = np.where(is_right, place, 1).max(axis=1)
+    columns = [*(first <= rank for rank in ranks), precision, total / last]
+    values = np.column_stack(columns).astype(np.float64)
+    values[total == 0] = np.nan
+    return values
