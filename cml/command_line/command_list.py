@@ -24,6 +24,7 @@ GROUPS = {  # as ``cml --help`` lists them
     "Using a model": {
         "embed": "embed a folder of images with a trained run",
         "index": "build a search index of images, or add images to it",
+        "serve": "answer searches of an index by HTTP",
         "calibrate": "learn which label distance an embedding distance means, with an interval",
         "report": "write a report of the images that a trained embedding retrieves",
         "explore": "write an interactive page for exploring an embedding",

@@ -28,6 +28,7 @@ from cml.searching.index_file import (
     find_row,
     insert,
     read_about,
+    select_where,
 )
 from cml.searching.index_items import Described, check_ids, describe_items, mark_trained, paths_in
 from cml.searching.index_search import Question, search_index
@@ -222,6 +223,24 @@ class Index:
         with self._file.reading() as db:
             held, _ = self._state.refresh(db, exact=True)
             return held.gallery.embeddings[held.gallery.is_live]
+
+    def select(self, where: str, values: Sequence[Any] = ()) -> Float32:
+        """Read the embeddings of some items.
+
+        Args:
+            where: A condition as of ``search``.
+            values: Values for each ? in ``where``.
+
+        Returns:
+            The embeddings (M, D) of the items that meet it, in the order in which they were added.
+
+        Raises:
+            UserError: ``where`` is no condition.
+            DataError: The index is damaged.
+        """
+        with self._file.reading() as db:
+            held, _ = self._state.refresh(db, exact=True)
+            return held.gallery.embeddings[held.at(np.array(select_where(db, where, values), np.int64))]
 
     def __len__(self) -> int:
         with self._file.reading() as db:

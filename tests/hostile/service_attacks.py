@@ -1,9 +1,9 @@
-"""Attacks the search service of docs/tutorials/service.md: bombs, endless bodies, slow and vanishing clients.
+"""Attacks ``cml serve``: bombs, endless bodies, slow and vanishing clients.
 
 Run: python tests/hostile/service_attacks.py [--requests 10000] [--clients 8] [--minutes 10]
 
-The service runs in a process with 3 GB of address space. Clients ask all the time while attackers send pictures of 88
-million pixels in 11 kB, bodies of 400 MB, bodies that come a byte a second, and connections that are closed in the
+The service runs in a process whose address space is limited. Clients ask all the time while attackers send pictures of
+88 million pixels in 11 kB, bodies of 400 MB, bodies that come a byte a second, and connections that are closed in the
 middle. Then the index is moved away and back. Every answer has to have the status that its request deserves; afterwards
 the service has to answer, have as much memory as before, log a line a fault of its own, and end when it is told to.
 """
@@ -14,7 +14,6 @@ import argparse
 import http.client
 import io
 import json
-import re
 import resource
 import signal
 import socket
@@ -33,13 +32,7 @@ from PIL import Image
 
 import cml
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorials" / "service.md"
 ADDRESS_SPACE = 6 << 30  # of which torch's libraries take the most
-
-
-def service_code() -> str:
-    """The code of the page."""
-    return re.findall(r"^%%writefile service.py\n(.*?)^```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)[0]
 
 
 def encode(image: Image.Image) -> bytes:
@@ -56,8 +49,7 @@ def make_place(folder: Path) -> list[bytes]:
     options = {"backbone": "small-cnn", "weights": "none", "image_size": (32, 32), "dimension": 8, "workers": 0}
     model = cml.fit(tiles, np.arange(40.0), steps=1, sampler="random(batch_size=40)", quiet=True, **options)
     model.save(folder / "runs/mine")
-    cml.Index.create(folder / "index/mine", model).add(tiles, ids=range(40))
-    (folder / "service.py").write_text(service_code(), encoding="utf-8")
+    cml.Index.create(folder / "index/mine", model, run=folder / "runs/mine").add(tiles, ids=range(40))
     return [encode(Image.fromarray(tile)) for tile in tiles]
 
 
@@ -69,13 +61,15 @@ class Service:
             free.bind(("127.0.0.1", 0))
             self.port = int(free.getsockname()[1])
         self.log = folder / "log"
-        command = [sys.executable, "-m", "uvicorn", "service:app", "--port", str(self.port), "--log-level", "warning"]
+        command = [sys.executable, "-m", "cml", "serve", "index/mine", "--port", str(self.port), "--device", "cpu"]
 
         def limit() -> None:
             resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
 
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, preexec_fn=limit)
+            self.process = subprocess.Popen(
+                command, cwd=folder, stdout=subprocess.DEVNULL, stderr=log, preexec_fn=limit
+            )
         while self.status("GET", "/health") != 200:
             if self.process.poll() is not None:
                 raise RuntimeError(self.log.read_text())

@@ -1,4 +1,4 @@
-"""The search service of docs/tutorials/service.md in a real browser: no id or label runs, and each arrives as it is."""
+"""``cml serve`` in a real browser: no id or label runs, and each arrives as it is."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Service:
 
 
 @pytest.fixture
-def service(server: tuple[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+def service(server: tuple[str, list[str]], tmp_path: Path) -> Iterator[Service]:
     texts, rng, images = attacks(server[0]), np.random.default_rng(0), []
     for _ in texts:
         file = io.BytesIO()
@@ -64,11 +64,9 @@ def service(server: tuple[str, list[str]], tmp_path: Path, monkeypatch: pytest.M
         out=tmp_path / "runs/mine",
         quiet=True,
     )
-    index = cml.Index.create(tmp_path / "index/mine", model)
+    index = cml.Index.create(tmp_path / "index/mine", model, run=tmp_path / "runs/mine")
     index.add(model.embed(images), ids=texts, labels=[[text, f"of {text}"] for text in texts])
-    monkeypatch.delenv("CML_RUN", raising=False)
-    monkeypatch.delenv("CML_INDEX", raising=False)
-    with serve(tmp_path) as port:
+    with serve(tmp_path / "index/mine") as port:
         yield Service(f"http://127.0.0.1:{port}", texts, images)
 
 
@@ -91,7 +89,8 @@ def test_no_text_of_an_answer_runs_or_breaks_it(
     page.goto(f"{service.address}/search")
     found: set[str] = set()
     for text, image in zip(service.texts, service.images, strict=True):
-        status, kind, hits = json.loads(page.evaluate(FETCH, [f"{service.address}/search", list(image)]))
+        status, kind, answer = json.loads(page.evaluate(FETCH, [f"{service.address}/search", list(image)]))
+        hits = answer["results"][0]["found"]
         assert (status, kind) == (200, "application/json")
         assert hits[0]["id"] == text
         assert all(hit["label"] == [hit["id"], f"of {hit['id']}"] for hit in hits)
@@ -103,7 +102,7 @@ def test_no_text_of_an_answer_runs_or_breaks_it(
         open_answer(page, f"{service.address}/search", image)
         assert page.evaluate("document.contentType") == "application/json"
         assert page.locator("script, img, svg, iframe, base, meta[http-equiv], style, form").count() == 0
-        assert json.loads(page.locator("pre").inner_text())[0]["id"] in found
+        assert json.loads(page.locator("pre").inner_text())["results"][0]["found"][0]["id"] in found
         assert page.title() == ""
     for text in service.texts:
         page.goto(f"{service.address}/{text[:500].encode(errors='replace').decode()}".replace("\0", ""))

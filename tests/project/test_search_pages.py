@@ -1,4 +1,4 @@
-"""The pages on vector databases and on a search service: their code runs, and finds what ``cml.Index`` finds."""
+"""The pages on vector databases and on a service of your own: their code runs, and finds what ``cml.Index`` finds."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_bad_image_is_refused_and_its_neighbours_are_answered(port: int, folde
     with ThreadPoolExecutor(8) as clients:
         answers = list(clients.map(lambda body: post(port, body), [good, bad, good, bad[:0], good, good, bad, good]))
     assert [status for status, _ in answers] == [200, 400, 200, 400, 200, 200, 400, 200]
-    assert "cannot be read: it is none of" in answers[1][1]["detail"]  # type: ignore[index]
+    assert "This is no image." in answers[1][1]["detail"]  # type: ignore[index]
 
 
 def test_what_another_process_adds_is_found_at_once(port: int, folder: Path) -> None:

@@ -1,0 +1,1 @@
+"""``cml serve``: searches of an index by HTTP, for images, texts or vectors (extra ``serve``)."""
