@@ -176,6 +176,12 @@ def number_both_groups(
             raise UserError(
                 f"'groups' must name a group for each input. Got {len(names)} names and {wanted} inputs instead."
             )
+        missing = next((row for row, name in enumerate(names) if name is None or name != name), None)
+        if missing is not None:
+            raise UserError(
+                f"'groups' must name a group for each input. Got {names[missing]} for input {missing} instead: one "
+                "whose group is not known is left out, or is a group of its own."
+            )
     numbers = {name: number for number, name in enumerate(dict.fromkeys([*sides[0], *sides[1]]))}
     ours, theirs = (np.array([numbers[name] for name in names], np.int64) for names in sides)
     return ours, theirs

@@ -35,7 +35,7 @@ from cml.data.images import Images, Size
 from cml.data.input_form import AcceptedInputs, Collate, FieldNames, InputForm, InputKind, Inputs, Missing
 from cml.data.items import Items, StackedItems, Tensors, item_array
 from cml.data.sparse_rows import SparseRows, is_sparse
-from cml.data.table_columns import numeric_columns, read_numbers, select_columns, stack_rows
+from cml.data.table_columns import name_columns, numeric_columns, read_numbers, select_columns, stack_rows
 from cml.data.texts import Texts, are_texts
 from cml.data.vectors import Vectors
 from cml.errors import UserError
@@ -63,6 +63,7 @@ def recognize_inputs(
     """Recognise N inputs and their labels."""
     refuse_parts(inputs)
     refuse_parts(labels)
+    inputs = name_columns(inputs)
     kind, collate = accepted.kind, accepted.collate
     if collate is None and kind in (None, "vectors") and (names := numeric_columns(inputs, fields)):
         fields = replace(fields, features=names)
@@ -112,6 +113,7 @@ def open_inputs(
 ) -> Inputs:
     """Open inputs for a model."""
     refuse_parts(source)
+    source = name_columns(source)
     if isinstance(source, Images | Vectors | Tensors | Texts | Items):
         inputs: Inputs = source
     elif form.kind == "items":
@@ -335,7 +337,8 @@ def _is_in_unit_interval(array: NDArray[Any]) -> bool:
 
 def _open_vectors(source: Any, features: str | Sequence[str] | None, missing: Missing) -> Vectors:  # noqa: ANN401
     if has_columns(source):
-        if features is None:
+        features = features or numeric_columns(source, FieldNames())
+        if not features:
             raise UserError("Name the columns that hold the vectors, as in features=['a', 'b'] or features='emb_*'.")
         rows, columns = read_numbers(source, select_columns(source, features))
         index = getattr(source, "index", None)  # of pandas

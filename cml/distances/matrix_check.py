@@ -9,6 +9,7 @@ Not for: triples and neighbour lists, see ``sparse_distances.py`` and ``precompu
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -83,14 +84,25 @@ def read_matrix(values: Any) -> GivenMatrix:  # noqa: ANN401 - checked here
         if isinstance(values, np.memmap):  # which another process can map again
             array: NDArray[Any] = values
         else:
-            array = tensor_array(values) if hasattr(values, "detach") else np.asarray(values)
+            array = tensor_array(values) if hasattr(values, "detach") else _unmasked(values)
     except (ValueError, TypeError):  # rows of different lengths
         array = np.empty(0, object)
     return GivenMatrix(_square(array, values), None)
 
 
+def _unmasked(values: Any) -> NDArray[Any]:  # noqa: ANN401 - an array or nested lists
+    """An array; what a mask hides is no comparison, and not the number behind it."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        filled: NDArray[Any] = values.astype(np.result_type(values.dtype, np.float32)).filled(np.inf)
+        return filled
+    return np.asarray(values)
+
+
 def _square(array: NDArray[Any], values: Any) -> NDArray[Any]:  # noqa: ANN401 - as it was given
     """Refuse anything but a square matrix of numbers."""
+    if array.ndim == 2 and array.dtype.kind in "Ob":  # of a frame with mixed columns; of classes that differ
+        with contextlib.suppress(TypeError, ValueError):
+            array = array.astype(np.float64)
     if array.ndim == 2 and array.shape[0] == array.shape[1] and array.size and array.dtype.kind in "fiu":
         return array
     if array.ndim == 1 and array.dtype.kind in "fiu" and (items := condensed_items(len(array))):
@@ -195,7 +207,7 @@ def check_matrix(
             )
         for rows, columns in tiles:
             _check_numbers(matrix[rows, columns], largest, (rows.start, columns.start), name, at, error)
-        directions = _Directions(largest)
+        directions = _Directions(largest, _rounding(matrix))
         for rows, columns in tiles:
             if rows.start <= columns.start:
                 directions.compare(matrix[rows, columns], matrix[columns, rows].T, (rows.start, columns.start))
@@ -246,6 +258,11 @@ def _tiles(items: int) -> Iterator[tuple[slice, slice]]:
             yield slice(column, column + _TILE), slice(row, row + _TILE)
 
 
+def _rounding(array: NDArray[Any]) -> float:
+    """The share of the largest distance that is rounding: more in half precision."""
+    return max(ROUNDING, 4 * float(np.finfo(array.dtype).eps)) if array.dtype.kind == "f" else ROUNDING
+
+
 def _bounds(tile: NDArray[Any]) -> tuple[float, float]:
     """The least number of a tile, NaN left out, and the largest size of a finite one."""
     least, largest = float(tile.min()), float(tile.max())
@@ -266,7 +283,8 @@ def _check_numbers(
     """Refuse numbers that are no distances: NaN, negative ones beyond rounding, and such as float32 does not hold."""
     if tile.min() >= 0 and tile.max() <= _LARGEST:  # the usual tile; NaN is neither
         return
-    is_rounding = (tile > -_NEGATIVE * largest) & (tile != np.trunc(tile))  # -1 is a mark and no rounding
+    least = -max(_NEGATIVE, _rounding(tile)) * largest
+    is_rounding = (tile > least) & (tile != np.trunc(tile))  # -1 is a mark and no rounding
     wrong = ~(((tile >= 0) | is_rounding) & ((tile <= _LARGEST) | np.isposinf(tile)))
     if wrong.any():
         row, column = np.argwhere(wrong)[0].tolist()
@@ -279,8 +297,8 @@ def _check_numbers(
 class _Directions:
     """Compares the distance from i to j with that from j to i, tile by tile."""
 
-    def __init__(self, largest: float) -> None:
-        self.largest = largest
+    def __init__(self, largest: float, rounding: float = ROUNDING) -> None:
+        self.largest, self.rounding = largest, rounding
         self.are_rounded = False  # whether any differ, by rounding or more
         self.differ: tuple[int, int, float, float] | None = None  # the first pair that differs beyond rounding
         self._filled = [False, False]  # whether there are distances above the diagonal, and below it
@@ -300,8 +318,8 @@ class _Directions:
             self._filled[side] = self._filled[side] or bool(((values > 0) & np.isfinite(values)).any())
         self._is_half_known = self._is_half_known or bool((np.isinf(one) != np.isinf(other)).any())
         is_equal = one == other  # infinities too
-        is_equal |= np.abs(one - other) <= ROUNDING * self.largest
-        is_equal |= np.abs(one * np.abs(one) - other * np.abs(other)) <= ROUNDING * self.largest**2
+        is_equal |= np.abs(one - other) <= self.rounding * self.largest
+        is_equal |= np.abs(one * np.abs(one) - other * np.abs(other)) <= self.rounding * self.largest**2
         if self.differ is None and not is_equal.all():
             row, column = np.argwhere(~is_equal)[0].tolist()
             pair = float(one[row, column]), float(other[row, column])

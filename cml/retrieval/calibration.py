@@ -35,6 +35,7 @@ _MOST_BINS, _FEWEST_IN_BIN = 40, 40
 _FEWEST_IN_THIRD = 30  # pairs; otherwise the margin of all is taken
 _NEAR, _FEWEST_NEAR, _MOST_NEAR = 1 / 4, 100, 2000  # the share of pairs, and their number, that the line is drawn by
 _MUCH_LARGER = 2  # times the items that were searched, beyond which a gallery has nearer hits
+_SURELY = 2  # standard errors
 _LISTED = 6  # embedding distances in a table
 _FEW_VALUES = 20  # label distances that are so few make intervals too wide
 
@@ -146,7 +147,7 @@ class Calibration:
 
     def table(self) -> str:
         """Write what a few embedding distances of hits mean, from the nearest to the farthest that was calibrated."""
-        distances = np.quantile(self.hits.knots, np.linspace(0, 1, _LISTED))
+        distances = np.quantile(self.hits.knots[1:] or self.hits.knots, np.linspace(0, 1, _LISTED))
         rows = zip(distances.tolist(), *(part.tolist() for part in self.expect(distances)), strict=True)
         cells = [[f"{near:.4f}", f"{mean:.3g}", f"{low:.3g} to {high:.3g}"] for near, mean, low, high in rows]
         head = ["embedding distance of a hit", f"expected {self.unit}", f"interval of {self.level:.0%}"]
@@ -219,8 +220,8 @@ def calibrate_embeddings(
     seed: int = 0,
 ) -> Calibration:
     """Learn from held-out items what label distance an embedding distance means."""
-    if not 0.5 < level < 1:
-        raise UserError(f"'level' must be above 0.5 and below 1. Got {level} instead.")
+    if not isinstance(level, float | int | np.floating) or not 0.5 < level < 1:
+        raise UserError(f"'level' must be above 0.5 and below 1. Got {level!r} instead.")
     if len(query) < FEWEST_ITEMS:
         raise UserError(
             f"A calibration needs at least {FEWEST_ITEMS} held-out items, better {ENOUGH_ITEMS}. "
@@ -384,7 +385,11 @@ def _fit_mean(pairs: _Pairs, knots: Float64) -> Float64:
     near = np.argsort(pairs.embedding_distances, kind="stable")[:count]
     x, y = pairs.embedding_distances[near], pairs.label_distances[near]
     spread = np.square(x - x.mean()).sum()
-    slope = max(0.0, float((x - x.mean()) @ (y - y.mean()) / spread)) if spread > 0 else 0.0
+    slope = float((x - x.mean()) @ (y - y.mean()) / spread) if spread > 0 else 0.0
+    # as steep as it surely is: hits may be much nearer than these, and unrelated labels have some slope by chance
+    residual = y - y.mean() - slope * (x - x.mean())
+    error = np.sqrt(np.square(residual).mean() / spread) if spread > 0 else 0.0
+    slope = max(0.0, slope - _SURELY * float(error))
     at = knots <= np.median(x[:_FEWEST_IN_BIN])
     mean[at] = np.clip(y.mean() + slope * (knots[at] - x.mean()), 0, mean[at])
     return mean

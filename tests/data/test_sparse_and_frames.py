@@ -48,3 +48,13 @@ def test_a_frame_of_numbers_needs_no_features() -> None:
     assert labelled.form.columns == ("a", "b", "c", "d")
     with pytest.raises(cml.UserError, match="Name the columns of the data frame"):
         cml.fit(frame.assign(name="x"), LABELS, **OPTIONS)
+
+
+def test_columns_of_a_frame_may_be_numbered() -> None:
+    frame = pd.DataFrame(DENSE[:, :4])
+    of_rows, of_frame = cml.fit(DENSE[:, :4], LABELS, **OPTIONS), cml.fit(frame, LABELS, **OPTIONS)
+    assert of_frame.form.columns == ("0", "1", "2", "3")
+    for model in (of_rows, of_frame):
+        np.testing.assert_allclose(model.embed(frame), of_rows.embed(DENSE[:, :4]), atol=1e-5)
+        assert "vectors" in model.evaluate(frame, LABELS).rows
+    assert cml.fit(frame.assign(y=LABELS).set_axis(range(5), axis=1), label="4", **OPTIONS).form.columns[-1] == "3"

@@ -82,6 +82,10 @@ SOUND: dict[str, Any] = {
     "1 - cosine": 1 - VECTORS @ VECTORS.T / np.outer(*[np.linalg.norm(VECTORS, axis=1)] * 2).astype(np.float32),
     "1 - cosine of like vectors": 1
     - (lambda unit: unit @ unit.T)((VECTORS / 9 + 1) / np.linalg.norm(VECTORS / 9 + 1, axis=1, keepdims=True)),
+    "1 - cosine in half precision": 1
+    - (lambda unit: unit @ unit.T)((VECTORS / np.linalg.norm(VECTORS, axis=1, keepdims=True)).astype(np.float16)),
+    "classes that differ, bool": np.arange(ITEMS)[:, None] % 4 != np.arange(ITEMS) % 4,
+    "a frame of objects": pd.DataFrame(D).astype(object),
     "1 - corrcoef": 1 - np.corrcoef(VECTORS),
     "torch.cdist": torch.cdist(torch.tensor(VECTORS), torch.tensor(VECTORS)),
     "torch.cdist of pixels": torch.cdist(*[torch.tensor(128 + 50 * VECTORS)] * 2),
@@ -191,6 +195,12 @@ def test_the_mend_of_pairs_known_in_one_direction_loses_none() -> None:
     mended = Precomputed(np.minimum(half, half.T))
     rows = mended.encode(range(ITEMS))
     np.testing.assert_allclose(mended.pairwise(rows, rows), D, rtol=1e-6)
+
+
+def test_what_a_mask_hides_is_no_comparison() -> None:
+    masked = Precomputed(np.ma.masked_array(D, D > 2))
+    rows = masked.encode(range(ITEMS))
+    np.testing.assert_array_equal(masked.pairwise(rows, rows), np.where(D > 2, np.inf, D).astype(np.float32))
 
 
 def test_more_rows_than_inputs_are_named() -> None:

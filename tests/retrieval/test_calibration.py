@@ -143,6 +143,8 @@ def test_what_cannot_calibrate_is_refused(embeddings: Float32, labels: Float64, 
         calibrate((embeddings, labels))
     with pytest.raises(UserError, match=r"'level' must be above 0.5 and below 1. Got 90"):
         calibrate(draw(200, 0), level=90)
+    with pytest.raises(UserError, match=r"'level' must be above 0.5 and below 1. Got 'a'"):
+        calibrate(draw(200, 0), level="a")  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"at least 10 items to search among\. Got 9"):
         calibrate(draw(200, 0), draw(9, 1))
 

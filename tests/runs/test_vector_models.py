@@ -149,6 +149,9 @@ def test_validation_holds_out_whole_groups() -> None:
         )
     with pytest.raises(UserError, match="must name a group for each input"):
         cml.fit(ROWS, TARGETS, groups=[1, 2, 3], steps=1, **FAST)  # type: ignore[arg-type]
+    for missing in (None, float("nan")):
+        with pytest.raises(UserError, match=r"Got (None|nan) for input 1 instead: one whose group is not known"):
+            cml.fit(ROWS, TARGETS, groups=["a", missing] * 221, steps=1, **FAST)  # type: ignore[arg-type]
 
 
 def test_networks_on_vectors(tmp_path: Path) -> None:
