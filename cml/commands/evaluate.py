@@ -35,8 +35,8 @@ class Evaluate:
     dimensions: tuple[int, ...] = ()
     """Also evaluate the embedding truncated to its first dimensions, such as 16 32 64: one row per size."""
     protocol: str = ""
-    """Measure by a protocol instead, and print its figures: regression, verification, re-identification or few-shot,
-    with settings as in "regression(k=5)"."""
+    """Measure by a protocol instead, and print its figures: regression, verification, re-identification, few-shot
+    or compact-codes, with settings as in "regression(k=5)"."""
     device: Device = "auto"
     allow_download: AllowDownload = False
     details: bool = False

@@ -397,8 +397,8 @@ class Model:
         """Measure inputs by a protocol of the field, such as the errors of a regression on the embedding.
 
         Args:
-            protocol: "regression", "verification", "re-identification" or "few-shot", also with settings, as in
-                "regression(k=5)", or a ``cml.protocols.Protocol``.
+            protocol: "regression", "verification", "re-identification", "few-shot" or "compact-codes", also with
+                settings, as in "regression(k=5)", or a ``cml.protocols.Protocol``.
             inputs: The queries, of any kind that ``cml.fit`` takes.
             labels: A label for each of them; None where ``inputs`` holds them.
             gallery: The inputs that they are compared with, such as training items; None for the queries themselves.

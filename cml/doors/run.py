@@ -132,8 +132,8 @@ class Run(TrainedRun):
         """Measure the queries by a protocol of the field; ``regression`` predicts them from the training items.
 
         Args:
-            protocol: "regression", "verification", "re-identification" or "few-shot", also with settings, as in
-                "regression(k=5)", or a ``cml.protocols.Protocol``.
+            protocol: "regression", "verification", "re-identification", "few-shot" or "compact-codes", also with
+                settings, as in "regression(k=5)", or a ``cml.protocols.Protocol``.
 
         Returns:
             The figures with their 95 % intervals, in label units; ``print`` shows a table.

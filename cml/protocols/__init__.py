@@ -3,6 +3,7 @@
 ``cml.protocols.get("verification(folds=10)")`` makes one; ``Model.measure`` and ``cml evaluate --protocol`` take it.
 """
 
+from cml.protocols.compact_codes import CompactCodes
 from cml.protocols.few_shot import FewShot
 from cml.protocols.figures import Figure, ProtocolResult
 from cml.protocols.protocol import EmbeddedItems, Protocol
@@ -14,6 +15,7 @@ from cml.registry import Registry
 registry: Registry[Protocol] = Registry(
     "protocol",
     {
+        "compact-codes": "cml.protocols.compact_codes:CompactCodes",
         "few-shot": "cml.protocols.few_shot:FewShot",
         "re-identification": "cml.protocols.re_identification:ReIdentification",
         "regression": "cml.protocols.regression:Regression",
@@ -26,6 +28,7 @@ names = registry.names
 register = registry.register
 
 __all__ = [
+    "CompactCodes",
     "EmbeddedItems",
     "FewShot",
     "Figure",

@@ -19,7 +19,7 @@ from cml import distances, protocols
 from cml.array_types import Float32, Float64, Int64
 from cml.distances import LabelDistance, Labels
 from cml.errors import UserError
-from cml.protocols import EmbeddedItems, FewShot, Regression, ReIdentification, Verification
+from cml.protocols import CompactCodes, EmbeddedItems, FewShot, Regression, ReIdentification, Verification
 from cml.protocols.figures import jackknife
 from cml.retrieval.label_regression import ALPHAS
 
@@ -160,6 +160,35 @@ def test_few_shot_tells_classes_by_their_means() -> None:
     assert chance.value == pytest.approx(0.2, abs=0.06)
 
 
+def test_codes_lose_what_their_decoded_neighbours_lose() -> None:
+    rng = np.random.default_rng(7)
+    rows = rng.normal(size=(400, 16)).astype(np.float32)
+    labels = rows[:, 0].astype(float)
+    distance = distances.get("euclidean")
+    sides = [EmbeddedItems(rows[some], distance.encode(labels[some])) for some in (slice(0, 50), slice(50, 400))]
+    forms = ("float32", "float16", "int8", "binary", "pq")
+    figures = CompactCodes(forms=forms, k=5, part=4).measure(distance, *sides).figures
+    assert [figures[form]["bytes"].value for form in forms] == [64, 32, 16, 2, 4]
+    query, gallery = rows[:50].astype(float), rows[50:].astype(float)
+
+    def nearest(left: Float64, right: Float64) -> list[list[int]]:
+        return [np.argsort(np.square(right - one).sum(axis=1), kind="stable")[:5].tolist() for one in left]
+
+    exact = nearest(query, gallery)
+    far = np.mean([abs(labels[:50][row] - labels[50:][found]) for row, found in enumerate(exact)])
+    assert figures["float32"]["label_distance"].value == pytest.approx(far, rel=1e-6)
+    assert figures["float32"]["recall"].value == 1
+    middle = np.median(rows[50:], axis=0)
+    signs = nearest((rows[:50] > middle).astype(float), (rows[50:] > middle).astype(float))
+    share = np.mean([len({*ours} & {*theirs}) / 5 for ours, theirs in zip(exact, signs, strict=True)])
+    assert figures["binary"]["recall"].value == pytest.approx(share)
+    recalls = [figures[form]["recall"].value for form in ("float16", "int8", "pq", "binary")]
+    assert recalls == sorted(recalls, reverse=True)
+    assert figures["int8"]["recall"].value > 0.95
+    alone = CompactCodes(forms=("float32",), k=5).measure(distance, sides[1]).figures["float32"]["label_distance"]
+    assert alone.value > 0  # the query itself is at distance 0
+
+
 def test_intervals_of_a_mean_cover_it() -> None:
     rng, hits = np.random.default_rng(6), 0
     for _ in range(400):
@@ -190,6 +219,12 @@ def test_what_cannot_be_measured_is_refused() -> None:
         ReIdentification().measure(classes, items)
     with pytest.raises(UserError, match="needs at least 5 classes with 2 items each"):
         FewShot().measure(classes, items)
+    with pytest.raises(UserError, match=r"Lists of k=10 need as many items to search. Got 6 instead"):
+        CompactCodes().measure(classes, items)
+    with pytest.raises(
+        UserError, match=r"'forms' must be one of float32, float16, int8, binary, pq\. Got 'int4' instead"
+    ):
+        CompactCodes(forms=("int4",))
     with pytest.raises(UserError, match="'false_accepts'"):
         Verification(false_accepts=(1.5,))
     with pytest.raises(UserError, match=r"Unknown protocol .verificatoin.\. Did you mean 'verification'"):

@@ -1,0 +1,175 @@
+"""compact-codes: what a search loses where the gallery is kept in fewer bytes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cml.array_types import Bools, Float32, Float64, Int64
+from cml.distances import LabelDistance
+from cml.errors import UserError
+from cml.protocols.figures import Figure, ProtocolResult, jackknife
+from cml.protocols.protocol import EmbeddedItems, Protocol
+from cml.retrieval.search import nearest_embeddings
+from cml.settings import check_whole, check_word
+
+_LEVELS = 255  # of an int8 number
+_BITS = 8  # of the code of a part, as faiss has it
+_FEWEST = 1 << _BITS  # items that a product quantiser learns from
+
+Coded = tuple[
+    int, Float32, Float32
+]  # bytes of an item; queries (Q, D) and gallery (G, D) as their codes stand for them
+
+
+@dataclass(frozen=True)
+class CompactCodes(Protocol):
+    """What a search loses where embeddings are kept in fewer bytes.
+
+    A row a form: ``float32``, as it is; ``float16``; ``int8``, each dimension in 255 levels between its least and its
+    largest number in the gallery; ``binary``, the sign of each dimension less its median, compared by Hamming distance
+    (Gong et al., Iterative Quantization, CVPR 2011, without the rotation); ``pq``, a product quantiser with one byte
+    for ``part`` dimensions (Jégou et al., TPAMI 2011), by faiss. Queries stay as they are, but for ``binary``.
+
+    Figures: ``bytes`` of an item; ``label_distance``, the mean of the first ``k``; ``recall``, the share of the first
+    ``k`` of float32 that are found among the first ``k``.
+
+    Attributes:
+        forms: The forms that are measured; ``pq`` needs faiss, ``pip install faiss-cpu``.
+        k: Length of the lists.
+        part: Dimensions of a part of ``pq``, of which the dimension of the embedding is a multiple.
+        seed: Random seed of the blocks of the intervals.
+
+    Example:
+        >>> import numpy as np
+        >>> from cml import distances
+        >>> distance = distances.get("euclidean")
+        >>> rows = np.random.default_rng(0).normal(size=(100, 8)).astype(np.float32)
+        >>> result = CompactCodes(forms=("float32", "int8", "binary")).measure(
+        ...     distance, EmbeddedItems(rows, distance.encode(rows[:, 0].tolist()))
+        ... )
+        >>> [int(row["bytes"].value) for row in result.figures.values()]
+        [32, 8, 1]
+    """
+
+    forms: tuple[str, ...] = ("float32", "float16", "int8", "binary")
+    k: int = 10
+    part: int = 8
+    name: ClassVar[str] = "compact-codes"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for form in self.forms:
+            check_word("forms", form, (*_FORMS, "pq"))
+        check_whole("k", self.k)
+        check_whole("part", self.part)
+
+    def measure(
+        self, distance: LabelDistance, queries: EmbeddedItems, gallery: EmbeddedItems | None = None
+    ) -> ProtocolResult:
+        """Search by each form.
+
+        Args:
+            distance: The label distance that encoded the labels.
+            queries: The items that search.
+            gallery: The items that are searched; None for the other queries.
+
+        Returns:
+            A row a form. Intervals are over queries, given the gallery.
+
+        Raises:
+            UserError: There are not more than ``k`` items to search, or a form does not fit the embedding.
+        """
+        known = queries if gallery is None else gallery
+        if len(known) - (gallery is None) < self.k:
+            raise UserError(f"Lists of k={self.k} need as many items to search. Got {len(known)} instead.")
+        exact = self._search(queries.embeddings, known.embeddings, is_one_side=gallery is None)
+        rows = {}
+        for form in self.forms:
+            size, left, right = self._code(form, queries.embeddings, known.embeddings)
+            found = exact if form == "float32" else self._search(left, right, is_one_side=gallery is None)
+            far = [self._measure_list(distance, queries, known, row, list_) for row, list_ in enumerate(found)]
+            share = [len(np.intersect1d(ours, theirs)) / self.k for ours, theirs in zip(exact, found, strict=True)]
+            values = np.column_stack([far, share])
+            figures = jackknife(functools.partial(_average, values), len(values), seed=self.seed, lowest=0)
+            rows[form] = {"bytes": Figure(float(size)), **figures}
+        note = (
+            f"{len(queries)} queries, the first {self.k} of {len(known)} items; label distances in {distance.unit}. 95 "
+            "% intervals over queries, given the gallery."
+        )
+        return ProtocolResult(self.name, rows, note)
+
+    def _search(self, left: Float32, right: Float32, *, is_one_side: bool) -> Int64:
+        """Positions (Q, k) of the nearest items, without the query itself."""
+        _, found = nearest_embeddings(left, right, self.k + is_one_side)
+        if not is_one_side:
+            return found
+        is_own = found == np.arange(len(left))[:, None]
+        return np.take_along_axis(found, np.argsort(is_own, axis=1, kind="stable"), axis=1)[:, : self.k]
+
+    def _measure_list(
+        self, distance: LabelDistance, queries: EmbeddedItems, known: EmbeddedItems, row: int, found: Int64
+    ) -> float:
+        """The mean label distance of a list (k,), of items that can be compared; NaN for none."""
+        between = distance.pairwise(queries.labels[row : row + 1], known.labels[found])[0].astype(np.float64)
+        finite = between[np.isfinite(between)]
+        return float(finite.mean()) if len(finite) else float("nan")
+
+    def _code(self, form: str, left: Float32, right: Float32) -> Coded:
+        """What the codes of a form stand for."""
+        return self._quantise_parts(left, right) if form == "pq" else _FORMS[form](left, right)
+
+    def _quantise_parts(self, left: Float32, right: Float32) -> Coded:
+        """Product codes of the gallery, by the centroids that faiss finds."""
+        try:
+            import faiss
+        except ImportError:
+            raise UserError("The form 'pq' needs faiss: pip install faiss-cpu.") from None
+        size = right.shape[1]
+        if size % self.part or len(right) < _FEWEST:
+            raise UserError(
+                f"The form 'pq' needs an embedding whose dimension is a multiple of 'part', and {_FEWEST} items to "
+                f"learn from. Got {size} dimensions, part={self.part} and {len(right)} items instead."
+            )
+        quantiser: Any = faiss.ProductQuantizer(size, size // self.part, _BITS)  # its stubs have the calls of C++
+        rows = np.ascontiguousarray(right, np.float32)
+        quantiser.train(rows)
+        return size // self.part, left, quantiser.decode(quantiser.compute_codes(rows))
+
+
+def _keep(left: Float32, right: Float32) -> Coded:
+    return 4 * right.shape[1], left, right
+
+
+def _halve(left: Float32, right: Float32) -> Coded:
+    return 2 * right.shape[1], left, right.astype(np.float16).astype(np.float32)
+
+
+def _scale_to_int8(left: Float32, right: Float32) -> Coded:
+    low, high = right.min(axis=0), right.max(axis=0)
+    step = np.where(high > low, (high - low) / _LEVELS, 1).astype(np.float32)
+    return right.shape[1], left, low + np.round((right - low) / step) * step
+
+
+def _take_signs(left: Float32, right: Float32) -> Coded:
+    """Signs as 0 and 1, whose squared L2 distance is the Hamming distance."""
+    middle = np.median(right, axis=0)
+    sides = ((rows > middle).astype(np.float32) for rows in (left, right))
+    return -(-right.shape[1] // 8), *sides
+
+
+_FORMS: dict[str, Callable[[Float32, Float32], Coded]] = {
+    "float32": _keep,
+    "float16": _halve,
+    "int8": _scale_to_int8,
+    "binary": _take_signs,
+}
+
+
+def _average(values: Float64, kept: Bools) -> dict[str, float]:
+    means = np.nanmean(values[kept], axis=0)
+    return {"label_distance": float(means[0]), "recall": float(means[1])}
