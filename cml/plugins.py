@@ -6,6 +6,7 @@ hashes of the plugins that it needs; opening an untrusted run imports none of th
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import re
@@ -18,7 +19,6 @@ from pathlib import Path
 from types import ModuleType
 
 from cml.errors import UserError
-from cml.plugin_hash import hash_content, hash_module
 from cml.registry import loading, registries
 
 _loaded: dict[str, Plugin] = {}  # by name
@@ -30,7 +30,7 @@ class Plugin:
     """A loaded plugin."""
 
     name: str  # the name of its file or module
-    sha256: str  # the hash of its code (see ``cml.plugin_hash``)
+    sha256: str  # the hash of its code (see ``cml.plugins``)
 
 
 def load(source: str | Path) -> Plugin:
@@ -162,3 +162,20 @@ def _hash_at_hand(name: str) -> str:
         return plugin.sha256
     module = _module_at_hand(name)
     return "" if module is None else hash_module(module)
+
+
+def hash_content(content: bytes) -> str:
+    """Hash the content of a file."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def hash_module(
+    module: ModuleType,
+) -> str:  # the SHA-256 of the module's file, or of the names and contents of a package's Python files
+    """Hash the code of a module or package."""
+    folders = [Path(folder) for folder in getattr(module, "__path__", ())]
+    if folders:
+        files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]
+        return hash_content(b"".join(file.name.encode() + file.read_bytes() for file in files))
+    file = getattr(module, "__file__", None)
+    return hash_content(Path(file).read_bytes()) if file else ""

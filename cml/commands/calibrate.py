@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from cml.command_line.parse_options import parse
 from cml.command_line.shared_options import AsJson, Data, Device, Run, StoreOfImages, show
 from cml.retrieval.calibration import LEVEL
-from cml.storage.run_folder import check_run_folder
+from cml.storage.downloads import check_run_folder
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from cml.command_line.shared_options import (
     print_text,
 )
 from cml.retrieval.evaluate_options import EvaluateOptions
-from cml.storage.run_folder import check_run_folder
+from cml.storage.downloads import check_run_folder
 
 
 @dataclass(frozen=True)

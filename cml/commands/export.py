@@ -10,7 +10,7 @@ from tyro.conf import Positional, arg
 from cml.command_line.parse_options import parse
 from cml.command_line.shared_options import AsJson, Data, Run, pick, show
 from cml.console.messages import say
-from cml.storage.run_folder import check_run_folder
+from cml.storage.downloads import check_run_folder
 
 KINDS = {
     "onnx": "a graph from uint8 pixels or float32 vectors to embeddings, checked against torch",

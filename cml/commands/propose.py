@@ -9,7 +9,7 @@ from tyro.conf import Positional, arg
 
 from cml.command_line.parse_options import parse
 from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device, Run, show
-from cml.storage.run_folder import check_run_folder
+from cml.storage.downloads import check_run_folder
 
 _SHOWN = 10
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cml.command_line.parse_options import parse
 from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device, Run, StoreOfImages, show
-from cml.storage.run_folder import check_run_folder
+from cml.storage.downloads import check_run_folder
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cml import distances, losses
-from cml.comparing.planned_runs import PlannedRun, is_finished, kept_evaluation, plan_runs
 from cml.comparing.report import sheet_note, sheet_variants, write_pictures, write_report
-from cml.comparing.rows import Row, row_folders
+from cml.comparing.rows import PlannedRun, Row, is_finished, kept_evaluation, plan_runs, row_folders
 from cml.console.messages import resume_hint, say, say_each_once
 from cml.data.prepared import PreparedDataset
 from cml.doors.retrieved import RETRIEVAL_REPORT, write_retrieval_report

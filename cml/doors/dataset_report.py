@@ -14,7 +14,7 @@ from cml.data.dataset_info import DatasetInfo
 from cml.data.encode_image import read_picture
 from cml.data.prepared import PreparedDataset, Split
 from cml.errors import DataError
-from cml.reporting.draw_vector import draw_vector
+from cml.reporting.drawing import draw_vector
 from cml.reporting.retrieval_report import Picture
 from cml.retrieval.results import Evaluation
 from cml.task import Task

@@ -36,7 +36,7 @@ from cml.items.names import align_by_name, name_matrix_rows, names_of
 from cml.models import has_published_weights
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.models.heads import shorten_head
-from cml.models.weights_fingerprint import model_fingerprint
+from cml.models.weights import model_fingerprint
 from cml.retrieval.calibration import LEVEL, Calibration
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.feature_forms import STANDARDISED

@@ -34,7 +34,7 @@ from cml.items import LabelledItems
 from cml.items.label_inputs import Open, label_split, open_at
 from cml.models import Backbone
 from cml.models.embedding import EmbeddingModel
-from cml.models.weights_fingerprint import name_frozen
+from cml.models.weights import name_frozen
 from cml.processes.ranks import Ranks
 from cml.retrieval.feature_forms import STANDARDISED
 from cml.retrieval.label_regression import fit_label_regression

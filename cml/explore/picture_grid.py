@@ -18,8 +18,7 @@ from cml.data.vectors import Vectors
 from cml.errors import UserError
 from cml.items import LabelledItems
 from cml.items.labelled_items import Embedder
-from cml.reporting.draw_vector import draw_vector
-from cml.reporting.drawing import flat
+from cml.reporting.drawing import draw_vector, flat
 from cml.storage.atomic import atomic_file
 
 MOST_CELLS = 6000  # the assignment takes the cube of it

@@ -4,6 +4,8 @@ As in public extractors, ``fc`` is the mean of the last convolution map over its
 to S x S positions, both keyed by COCO id.
 """
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import shutil
@@ -16,6 +18,7 @@ from typing import Any, Literal, NamedTuple, TypedDict
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 from torch.nn import functional
 
 from cml.array_types import Float32, UInt8
@@ -23,12 +26,12 @@ from cml.console.messages import format_bytes, say
 from cml.console.progress_bar import ProgressBar
 from cml.data.decoding import DEFAULT_THREADS, Decoded, decode_chunks
 from cml.data.image_list import ImageList
+from cml.data.images import Size, read_image, resize_image
 from cml.errors import DataError, UserError
-from cml.export.captioning_view import CaptioningView
 from cml.export.feature_stores import STORES, Features, FeatureStore, Layout, Shape
 from cml.models.backbone_checks import evaluating
 from cml.models.embedding import EmbeddingModel
-from cml.models.weights_fingerprint import backbone_fingerprint
+from cml.models.weights import backbone_fingerprint
 from cml.option_types import check_options
 from cml.processes.device import check_batch_size
 from cml.storage.resumable_output import ResumableOutput, resumable_output
@@ -220,3 +223,30 @@ def _channels(model: EmbeddingModel) -> int:
     height, width = model.config.image_size
     blank = torch.zeros(1, 3, height, width, dtype=torch.uint8, device=model.mean.device)
     return int(model.feature_maps(blank).shape[1])
+
+
+LEAST_SIDE = 32  # pixels: most networks halve an image five times
+
+
+class CaptioningView:
+    """Decodes the part of an image that a feature sees."""
+
+    def __init__(self, kind: Literal["native", "crop"], image_size: Size, longest: int) -> None:
+        self._kind, self._image_size, self._longest = kind, image_size, longest
+        self.scaled: set[Path] = set()  # images that were scaled down or had a side stretched to 32 pixels
+
+    def __call__(self, path: Path) -> UInt8:
+        """Decode an image to pixels (H, W, 3)."""
+        pixels = read_image(path)
+        height, width = pixels.shape[:2]
+        if self._kind == "crop":  # the largest centre box of the size's aspect
+            h, w = self._image_size
+            across, down = (min(height / h, width / w) * side for side in (w, h))
+            box = ((width - across) / 2, (height - down) / 2, (width + across) / 2, (height + down) / 2)
+            return np.asarray(resize_image(Image.fromarray(pixels), self._image_size, box))
+        scale = min(1.0, self._longest / max(height, width))
+        size = max(LEAST_SIDE, round(height * scale)), max(LEAST_SIDE, round(width * scale))
+        if size == (height, width):
+            return pixels
+        self.scaled.add(path)
+        return np.asarray(resize_image(Image.fromarray(pixels), size))

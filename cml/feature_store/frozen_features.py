@@ -23,7 +23,7 @@ from cml.feature_store.store import FeatureStore
 from cml.feature_store.stored_items import FileItems, JoinedVectors
 from cml.feature_store.write_store import write_features
 from cml.models.embedding import EmbeddingModel
-from cml.models.weights_fingerprint import backbone_fingerprint
+from cml.models.weights import backbone_fingerprint
 from cml.storage.atomic import delete
 from cml.storage.downloads import cache_folder
 from cml.storage.resumable_output import DifferentSettingsError, work_path

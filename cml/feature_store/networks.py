@@ -23,7 +23,7 @@ from cml.errors import UserError
 from cml.feature_store.manifest import MadeBy
 from cml.models.backbone import Backbone
 from cml.models.embedding import EmbeddingModel, ModelConfig
-from cml.models.weights_fingerprint import backbone_fingerprint
+from cml.models.weights import backbone_fingerprint
 from cml.processes.own_generator import draw_from
 from cml.word_vectors.sentence_model import encode_images, encode_texts, model_sha256, takes_images
 

@@ -14,8 +14,7 @@ from cml.data.prepared import PreparedDataset
 from cml.doors.prepare import prepare_source
 from cml.errors import UserError, did_you_mean, install_hint
 from cml.models.backbones import bn_inception
-from cml.papers.reproduction import LEFT_OUT, QUOTED, Figure, Reproduction
-from cml.papers.training_forecast import CARD, forecast_hours
+from cml.papers.reproduction import CARD, LEFT_OUT, QUOTED, Figure, Reproduction, forecast_hours
 from cml.processes.device import pick_device
 from cml.registry import Choice
 from cml.retrieval.comparison import Rows

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cml.errors import DataError, UserError
 from cml.models.embedding import EmbeddingModel
-from cml.models.weights_fingerprint import model_fingerprint
+from cml.models.weights import model_fingerprint
 from cml.retrieval.calibration import Calibration
 from cml.storage.checksums import is_signed, sign
 from cml.storage.json_file import check_format, read_json, with_format, write_json

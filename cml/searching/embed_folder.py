@@ -16,7 +16,7 @@ from cml.console.progress_bar import ProgressBar
 from cml.data.decoding import DEFAULT_THREADS
 from cml.data.image_list import ImageList
 from cml.errors import DataError
-from cml.models.weights_fingerprint import model_fingerprint
+from cml.models.weights import model_fingerprint
 from cml.processes.device import check_batch_size
 from cml.searching.embedded_batches import BATCHES_A_CHUNK, embed_batches
 from cml.searching.embedding_folder import (

@@ -1,4 +1,4 @@
-"""The cache folder, whether models may be downloaded, and the Hugging Face hub (the extra ``hub``)."""
+"""The cache folder, what may be a run, whether models may be downloaded, and the Hugging Face hub."""
 
 import contextlib
 import os
@@ -140,3 +140,12 @@ def _explain_hub_errors(subject: str) -> Iterator[None]:
 def cache_folder() -> Path:
     """Return the folder for label distances, features and embeddings that are worth keeping but can be recomputed."""
     return Path(os.environ.get("CML_CACHE") or Path.home() / ".cache" / "cml")
+
+
+MADE_BY = "give a run folder that 'cml train' made."
+
+
+def check_run_folder(run: Path) -> None:
+    """Refuse what is no folder."""
+    if not run.is_dir():
+        raise DataError(f"{run} is not a folder; {MADE_BY}")

@@ -6,17 +6,18 @@ Only the parts that the options switch on exist. A new one is a class with ``is_
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from cml.array_types import Int64
 from cml.console.messages import say
 from cml.losses.cross_batch_memory import CrossBatchMemory
-from cml.training.averaged_weights import AveragedWeights
 from cml.training.metrics_log import Progress
 from cml.training.optimizer import LearningRates
 from cml.training.training import Training
@@ -273,3 +274,59 @@ class Validating(Part):
 
 PARTS: tuple[type[Part], ...] = (Schedule, Clipping, Memory, Average, Reports, Validating)
 """In the order in which they act."""
+
+
+_EARLY_STEPS = 8  # eta in the paper
+
+
+class AveragedWeights:
+    """The average of a network's weights over steps.
+
+    After step t = 1, 2, ... it is d average + (1 - d) weights with d = min(``decay``, (t - 1) / (t + 8)), so that the
+    first steps, whose weights are far from the last, are soon forgotten.
+
+    Reference: Shamir, Zhang: Stochastic Gradient Descent for Non-smooth Optimization, ICML 2013 (the early steps).
+    """
+
+    def __init__(self, network: nn.Module, decay: float) -> None:
+        self._decay = decay
+        state = network.state_dict() if decay else {}  # the network's own tensors, which change in place
+        self._weights = {name: tensor for name, tensor in state.items() if tensor.is_floating_point()}
+        self._average = {name: tensor.clone() for name, tensor in self._weights.items()}
+
+    def update(
+        self,
+        step: int,  # steps done so far, at least 1
+    ) -> None:
+        """Update the average with the weights of now."""
+        if self._weights:
+            decay = min(self._decay, (step - 1) / (step + _EARLY_STEPS))
+            update = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
+            update(list(self._average.values()), list(self._weights.values()), step)
+
+    def take(self) -> None:
+        """Set the network's weights to the average."""
+        _copy(self._average, self._weights)
+
+    @contextlib.contextmanager
+    def swap_in(self) -> Iterator[None]:
+        """Set the network's weights to the average in the block."""
+        before = {name: tensor.clone() for name, tensor in self._weights.items()}
+        self.take()
+        try:
+            yield
+        finally:
+            _copy(before, self._weights)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The average by the names of the weights."""
+        return self._average
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Restore a ``state_dict``."""
+        _copy(state, self._average)
+
+
+def _copy(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> None:
+    for name, tensor in target.items():
+        tensor.copy_(source[name])

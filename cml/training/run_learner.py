@@ -10,7 +10,7 @@ from cml.data.prepared import PreparedDataset
 from cml.errors import UserError
 from cml.items import LabelledItems
 from cml.items.labelled_items import store_costly_distances
-from cml.models.weights_fingerprint import model_fingerprint
+from cml.models.weights import model_fingerprint
 from cml.registry import Choice
 from cml.training.gradient_descent import make_model_config
 from cml.training.learner import Learned, Learner, Place, StoppedRun

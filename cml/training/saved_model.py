@@ -15,12 +15,12 @@ from cml import plugins
 from cml.errors import DataError, UserError
 from cml.models import Backbone
 from cml.models.embedding import EmbeddingModel, ModelConfig
-from cml.models.plain_state import load_plain_state, plain_state
+from cml.models.weights import load_plain_state, plain_state
 from cml.processes.memory import is_out_of_memory
 from cml.storage.atomic import atomic_file, delete
+from cml.storage.downloads import MADE_BY, check_run_folder
 from cml.storage.json_file import check_format, read_json, with_format, write_json
 from cml.storage.regular_file import text_path
-from cml.storage.run_folder import MADE_BY, check_run_folder
 from cml.storage.saved_options import as_json, difference, saved_options
 from cml.training.config import RUN_AGAIN, TrainConfig
 

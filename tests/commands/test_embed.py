@@ -21,7 +21,7 @@ from cml.data.image_list import ImageList
 from cml.data.images import read_image
 from cml.errors import DataError, UserError
 from cml.models.embedding import EmbeddingModel
-from cml.models.weights_fingerprint import model_fingerprint
+from cml.models.weights import model_fingerprint
 from cml.searching.embed_folder import embed_folder
 from cml.searching.embedding_folder import EmbeddingFolder
 from cml.storage.atomic import GrowingFile

@@ -20,9 +20,8 @@ from PIL import Image
 import cml
 from cml import losses, plugins, sampling, tasks
 from cml.cli import main
-from cml.comparing.planned_runs import kept_evaluation, plan_runs
 from cml.comparing.report import sheet_variants
-from cml.comparing.rows import Row, row_folders, rows_of, slug
+from cml.comparing.rows import Row, kept_evaluation, plan_runs, row_folders, rows_of, slug
 from cml.comparing.train_comparison import CompareOptions, run_comparison
 from cml.data.prepared import PreparedDataset
 from cml.data_prep.synthetic.people.source import People

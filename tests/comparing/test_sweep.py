@@ -17,7 +17,7 @@ from cml.cli import main
 from cml.comparing import sweep
 from cml.comparing.rows import slug
 from cml.comparing.search_space import SearchDimension, grid, parse_search_space, settings_title, with_settings
-from cml.comparing.sweep_result import SweepResult
+from cml.comparing.sweep import SweepResult
 from cml.comparing.trials import Trial, TrialLog, best_settings, draw_settings, search
 from cml.data.prepared import PreparedDataset
 from cml.data_prep.synthetic.people.source import People

@@ -92,7 +92,7 @@ def test_with_too_many_labels_values_are_not_kept_and_the_same(monkeypatch: pyte
 
     kept = whole(as_label_distance(rough, symmetric=True), labels)
     np.testing.assert_array_equal(kept, kept.T)
-    monkeypatch.setattr("cml.distances.pair_cache.MOST_KEPT", 20)
+    monkeypatch.setattr("cml.distances.pair_function.MOST_KEPT", 20)
     np.testing.assert_array_equal(whole(as_label_distance(rough, symmetric=True), labels), kept)
 
 
@@ -286,8 +286,8 @@ def test_a_function_goes_through_a_matrix_in_memory(cache: Path) -> None:
 
 @pytest.mark.usefixtures("own_names")
 def test_a_registered_function_is_kept_until_its_code_changes(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cml.distances.pair_cache._SAVE_SECONDS", 0.0)
-    monkeypatch.setattr("cml.distances.pair_cache._SAVE_SHARE", 0)
+    monkeypatch.setattr("cml.distances.pair_function._SAVE_SECONDS", 0.0)
+    monkeypatch.setattr("cml.distances.pair_function._SAVE_SHARE", 0)
     calls = np.zeros(1, int)
     labels = np.random.default_rng(0).normal(size=30).tolist()
 

@@ -28,12 +28,11 @@ from cml.cli import main
 from cml.data.image_list import ImageList
 from cml.data.images import read_image
 from cml.errors import DataError, UserError
-from cml.export.captioning import CaptioningFeatures, Estimate, export_captioning
-from cml.export.captioning_view import CaptioningView
+from cml.export.captioning import CaptioningFeatures, CaptioningView, Estimate, export_captioning
 from cml.export.feature_stores import STORES, FeatureStore, Layout
 from cml.export.trunk import open_trunk
 from cml.models.embedding import EmbeddingModel, ModelConfig
-from cml.models.weights_fingerprint import backbone_fingerprint
+from cml.models.weights import backbone_fingerprint
 from cml.storage.work_folder import parse_line
 
 NATIVE = CaptioningFeatures()

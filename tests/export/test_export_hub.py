@@ -17,9 +17,8 @@ import cml
 from cml.cli import main
 from cml.data.dataset_info import DatasetInfo
 from cml.errors import DataError
-from cml.export.hub import export_hub
-from cml.export.model_card import build_model_card
-from cml.models.weights_fingerprint import model_fingerprint
+from cml.export.hub import build_model_card, export_hub
+from cml.models.weights import model_fingerprint
 from cml.training.saved_model import RunConfig
 
 

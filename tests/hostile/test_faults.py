@@ -33,7 +33,7 @@ from tqdm import tqdm
 
 import cml
 from cml.cli import main
-from cml.comparing.planned_runs import kept_evaluation
+from cml.comparing.rows import kept_evaluation
 from cml.data.images import Images
 from cml.doors.trained_run import TrainedRun
 from cml.errors import DataError, MachineError, UserError

@@ -59,7 +59,7 @@ def test_nothing_can_run_code() -> None:
     # whose SHA-256 is known, and to refuse a workbook by the size of what it unpacks to
     assert found == [
         "cml/distances/content_hash.py: imports pickle",
-        "cml/distances/pair_cache.py: imports zipfile",
+        "cml/distances/pair_function.py: imports zipfile",
         "cml/models/backbone_checks.py: imports pickle",
         "cml/models/backbones/torchvision.py: imports pickle",
         "cml/storage/json_file.py: imports yaml",

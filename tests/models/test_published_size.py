@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cml.models.weights_fingerprint import name_frozen
+from cml.models.weights import name_frozen
 
 
 @pytest.mark.parametrize(

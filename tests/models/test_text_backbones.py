@@ -11,7 +11,7 @@ import torch
 import cml
 from cml.data.texts import Texts
 from cml.models.backbones.sentence_transformers import SentenceEncoder, wrap_foreign
-from cml.models.plain_state import plain_state
+from cml.models.weights import plain_state
 
 WORDS = ["[PAD]", "[UNK]", "few", "some", "many", "dogs", "cats", "in", "the", "snow"]
 TEXTS = [f"{WORDS[2 + row % 3]} {WORDS[5 + row % 2]} in the snow"[: 14 + 9 * (row % 2)] for row in range(60)]

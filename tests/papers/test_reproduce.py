@@ -25,7 +25,7 @@ from cml.data_prep.sources.in_shop import InShop
 from cml.data_prep.sources.lsun_layout import LsunLayout
 from cml.data_prep.sources.sop import Sop
 from cml.losses import get as loss
-from cml.papers import reproduce, training_forecast
+from cml.papers import reproduce, reproduction
 from cml.papers.reproduction import Reproduction
 from cml.sampling import get as sampler
 from cml.tasks.papers import PAPERS
@@ -125,7 +125,7 @@ def test_without_data_the_published_figures_and_a_forecast_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(training_forecast, "seconds_an_image", lambda config, device: 0.01)
+    monkeypatch.setattr(reproduction, "seconds_an_image", lambda config, device: 0.01)
     assert main(["reproduce", "proxy-anchor", "cub", "--json"]) == 0
     made = json.loads(capsys.readouterr().out)
     main_row = "Proxy-Anchor, BN-Inception, 512-d"
@@ -150,7 +150,7 @@ def test_without_data_the_published_figures_and_a_forecast_are_told(
 def test_the_whole_is_not_begun_without_a_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cml.processes.device.pick_device", lambda name: torch.device("cpu"))
     monkeypatch.setattr(reproduce, "pick_device", lambda name: torch.device("cpu"))
-    monkeypatch.setattr(training_forecast, "seconds_an_image", lambda config, device: 0.01)
+    monkeypatch.setattr(reproduction, "seconds_an_image", lambda config, device: 0.01)
     monkeypatch.setattr(reproduce, "run_comparison", lambda *_, **__: pytest.fail("it began"))
     LsunLayout(write_lsun(tmp_path / "raw")).prepare(tmp_path / "data")
     experiment = PAPERS["beyond-binary"]["lsun"]
@@ -173,7 +173,7 @@ def test_small_runs_rows_without_data_or_downloads(
     paper: str, name: str, rows: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("torch.hub.load_state_dict_from_url", lambda *_, **__: pytest.fail("it downloads"))
-    monkeypatch.setattr(training_forecast, "seconds_an_image", lambda config, device: 0.01)
+    monkeypatch.setattr(reproduction, "seconds_an_image", lambda config, device: 0.01)
     experiment = PAPERS[paper][name]
     config = replace(experiment.config, backbone="small-cnn", image_size=(32, 32))
     options = reproduce.ReproduceOptions(small=True, rows=rows)
