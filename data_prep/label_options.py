@@ -38,8 +38,8 @@ class LabelOptions(DatasetSource):
     missing_value: tuple[str, ...] = field(default=(), kw_only=True)
     """Cells that stand for an unknown label, such as -99: their items are left out and counted."""
     format: str = field(default="", kw_only=True)
-    """Format of the labels: coco, deeplabcut, joints (wide or long tables), parquet, xlsx, yolo, or rows for a plain
-    CSV, TSV or JSONL file. By default it is recognised."""
+    """Format of the labels: arrays, coco, comparisons, deeplabcut, joints (wide or long tables), parquet, ucr, xlsx,
+    yolo, or rows for a plain CSV, TSV or JSONL file. By default it is recognised."""
     quote: Quote = field(default='"', kw_only=True)
     """What texts are quoted with in a CSV or TSV file. With none, a quote is a character as any other."""
 

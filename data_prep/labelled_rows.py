@@ -26,7 +26,7 @@ from cml.data_prep.label_kinds import KINDS, WITH_UNIT, check_distance, distance
 from cml.data_prep.label_options import LabelOptions, Misread, describe_first, refuse_bad_rows
 from cml.data_prep.number_format import PLAIN, Decimal, NumberFormat, Thousands
 from cml.data_prep.number_labels import NumberLabels, choose_number_labels, find_period
-from cml.data_prep.readers import read_labels
+from cml.data_prep.readers import find_reader, read_labels
 from cml.data_prep.row_files import CELLS, MissingColumn, Row, cell, number, say_once
 from cml.data_prep.shrink import Shrink
 from cml.data_prep.unique_ids import note_unique
@@ -82,7 +82,8 @@ class LabelledRows(LabelOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.source.suffix.lower() not in SUFFIXES and not self.format:
+        is_known = self.source.suffix.lower() in SUFFIXES or find_reader(self.source, self.kind) is not None
+        if not is_known and not self.format:
             raise UserError(f"The source should be a {', '.join(SUFFIXES)} file. Got {self.source} instead.")
         if self.query_fraction == 1 and self.group_column is not None:
             fault = "rows of a group would find each other"

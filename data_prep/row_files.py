@@ -1,6 +1,7 @@
 """The rows of a user's own CSV or JSONL file, each with "FILE:LINE", and what is wrong with one of them."""
 
 import codecs
+import contextlib
 import csv
 import io
 import itertools
@@ -205,9 +206,10 @@ def _csv(file: Iterator[str], path: Path, quote: Quote) -> Iterator[tuple[int, R
 
 def find_delimiter(header: str) -> str:
     """Find what separates the cells of a CSV file."""
-    for delimiter in _DELIMITERS:
-        if len(next(csv.reader([header], delimiter=delimiter), ())) > 1:
-            return delimiter
+    with contextlib.suppress(csv.Error):  # reading it says what is wrong
+        for delimiter in _DELIMITERS:
+            if len(next(csv.reader([header], delimiter=delimiter), ())) > 1:
+                return delimiter
     return _DELIMITERS[0]
 
 

@@ -22,10 +22,13 @@ if TYPE_CHECKING:
 registry: "Registry[Reader]" = Registry(
     "label format",
     {
+        "arrays": "cml.data_prep.readers.arrays:Arrays",
         "coco": "cml.data_prep.readers.coco:Coco",
+        "comparisons": "cml.data_prep.readers.comparisons:Comparisons",
         "deeplabcut": "cml.data_prep.readers.deeplabcut:DeepLabCut",
         "joints": "cml.data_prep.readers.joints:Joints",
         "parquet": "cml.data_prep.readers.parquet:Parquet",
+        "ucr": "cml.data_prep.readers.ucr:Ucr",
         "xlsx": "cml.data_prep.readers.xlsx:Xlsx",
         "yolo": "cml.data_prep.readers.yolo:Yolo",
     },
@@ -67,14 +70,14 @@ def read_labels(
 ) -> Iterator[tuple[str, Row | DataError]]:  # each row with its place, "FILE:LINE"
     """Read the rows of a file or folder of labels in any format."""
     reader = find_reader(path, kind, format)
-    if reader is None:
-        yield from read_rows(path, items, quote)
-        return
-    if not format:
+    if reader is not None and not format:
         say(f"{path} is read as {reader.title}.")
     is_empty = True
-    for row in reader.read(path, images, quote):
-        yield row
-        is_empty = False
+    try:
+        for row in read_rows(path, items, quote) if reader is None else reader.read(path, images, quote):
+            yield row
+            is_empty = False
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror or error}).") from None
     if is_empty:
         raise DataError(f"{path} lists no {items}.")

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,9 +34,10 @@ class DeepLabCut(Reader):
             reader = csv.reader(file, strict=True)
             try:
                 header: dict[str, list[str]] = {}
-                while "coords" not in header and len(header) < len(_LABELS):
-                    row = next(reader, [])
+                for row in itertools.islice(reader, len(_LABELS)):
                     header[row[0] if row else ""] = row
+                    if "coords" in header:
+                        break
                 if not {"bodyparts", "coords"} <= header.keys():
                     raise DataError(f"{path} should have the header rows scorer, bodyparts and coords.")
                 first = next(place for place, name in enumerate(header["coords"]) if name in _PLACES)

@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from PIL import Image
-
 from cml.data.images import native_size
+from cml.data_prep.readers.image_names import list_images
 from cml.data_prep.readers.reader import Reader
 from cml.data_prep.row_files import Quote, Row
 from cml.data_prep.text_lines import read_lines
@@ -28,8 +27,7 @@ class Yolo(Reader):
         """See ``Reader.read``."""
         if images is None:
             raise UserError("YOLO's labels are shares of the sides of images: give the folder of the images.")
-        suffixes = Image.registered_extensions()
-        files = {file.stem: file for file in sorted(images.rglob("*")) if file.suffix.lower() in suffixes}
+        files = {Path(name).stem: images / name for name in list_images(images)}
         lists = [place / name for place in (path, path.parent) for name in _LISTS if (place / name).is_file()]
         classes = [line.strip() for _, line in read_lines(lists[0])] if lists else []
         for labels in sorted(path.glob("*.txt")):

@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
 from cml.console.messages import say
 from cml.data.dataset_info import FILE_COLUMN, FIXED_COLUMNS
 from cml.data.images import native_size
@@ -35,6 +33,8 @@ from cml.data_prep.person_crop import FRAME, person_box
 from cml.data_prep.person_items import CROP, person_item
 from cml.data_prep.provenance import record_provenance
 from cml.data_prep.readers import find_reader, read_labels
+from cml.data_prep.readers.image_names import list_images
+from cml.data_prep.readers.patterns import NamePattern, fill_pattern
 from cml.data_prep.row_files import MissingColumn, Row, cell, say_once
 from cml.data_prep.scale_depth import check_bits
 from cml.data_prep.shrink import Shrink
@@ -131,6 +131,12 @@ class Folder(LabelOptions):
     """Decimal mark of the numbers."""
     thousands: Thousands = ""
     """Separator of groups of three digits, such as a comma in 1,200. By default there is none."""
+    label_pattern: str = ""
+    """Pattern of the names of the images that holds their labels, in place of a labels file: {age:d} is a whole number
+    for the column age, {age:f} a number, {name} a text, {} is not read, as in "{age:d}_{}_{}.jpg"."""
+    file_pattern: str = ""
+    """Pattern that makes the path of an image from the cells of its row, in place of a file column: with 17 in the
+    column id, "{id:06}.png" is 000017.png."""
     masks: Path | None = None
     """Folder of the masks; by default that of the images."""
     mask_names: tuple[str, ...] = ()
@@ -162,9 +168,16 @@ class Folder(LabelOptions):
             raise UserError("label_columns should name at least one column.")
         if len(self.label_columns or ()) > 1 and self.kind in ("classes", "masks", "keypoints"):
             raise UserError(f"An image has one label of kind {self.kind!r}; label_columns should name one column.")
-        if self.labels is None and (self.kind != "masks" or self.label_columns or self.split_column):
-            raise UserError("'labels' is missing: name the CSV or JSONL file with the images' labels.")
-        if self.labels is None and self.masks is None:
+        if self.label_pattern:
+            if self.labels is not None or self.kind not in (*WITH_UNIT, "classes"):
+                raise UserError("A label_pattern reads numbers or classes from names, in place of a labels file.")
+            NamePattern(self.label_pattern)
+        elif self.labels is None and (self.kind != "masks" or self.label_columns or self.split_column):
+            raise UserError(
+                "'labels' is missing: name the file with the images' labels, or give a --label-pattern if their names "
+                'hold them, as in "{age:d}_{}.jpg".'
+            )
+        if self.labels is None and self.masks is None and not self.label_pattern:
             raise UserError("'masks' is missing: name the folder of the masks, or a labels file with their paths.")
         if self.unit and self.kind not in WITH_UNIT:
             raise UserError(f"A unit belongs to numbers and angles. Got {self.unit!r} for {self.kind}; leave it out.")
@@ -201,13 +214,14 @@ class Folder(LabelOptions):
         """See ``DatasetSource.origin``."""
         files = [] if self.labels is None else [self.labels]
         if self.labels is not None and self.labels.is_dir():
-            files = sorted(path for path in self.labels.rglob("*.txt") if path.is_file())
+            files = sorted(path for end in (".txt", ".npy") for path in self.labels.rglob(f"*{end}") if path.is_file())
         folders = filter(None, [self.images, self.masks])
         revision = 4 if self.kind == "keypoints" else 3  # which came to record the crop
         if self.group_column is not None:
             revision = 5  # which came to record the group
         # the default is not recorded, so that datasets of before stay the same
-        ignored = (*(() if self.keep_columns else ("keep_columns",)), *self.unset_options())
+        unset = [name for name in ("keep_columns", "label_pattern", "file_pattern") if not getattr(self, name)]
+        ignored = (*unset, *self.unset_options())
         return record_provenance(self, revision=revision, files=files, images=folders, ignored=ignored)
 
     def content(self, skip_bad: bool) -> Content:
@@ -220,7 +234,9 @@ class Folder(LabelOptions):
         images = [row for row in rows if isinstance(row, Labelled)]
         if images:
             unify_columns(images)
-            describe_first(self.labels or self.masks, images[0], functools.partial(self._describe, reach.names))
+            describe_first(
+                self.labels or self.masks or self.images, images[0], functools.partial(self._describe, reach.names)
+            )
         kind = KINDS[self.kind]
         columns = self._numbers.columns if self.kind in WITH_UNIT else self._columns
         dealt = {"classes": self.kind == "classes", "grouped": self.group_column is not None}
@@ -333,13 +349,20 @@ class Folder(LabelOptions):
             return self._numbers.columns
         return tuple(split_alias(column)[1] for column in self._columns)
 
-    def _files(self) -> Iterator[tuple[str, Row]]:
-        """The images that have masks beside them, as the rows of a file would name them."""
-        assert self.masks is not None
-        suffixes, masks = Image.registered_extensions(), self.masks.resolve()
-        for path in sorted(path for path in self.images.rglob("*") if path.suffix.lower() in suffixes):
-            if masks == self.images.resolve() or not path.resolve().is_relative_to(masks):
-                yield str(path), {self.file_column: path.relative_to(self.images).as_posix()}
+    def _files(self) -> Iterator[tuple[str, Row | DataError]]:
+        """The images that have masks beside them, or labels in their names, as the rows of a file would name them."""
+        pattern, masks = NamePattern(self.label_pattern) if self.label_pattern else None, self.masks
+        for name in list_images(self.images):
+            path = self.images / name
+            try:
+                if pattern is not None:
+                    yield str(path), {**pattern.read(name), self.file_column: name}
+                elif masks is not None and (
+                    masks.resolve() == self.images.resolve() or not path.resolve().is_relative_to(masks.resolve())
+                ):
+                    yield str(path), {self.file_column: name}
+            except DataError as error:
+                yield str(path), error
 
     def _read_row(
         self, where: str, row: Row, form: LabelForm, seen: dict[str, Labelled], printed: set[str], reach: Reach
@@ -358,7 +381,9 @@ class Folder(LabelOptions):
         split = read_split(row, self.split_column, where, printed)
         label = self._label(row, name, where, lambda sentence: say_once(printed, f"{self.labels}: {sentence}"), reach)
         kept = read_kept(row, self.keep_columns, where)
-        labelled = Labelled(name, name, where, split, group, label, kept, listed=str(row[self.file_column]).strip())
+        labelled = Labelled(
+            name, name, where, split, group, label, kept, listed=str(row.get(self.file_column, name)).strip()
+        )
         if self.kind in WITH_UNIT and self._numbers.of_raters:
             labelled = self.split_raters(labelled)
         if first and labelled.split != first.split:
@@ -410,6 +435,8 @@ class Folder(LabelOptions):
         return sorted(itertools.islice((path for path in self.images.rglob("*") if path.is_file()), _MOST_LISTED))
 
     def _file_name(self, row: Row, where: str, printed: set[str], seen: Mapping[str, Labelled]) -> str:
+        if self.file_pattern:
+            row = {**row, self.file_column: fill_pattern(self.file_pattern, row, where)}
         value = cell(row, self.file_column, where, option="--file-column")
         if (self.images / self.file_column).is_file():
             raise MissingColumn(

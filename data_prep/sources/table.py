@@ -9,15 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.console.messages import say
 from cml.data.input_form import InputForm
 from cml.data.table_columns import match_columns
 from cml.data_prep.folder_split import Labelled
 from cml.data_prep.hf_parquet import ParquetTable
 from cml.data_prep.labelled_rows import LabelledRows, Rows, read_feature
 from cml.data_prep.provenance import record_provenance
+from cml.data_prep.readers import arrays
 from cml.data_prep.row_files import Row, cell
 from cml.data_prep.vector_rows import check_row, map_vectors, name_column, read_vector_text, store_row
 from cml.errors import DataError, UserError
+from cml.storage.json_file import find_repeated
 from cml.storage.safe_paths import file_inside
 
 
@@ -40,7 +43,8 @@ class Table(LabelledRows):
     """Columns of the vectors: names, patterns in quotes such as "emb_*", or what the names begin with. Columns with
     labels, ids, groups and splits are left out of patterns."""
     vectors: Path | None = field(default=None, kw_only=True)
-    """File .npy with the vectors, (N, F) floats, a row for each row of the table."""
+    """File with the vectors: .npy, (N, F) floats, a row for each row of the table; or .npz, .pt, .h5, .safetensors or a
+    folder of .npy files, joined by --id-column where it names its items, else a row for each row."""
     images: Path | None = field(default=None, kw_only=True)
     """Folder of pictures that cml explore and reports show; they are stored with a shorter side of at most 256 pixels.
     Models do not see them."""
@@ -61,7 +65,8 @@ class Table(LabelledRows):
 
     def origin(self) -> dict[str, Any]:
         """See ``DatasetSource.origin``."""
-        files = [self.source] if self.vectors is None else [self.source, self.vectors]
+        inputs = [self.source] if self.vectors is None else [self.source, self.vectors]
+        files = [file for path in inputs for file in (sorted(path.glob("*.npy")) if path.is_dir() else [path])]
         images = [] if self.images is None else [self.images]
         return record_provenance(self, revision=1, files=files, images=images, ignored=self.unset_options())
 
@@ -103,7 +108,11 @@ class Table(LabelledRows):
 
     def read_vectors(self) -> Iterator[Rows | DataError]:
         """See ``LabelledRows.read_vectors``."""
-        if self.vectors is not None:
+        if self.vectors is not None and self.vectors.suffix.lower() != ".npy" and self._named[0]:
+            say(f"{self.vectors}: vectors and rows are joined by the ids in {self.id_column}.")
+            yield from self._read_named()
+        elif self.vectors is not None:
+            say(f"{self.vectors} names no items: its vectors are those of {self.source}'s rows, in order.")
             yield from self._read_npy()
         elif self.source.suffix.lower() == ".parquet":
             yield from self._read_parquet()
@@ -158,9 +167,40 @@ class Table(LabelledRows):
 
     @functools.cached_property
     def _mapped(self) -> NDArray[Any]:
-        """The vectors of the .npy file."""
+        """The vectors of the file beside the table."""
         assert self.vectors is not None
-        return map_vectors(self.vectors)
+        return map_vectors(self.vectors) if self.vectors.suffix.lower() == ".npy" else self._named[1]
+
+    @functools.cached_property
+    def _named(self) -> tuple[dict[str, int], NDArray[Any]]:
+        """The place of each item in a file of arrays, none where it names none; and the vectors."""
+        assert self.vectors is not None
+        columns = arrays.load_columns(self.vectors)
+        rows = [array for array in columns.values() if isinstance(array, np.ndarray) and array.ndim == 2]
+        if len(rows) != 1 or rows[0].dtype.kind not in "fiu":
+            shown = ", ".join(f"{name} {np.shape(column)}" for name, column in columns.items())
+            raise DataError(f"{self.vectors} should hold one array of vectors, (N, F) floats. It holds {shown}.")
+        ids = next((list(map(str, columns[name])) for name in ("id", "file_name") if name in columns), [])
+        if (twice := find_repeated(ids)) is not None:
+            raise DataError(f"{self.vectors} has two vectors of the item {twice!r}.")
+        if ids and self.id_column is None:
+            raise UserError(
+                f"{self.vectors} names its items: name the column of the table that they are in by --id-column."
+            )
+        return {name: place for place, name in enumerate(ids)}, rows[0]
+
+    def _read_named(self) -> Iterator[Rows | DataError]:
+        """The vectors by the ids of the table's rows."""
+        assert self.id_column is not None
+        places, vectors = self._named
+        for where, row in self.read_table((self.id_column,)):
+            name = str(cell(row, self.id_column, where)).strip() if not isinstance(row, DataError) else ""
+            if isinstance(row, DataError):
+                yield row
+            elif name in places:
+                yield self._check(store_row(vectors[places[name]]), f"{self.vectors}, item {name}")
+            else:
+                yield DataError(f"{where}: {self.vectors} has no vector of the item {name!r}.")
 
     def _read_npy(self) -> Iterator[Rows | DataError]:
         count = sum(1 for _ in self.read_table(self.described_columns[:1]))

@@ -56,7 +56,7 @@ def test_nothing_can_run_code() -> None:
     # to digest objects, to name the damage of a cached .npz, to name the error that torch raises for a pickle that it
     # refuses, to read YAML by the safe loader, to check the sums of a checkpoint, which torch packs as a zip,
     # to name the error of a data set that cannot be sent to data workers, and to unpack the one archive of a package
-    # whose SHA-256 is known, and to refuse a workbook by the size of what it unpacks to
+    # whose SHA-256 is known, and to refuse arrays and a workbook by the size of what they unpack to
     assert found == [
         "cml/distances/content_hash.py: imports pickle",
         "cml/distances/pair_function.py: imports zipfile",
@@ -67,6 +67,7 @@ def test_nothing_can_run_code() -> None:
         "cml/training/data_workers.py: imports pickle",
         "cml/word_vectors/sentence_model.py: imports zipfile",
         "cml/word_vectors/sentence_model.py: calls archive.extractall",
+        "data_prep/readers/arrays.py: imports zipfile",
         "data_prep/readers/xlsx.py: imports zipfile",
     ]
     assert "digest != _ZIP_SHA256" in (ROOT / "cml/word_vectors/sentence_model.py").read_text("utf-8")
