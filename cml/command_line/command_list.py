@@ -30,7 +30,6 @@ GROUPS = {  # as ``cml --help`` lists them
         "explore": "write an interactive page for exploring an embedding",
         "export": "export a trained run as an ONNX graph, as a model to share, or as captioning features",
     },
-    "The shell": {"completion": "print the completion script of a shell: bash, zsh or fish"},
 }
 COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 

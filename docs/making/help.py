@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import io
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cml.commands.completion import read_help
+from cml.command_line.command_list import HELP_ALL
+from cml.errors import UserError
 
 HELP = "-h, --help"
+WIDTH = 2000  # columns: every option on a line of its own
 SUBCOMMANDS = {"bench": ("table", "page", "check")}  # commands that also work without a subcommand
 LISTED = re.compile(r"^  (?P<name>[a-z][\w-]*) +(?P<about>\S.*)$", re.MULTILINE)
 BOX = re.compile(r"^[│|] (?P<inside>.*?) *[│|]$")
@@ -99,3 +105,35 @@ def definition_list(options: dict[str, str]) -> list[str]:
 def escape(text: str) -> str:
     """Escape all characters that mean something in Markdown."""
     return re.sub(r"([*_`\\<>\[\]$~|{}])", r"\\\1", text)
+
+
+def read_help(
+    *words: str,  # the command with its subcommands: ``("train", "value")``
+) -> str:  # what ``cml WORDS --help-all`` prints in a wide window, without colours; "" where it is an error
+    """Read the help of a command."""
+    output = io.TextIOWrapper(io.BytesIO(), "utf-8")  # this encoding has the characters of the boxes
+    window = {"COLUMNS": str(WIDTH), "NO_COLOR": "1"}
+    before = {name: os.environ.get(name) for name in window}
+    os.environ.update(window)
+    try:
+        with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit, UserError):
+            importlib.import_module(f"cml.commands.{words[0]}").run([*words[1:], HELP_ALL])
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+    output.seek(0)
+    return _set_in_one_column(re.sub(r"\x1b\[[0-9;]*m", "", output.read()))
+
+
+def _set_in_one_column(text: str) -> str:
+    """The text with its boxes, which the parser sets side by side in a wide window, one below the other."""
+    lines = text.splitlines()
+    starts = sorted({0, *(match.start() + 1 for line in lines for match in re.finditer("[╮+][╭+]", line))})
+    first = next((number for number, line in enumerate(lines) if line[:1] in ("╭", "+")), len(lines))
+    columns = [
+        [line[start:end] for line in lines[first:]] for start, end in zip(starts, [*starts[1:], None], strict=True)
+    ]
+    return "\n".join([*lines[:first], *(line for column in columns for line in column)]) + "\n"

@@ -586,6 +586,7 @@ def test_a_model_with_a_perceptron_embeds_as_its_map_does(normalize: bool, tmp_p
     np.testing.assert_allclose(again.embed(rows), start.embed(learned), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.usefixtures("few_steps")
 def test_a_perceptron_is_resumed_to_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pair_map, "_FEWEST_KNOWN", 0)
     for module in (pair_map, learned_model):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
@@ -14,9 +16,12 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from cml.cli import COMMANDS, main
 from cml.command_line.parse_options import parse
-from cml.commands.completion import read_help
 from cml.training.config import TrainConfig
 from cml.training.vector_options import vector_options
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs"))
+
+from making.help import read_help
 
 BENCH = ("check", "table", "page")
 WRONG = {

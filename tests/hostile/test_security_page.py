@@ -166,7 +166,7 @@ def test_no_command_prints_by_itself() -> None:
         for path in (ROOT / "cml/commands").glob("*.py")
         if re.search(r"(?<![\w.])print\(", path.read_text(encoding="utf-8"))
     }
-    assert prints == {"completion.py", "losses.py"}  # which print texts of cml alone
+    assert prints == {"losses.py"}  # which prints texts of cml alone
 
 
 def test_no_cell_is_a_formula(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from PIL import Image
 
 import cml
 from cml import cli, data_prep, losses, tasks
-from cml.commands.completion import read_help
 from cml.losses.loss_table import loss_rows, markdown_table
 from cml.registry import registries
 from cml.retrieval.gains import GAINS
@@ -143,7 +142,7 @@ def test_every_command_and_option_has_its_entry(made: Path) -> None:
         printed = [" ".join(one.words) for one in help.commands(name)]
         assert printed, name
         for command in printed:
-            text = read_help(*command.split())
+            text = help.read_help(*command.split())
             for flag in set(re.findall(r"(?:^|[│ ,])(--[a-z][\w-]*)(?=[ ,│{])", text, re.MULTILINE)):
                 assert flag in page, f"cml {command}: {flag}"
     page = (made / "commands" / "cml-bench.md").read_text(encoding="utf-8")

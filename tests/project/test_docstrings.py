@@ -66,10 +66,14 @@ def _made_by_name() -> frozenset[Any]:
     return frozenset(registry.entry(name) for registry in registries for name in registry.names())
 
 
-def _definitions(package: str) -> Iterator[tuple[str, str, ast.FunctionDef | ast.ClassDef]]:
+@functools.cache
+def _definitions(package: str) -> list[tuple[str, str, ast.FunctionDef | ast.ClassDef]]:
     """File, qualified name and tree of all functions and classes of a package."""
-    for path in sorted((ROOT / package).rglob("*.py")):
-        yield from _definitions_in(ast.parse(path.read_text("utf-8")), str(path.relative_to(ROOT)), "")
+    return [
+        definition
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for definition in _definitions_in(ast.parse(path.read_text("utf-8")), str(path.relative_to(ROOT)), "")
+    ]
 
 
 def _definitions_in(tree: ast.AST, file: str, outer: str) -> Iterator[tuple[str, str, Any]]:
@@ -78,7 +82,7 @@ def _definitions_in(tree: ast.AST, file: str, outer: str) -> Iterator[tuple[str,
             yield file, outer + node.name, node
             inner = f"{outer}{node.name}." + ("<locals>." if isinstance(node, ast.FunctionDef) else "")
             yield from _definitions_in(node, file, inner)
-        else:
+        elif isinstance(node, ast.stmt | ast.excepthandler):  # no expression has one inside
             yield from _definitions_in(node, file, outer)
 
 

@@ -750,7 +750,7 @@ def test_unusable_sheets_are_refused(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=25)
 @given(st.text(st.sampled_from("abcM \t") | st.characters(codec="utf-8"), max_size=80), st.integers(20, 200))
 def test_wrapped_lines_fit_and_lose_nothing(text: str, width: int) -> None:
     font = ImageFont.load_default(10)

@@ -136,7 +136,7 @@ class Changes(RuleBasedStateMachine):
                 np.testing.assert_allclose(firsts, [slow_search(rows, query, 1)[0] for query in many], atol=1e-5)
 
 
-@pytest.mark.parametrize("examples", [8, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [5, pytest.param(40, marks=pytest.mark.slow)])
 def test_any_changes_leave_what_a_dictionary_holds(
     examples: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
