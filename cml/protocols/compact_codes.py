@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -96,7 +96,9 @@ class CompactCodes(Protocol):
             share = [len(np.intersect1d(ours, theirs)) / self.k for ours, theirs in zip(exact, found, strict=True)]
             values = np.column_stack([far, share])
             figures = jackknife(functools.partial(_average, values), len(values), seed=self.seed, lowest=0)
-            rows[form] = {"bytes": Figure(float(size)), **figures}
+            recall = figures["recall"]
+            figures["recall"] = replace(recall, high=min(1.0, recall.high))
+            rows[form] = {"bytes": Figure(size), **figures}
         note = (
             f"{len(queries)} queries, the first {self.k} of {len(known)} items; label distances in {distance.unit}. 95 "
             "% intervals over queries, given the gallery."

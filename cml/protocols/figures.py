@@ -123,4 +123,6 @@ def jackknife(
 
 
 def _short(value: float) -> str:
+    if isinstance(value, int):  # a count
+        return f"{value:,}"
     return f"{value:.3f}" if abs(value) < 1000 else f"{value:.4g}"
