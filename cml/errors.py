@@ -95,3 +95,8 @@ def require_extra(extra: str, what: str) -> Iterator[None]:
         yield
     except ImportError as error:
         raise UserError(f"{what} needs the extra '{extra}': {install_hint(extra)} ({error}).") from None
+
+
+def quoted_list(names: Iterable[str]) -> str:
+    """Names in double quotes, as messages list them."""
+    return ", ".join(f'"{name}"' for name in names)

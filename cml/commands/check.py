@@ -58,8 +58,6 @@ def more_queries(info: DatasetInfo) -> str:  # a sentence; "" where no option of
 def run(arguments: Sequence[str]) -> None:
     """Print every problem, one per line; exit code 2 if there is one. Suspicious data is said, but is no problem."""
     options = parse(Check, arguments, prog="cml check")
-    from cml.approximate.dataset_distances import describe_ties, find_label_faults
-    from cml.checks.dataset_findings import find_suspicious
     from cml.data.check_dataset import check_dataset, describe_constant_columns
     from cml.data.prepared import PreparedDataset
     from cml.plausibility.image_rules import Thumbnails
@@ -76,9 +74,13 @@ def run(arguments: Sequence[str]) -> None:
     ties = verdict = constant = known = ""
     findings: list[Finding] = []
     if not problems:
+        from cml.checks.dataset_findings import find_suspicious  # which imports torch
+
         dataset = PreparedDataset.open(options.data)
         # also where labels are refused, for it may say why
         findings = find_suspicious(dataset, thumbnails, features=features, skip=options.skip)
+        from cml.approximate.dataset_distances import describe_ties, find_label_faults
+
         problems = find_label_faults(options.data)
     if not problems:
         gallery, advice = len(dataset.split("gallery")) - dataset.info.queries_are_gallery, more_queries(dataset.info)

@@ -10,12 +10,8 @@ import tyro
 from cml import tasks
 from cml.command_line.parse_options import parse
 from cml.command_line.shared_options import AsJson, AsMarkdown, pick, print_json, print_text
-from cml.commands.train import recipe_for
-from cml.comparing.compare import compare
-from cml.comparing.report import REPORT
-from cml.comparing.rows import quoted_list
-from cml.doors.retrieved import RETRIEVAL_REPORT
-from cml.errors import UserError
+from cml.commands.train import check_dataset, recipe_for
+from cml.errors import UserError, quoted_list
 from cml.training.config import TrainConfig
 
 
@@ -78,6 +74,11 @@ def run(arguments: Sequence[str]) -> None:
     if options.training.loss != recipe.loss:
         advice = "leave --loss out and choose with --variants and --losses"
         raise UserError(f"In a comparison the rows set the loss: {advice}.")
+    check_dataset(options.data)
+    from cml.comparing.compare import compare  # which imports torch
+    from cml.comparing.report import REPORT
+    from cml.doors.retrieved import RETRIEVAL_REPORT
+
     comparison = compare(
         task,
         options.data,

@@ -8,6 +8,7 @@ from time import perf_counter
 from cml import tasks
 from cml.command_line.parse_options import parse
 from cml.command_line.shared_options import AsJson, AsMarkdown, pick, print_json, print_text
+from cml.errors import quoted_list
 from cml.training.config import Precision
 
 FIRST = "pose"  # the task of a bare ``cml demo``
@@ -40,14 +41,13 @@ class Demo:
 
 def run(arguments: Sequence[str]) -> None:
     """Draw, train, evaluate, print the table."""
-    from cml.comparing.demo import demonstrate
-    from cml.comparing.rows import quoted_list
-
     known = [name for name in tasks.names() if tasks.get(name).sample]
     name, rest = pick(arguments, "task", known, lambda name: tasks.get(name).summary, "cml demo", default=FIRST)
     description = f"{Demo.__doc__} TASK is one of {', '.join(known)}; by default, it is {FIRST}. "
     description += f"Variants: {quoted_list(tasks.get(name).variants)}."
     options = parse(Demo, rest, prog=f"cml demo {name}", description=description)
+    from cml.comparing.demo import demonstrate  # which imports torch
+
     began = perf_counter()
     result = demonstrate(
         name,

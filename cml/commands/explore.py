@@ -9,6 +9,7 @@ from tyro.conf import Positional, arg
 
 from cml.command_line.parse_options import parse
 from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device, Split, StoreOfImages, show
+from cml.storage.downloads import check_run_folder
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class Explore:
 def run(arguments: Sequence[str]) -> None:
     """Write RUN/explorer.html, or RUN/square.png."""
     options = parse(Explore, arguments, prog="cml explore")
+    for folder in options.runs:
+        check_run_folder(folder)
     from cml.doors.run import by_title, explore_runs, open_run
     from cml.errors import UserError
     from cml.explore.explore_items import EXPLORER, SQUARE, ExploreOptions

@@ -13,6 +13,9 @@ from tyro.conf import Positional, arg
 from cml.command_line.parse_options import parse
 from cml.command_line.shared_options import AsJson, Device, StoreOfBackbone, print_json, print_text
 from cml.console.messages import say_warning
+from cml.errors import DataError, UserError
+from cml.searching.embedding_folder import EMBEDDINGS
+from cml.searching.index_file import FILE, explain_missing
 
 if TYPE_CHECKING:
     from cml.retrieval.calibration import Calibration
@@ -54,8 +57,9 @@ class Search:
 def run(arguments: Sequence[str]) -> None:
     """Search, and print what was found."""
     options = parse(Search, arguments, prog="cml search")
-    from cml.doors.search import describe_query_rows, open_with_model, search
-    from cml.errors import UserError
+    if not any((options.index / name).exists() for name in (FILE, EMBEDDINGS)):
+        raise DataError(explain_missing(options.index))
+    from cml.doors.search import describe_query_rows, open_with_model, search  # which imports torch
     from cml.reporting.visible_text import visible_text
     from cml.searching.search_page import own_label, write_index_page
 

@@ -17,7 +17,6 @@ from cml.errors import DataError, UserError
 from cml.storage.downloads import names_of_a_run
 from cml.task import Task
 from cml.training.config import TrainConfig, add_implied_options, read_options
-from cml.training.metrics_log import METRICS
 from cml.training.train_options import complete_options, suit_options
 
 if TYPE_CHECKING:
@@ -71,8 +70,6 @@ def run(arguments: Sequence[str]) -> None:
     """Train, and print which command to run next."""
     import tyro
 
-    from cml.data.prepared import PreparedDataset
-
     name, rest = pick(arguments, "task", tasks.names(), lambda name: tasks.get(name).summary, "cml train")
     task, prog = tasks.get(name), f"cml train {name}"
     deciding, _ = parse_known(DecidingOptions, rest, prog=prog)
@@ -84,6 +81,8 @@ def run(arguments: Sequence[str]) -> None:
             data = Path(saved.dataset)
     default = Train(data, tyro.MISSING, recipe_for(task, recipe, rest, prog))
     options = parse(Train, rest, prog=prog, description=f"Train on {task.summary}.", default=default)
+    check_dataset(options.data)
+    from cml.data.prepared import PreparedDataset
     from cml.doors.load import load
     from cml.doors.train import train_task
     from cml.doors.training_run import with_tracker
@@ -114,6 +113,14 @@ def run(arguments: Sequence[str]) -> None:
         _show(learned, options)
 
 
+def check_dataset(folder: Path) -> None:
+    """Refuse what is no prepared dataset, before anything is imported that takes long."""
+    if read_dataset_info(folder) is None:
+        from cml.data.prepared import PreparedDataset
+
+        PreparedDataset.open(folder)  # which says what is wrong
+
+
 def _read_run(out: Path) -> "RunConfig":
     """The config of the run to resume."""
     from cml.training.saved_model import RunConfig
@@ -133,6 +140,8 @@ def _show(learned: "Learned", options: Train) -> None:
         return
     last = next((record for record in reversed(learned.metrics) if "loss" in record), None)
     if last is None:
+        from cml.training.metrics_log import METRICS
+
         raise DataError(f"{options.out} is finished, but its {METRICS} is missing or holds no loss.")
     summary = f"{options.out}: {last['step']} steps, last loss {last['loss']:.4f}, curve in {options.out}/loss.png"
     result = {"run": str(options.out), "steps": last["step"], "loss": last["loss"]}

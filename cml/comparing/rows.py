@@ -10,7 +10,7 @@ from typing import Any
 
 from cml import plugins
 from cml.data.prepared import PreparedDataset
-from cml.errors import DataError, UserError
+from cml.errors import DataError, UserError, quoted_list
 from cml.option_types import check_options
 from cml.registry import Choice
 from cml.retrieval.embeddings import EMBEDDING
@@ -105,11 +105,6 @@ def slug(name: str) -> str:
     """A row's name as a folder's: lower-case letters and digits joined by "-", "" if there are none."""
     text = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}-{_digest(name)}"
-
-
-def quoted_list(names: Iterable[str]) -> str:
-    """Names in double quotes, as messages list them."""
-    return ", ".join(f'"{name}"' for name in names)
 
 
 def _digest(name: str) -> str:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from cml import data_prep, models, tasks
-from cml.comparing.rows import Row, quoted_list, with_changes
+from cml.comparing.rows import Row, with_changes
 from cml.comparing.train_comparison import CompareOptions, run_comparison
 from cml.console.messages import say
 from cml.data.prepared import PreparedDataset
 from cml.doors.prepare import prepare_source
-from cml.errors import UserError, did_you_mean, install_hint
+from cml.errors import UserError, did_you_mean, install_hint, quoted_list
 from cml.models.backbones import bn_inception
 from cml.papers.reproduction import CARD, LEFT_OUT, QUOTED, Figure, Reproduction, forecast_hours
 from cml.processes.device import pick_device

@@ -114,7 +114,7 @@ class IndexFile:
         if self._db is not None and self.is_same_file():
             return self._db
         if not self.path.is_file():
-            raise DataError(_explain_missing(self.folder))
+            raise DataError(explain_missing(self.folder))
         check_no_link(self.folder, FILE)
         if self._db is not None and self._opened[0] == os.getpid():
             self._db.close()
@@ -264,7 +264,8 @@ def _check_schema(db: sqlite3.Connection, folder: Path) -> None:
         raise DataError(f"{folder / FILE} is damaged ({str(said).splitlines()[-1]}). {AGAIN}")
 
 
-def _explain_missing(folder: Path) -> str:
+def explain_missing(folder: Path) -> str:
+    """Say what a folder without the file of an index is."""
     if (folder / "manifest.json").is_file() and (folder / "parts").is_dir():
         return f"{folder} is an index of an earlier state of cml, which is not read any more. {AGAIN}"
     return f"{folder} is not a search index that 'cml index' made; give one, or make it."

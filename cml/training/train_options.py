@@ -1,15 +1,19 @@
 """The options of training as keyword arguments, and those that suit inputs and labels where the user chose none."""
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from cml.data.input_form import InputForm
 from cml.distances import LabelDistance
 from cml.training.config import TrainConfig
-from cml.training.own_functions import MakeOptimizer, MakeSchedule
 from cml.training.vector_options import text_options, vector_options
+
+if TYPE_CHECKING:
+    from cml.training.own_functions import MakeOptimizer, MakeSchedule
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 

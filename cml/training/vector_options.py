@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from cml.feature_store.store import FeatureStore
-
 
 def vector_options() -> dict[str, Any]:
     """List the options: no backbone, no augmentation and a higher learning rate.
@@ -38,6 +36,8 @@ def store_options(folder: str) -> dict[str, Any]:
     Features of images by a backbone are trained on as those of a frozen backbone, so that the model takes images. Other
     features are vectors, which the model takes itself.
     """
+    from cml.feature_store.store import FeatureStore  # which imports torch
+
     store = FeatureStore.open(folder)
     if not store.is_of_backbone:
         return {"features": folder, "freeze_backbone": False, **vector_options()}

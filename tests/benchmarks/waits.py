@@ -42,6 +42,10 @@ FAILING = {
     "cml check /nowhere": ["check", "/nowhere"],
     "cml prepare folder --nothing": ["prepare", "folder", "--nothing"],
     "cml train value --nothing": ["train", "value", "--nothing"],
+    "cml train value --data /nowhere": ["train", "value", "--data", "/nowhere", "--out", "/nowhere"],
+    "cml demo --nothing": ["demo", "--nothing"],
+    "cml explore /nowhere": ["explore", "/nowhere"],
+    "cml search /nowhere": ["search", "/nowhere", "image.jpg"],
 }
 
 

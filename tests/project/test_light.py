@@ -23,10 +23,15 @@ FAILING = (  # errors of arguments, which need nothing that is heavy but the par
     ["export", "hub", "NOWHERE", "--out", "OUT"],
     ["distances", "NOWHERE"],
     ["prepare", "folder", "--nothing"],
-    ["check", "--nothing"],
+    ["check", "NOWHERE"],
+    ["train", "value", "--nothing"],
+    ["train", "value", "--data", "NOWHERE", "--out", "OUT"],
+    ["compare", "value", "--data", "NOWHERE", "--out", "OUT"],
+    ["demo", "--nothing"],
+    ["explore", "NOWHERE"],
+    ["search", "NOWHERE", "IMAGE"],
     ["embed", "NOWHERE", "--nothing"],
     ["search", "NOWHERE", "--nothing"],
-    ["explore", "NOWHERE", "--nothing"],
     ["bench", "--nothing"],
 )
 
