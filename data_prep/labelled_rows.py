@@ -1,4 +1,4 @@
-"""What sources of vectors share: a table of your own with a row for each item, its label, split and groups."""
+"""What sources of vectors and texts share: a table with a row for each item, its label, split and groups."""
 
 import functools
 import itertools
@@ -13,6 +13,7 @@ import numpy as np
 
 from cml.array_types import Floating
 from cml.console.messages import say
+from cml.data.dataset_info import TEXT
 from cml.data.input_form import InputForm
 from cml.data.label_form import LabelForm
 from cml.data.prepared_writer import Item
@@ -41,7 +42,7 @@ _PICTURES = Shrink(256)
 
 @dataclass(frozen=True)
 class LabelledRows(LabelOptions):
-    """Rows of a table, each with a label and a vector. A source of its own says where the vectors come from."""
+    """Rows of a table, each with a label and a vector or text. A source of its own says where these come from."""
 
     source: Path
     """Table with a row for each item: a CSV file with a header, a JSONL file or a Parquet file."""
@@ -138,12 +139,12 @@ class LabelledRows(LabelOptions):
 
     @abstractmethod
     def form(self) -> InputForm:
-        """The form of the vectors, which is asked for before ``read_vectors``."""
+        """The form of the items, which is asked for before ``read_inputs``."""
         raise NotImplementedError
 
     @abstractmethod
-    def read_vectors(self) -> Iterator[Rows | DataError]:
-        """The vector of each row of the table, (F,) float16 or float32, or what is wrong with it."""
+    def read_inputs(self) -> Iterator[Rows | str | DataError]:
+        """The item of each row of the table, a vector (F,) float16 or float32 or a text, or what is wrong with it."""
         raise NotImplementedError
 
     def find_picture(self, row: Row, where: str) -> Path | None:
@@ -164,6 +165,8 @@ class LabelledRows(LabelOptions):
 
     def details(self, form: InputForm) -> dict[str, Any]:
         """Further content of dataset.json."""
+        if form.kind == "texts":
+            return {"inputs": {"kind": "texts"}}
         return {"inputs": {"kind": "vectors", "size": form.shape[0], "columns": list(form.columns)}}
 
     def content(self, skip_bad: bool) -> Content:
@@ -209,13 +212,14 @@ class LabelledRows(LabelOptions):
             "label_unit": self._numbers.unit if self.kind in WITH_UNIT else self.unit or kind.unit,
             "source": f"a user's own table; label: {', '.join(self.labels)}",
         }
-        return Content(self._items(rows, roles, form), details, texts, total=len(rows))
+        items = self._items(rows, roles)
+        return Content(_remark_constant(items, form) if form.shape else items, details, texts, total=len(rows))
 
     def _read_labels(self, missing: list[str]) -> Iterator[Labelled | DataError | None]:
         """What each row says of its item, in order; None for a row that gives no item of its own.
 
-        Rows whose label is marked as missing are added to ``missing``. Nothing is left out, so that vectors fit by
-        their position.
+        Rows whose label is marked as missing are added to ``missing``. Nothing is left out, so that vectors and
+        texts fit by their position.
         """
         form, seen, items = LabelForm(), dict[str, str](), dict[str, Labelled]()
         printed: set[str] = set()  # how the file was understood
@@ -262,27 +266,40 @@ class LabelledRows(LabelOptions):
         kept = read_kept(row, self.keep_columns, where)
         return Labelled(name, name, where, split, group, label, kept, self.find_picture(row, where))
 
-    def _items(
-        self, rows: list[Labelled | DataError | None], roles: Mapping[str, str], form: InputForm
-    ) -> Iterator[Item | DataError]:
-        low, high = np.full(form.shape, np.inf), np.full(form.shape, -np.inf)
+    def _items(self, rows: list[Labelled | DataError | None], roles: Mapping[str, str]) -> Iterator[Item | DataError]:
         changed = DataError(f"{self.source} has changed while it was read; prepare it again.")
-        for row, vector in itertools.zip_longest(rows, self.read_vectors(), fillvalue=changed):
+        for row, given in itertools.zip_longest(rows, self.read_inputs(), fillvalue=changed):
             if isinstance(row, DataError):
                 yield row
             elif row is None:
                 continue
-            elif isinstance(vector, DataError):
-                yield vector
+            elif isinstance(given, DataError):
+                yield given
             else:
-                low, high = np.fmin(low, vector), np.fmax(high, vector)
                 picture = None if row.picture is None else _PICTURES.picture(row.picture)
+                is_text = isinstance(given, str)
                 yield Item(
-                    row.item_id, roles[row.name], picture, row.label, extra=row.extra, where=row.where, vector=vector
+                    row.item_id,
+                    roles[row.name],
+                    picture,
+                    row.label,
+                    extra={**row.extra, TEXT: given} if is_text else row.extra,
+                    where=row.where,
+                    vector=None if is_text else given,
                 )
-        remark = form.describe_constant(np.flatnonzero(low == high).tolist())
-        if remark and len(rows) > 1:
-            say(f"{remark}.")
+
+
+def _remark_constant(items: Iterator[Item | DataError], form: InputForm) -> Iterator[Item | DataError]:
+    """Pass items on, and say at the end which numbers of their vectors are all the same."""
+    low, high, count = np.full(form.shape, np.inf), np.full(form.shape, -np.inf), 0
+    for item in items:
+        if isinstance(item, Item) and item.vector is not None:
+            low, high = np.fmin(low, item.vector), np.fmax(high, item.vector)
+        count += 1
+        yield item
+    remark = form.describe_constant(np.flatnonzero(low == high).tolist())
+    if remark and count > 1:
+        say(f"{remark}.")
 
 
 def read_feature(

@@ -21,13 +21,13 @@ from cml.data.decoding import DEFAULT_THREADS
 
 @dataclass(frozen=True)
 class Embed:
-    """Embed images or vectors: embeddings.npy (N, D) float32 and items.jsonl in the same order."""
+    """Embed images, vectors or texts: embeddings.npy (N, D) float32 and items.jsonl in the same order."""
 
     run: SharedRun
     out: Path
     """Output folder. Rerun the command to resume."""
     images: Path | None = None
-    """Folder of images, or a prepared dataset of images or vectors."""
+    """Folder of images, or a prepared dataset of images, vectors or texts."""
     vectors: Path | None = None
     """In place of --images, a .npy file of vectors (N, F), whose ids are their row numbers."""
     ids: RowIds = None

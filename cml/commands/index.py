@@ -1,4 +1,4 @@
-"""``cml index RUN IMAGES --out INDEX``: a search index of images or vectors; ``--add`` takes in further ones."""
+"""``cml index RUN IMAGES --out INDEX``: a search index of images, vectors or texts; ``--add`` takes in further ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ from cml.data.decoding import DEFAULT_THREADS
 
 @dataclass(frozen=True)
 class IndexOptions:
-    """Build a search index of images or vectors, or add further ones to it."""
+    """Build a search index of images, vectors or texts, or add further ones to it."""
 
     run: SharedRun
     images: Annotated[Path, Positional, arg(metavar="IMAGES")]
-    """Folder of images, a prepared dataset of images or vectors, or a .npy file of vectors, whose ids are their row
+    """Folder of images, a prepared dataset, or a .npy file of vectors, whose ids are their row
     numbers."""
     out: Path
     """Folder of the index. Rerun the command to resume."""
@@ -69,8 +69,8 @@ def run(arguments: Sequence[str]) -> None:
         skip_bad=options.skip_bad,
         device=options.device,
     )
-    takes_images = index.model is None or index.model.config.inputs.kind == "images"
-    query = "IMAGE" if takes_images else "VECTORS.npy"
+    kind = "images" if index.model is None else index.model.config.inputs.kind
+    query = {"images": "IMAGE", "texts": '"TEXT"'}.get(kind, "VECTORS.npy")
     method, recall = index.method, index.recall
     lines = [f"{index.folder}: {len(index)} items, {method}", f"next: cml search {index.folder} {query}"]
     if recall is not None:

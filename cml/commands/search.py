@@ -1,4 +1,4 @@
-"""``cml search INDEX IMAGE.. --k 5``: the images of an index, or of a folder of embeddings, nearest to given ones."""
+"""``cml search INDEX QUERY.. --k 5``: the items of an index, or of a folder of embeddings, nearest to given ones."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _LONGEST = 4096  # characters of a path, as on the disk
 
 @dataclass(frozen=True)
 class Search:
-    """Search an index, or a folder of embeddings, for the images that are nearest to query images."""
+    """Search an index, or a folder of embeddings, for the items that are nearest to query images or texts."""
 
     index: Annotated[Path, Positional, arg(metavar="INDEX")]
     """Folder of the index, made by 'cml index', or a folder that 'cml embed' wrote, which is searched exactly."""
-    images: Annotated[tuple[Path, ...], Positional, arg(metavar="IMAGE")]
-    """Query images; for a model of vectors, one .npy file whose rows are the queries."""
+    queries: Annotated[tuple[str, ...], Positional, arg(metavar="QUERY")]
+    """Query images; for a model of texts, the texts; for one of vectors, a .npy file whose rows are the queries."""
     k: int | None = None
     """Number of results per query; by default 5, or with --within as many as there are."""
     within: float | None = None
@@ -61,20 +61,22 @@ def run(arguments: Sequence[str]) -> None:
         raise DataError(explain_missing(options.index))
     from cml.doors.search import describe_query_rows, open_with_model, search  # which imports torch
     from cml.reporting.visible_text import visible_text
+    from cml.searching.hit import Hit
     from cml.searching.search_page import own_label, write_index_page
 
-    if not options.images:
-        raise UserError("'cml search' needs an image to look for: cml search INDEX IMAGE..")
-    if (folder := next((image for image in options.images if image.is_dir()), None)) is not None:
-        raise UserError(f"{folder} is a folder; give images to look for, as in {folder}/*.jpg.")
+    if not options.queries:
+        raise UserError("'cml search' needs an image or text to look for: cml search INDEX QUERY..")
     index, model = open_with_model(options.index, options.run, device=options.device)
-    takes_images = model.config.inputs.kind == "images" or options.features is not None
-    if not takes_images and len(options.images) != 1:
+    kind = "images" if options.features is not None else model.config.inputs.kind
+    given = [query if kind == "texts" else Path(query) for query in options.queries]
+    if (folder := next((one for one in given if isinstance(one, Path) and one.is_dir()), None)) is not None:
+        raise UserError(f"{folder} is a folder; give images to look for, as in {folder}/*.jpg.")
+    if kind not in ("images", "texts") and len(given) != 1:
         raise UserError(f"The model takes {model.config.inputs}: give one .npy file, whose rows are the queries.")
     k = 5 if options.k is None and options.within is None else options.k
     results = search(
         index,
-        options.images if takes_images else str(options.images[0]),
+        given if kind in ("images", "texts") else str(given[0]),
         k=k if k is None else min(k, max(1, len(index))),
         within=options.within,
         where=options.where,
@@ -83,11 +85,11 @@ def run(arguments: Sequence[str]) -> None:
         features=options.features,
     )
     calibration = model.calibration
-    queries: Sequence[Path | Hit] = options.images
-    names = [str(image) for image in options.images]
-    if not takes_images:
-        queries = describe_query_rows(options.images[0], len(results))
-        names = [f"{options.images[0]}, row {row}" for row in range(len(results))]
+    queries: Sequence[Path | Hit] = [Hit(one, None, 0.0) if isinstance(one, str) else one for one in given]
+    names = list(options.queries)
+    if kind not in ("images", "texts"):
+        queries = describe_query_rows(Path(names[0]), len(results))
+        names = [f"{names[0]}, row {row}" for row in range(len(results))]
     if options.html is not None:
         write_index_page(options.html, queries, results, index.folder, len(index), calibration, options.pictures)
     if calibration is not None and (caution := calibration.caution_of(len(index))):

@@ -61,6 +61,11 @@ def check_dataset(
                     problems.append(f"{where}: {fault}")
                 if progress is not None:
                     progress(1)
+    if not problems and info.inputs.kind == "texts":
+        try:
+            PreparedDataset.open(folder)
+        except DataError as error:
+            problems.append(str(error))
     suffixes = Image.registered_extensions()
     for path in sorted(folder.rglob("*")):
         if path.suffix.lower() in suffixes and str(path) not in listed and path not in labels:

@@ -17,6 +17,7 @@ FOLDERS = {"train": "train", "query": "test", "gallery": "test"}  # role to fold
 INFO = "dataset.json"
 METADATA = "metadata.jsonl"
 VECTORS = "vectors.npy"  # beside each metadata.jsonl, if the items are vectors
+TEXT = "text"  # the column of metadata.jsonl that holds an item, if the items are texts
 FIXED_COLUMNS = ("file_name", "item_id", "role")
 FILE_COLUMN = "_file_name"  # a column with this ending names another file, e.g. the mask in layout_file_name
 
@@ -41,7 +42,7 @@ class DatasetInfo:
     # means that each query is searched among all other queries, without a gallery. ``{"queries": "train"}`` means that
     # the queries are training items again, with other labels; the id of one is that of the training item and " (test)".
     # ``{"inputs": {"kind": "vectors", "size": 10, "columns": [...]}}`` means that the items are vectors; see
-    # docs/reference/formats.md
+    # docs/reference/formats.md. ``{"inputs": {"kind": "texts"}}`` means that they are texts, in the column "text"
     details: Mapping[str, Any] = field(default_factory=dict)
     # the provenance: settings and the fingerprint of the source; empty if the dataset was made by hand
     made_with: Mapping[str, Any] = field(default_factory=dict)
@@ -59,7 +60,7 @@ class DatasetInfo:
 
     @property
     def inputs(self) -> InputForm:
-        """The form of the items: images, unless ``details.inputs`` says that they are vectors."""
+        """The form of the items: images, unless ``details.inputs`` says that they are vectors or texts."""
         return _input_form(self.details.get("inputs"))
 
     @property
@@ -118,8 +119,13 @@ def _input_form(value: Any) -> InputForm:  # noqa: ANN401 - of a file, anything
     """The form of the items that ``details.inputs`` describes; ``ValueError`` if it does not."""
     if value is None:
         return InputForm()
+    if isinstance(value, dict) and value.get("kind") == "texts":
+        return InputForm("texts", fields=(TEXT,))
     if not isinstance(value, dict) or value.get("kind") != "vectors":
-        raise ValueError(f'details.inputs should be {{"kind": "vectors", "size": F}}, but is {reprlib.repr(value)}')
+        raise ValueError(
+            f'details.inputs should be {{"kind": "vectors", "size": F}} or {{"kind": "texts"}}, but is '
+            f"{reprlib.repr(value)}"
+        )
     size, columns, missing = value.get("size"), value.get("columns", []), value.get("missing", False)
     if not isinstance(size, int) or isinstance(size, bool):
         raise ValueError(f"details.inputs.size should be a whole number, but is {reprlib.repr(size)}")

@@ -1,4 +1,4 @@
-"""The images or vectors of an export and their ids: those of a folder, of a prepared dataset, or of a .npy file."""
+"""The images, vectors or texts of an export and their ids: of a folder, a prepared dataset, or a .npy file."""
 
 import hashlib
 import itertools
@@ -13,10 +13,11 @@ from typing import Any, Self
 import numpy as np
 
 from cml.array_types import Float32
-from cml.data.dataset_info import FOLDERS, INFO, ROLES, TEST_ID, VECTORS
+from cml.data.dataset_info import FOLDERS, INFO, METADATA, ROLES, TEST_ID, VECTORS
 from cml.data.input_form import InputForm
 from cml.data.input_sources import open_vector_file
 from cml.data.prepared import PreparedDataset, Split
+from cml.data.texts import Texts
 from cml.data.vector_files import number_fault
 from cml.data.vectors import Vectors
 from cml.errors import DataError, UserError
@@ -43,17 +44,17 @@ def _select_columns(further: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ImageList:
-    """N images, or vectors, in a fixed order."""
+    """N images, vectors or texts, in a fixed order."""
 
     root: Path  # the folder that they lie in
     # their unique ids; in a plain folder an image's path below it, in a .npy file the number of the row
     item_ids: tuple[str, ...]
-    paths: tuple[Path, ...]  # their files; of a vector the file that holds it
+    paths: tuple[Path, ...]  # their files; of a vector or text the file that holds it
     # the role of each in a dataset, its label if that is a number or a text, and its further columns of numbers and
     # texts under the name ``COLUMNS``; empty in a plain folder
     columns: tuple[Mapping[str, Any], ...] = field(repr=False)
-    # each vector as its split and its position there; empty for images
-    vectors: tuple[tuple[Vectors, int], ...] = field(default=(), repr=False)
+    # each vector or text as those of its split and its position there; empty for images
+    rows: tuple[tuple[Vectors | Texts, int], ...] = field(default=(), repr=False)
     # the backbone features of the images where they come from a feature store
     features: Vectors | None = field(default=None, repr=False)
     file: Path | None = None  # the .npy file that all vectors were read from; None for a folder
@@ -91,21 +92,23 @@ class ImageList:
         if dataset.info.queries_are_known and {"train", "query"} <= splits.keys():
             rows["query"] = _select_new(splits["query"], splits["train"])
         ids = tuple(split.item_ids[item] for role, split in splits.items() for item in rows[role])
-        vectors: list[tuple[Vectors, int]] = []
+        listed: list[tuple[Vectors | Texts, int]] = []
         paths: list[Path] = []
         columns: list[Mapping[str, Any]] = []
         for role, split in splits.items():
-            if split.vectors is None:
-                paths += [split.paths[item].absolute() for item in rows[role]]
+            inputs = split.inputs
+            if isinstance(inputs, Vectors | Texts):
+                file = VECTORS if isinstance(inputs, Vectors) else METADATA
+                paths += [(root / FOLDERS[role] / file).absolute()] * len(rows[role])
+                listed += [(inputs, item) for item in rows[role]]
             else:
-                paths += [(root / FOLDERS[role] / VECTORS).absolute()] * len(rows[role])
-                vectors += [(split.vectors, item) for item in rows[role]]
+                paths += [inputs[item].absolute() for item in rows[role]]
             further = list(dataset.read_further(role))
             for item in rows[role]:
                 label, kept = split.labels[item], _select_columns(further[item])
                 shown = {dataset.info.label_column: label} if isinstance(label, int | float | str) else {}
                 columns.append({"role": role, **({COLUMNS: kept} if kept else {}), **shown})
-        return cls(root.absolute(), ids, tuple(paths), tuple(columns), tuple(vectors))
+        return cls(root.absolute(), ids, tuple(paths), tuple(columns), tuple(listed))
 
     @classmethod
     def _of_folder(cls, root: Path) -> Self:
@@ -155,7 +158,7 @@ class ImageList:
             item_ids=ids,
             paths=tuple(self.paths[item] for item in items),
             columns=columns,
-            vectors=tuple(self.vectors[item] for item in items) if self.vectors else (),
+            rows=tuple(self.rows[item] for item in items) if self.rows else (),
             features=None if self.features is None else self.features.subset(np.asarray(items, np.int64)),
         )
 
@@ -167,24 +170,29 @@ class ImageList:
 
     def check_kind(self, form: InputForm) -> None:
         """Check that a model takes such items, and every number of a .npy file. Those of datasets were checked."""
-        own = self.vectors[0][0].form if self.vectors else InputForm()
-        if own.kind != form.kind or (self.vectors and own.shape != form.shape):
+        own = self.rows[0][0].form if self.rows else InputForm()
+        if own.kind != form.kind or (self.rows and own.shape != form.shape):
             raise UserError(f"The model takes {form}, but {self.source} holds {own}.")
         if self.file is None:
             return
         step = max(1, _CHECKED // own.shape[0])
         for start in range(0, len(self), step):
-            rows = self.read_vectors(start, start + step)
+            rows = np.asarray(self.read(start, start + step))
             fault = number_fault(rows, form, may_miss_numbers=form.missing == "mean")
             if fault is not None:
-                row = self.vectors[start + fault[0]][1]
+                row = self.rows[start + fault[0]][1]
                 raise UserError(f"{self.file}: row {row}, {fault[1]}. Mend it, or leave the row out.")
 
-    def read_vectors(self, start: int, stop: int) -> Float32:  # (B, F) float32
-        """Read some of the vectors."""
-        parts = itertools.groupby(self.vectors[start:stop], key=lambda place: id(place[0]))
+    def read(self, start: int, stop: int) -> list[Any]:  # B vectors (F,) float32, or B texts
+        """Read some of the vectors or texts."""
+        parts = itertools.groupby(self.rows[start:stop], key=lambda place: id(place[0]))
         places = ([*part] for _, part in parts)
-        return np.concatenate([part[0][0].read(np.array([item for _, item in part])) for part in places])
+        return [row for part in places for row in part[0][0].read(np.array([item for _, item in part]))]
+
+    def inputs(self, start: int, stop: int) -> Vectors | Texts:
+        """Take some of the vectors or texts as inputs of a model."""
+        rows = self.read(start, stop)
+        return Texts(rows) if isinstance(rows[0], str) else Vectors(np.stack(rows))
 
     def read_features(self, start: int, stop: int) -> Float32:  # (B, F) float32
         """Read the features of some of the images, which a feature store holds."""
@@ -214,8 +222,9 @@ class ImageList:
         listing: Path | None = None,
     ) -> Self:  # the images under their COCO ids
         """Give the images unique COCO ids."""
-        if self.vectors:
-            raise UserError(f"{self.source} holds vectors, not images: they have no COCO ids and no feature maps.")
+        if self.rows:
+            kind = self.rows[0][0].form.kind
+            raise UserError(f"{self.source} holds {kind}, not images: they have no COCO ids and no feature maps.")
         items, ids = (range(len(self)), self._ids_in_names()) if listing is None else self._ids_in_listing(listing)
         first: dict[str, int] = {}
         for item, coco_id in zip(items, ids, strict=True):

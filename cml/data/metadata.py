@@ -97,7 +97,7 @@ def read_metadata(folder: Path, report: Report) -> tuple[DatasetInfo | None, Met
             report(f"{folder} has no {role} items; a dataset needs items of every role: {', '.join(info.roles)}.")
         if counts[role] and role not in info.roles:
             report(f"{path}: details.gallery is 'queries', but {METADATA} lists {counts[role]} {role} items.")
-    if not has_images:
+    if info.inputs.kind == "vectors":
         items = tuple(_with_vectors(part, info, reader, report) for part in items)
     whole = hashlib.sha256(raw).digest() + b"".join(reader.digests.values())
     digests = {name: digest.hex() for name, digest in reader.digests.items()}

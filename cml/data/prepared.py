@@ -12,8 +12,9 @@ import numpy as np
 
 from cml.array_types import Float32
 from cml.data.columns import Items
-from cml.data.dataset_info import FILE_COLUMN, FIXED_COLUMNS, FOLDERS, METADATA, ROLES, DatasetInfo, parse_object
+from cml.data.dataset_info import FILE_COLUMN, FIXED_COLUMNS, FOLDERS, METADATA, ROLES, TEXT, DatasetInfo, parse_object
 from cml.data.metadata import read_metadata
+from cml.data.texts import Texts
 from cml.data.vectors import Vectors
 from cml.errors import DataError, UserError, did_you_mean
 from cml.storage.regular_file import open_regular
@@ -36,20 +37,25 @@ class Split:
     # column names files. ``np.asarray(labels)`` is fast if they are numbers
     labels: Sequence[Any]
     vectors: Vectors | None = None  # the N vectors, if the items are vectors
+    texts: Texts | None = None  # the N texts, if the items are texts
 
     def __len__(self) -> int:
         return len(self.item_ids)
 
     @property
-    def inputs(self) -> Sequence[Path] | Vectors:
-        """What a model embeds: the N image files, or the N vectors."""
-        return self.paths if self.vectors is None else self.vectors
+    def inputs(self) -> Sequence[Path] | Vectors | Texts:
+        """What a model embeds: the N image files, vectors or texts."""
+        if self.vectors is not None:
+            return self.vectors
+        return self.paths if self.texts is None else self.texts
 
     @property
     def paths(self) -> Sequence[Path]:
         """The N image files."""
         if self.vectors is not None:
             raise UserError(f"This needs images, but the items of the dataset are vectors of {self.vectors.form}.")
+        if self.texts is not None:
+            raise UserError("This needs images, but the items of the dataset are texts.")
         return cast("Sequence[Path]", self.pictures)
 
 
@@ -77,7 +83,8 @@ class PreparedDataset:
         assert info is not None  # fail would have raised
         items = dict(zip(dict.fromkeys(FOLDERS.values()), metadata.items, strict=True))
         splits = {role: _split(role, number, items[FOLDERS[role]], info) for number, role in enumerate(ROLES)}
-        return cls(folder, info, metadata.fingerprint, metadata.digests, splits)
+        opened = cls(folder, info, metadata.fingerprint, metadata.digests, splits)
+        return opened._with_texts() if info.inputs.kind == "texts" else opened
 
     @property
     def made_of(self) -> dict[str, Any]:
@@ -99,6 +106,14 @@ class PreparedDataset:
         splits = {role: replace(split, vectors=vectors.get(role)) for role, split in self._splits.items()}
         info = replace(self.info, details=details)
         return replace(self, info=info, _splits=splits, _made_of={**self.made_of, **about})
+
+    def _with_texts(self) -> Self:
+        """Read the items from metadata.jsonl, where they are texts."""
+        splits = {}
+        for role, split in self._splits.items():
+            read = [_as_item(entry.get(TEXT), where) for where, entry in self._read_entries(role)] if len(split) else []
+            splits[role] = replace(split, texts=Texts(read, fields=(TEXT,)))
+        return replace(self, _splits=splits)
 
     def read_texts(self, role: str, column: str) -> list[str]:
         """Read a text of each item from metadata.jsonl."""
@@ -145,6 +160,13 @@ class PreparedDataset:
         if role not in self._splits:
             raise UserError(f"A role is one of {', '.join(ROLES)}. Got {role!r} instead.")
         return self._splits["query" if role == "gallery" and self.info.queries_are_gallery else role]
+
+
+def _as_item(value: Any, where: str) -> str:  # noqa: ANN401 - any JSON
+    """An item that is a text."""
+    if isinstance(value, str) and value.strip():
+        return value
+    raise DataError(f"{where}: {TEXT} should be a text that is not empty. Got {reprlib.repr(value)} instead.")
 
 
 def _as_text(value: Any, where: str, column: str, entry: Mapping[str, Any]) -> str:  # noqa: ANN401 - any JSON

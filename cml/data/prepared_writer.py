@@ -20,7 +20,7 @@ from PIL import Image
 from cml.array_types import Floating
 from cml.console.messages import say
 from cml.console.progress_bar import ProgressBar
-from cml.data.dataset_info import FILE_COLUMN, FIXED_COLUMNS, FOLDERS, INFO, METADATA, ROLES, VECTORS, DatasetInfo
+from cml.data.dataset_info import FILE_COLUMN, FIXED_COLUMNS, FOLDERS, INFO, METADATA, ROLES, TEXT, VECTORS, DatasetInfo
 from cml.data.encode_image import Encoded, Picture, encode, image_file_content
 from cml.data.label_form import LabelForm, plain
 from cml.data.prepared import PreparedDataset
@@ -217,6 +217,9 @@ class PreparedWriter:
         column, below = self.info.label_column, FOLDERS[role]
         if vector is not None or self._vectors:
             self._check_vector(vector, item_id, below)
+        elif self._inputs.kind == "texts":
+            if not str((extra or {}).get(TEXT, "")).strip():
+                raise UserError(f"The items of this dataset are texts. The item {item_id!r} has none in {TEXT!r}.")
         elif image is None:
             raise UserError(f"The item {item_id!r} has no image.")
         files: dict[str, bytes] = {}

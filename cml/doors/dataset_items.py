@@ -14,6 +14,7 @@ from cml.data.encode_image import describe_shown_bands
 from cml.data.image_sources import ImageSource
 from cml.data.input_form import Inputs
 from cml.data.prepared import PreparedDataset, Split
+from cml.data.texts import Texts
 from cml.data.vectors import Vectors
 from cml.distances.dataset_labels import encode_labels
 from cml.distances.label_distance import LabelDistance
@@ -114,9 +115,12 @@ class DatasetItems:
         return [split.role for split, _ in self._places]
 
     def _inputs(self) -> ImageSource | Inputs:
-        """What a model embeds of the items: their image files, or their vectors."""
-        first = self._splits[0].vectors
-        if first is None:
+        """What a model embeds of the items: their image files, vectors or texts."""
+        first = self._splits[0].inputs
+        if isinstance(first, Texts):
+            read = [split.texts.values[item] for split, item in self._places if split.texts is not None]
+            return Texts(read, fields=first.form.fields)
+        if not isinstance(first, Vectors):
             return [split.paths[item] for split, item in self._places]
         rows = np.empty((len(self._places), first.form.shape[0]), np.float32)
         for split, places in self._by_split():

@@ -14,7 +14,7 @@ from cml.data.dataset_info import DatasetInfo
 from cml.data.encode_image import read_picture
 from cml.data.prepared import PreparedDataset, Split
 from cml.errors import DataError
-from cml.reporting.drawing import draw_vector
+from cml.reporting.drawing import draw_vector, draw_words
 from cml.reporting.retrieval_report import Picture
 from cml.retrieval.results import Evaluation
 from cml.task import Task
@@ -69,8 +69,8 @@ def with_ceiling(evaluation: Evaluation, info: DatasetInfo) -> Evaluation:
 class Drawn:
     """Makes an item's picture with its label; equal for equal items, so that a page makes each but once.
 
-    An item that is a vector without a picture is drawn as a curve. Of images that a backbone takes with ``channels``
-    bands, other than three, the first bands are shown; see ``read_picture``.
+    An item without a picture is drawn: a vector as a curve, a text by its words. Of images that a backbone
+    takes with ``channels`` bands, other than three, the first bands are shown; see ``read_picture``.
     """
 
     task: Task = field(compare=False)
@@ -86,9 +86,11 @@ class Drawn:
         object.__setattr__(self, "role", self.split.role)
 
     def plain(self) -> Image.Image:
-        """The photograph alone, or the curve of a vector."""
+        """The photograph alone, the curve of a vector, or the words of a text."""
         if self.path is None:
-            assert self.split.vectors is not None
+            if self.split.vectors is None:
+                assert self.split.texts is not None
+                return draw_words(self.split.texts.values[self.item], self.size)
             mean, std = self.dataset.sample_standardization
             (row,) = self.split.vectors.read(np.array([self.item]))
             return draw_vector((row - mean) / std, self.size)

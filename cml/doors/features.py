@@ -8,7 +8,7 @@ import numpy as np
 from torch import nn
 
 from cml import tasks
-from cml.data.dataset_info import INFO
+from cml.data.dataset_info import INFO, TEXT
 from cml.data.dataset_items import DatasetItems, unlabelled_items
 from cml.data.image_list import ImageList
 from cml.data.input_form import AcceptedInputs, Collate, FieldNames, InputForm
@@ -73,8 +73,9 @@ def features(
         crop: Fraction of an image's sides that the backbone sees; by default that of the recipe, or 1.
         dtype: Type of the stored numbers: "float32", or "float16" for half of the space.
         splits: Splits of a prepared dataset: train, query, gallery.
-        text_column: Column of a prepared dataset that holds the texts for a sentence model; by default its label. A
-            list of texts, such as several captions, is taken as one text of several lines.
+        text_column: Column of a prepared dataset that holds the texts for a sentence model; by default its items if
+            they are texts, else its label. A list of texts, such as several captions, is taken as one text of several
+            lines.
         collate: A function that joins a list of items, such as graphs, sequences or mappings, to what a module or
             function of your own takes, with one row for each of them, as for ``cml.fit``. Inputs are then any list or
             ``Dataset``, which must read an item the same way each time; of (x, label) it is x.
@@ -209,8 +210,9 @@ def _open_items(dataset: PreparedDataset | None, inputs: Any, splits: Sequence[s
 
 
 def _open_texts(dataset: PreparedDataset, splits: Sequence[str], column: str | None) -> StoredItems:
-    """The texts of a dataset: those of a column, by default of its label."""
-    column = dataset.info.label_column if column is None else column
+    """The texts of a dataset: those of a column, by default its items, or else its labels."""
+    own = TEXT if dataset.info.inputs.kind == "texts" else dataset.info.label_column
+    column = own if column is None else column
     roles, ids, parts = _list_splits(dataset, splits)
     texts = [text for role in roles for text in dataset.read_texts(role, column)]
     return ValueItems(texts, ids, parts, column)

@@ -37,7 +37,6 @@ from cml.items.names import align_by_name, name_matrix_rows, names_of
 from cml.losses.wrapped_loss import as_loss
 from cml.models import CUSTOM, Backbone
 from cml.models.backbone import count_channels, read_by_itself
-from cml.models.backbones.sentence_transformers import wrap_foreign
 from cml.models.embedding import EmbeddingModel
 from cml.option_types import check_options, reads_as_number
 from cml.plausibility.finding import find_unknown_words
@@ -214,7 +213,11 @@ def fit(
         raise UserError(
             "The backbone is a trained model of cml: continue it by start=model, with its head and standardisation."
         )
-    own_backbone = None if isinstance(backbone, str) else wrap_foreign(backbone)
+    own_backbone = None if isinstance(backbone, str) else backbone
+    if own_backbone is not None:
+        from cml.models.backbones.sentence_transformers import wrap_foreign  # of texts, which few give
+
+        own_backbone = wrap_foreign(own_backbone)
     own_loss = None if loss is None or isinstance(loss, str) else as_loss(loss)
     own_functions, chosen = take_functions(options, augment)
     chosen |= _name_parts(label_distance, loss, backbone if isinstance(backbone, str) else own_backbone)

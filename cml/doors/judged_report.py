@@ -12,6 +12,7 @@ from cml import losses
 from cml.array_types import Float64, Int64
 from cml.console.messages import say
 from cml.data.images import Images
+from cml.data.texts import Texts
 from cml.data.vectors import Vectors
 from cml.data_prep.row_files import cell, number, read_rows
 from cml.distances.dataset_labels import encode_labels
@@ -187,7 +188,7 @@ def find_label_signals(
         return find_label_signal(features.reshape(len(rows), -1), labels, run.distance)
 
     inputs: Any = split.inputs
-    if isinstance(inputs, Vectors):
+    if isinstance(inputs, Vectors | Texts):
         return LabelSignals(signal(run.embed_by_reference(inputs.subset(rows))), None)
     paths = inputs[rows]
     features = signal(run.embed_by_reference(run.open_inputs(paths)))

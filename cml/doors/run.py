@@ -17,7 +17,6 @@ from cml.checks.proposals import ProposalList, propose_items
 from cml.console.messages import say
 from cml.data.image_list import ImageList
 from cml.data.item_digests import MOST_DIGESTED, digest_items
-from cml.data.vectors import Vectors
 from cml.distances import LabelDistance
 from cml.doors.dataset_report import describe_held_out, published_recall_ks, published_recall_within, with_ceiling
 from cml.doors.evaluate_items import Report, evaluate_items, own_rows
@@ -236,7 +235,7 @@ class Run(TrainedRun):
         """
         listed = ImageList.open(pool)
         listed.check_kind(self.form)
-        inputs = Vectors(listed.read_vectors(0, len(listed))) if listed.vectors else self.open_inputs(listed.paths)
+        inputs = listed.inputs(0, len(listed)) if listed.rows else self.open_inputs(listed.paths)
         chosen = propose_items(self, inputs, self.items().label(self.open_inputs).inputs, count)
         if len(chosen.items) < count:
             say(f"{len(chosen.items)} of the {len(listed)} items of the pool have no label yet.")

@@ -19,8 +19,9 @@ def list_from_store(images: ImageList, folder: Path, model: Model, run: Path) ->
     """Take the features of items from a store, so that no image is read."""
     store = FeatureStore.open(folder)
     if not _takes_features(store, model, run):
-        if images.vectors:
-            raise UserError(f"The model takes images, but {images.source} holds vectors: leave --features out.")
+        if images.rows:
+            kind = images.rows[0][0].form.kind
+            raise UserError(f"The model takes images, but {images.source} holds {kind}: leave --features out.")
         return replace(images, features=stored_features(store, model.network, images.paths, f"the features of {run}"))
     return _with_vectors(images, store)
 
@@ -36,9 +37,9 @@ def _with_vectors(images: ImageList, store: FeatureStore) -> ImageList:
             texts |= zip(dataset.split(role).item_ids, read_stored_texts(dataset, role, store), strict=True)
         positions = store.find([texts[item_id] for item_id in images.item_ids])
     else:
-        positions = store.find(images.read_vectors(0, len(images)) if images.vectors else images.paths)
+        positions = store.find(np.stack(images.read(0, len(images))) if images.rows else images.paths)
     selected = store.select(positions)
-    return replace(images, vectors=tuple((selected, item) for item in range(len(images))))
+    return replace(images, rows=tuple((selected, item) for item in range(len(images))))
 
 
 def embed_from_store(

@@ -214,6 +214,9 @@ class TrainedRun:
             )
         try:
             model = self._published
+            if not isinstance(self.queries.inputs, Images):
+                query, gallery = (self._rows(model.extract, items.inputs) for items in (self.queries, self.gallery))
+                return {f"frozen {model.config.backbone}": (query, gallery)}
             stores = [cached_store(model, split.paths) for split in self.splits]
             is_stored = self._store is not None and self._store.is_made_by(BackboneNetwork(model).made_by)
             if not is_stored and not all(store is not None and store.exists() for store in stores):
@@ -271,14 +274,15 @@ class TrainedRun:
 
     def _embed(self, inputs: Inputs) -> Float32:
         """By the trained model; the features of images below a head on a frozen backbone are read from their cache."""
-        if isinstance(inputs, Vectors) or not self.config.train.freeze_backbone:
+        if not isinstance(inputs, Images) or not self.config.train.freeze_backbone:
             return self.model.embed(inputs, bar=self._bar)
         return self.model.network.embed_feature_rows(self._frozen_features(self.model.network, inputs))
 
     def _frozen_features(self, model: EmbeddingModel, images: Inputs) -> Float32:
-        """Backbone features (N, F) of image files: from the store if it is of this backbone, or from the cache."""
+        """Backbone features (N, F): of image files from the store if it is of this backbone, or from the cache."""
+        if not isinstance(images, Images):
+            return model.extract(images, bar=self._bar)
         store = self._store
-        assert isinstance(images, Images)
         paths = images.paths
         assert paths is not None  # those of a dataset are files
         if store is None or not store.is_made_by(BackboneNetwork(model).made_by):

@@ -14,11 +14,12 @@ from cml.array_types import Float32, Int64
 from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.data.encode_image import draw_bands, read_picture
 from cml.data.images import Images
+from cml.data.texts import Texts
 from cml.data.vectors import Vectors
 from cml.errors import UserError
 from cml.items import LabelledItems
 from cml.items.labelled_items import Embedder
-from cml.reporting.drawing import draw_vector, flat
+from cml.reporting.drawing import draw_vector, draw_words, flat
 from cml.storage.atomic import atomic_file
 
 MOST_CELLS = 6000  # the assignment takes the cube of it
@@ -104,9 +105,11 @@ def open_pictures(pictures: Sequence[Image.Image | Path | str], count: int) -> l
 
 
 def draw_items(model: Embedder, items: LabelledItems, embeddings: Float32) -> list[Draw]:
-    """Draw each item by its pixels, a vector as a curve of its standardised numbers, others by their embeddings."""
+    """Draw each item: its pixels or words, a vector as a curve of standardised numbers, others by their embeddings."""
     if isinstance(items.inputs, Images):
         return [functools.partial(_draw_pixels, items.inputs, item) for item in range(len(items))]
+    if isinstance(items.inputs, Texts):
+        return [functools.partial(draw_words, text, _SIDE) for text in items.inputs.read(np.arange(len(items)))]
     if isinstance(items.inputs, Vectors):
         rows = np.asarray(model.embed_by_reference(items.inputs))
     else:

@@ -156,7 +156,7 @@ def find_in_dataset(
     is_grouped = any(finding.rule == "thousands" for finding in findings)  # such numbers lie far apart
     skip_labels = {*skip, "outliers"} if is_grouped else skip
     findings = find_in_labels(labels, items=items, columns=columns, distance=distance, skip=skip_labels) + findings
-    if thumbnails is not None and splits[0].vectors is None:
+    if thumbnails is not None and dataset.info.inputs.kind == "images":
         # queries that are known on purpose would all be reported
         own = {"near-duplicates"} if dataset.info.queries_are_known else set()
         findings += _find_in_images(splits, thumbnails, {*skip, *own})

@@ -2,6 +2,7 @@
 
 import math
 import re
+import textwrap
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
@@ -230,4 +231,23 @@ def draw_vector(
         elif shown:
             x, y = shown[0]
             pen.ellipse([x - width, y - width, x + width, y + width], fill=_CURVE)
+    return image
+
+
+_INK = "#202020"
+_LINES = 8  # lines of a picture, of twice as many letters
+
+
+def draw_words(
+    text: str,
+    size: int,  # width and height of the picture in pixels
+) -> Image.Image:
+    """Write the first words of a text on an empty picture."""
+    image = Image.new("RGB", (size, size), _PAPER)
+    margin = max(2, size // 32)
+    height = (size - 2 * margin) / _LINES
+    plain = " ".join("".join(sign if sign.isprintable() else " " for sign in text[: 8 * _LINES**2]).split())
+    lines = textwrap.wrap(plain, 2 * _LINES, max_lines=_LINES, placeholder=" ...")
+    font = ImageFont.load_default(max(1.0, 0.75 * height))
+    ImageDraw.Draw(image).multiline_text((margin, margin), "\n".join(lines), _INK, font, spacing=0.25 * height)
     return image

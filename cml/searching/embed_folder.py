@@ -50,7 +50,7 @@ class AllBadError(DataError):
 
 def batch_size_for(model: EmbeddingModel, images: ImageList, batch_size: int | None, threads: int) -> int:
     """Check the number of items per forward pass, or choose it by what they are."""
-    has_numbers = images.vectors or images.features is not None
+    has_numbers = (images.rows and images.rows[0][0].form.has_shape) or images.features is not None
     on_gpu, on_cpu = (_VECTORS_A_PASS,) * 2 if has_numbers else (64, 16)
     return check_batch_size(model.mean.device, batch_size, threads, on_gpu=on_gpu, on_cpu=on_cpu)
 
@@ -117,7 +117,7 @@ def _write(
             if batch.items:
                 if not (finite := np.isfinite(batch.embeddings).all(axis=1)).all():
                     item = batch.items[int(np.argmin(finite))]
-                    name = images.item_ids[item] if images.vectors else images.paths[item]
+                    name = images.item_ids[item] if images.rows else images.paths[item]
                     raise DataError(f"The embedding of {name} holds NaN or infinity: was the training stable?")
                 body.append(np.ascontiguousarray(batch.embeddings, "<f4").tobytes())
                 items.append(b"".join(_line(images, item) for item in batch.items))

@@ -35,12 +35,12 @@ def embed_batches(
     model: EmbeddingModel, images: ImageList, batch_size: int, threads: int, *, skip_bad: bool, start: int = 0
 ) -> Generator[Batch]:
     """Embed items in order. Close it, as with ``contextlib.closing``."""
-    embed: Callable[[NDArray[Any]], Float32]
+    embed: Callable[[Any], Float32]
     if images.features is not None:
         decoding = _read_chunks(images, images.read_features, batch_size, start)
         embed = functools.partial(model.embed_feature_rows, batch_size=batch_size)
-    elif images.vectors:
-        decoding = _read_chunks(images, images.read_vectors, batch_size, start)
+    elif images.rows:
+        decoding = _read_chunks(images, images.read, batch_size, start)
         embed = functools.partial(model.embed, batch_size=batch_size)
     else:
         size = stored_size(model.config.image_size, model.config.crop)
@@ -49,7 +49,7 @@ def embed_batches(
         embed = functools.partial(_embed_pixels, model, batch_size)
     with contextlib.closing(decoding) as chunks:
         for chunk in chunks:
-            embeddings = embed(np.stack(chunk.pixels)) if chunk.items else np.empty((0, model.config.dimension), "f4")
+            embeddings = embed(_join(chunk.pixels)) if chunk.items else np.empty((0, model.config.dimension), "f4")
             faults = {item: str(fault) for item, fault in chunk.faults.items()}
             yield Batch(chunk.start, chunk.stop, chunk.items, embeddings, faults)
 
@@ -59,8 +59,13 @@ def _embed_pixels(model: EmbeddingModel, batch_size: int, pixels: NDArray[Any]) 
     return model.embed(Images.from_pixels(pixels), batch_size=batch_size)
 
 
-def _read_chunks(images: ImageList, read: Callable[[int, int], Float32], size: int, start: int) -> Generator[Decoded]:
-    """Read vectors or features chunk by chunk, as ``decode_chunks`` reads images."""
+def _join(items: list[Any]) -> Any:  # noqa: ANN401 - an array, or a list of texts
+    """Items of one chunk as a model takes them."""
+    return items if isinstance(items[0], str) else np.stack(items)
+
+
+def _read_chunks(images: ImageList, read: Callable[[int, int], Any], size: int, start: int) -> Generator[Decoded]:
+    """Read vectors, texts or features chunk by chunk, as ``decode_chunks`` reads images."""
     for begin in range(start, len(images), size):
         end = min(begin + size, len(images))
         yield Decoded(begin, end, list(range(begin, end)), list(read(begin, end)), {})

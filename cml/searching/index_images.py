@@ -1,4 +1,4 @@
-"""``cml index``: an index of images or vectors, embedded step by step, so that a killed call is resumed."""
+"""``cml index``: an index of images, vectors or texts, embedded step by step, so that a killed call is resumed."""
 
 import contextlib
 import json
@@ -14,7 +14,6 @@ from cml.console.progress_bar import ProgressBar
 from cml.data.decoding import DEFAULT_THREADS
 from cml.data.image_list import COLUMNS, ImageList
 from cml.data.item_digests import digest_items, find_known
-from cml.data.vectors import Vectors
 from cml.errors import DataError, UserError
 from cml.searching.embed_folder import AllBadError, batch_size_for
 from cml.searching.embedded_batches import BATCHES_A_CHUNK, embed_batches
@@ -54,7 +53,7 @@ def index_images(
     fresh = list(range(len(images))) if made is None else _find_new(made, images, replace=replace)
     known = len(images) - len(fresh)
     if known and made is not None and not quiet and (add or fresh):
-        noun = "vectors" if images.vectors else "images"
+        noun = images.rows[0][0].form.kind if images.rows else "images"
         every = f"all {known} {noun} were in the index already: nothing was added"
         say(f"{known} of the {len(images)} {noun} were in the index already" if fresh else every)
     chosen, index = images.select(fresh), made
@@ -89,8 +88,8 @@ def index_images(
 
 def _digest(images: ImageList, items: Sequence[int]) -> UInt64:
     """Digests of the content of some items."""
-    if images.vectors:
-        return digest_items(Vectors(np.concatenate([images.read_vectors(item, item + 1) for item in items])))
+    if images.rows and len(items):
+        return digest_items(images.select(items).inputs(0, len(items)))
     return digest_items([images.paths[item] for item in items])
 
 
@@ -109,8 +108,8 @@ def _find_new(index: Index, images: ImageList, *, replace: bool) -> list[int]:
         times[paths[item_id]] = added
     fresh, modified = [], []
     for item, (item_id, path) in enumerate(zip(images.item_ids, images.paths, strict=True)):
-        # of vectors, many lie in one file: their ids alone tell which are new
-        earlier = path if path in times and not images.vectors else paths.get(item_id)
+        # of vectors and texts, many lie in one file: their ids alone tell which are new
+        earlier = path if path in times and not images.rows else paths.get(item_id)
         if earlier is None:
             fresh.append(item)
         elif not (earlier == path or _is_same_file(earlier, path)):

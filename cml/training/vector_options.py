@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+TEXT_BACKBONE = "sentence-transformers/all-MiniLM-L6-v2"  # which the extra ``sentences`` brings
+
 
 def vector_options() -> dict[str, Any]:
     """List the options: no backbone, no augmentation and a higher learning rate.
@@ -26,8 +28,10 @@ def text_options(
     chosen: Mapping[str, Any],  # the options that the user chose
 ) -> dict[str, Any]:
     """List the options of texts: a pretrained network, which learns more slowly than the head on it."""
-    rates = {"learning_rate": 3e-3} if chosen.get("freeze_backbone") else {"learning_rate": 1e-3}
-    return {"dimension": 384, "backbone_lr_scale": 0.1, "warmup": 10, **rates, **_PLAIN}
+    has_head_alone = chosen.get("freeze_backbone") and not chosen.get("tune")  # which sets the rate itself
+    rates = {"learning_rate": 3e-3 if has_head_alone else 1e-3}
+    network = {"backbone": TEXT_BACKBONE, "weights": "imagenet"}
+    return {**network, "dimension": 384, "backbone_lr_scale": 0.1, "warmup": 10, **rates, **_PLAIN}
 
 
 def store_options(folder: str) -> dict[str, Any]:

@@ -100,14 +100,14 @@ class Table(LabelledRows):
             return InputForm("vectors", self._mapped.shape[1:])
         if len(self._columns) > 1 and self.source.suffix.lower() != ".parquet":
             return InputForm("vectors", (len(self._columns),), self._columns)
-        first = next((vector for vector in self.read_vectors() if not isinstance(vector, DataError)), None)
+        first = next((vector for vector in self.read_inputs() if not isinstance(vector, DataError)), None)
         if first is None:
-            raise next(vector for vector in self.read_vectors() if isinstance(vector, DataError))
+            raise next(vector for vector in self.read_inputs() if isinstance(vector, DataError))
         is_of_columns = len(first) == len(self._columns) > 1 or (len(first) == 1 and len(self._columns) == 1)
         return InputForm("vectors", first.shape, self._columns if is_of_columns else ())
 
-    def read_vectors(self) -> Iterator[Rows | DataError]:
-        """See ``LabelledRows.read_vectors``."""
+    def read_inputs(self) -> Iterator[Rows | DataError]:
+        """See ``LabelledRows.read_inputs``."""
         if self.vectors is not None and self.vectors.suffix.lower() != ".npy" and self._named[0]:
             say(f"{self.vectors}: vectors and rows are joined by the ids in {self.id_column}.")
             yield from self._read_named()

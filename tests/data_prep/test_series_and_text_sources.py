@@ -65,7 +65,7 @@ def sentences(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_texts_become_vectors_in_their_order(tmp_path: Path) -> None:
     texts = [f"{'abcdefgh'[n % 8]} bad cafe {n}" for n in range(40)]
     source = write(tmp_path / "texts.csv", [(text, n % 5) for n, text in enumerate(texts)])
-    dataset = cml.prepare("text", tmp_path / "set", source=source, label_columns=("stars",))
+    dataset = cml.prepare("text", tmp_path / "set", source=source, label_columns=("stars",), model="letters")
     for role in dataset.info.roles:
         split = dataset.split(role)
         assert split.vectors is not None
@@ -80,14 +80,21 @@ def test_texts_become_vectors_in_their_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("sentences")
-def test_a_row_without_text_is_a_bad_item(tmp_path: Path) -> None:
+@pytest.mark.parametrize("model", ["", "letters"])
+def test_a_row_without_text_is_a_bad_item(model: str, tmp_path: Path) -> None:
     texts = [f"{'abcdefgh'[n % 8]} {n}" for n in range(40)]
     texts[3] = "  "
     source = write(tmp_path / "texts.csv", [(text, n) for n, text in enumerate(texts)])
-    options: dict[str, Any] = {"source": source, "label_columns": ("stars",)}
+    options: dict[str, Any] = {"source": source, "label_columns": ("stars",), "model": model}
     with pytest.raises(DataError, match=r"texts.csv:5: text should be a text. Got '  ' instead"):
         cml.prepare("text", tmp_path / "set", **options)
     dataset = cml.prepare("text", tmp_path / "set", skip_bad=True, **options)
     assert sum(dataset.info.counts.values()) == 39
     with pytest.raises(DataError, match="there is no column 'words'"):
         cml.prepare("text", tmp_path / "other", text_column="words", **options)
+
+
+def test_a_kept_column_cannot_take_the_place_of_the_text(tmp_path: Path) -> None:
+    source = write(tmp_path / "texts.csv", [("a", 1)])
+    with pytest.raises(cml.UserError, match="keeps the texts of 'review' in its column 'text'"):
+        cml.prepare("text", tmp_path / "set", source=source, text_column="review", keep_columns=("text",))

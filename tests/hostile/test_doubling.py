@@ -26,13 +26,13 @@ def _rows(count: int, folder: Path) -> Callable[[], object]:
 def _columns(count: int, folder: Path) -> Callable[[], object]:
     names = ",".join(f"c{number}" for number in range(count))
     (folder / "t.csv").write_text(f"{names},y\n" + ("1," * count + "2\n") * 3)
-    return lambda: list(Table(folder / "t.csv", features=("c*",), label_columns=("y",)).read_vectors())
+    return lambda: list(Table(folder / "t.csv", features=("c*",), label_columns=("y",)).read_inputs())
 
 
 def _label_columns(count: int, folder: Path) -> Callable[[], object]:
     names = [f"c{number}" for number in range(count)]
     (folder / "t.csv").write_text(f"{','.join(names)},y\n" + ("1," * count + "2\n") * 3)
-    return lambda: list(Table(folder / "t.csv", features=("y",), label_columns=tuple(names)).read_vectors())
+    return lambda: list(Table(folder / "t.csv", features=("y",), label_columns=tuple(names)).read_inputs())
 
 
 def _keys(count: int, folder: Path) -> Callable[[], object]:
