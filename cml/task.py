@@ -7,7 +7,7 @@ plugin calls ``cml.tasks.register(TASK)``.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -44,6 +44,7 @@ class Task:
     describe: Callable[[Any, DatasetInfo], str]  # a label in a few words, or ""
     # what ``cml compare`` trains: name to the options that differ from the recipe
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    compared: Sequence[str] = ()  # the variants that ``cml compare`` trains unless it is told; by default all
     # the label distance for a dataset, with the settings that depend on it; by default the recipe's
     label_distance: Callable[[TrainConfig, DatasetInfo], str] = lambda recipe, info: recipe.label_distance
     # mirrors a label: (label, dataset's info) to the label of the mirrored image. None if it cannot be

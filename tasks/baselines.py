@@ -4,6 +4,18 @@ from collections.abc import Mapping
 from typing import Any
 
 OURS = "log-ratio"
+OF_LABEL = "that of the label"  # a dimension
+COMPARED = (
+    OURS,
+    "dense triplet",
+    "binary triplet, threshold",
+    "rank-n-contrast",
+    "cosent",
+    "h-ap",
+    "regression",
+    "tune",
+)
+"""What ``cml compare`` trains unless it is told: the losses for graded labels that people know, and no loss at all."""
 
 
 def variants(
@@ -30,6 +42,12 @@ def variants(
         "binary triplet, threshold": {"loss": "binary-triplet(rule=threshold, quantile=0.2, margin=0.4)"},
         # the published baseline's lists: one anchor, 5 of its 30 nearest, the rest from outside them
         "binary triplet, nearest": {"loss": "binary-triplet(rule=nearest, k=5)", "sampler": "binary"},
+        "rank-n-contrast": {"loss": "rank-n-contrast"},
+        "cosent": {"loss": "cosent"},
+        "h-ap": {"loss": "h-ap"},
+        # these have a dimension of their own: a prediction of the label vector, and the head that tune chooses
+        "regression": {"loss": "regression", "dimension": OF_LABEL},
+        "tune": {"tune": True},
     }
 
 

@@ -15,7 +15,7 @@ from cml.data.dataset_info import DatasetInfo
 from cml.errors import DataError
 from cml.registry import Choice
 from cml.tasks import main
-from cml.tasks.baselines import variants
+from cml.tasks.baselines import COMPARED, variants
 from cml.tasks.value import TASK as VALUE
 from cml.training.config import TrainConfig
 
@@ -74,6 +74,7 @@ TASK = replace(
     recipe=RECIPE,
     describe=lambda label, info: " / ".join(text.strip() for text in label),
     variants=variants(paper_exponent=1.0),  # the published loss takes the sum of Word Mover's Distances as it is
+    compared=COMPARED,
     label_distance=label_distance,
     mirror=mirror,
     sample="scenes",

@@ -17,7 +17,7 @@ from cml.data.dataset_info import DatasetInfo
 from cml.errors import DataError
 from cml.registry import Choice
 from cml.tasks import main
-from cml.tasks.baselines import variants
+from cml.tasks.baselines import COMPARED, variants
 from cml.tasks.value import TASK as VALUE
 from cml.training.config import TrainConfig
 
@@ -126,6 +126,7 @@ TASK = replace(
     draw=draw,
     describe=describe,
     variants=variants(paper_exponent=1.0),  # the published loss takes 1 - mIoU as it is
+    compared=COMPARED,
     label_distance=label_distance,
     mirror=mirror,
     sample="rooms",

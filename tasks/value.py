@@ -19,7 +19,7 @@ from cml.errors import DataError, UserError
 from cml.registry import Choice
 from cml.task import Task
 from cml.tasks import main
-from cml.tasks.baselines import variants
+from cml.tasks.baselines import COMPARED, variants
 from cml.training.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -112,6 +112,7 @@ TASK = Task(
     draw=draw,
     describe=describe,
     variants=variants(paper_exponent=2.0),
+    compared=COMPARED,
     label_distance=label_distance,
     report=lambda unit, info: (1e-3, "km") if unit == "m" else (1.0, unit),  # of distances on the globe
     sample="heads",

@@ -27,7 +27,8 @@ class Compare:
     config: Path | None = None
     """Options from a file, as for cml train. Its loss is ignored, and options given here override it."""
     variants: tuple[str, ...] = ()
-    """Names of the task's variants to train, each in quotes; by default all, unless --losses is given."""
+    """Names of the task's variants to train, each in quotes; by default those that suit the labels, for classes all,
+    unless --losses is given."""
     losses: tuple[str, ...] = ()
     """Losses to compare, in the syntax of --loss. Each is a row below the named variants."""
     seeds: int = 3

@@ -20,7 +20,7 @@ from cml.errors import UserError
 if TYPE_CHECKING:
     from cml.data.prepared import PreparedDataset
 
-_SMALL = 1000  # training images; with fewer, a whole network overfits, and training its head takes seconds
+_SMALL = 1000  # training items; with fewer, a whole network overfits, and held-out items choose a head in a minute
 _LABELS = 20_000  # of so many labels, all are checked: it takes a moment
 SKIP_BAD = "Skip and count items whose image or label is invalid. By default, the first such item is an error."
 
@@ -73,6 +73,7 @@ def next_steps(dataset: PreparedDataset) -> list[str]:
     from cml.sampling import registry as samplers
     from cml.sampling.sampler import suggest_batch_size
     from cml.training.train_options import complete_options
+    from cml.tuning.tune import FEWEST_ITEMS
 
     name, items = dataset.info.task, dataset.info.counts["train"]
     command = ["cml", "train", name, "--data", str(dataset.folder), "--out", _free(Path("runs") / dataset.folder.name)]
@@ -91,8 +92,20 @@ def next_steps(dataset: PreparedDataset) -> list[str]:
         is_frozen = items < _SMALL and has_published_weights(recipe.backbone)
         suited = complete_dataset_options(task, {"freeze_backbone": is_frozen}, dataset.info)
         if is_frozen:
-            command += ["--freeze-backbone", *(["--steps", "300"] if suited.steps == recipe.steps else [])]
-        if 2 <= items < samplers.make(suited.sampler).batch_size and suited.sampler == recipe.sampler:
+            command += ["--freeze-backbone"]
+        if (
+            FEWEST_ITEMS <= items < _SMALL
+            and "tune" in task.compared
+            and (is_frozen or dataset.info.inputs.kind == "vectors")
+        ):
+            command += ["--tune"]
+        elif is_frozen and suited.steps == recipe.steps:
+            command += ["--steps", "300"]
+        if (
+            "--tune" not in command
+            and 2 <= items < samplers.make(suited.sampler).batch_size
+            and suited.sampler == recipe.sampler
+        ):
             command += ["--sampler", f"random(batch_size={suggest_batch_size(items)})"]
     check = shlex.join(["cml", "check", str(dataset.folder)])
     return [*obstacles, f"next: {check}{plugins.flags()} && {shlex.join(command)}{plugins.flags()}"]

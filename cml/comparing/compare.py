@@ -13,6 +13,7 @@ from cml.comparing.train_comparison import CompareOptions, run_comparison
 from cml.data.prepared import PreparedDataset
 from cml.doors.train import options_for
 from cml.errors import UserError
+from cml.option_types import check_options
 from cml.retrieval.comparison import Comparison
 from cml.task import Task
 from cml.trackers import GuardedTracker, Tracker
@@ -53,7 +54,9 @@ def compare(
         task: The task, or its name: "value", "pose", ...
         data: The prepared dataset or its folder.
         out: Folder of the comparison.
-        variants: Names among the task's variants; all of them when neither they nor ``losses`` are given.
+        variants: Names among the task's variants. When neither they nor ``losses`` are given: log-ratio, dense and
+            thresholded triplets, Rank-N-Contrast, CoSENT, H-AP, a regression of labels that are vectors, and ``tune``;
+            for classes, all variants.
         losses: Losses to compare, each as the command line takes it: a row each, after the variants.
         seeds: Runs per row, with seeds 0, 1, ...; intervals over seeds need at least 2.
         dimensions: Further dimensions of the embedding to train every row at.
@@ -93,12 +96,12 @@ def compare(
     if not search_space:
         if trials or study:
             raise UserError("'trials' and 'study' are for options that vary: name them by 'search_space'.")
-        rows = rows_of(task, shared, variants, losses)
-        how = CompareOptions(seeds, recall_within, guarded, dimensions, cut)
+        how = check_options(CompareOptions(seeds, recall_within, guarded, dimensions, cut))
+        rows = rows_of(task, shared, variants, losses, dataset, one_size=not dimensions)
         return run_comparison(task, dataset, rows, Path(out), how, dimension=shared.dimension).comparison
     if dimensions or cut:
         raise UserError("Give all dimensions by 'search_space': dimension=16,32,64.")
-    rows = rows_of(task, shared, variants, losses) if variants or losses else [Row("", shared)]
+    rows = rows_of(task, shared, variants, losses, dataset, one_size=False) if variants or losses else [Row("", shared)]
     return run_sweep(
         task,
         dataset,

@@ -45,7 +45,7 @@ def demonstrate(
     say(f"2/2 training {', '.join(variants)} with the same network and budget{of_seeds}")
     config = make_small_config(steps, task=task, info=dataset.info)
     config = replace(config, precision=precision, backbone=backbone or config.backbone)
-    rows = rows_of(demo_task, config, variants, ())
+    rows = rows_of(demo_task, config, variants, (), dataset)
     place = out / f"{demo_task.sample}-runs"
     return run_comparison(demo_task, dataset, rows, place, CompareOptions(seeds), dimension=config.dimension)
 

@@ -196,7 +196,7 @@ def _sentences(verdict: str) -> list[str]:
     """The verdict's comparisons, each to be a paragraph, without the word that the heading has."""
     text = verdict.removeprefix("Verdict: ")
     text = text[:1].upper() + text[1:] if text[:4] == "one " else text  # others begin with the name of a method
-    return re.split(r"(?<=\.) (?=Best of the other methods:)", text)
+    return re.split(r"(?<=\.) (?=Against what needs no training:)", text)
 
 
 def _make_data_uri(path: Path) -> str:

@@ -4,11 +4,13 @@ import hashlib
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from cml import plugins
+from cml import distances, plugins
+from cml.console.messages import say
+from cml.data.input_form import InputForm
 from cml.data.prepared import PreparedDataset
 from cml.errors import DataError, UserError, quoted_list
 from cml.option_types import check_options
@@ -18,8 +20,11 @@ from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import main_metric
 from cml.storage.json_file import read_json
 from cml.task import Task
+from cml.tasks.baselines import OF_LABEL
 from cml.training import checkpoint, run_folder, saved_model
 from cml.training.config import TrainConfig
+from cml.training.train_options import complete_options
+from cml.tuning.learner import DECIDED_BY_TUNE
 
 _LONGEST = 120  # letters of a folder's name
 
@@ -30,6 +35,7 @@ class Row:
 
     name: str  # name in the table, in figures and in messages
     options: TrainConfig  # options of training; the comparison sets the seed, and the dimension at further dimensions
+    has_own_dimension: bool = False  # whether it is not trained at further dimensions
 
 
 def rows_of(
@@ -37,15 +43,29 @@ def rows_of(
     config: TrainConfig,
     variants: Sequence[str] | None,  # names of variants, in any order
     losses: Sequence[str],
+    dataset: PreparedDataset | None = None,  # which decides on rows that depend on its labels and inputs
+    *,
+    one_size: bool = True,  # whether all rows may have a dimension of their own
 ) -> list[Row]:
-    """Build the rows that compare variants of a task and single losses."""
+    """Build the rows that compare variants of a task and single losses; without either, those that suit the labels."""
     check_variants(task, variants or ())
-    if not variants and not losses:
-        variants = list(task.variants)
-        if not variants:
-            raise UserError(f"The task {task.name!r} names no variants to compare.")
-    changes = {name: task.variants[name] for name in task.variants if name in (variants or ())}
-    rows = {name: Row(name, with_changes(config, options)) for name, options in changes.items()}
+    chosen = variants or (() if losses else task.compared or list(task.variants))
+    if not chosen and not losses:
+        raise UserError(f"The task {task.name!r} names no variants to compare.")
+    rows: dict[str, Row] = {}
+    size = None if dataset is None else _count_label_numbers(task, dataset, config)
+    inputs = InputForm() if dataset is None else dataset.info.inputs
+    for name in (name for name in task.variants if name in chosen):
+        try:
+            row = _variant(name, config, task.variants[name], task.recipe, inputs, size)
+            if row.has_own_dimension and not one_size:
+                raise UserError(f"{name!r} has a dimension of its own: leave it out, or the further dimensions.")
+        except UserError as error:
+            if variants:
+                raise
+            say(f"left out: {name} ({error})")
+        else:
+            rows[name] = row
     for loss in losses:
         row = Row(loss, replace(config, loss=loss))
         if rows.setdefault(loss, row) != row:
@@ -54,6 +74,38 @@ def rows_of(
                 "Compare one of them, or write a setting of the loss in brackets."
             )
     return list(rows.values())
+
+
+def _variant(
+    name: str,
+    config: TrainConfig,
+    variant: Mapping[str, Any],
+    recipe: TrainConfig,
+    inputs: InputForm,
+    label_size: int | None,  # V, of labels that are vectors of V numbers
+) -> Row:
+    changes = dict(variant)
+    if changes.get("dimension") == OF_LABEL:
+        if label_size is None:
+            raise UserError(f"{name!r} predicts label vectors, which these labels do not have.")
+        changes["dimension"] = label_size
+    if "tune" in changes:  # which decides itself what the other rows share
+        plain = complete_options(recipe, {}, inputs)
+        changes |= {option: getattr(plain, option) for option in DECIDED_BY_TUNE}
+        if inputs.kind != "vectors":  # a frozen backbone sees every image once, as it is
+            frozen = complete_options(recipe, {"freeze_backbone": True}, inputs)
+            names = (option.name for option in fields(frozen) if option.name not in DECIDED_BY_TUNE)
+            changes |= {name: getattr(frozen, name) for name in names if getattr(frozen, name) != getattr(plain, name)}
+        return Row(name, check_options(replace(config, **changes)), has_own_dimension=True)
+    return Row(name, with_changes(config, changes), has_own_dimension="dimension" in changes)
+
+
+def _count_label_numbers(task: Task, dataset: PreparedDataset, config: TrainConfig) -> int | None:
+    """V, of labels that are vectors of V numbers for the label distance; None of others."""
+    labels = dataset.split("train").labels
+    distance = distances.get(task.label_distance(config, dataset.info)).fit(labels)
+    vectors = distance.label_vectors(distance.encode(labels[:2]))
+    return None if vectors is None else int(vectors.shape[1])
 
 
 def check_variants(task: Task, names: Iterable[str]) -> None:
@@ -129,7 +181,7 @@ def plan_runs(
     rows: Sequence[Row], out: Path, seeds: int, dimensions: Sequence[int], reserved: Iterable[str] = ()
 ) -> list[PlannedRun]:
     """List all runs of a comparison; those of the first dimension, which the table needs, come first."""
-    if any(row.options.tune for row in rows):
+    if any(row.options.tune and not row.has_own_dimension for row in rows):
         raise UserError("'tune' chooses loss and steps itself, so that it cannot be compared: leave it out.")
     folders = row_folders([row.name for row in rows], reserved)
     runs = []

@@ -45,6 +45,8 @@ class CompareOptions:
         """Refuse options that are out of range, with a UserError."""
         if self.seeds < 1:
             raise UserError(f"'seeds' must be at least 1. Got {self.seeds} instead.")
+        if (smallest := min(self.dimensions, default=1)) < 1:
+            raise UserError(f"Each further 'dimension' must be 1 or more. Got {smallest} instead.")
 
 
 @dataclass(frozen=True)

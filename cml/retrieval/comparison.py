@@ -135,16 +135,19 @@ class Comparison:
         scores, reference, given = self._scores(name, there)
         (first, ours), *rest = ((method, values * sign) for method, values in scores.items())
         estimate = MethodScores.of([reference * sign, ours]).compare_with(0)
-        sentences = [f"Verdict: {self._compare_text(first, other, estimate, name)}"]
-        if rest:
+        against = self._compare_text(first, other, estimate, name)
+        if not rest:
+            sentences = [f"Verdict: {against}"]
+        else:
             every = MethodScores.of([ours, *(values for _, values in rest)])
             estimates = every.compare_with(0)
             best = int(np.argmax(estimates.mean))
             probability = every.simultaneous_probability(0, two_sided=True)
-            text = self._compare_text(rest[best][0], first, estimates.select(best), name, probability)
-            sentences.append(f"Best of the other methods: {text}")
+            answer = self._answer(first, rest[best][0], estimates.select(best), sign, name, probability)
+            sentences = [f"Verdict: {answer}"]
             if len(rest) > 1:
-                sentences.append(f"That interval allows for the choice among {len(rest)} methods.")
+                sentences.append(f"The interval allows for the choice among {len(rest)} methods.")
+            sentences.append(f"Against what needs no training: {against}")
         if given:
             sentences.append(given)
         if self.references.queries < FEW_QUERIES:
@@ -172,6 +175,26 @@ class Comparison:
         given = "" if has_items else f"The intervals are over {over}{GIVEN_GALLERY}."
         return {method: influences(runs) for method, runs in results.items()}, influences([reference]), given
 
+    def _answer(self, first: str, other: str, gain: MeanEstimate, sign: int, name: str, probability: float) -> str:
+        """One line on the first method against the best of the others, whose gain over it is given."""
+        start = f"{first} against the best other, {other}:"
+        mean = -sign * float(gain.mean[0])
+        if math.isnan(mean):
+            return f"{start} {name} is undefined."
+        low, high = sorted((-sign * gain.intervals(2 * probability - 1)[0]).tolist())
+        unit = f" {self.unit}" if "label_distance" in name else ""
+        figures = f"{mean:+.3g} [{low:+.3g}, {high:+.3g}]{unit} in {name}"
+        if low > 0 or high < 0:
+            return f"{start} {figures}, {first if mean * sign > 0 else other} is better."
+        if low == high:
+            return f"{start} equal in {name}."
+        return f"{start} {figures}, no clear difference; {self._needed(gain, probability)}."
+
+    def _needed(self, gain: MeanEstimate, probability: float) -> str:
+        """How many seeds would tell."""
+        seeds = next((n for n in range(self.seeds + 1, _MOST_SEEDS + 1) if self._tells(gain, n, probability)), None)
+        return f"even {_MOST_SEEDS} seeds would not be enough" if seeds is None else f"{seeds} seeds would be needed"
+
     def _compare_text(
         self, method: str, other: str, gain: MeanEstimate, name: str, probability: float = (1 + LEVEL) / 2
     ) -> str:
@@ -187,12 +210,10 @@ class Comparison:
         if low > 0 or high < 0:
             side = "better" if mean > 0 else "worse"
             return f"{method} is {side} than {other} by {gap:.3g} ± {half:.3g}{unit} in {name}."
-        seeds = next((n for n in range(self.seeds + 1, _MOST_SEEDS + 1) if self._tells(gain, n, probability)), None)
-        needed = f"even {_MOST_SEEDS} seeds would not be enough" if seeds is None else f"{seeds} seeds would be needed"
         over = f"{self.seeds} seeds" + (f" and {self.references.queries} queries" if gain.item_variance[0] > 0 else "")
         return (
             f"there is no clear difference between {method} and {other}: it is {gap:.3g}{unit} in {name}, and its 95 % "
-            f"interval over {over} is ± {half:.3g}; {needed}."
+            f"interval over {over} is ± {half:.3g}; {self._needed(gain, probability)}."
         )
 
     def _tells(self, gain: MeanEstimate, seeds: int, probability: float) -> bool:

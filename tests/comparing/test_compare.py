@@ -35,7 +35,7 @@ from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.metric_result import MetricResult
 from cml.retrieval.results import Evaluation
 from cml.storage.atomic import PARTIAL
-from cml.tasks.baselines import OURS, variants
+from cml.tasks.baselines import COMPARED, OURS, variants
 from cml.training import run_folder
 from cml.training.config import TrainConfig
 
@@ -360,6 +360,47 @@ def test_every_task_compares_with_every_baseline(name: str) -> None:
         losses.registry.make(row.options.loss)
         sampling.registry.make(row.options.sampler)
     assert len({slug(variant) for variant in task.variants}) == len(task.variants)
+
+
+def prepare_points(place: Path) -> PreparedDataset:
+    """Vectors of three numbers, of which two are the label."""
+    numbers = np.random.default_rng(0).normal(size=(60, 3))
+    np.save(place / "rows.npy", numbers)
+    (place / "labels.csv").write_text("\n".join(["x,y", *(f"{row[0]},{row[1]}" for row in numbers)]))
+    table = {"source": place / "labels.csv", "vectors": place / "rows.npy", "label_columns": ("x", "y")}
+    return cml.prepare("table", place / "set", **table)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_what_chooses_its_own_dimension_is_compared_too(tmp_path: Path) -> None:
+    points = prepare_points(tmp_path)
+    options: dict[str, Any] = {"seeds": 1, "steps": 20, "sampler": "random(batch_size=20)"}
+    rows = cml.compare("value", points, tmp_path / "runs", variants=["tune", "regression"], **options).rows()
+    assert [*rows][:2] == ["regression", "tune"]  # in the order of the task
+    assert cml.load(tmp_path / "runs" / "regression").config.dimension == 2
+
+
+def test_the_default_rows_are_those_that_suit_the_labels(people: PreparedDataset, tmp_path: Path) -> None:
+    task, places = tasks.get("value"), prepare_points(tmp_path)
+    config = replace(task.recipe, backbone="none", dimension=16, steps=7, learning_rate=0.5)
+    rows = {row.name: row.options for row in rows_of(task, config, None, (), places)}
+    assert tuple(rows) == COMPARED
+    assert rows["regression"].dimension == 2  # of a label
+    assert rows["tune"].tune
+    assert (rows["cosent"].loss, rows["cosent"].steps, rows["cosent"].dimension) == ("cosent", 7, 16)
+    further = [row.name for row in rows_of(task, config, None, (), places, one_size=False)]
+    assert further == [name for name in COMPARED if name not in ("regression", "tune")]
+    with pytest.raises(UserError, match="'tune' has a dimension of its own"):
+        rows_of(task, config, ["tune"], (), places, one_size=False)
+    pose = tasks.get("pose")  # of keypoints, whose distance gives no vectors
+    assert [row.name for row in rows_of(pose, pose.recipe, (), (), people)] == [
+        n for n in COMPARED if n != "regression"
+    ]
+    (tuned,) = rows_of(pose, replace(pose.recipe, learning_rate=0.5), ["tune"], (), people)
+    assert (tuned.options.freeze_backbone, tuned.options.flip) == (True, "none")
+    assert tuned.options.learning_rate == pose.recipe.learning_rate
+    with pytest.raises(UserError, match="'regression' predicts label vectors, which these labels do not have"):
+        rows_of(pose, pose.recipe, ["regression"], (), people)
 
 
 def test_variants_share_the_batch_size() -> None:

@@ -106,10 +106,8 @@ def journey(photographs: Sequence[Path], folder: Path, run: Run, *, steps: int =
     trained = way.next_step(prepared)
     way.next_step(trained, verdict=True)
 
-    step = next(line for line in prepared.splitlines() if line.startswith("next: ")).removeprefix("next: ")
-    options = step.partition(" --freeze-backbone --steps 300")[2]
-    common = f"--freeze-backbone --steps {steps}{options}"
     train = len((folder / "data/few/train/metadata.jsonl").read_text().splitlines())
+    common = f'--freeze-backbone --steps {steps} --sampler "random(batch_size={min(60, train // 2)})"'
     every = f"--evaluate-every {max(1, steps // 15)} --patience 4"
     refused = way.give(
         f"cml train value --data data/few --out runs/validated {common} {every}", code=2 * (train < FEWEST)
