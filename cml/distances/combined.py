@@ -28,8 +28,8 @@ class Combined(Composed):
     A label is a dict with an entry for each part. The scale of a part is the median of its positive label distances;
     infinite ones are left out. ``fit`` on the training labels fixes the scales; without it, each ``encode`` takes
     them from its own labels, and labels of different scales refuse to be compared. Where a part cannot be compared,
-    the whole cannot: infinity. With ``missing="skip"`` such parts are left out, as are those of which a label is None
-    or NaN, and the sum over the others is scaled to the weights of all; without a common part it is infinite.
+    the whole cannot: infinity. With ``missing="skip"`` such parts are left out, as are those that a label lacks or
+    has as None or NaN, and the sum over the others is scaled to the weights of all; without a common part it is infinite.
 
     Args:
         parts: Name of a part to its distance, e.g. ``{"pose": "keypoints(min_shared=2)", "age": "euclidean"}``.
@@ -149,9 +149,11 @@ class Combined(Composed):
     def _labels_by_part(self, labels: Sequence[Any]) -> dict[str, list[Any]]:
         """Split the dicts into a list of labels for each part."""
         for position, label in enumerate(labels):
-            if not isinstance(label, Mapping) or set(label) != set(self._parts):
+            absent = set(self._parts) - set(label) if isinstance(label, Mapping) else {label}
+            is_known = isinstance(label, Mapping) and set(label) <= set(self._parts)
+            if not is_known or (absent and self.missing == "refuse"):
                 raise LabelError(position, f"should be a dict of {', '.join(self._parts)}. Got {short(label)} instead.")
-        return {part: [label[part] for label in labels] for part in self._parts}
+        return {part: [label.get(part) for label in labels] for part in self._parts}
 
 
 def _select_part(labels: Labels, place: int) -> Labels:

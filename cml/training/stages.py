@@ -33,6 +33,8 @@ def choose_held_out(training: Training) -> None:
     """Choose the items to validate on, unless the user gave some; images of a frozen backbone by their features."""
     if not (training.config.freeze_backbone and isinstance(training.items.inputs, Images)):
         _choose_held_out(training)
+    if training.held_out is not None and training.config.evaluate_every and training.place.is_shown:
+        say(f"validation on the {len(training.held_out):,} items that were given for it.")
 
 
 def _choose_held_out(training: Training) -> None:

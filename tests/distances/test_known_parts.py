@@ -102,6 +102,8 @@ def test_known_parts_are_compared() -> None:
     fitted = Combined(parts, missing="skip").fit(people)
     assert fitted.scales == {"age": 25.0, "tags": 0.5}
     assert not distance.is_metric
+    without = [{part: label for part, label in person.items() if label is not None} for person in people]
+    np.testing.assert_array_equal(whole(distance, without), found)  # a part that is not there is not known
     with pytest.raises(UserError, match="part 'age'"):
         Combined(parts).encode(people)
 

@@ -67,7 +67,13 @@ def test_the_start_of_training_says_which(capsys: pytest.CaptureFixture[str]) ->
     options: dict[str, Any] = {"steps": 4, "evaluate_every": 2, "sampler": "random(batch_size=50)"}
     cml.fit(LOOSE, LOOSE[:, 0], **options)
     assert "validation holds out 40 of 400 items: drawn at random." in capsys.readouterr().err
-    cml.fit(LOOSE, LOOSE[:, 0], validation=(LOOSE[:50], LOOSE[:50, 0]), **options)
+    cml.fit(LOOSE, LOOSE[:, 0], groups=np.arange(400) // 4, **options)
+    assert "validation holds out 40 of 400 items: whole groups." in capsys.readouterr().err
+    near = np.cumsum(LOOSE, axis=0)
+    cml.fit(near, near[:, 0], **options)
+    assert "40 of 400 items: the last ones, as neighbours in their order are alike." in capsys.readouterr().err
+    cml.fit(LOOSE[50:], LOOSE[50:, 0], validation=(LOOSE[:50], LOOSE[:50, 0]), **options)
+    assert "validation on the 50 items that were given for it." in capsys.readouterr().err
     cml.fit(LOOSE, LOOSE[:, 0], **options | {"evaluate_every": 0})
     assert "validation holds out" not in capsys.readouterr().err
 
