@@ -29,7 +29,8 @@ class Combined(Composed):
     infinite ones are left out. ``fit`` on the training labels fixes the scales; without it, each ``encode`` takes
     them from its own labels, and labels of different scales refuse to be compared. Where a part cannot be compared,
     the whole cannot: infinity. With ``missing="skip"`` such parts are left out, as are those that a label lacks or
-    has as None or NaN, and the sum over the others is scaled to the weights of all; without a common part it is infinite.
+    has as None or NaN, and the sum over the others is scaled to the weights of all; without a common part it is
+    infinite.
 
     Args:
         parts: Name of a part to its distance, e.g. ``{"pose": "keypoints(min_shared=2)", "age": "euclidean"}``.
