@@ -14,7 +14,7 @@ from cml.data_prep.row_files import Row, cell, say_once
 from cml.errors import DataError, UserError
 
 
-@dataclass
+@dataclass(slots=True)
 class Labelled:
     """An image, or another item, and what the rows say of it."""
 
@@ -27,7 +27,7 @@ class Labelled:
     extra: dict[str, Any] = field(default_factory=dict)  # further columns to keep
     picture: Path | None = None  # of an item that is a vector, to show
     listed: str = ""  # the name as the row has it, where the image lies elsewhere
-    further: list[Any] = field(default_factory=list)  # the labels of its further rows, as of other raters
+    further: Sequence[Any] = ()  # the labels of its further rows, as of other raters
 
 
 FEW = 200  # test items; of fewer, each is a query that is searched among all others

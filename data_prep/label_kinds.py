@@ -6,7 +6,9 @@ from typing import Any, Literal, NamedTuple
 from cml.errors import DataError, UserError
 from cml.registry import Choice
 
-KindName = Literal["numbers", "angle", "rotation", "place", "boxes", "captions", "classes", "masks", "keypoints"]
+KindName = Literal[
+    "numbers", "angle", "rotation", "direction", "place", "boxes", "captions", "classes", "masks", "keypoints"
+]
 
 
 SHARES = "boxes in shares of the image's width and height"
@@ -21,7 +23,7 @@ class Kind(NamedTuple):
     distances: Mapping[int, str] = {}  # by how many numbers a label has, 0 for any; none where the task knows it
 
 
-WITH_UNIT = ("numbers", "angle", "rotation", "place")  # kinds of numbers whose unit the user may state
+WITH_UNIT = ("numbers", "angle", "rotation", "direction", "place")  # kinds of numbers whose unit the user may state
 
 _ROTATIONS = {4: "rotation", 3: "rotation(form=euler)", 9: "rotation(form=matrix)"}
 
@@ -30,6 +32,7 @@ KINDS: Mapping[KindName, Kind] = {
     "numbers": Kind("value", "", ("value",), {0: "euclidean"}),
     "angle": Kind("value", "degrees", ("angle",), {0: "circular"}),
     "rotation": Kind("value", "rotation", ("x", "y", "z", "w"), _ROTATIONS),
+    "direction": Kind("value", "degrees", ("x", "y", "z"), {3: "direction"}),
     "place": Kind("value", "degrees", ("latitude", "longitude"), {2: "haversine", 3: "place"}),
     "boxes": Kind("value", "boxes", ("class", "x0", "y0", "x1", "y1"), {0: "boxes"}),
     "captions": Kind("caption", "captions", ("caption",)),

@@ -34,7 +34,7 @@ from cml.data_prep.unique_ids import note_unique
 from cml.errors import DataError, UserError
 
 Rows = Floating
-KindOfRow = Literal["numbers", "angle", "rotation", "place", "captions", "classes"]
+KindOfRow = Literal["numbers", "angle", "rotation", "direction", "place", "captions", "classes"]
 _UNIQUE = "ids must be unique; the rows of one item, as of several raters, are joined by --several mean or median"
 SUFFIXES = (*CELLS, ".jsonl", ".parquet", ".xlsx")
 _PICTURES = Shrink(256)
@@ -239,7 +239,7 @@ class LabelledRows(LabelOptions):
                 if (fault := form.fault(item.label)) is not None:
                     raise DataError(f"{where}: the label {fault}.")
                 if self.several and (first := items.setdefault(item.item_id, item)) is not item:
-                    first.further += [item.label, *item.further]
+                    first.further = [*first.further, item.label, *item.further]
                     yield None
                     continue
                 note_unique(seen, item.item_id, where, f"the id {item.item_id!r}", _UNIQUE)

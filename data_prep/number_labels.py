@@ -22,6 +22,7 @@ _RANGES = (("latitude", -90, 90), ("longitude", -180, 360))  # degrees
 _MEANINGS: Mapping[tuple[KindName, int], tuple[str, ...]] = {
     ("rotation", 3): ("Z", "Y", "X"),
     ("rotation", 4): ("x", "y", "z", "w"),
+    ("direction", 3): ("x", "y", "z"),
     ("place", 2): ("latitude", "longitude"),
     ("place", 3): ("latitude", "longitude", "heading"),
 }
@@ -100,6 +101,8 @@ def choose_number_labels(
         ordered = order_place(names)
     elif kind == "rotation" or compared.startswith("rotation"):
         ordered = _order_rotation(names, distance)
+    elif kind == "direction":
+        ordered = order_by_meaning(names, _QUATERNION[:3]) or names
     elif kind == "angle" and not distance:
         _check_angle(names, unit)
         ordered = names
@@ -210,6 +213,10 @@ def _check_kind(kind: KindName, label: float | list[float], columns: Sequence[st
                 swapped = name == "latitude" and abs(label[1]) <= _RANGES[0][2]
                 mend = "; are latitude and longitude swapped? Name their columns by --label-columns" if swapped else ""
                 raise DataError(f"{where}: the {name} should be in {low}..{high} degrees. Got {value:g} instead{mend}.")
+    if kind == "direction" and isinstance(label, list) and abs(math.hypot(*label) - 1) > _OFF:
+        got = " ".join(f"{value:g}" for value in label)
+        rule = "should be a direction x, y, z of length 1"
+        raise DataError(f"{where}: {' '.join(columns)} {rule}. Got {got} of length {math.hypot(*label):g} instead.")
     if kind == "rotation" and isinstance(label, list) and len(label) != 3:
         rows = np.reshape(label, (-1, 3 if len(label) == 9 else 4))
         off = np.abs(rows @ rows.T - np.eye(len(rows))).max()

@@ -75,7 +75,7 @@ CELLS = (".csv", ".tsv")  # how the names of files of cells end
 
 Row = Mapping[str, Any]
 Quote = Literal['"', "'", "none"]
-_EXACT = 1 << 53  # whole numbers beyond are not all floats
+MOST_EXACT = 1 << 53  # whole numbers beyond are not all floats
 
 
 def read_rows(path: Path, items: str = "images", quote: Quote = '"') -> Iterator[tuple[str, Row | DataError]]:
@@ -132,7 +132,7 @@ def number(value: object, column: str, where: str, *, written: NumberFormat = PL
     if not math.isfinite(result):
         mend = suggest_mend(value, own=own)
         raise DataError(f"{where}: {column} should be a finite number. Got {value!r} instead; {mend}.")
-    digits = str(value).strip().lstrip("+-") if abs(result) >= _EXACT else ""
+    digits = str(value).strip().lstrip("+-") if abs(result) >= MOST_EXACT else ""
     if digits.isdecimal() and int(digits) != abs(int(result)):
         rule = "should be a number that float64 holds exactly; above 2**53 it may round"
         raise DataError(f"{where}: {column} {rule}. Got {value!r} instead; for ids take --kind classes.")

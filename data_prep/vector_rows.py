@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.array_types import Floating
-from cml.data.vector_files import TYPES
 from cml.data_prep.label_options import Misread
 from cml.errors import DataError
 from cml.storage.regular_file import map_array
@@ -53,7 +52,7 @@ def store_row(
     row: NDArray[Any],  # (F,) numbers
 ) -> Rows:  # (F,) float16 or float32; a number that float32 cannot hold is infinite
     """Convert a vector to the type that a prepared dataset stores."""
-    if row.dtype.name in TYPES:
+    if row.dtype.char in "ef":  # float16, float32: their names take longer
         return np.asarray(row)
     with np.errstate(over="ignore"):
         return row.astype(np.float32)

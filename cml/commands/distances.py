@@ -39,8 +39,9 @@ class Distances:
     """A name, or name(setting=value, ...); by default the one of the dataset's task. Numbers and vectors: euclidean,
     cosine. Angles, hours, hues: circular. Rotations in space: rotation. Latitude and longitude: haversine; with a
     heading: place. Poses: keypoints, procrustes, oks. Masks: layout. Labelled boxes: boxes. Captions: captions (words),
-    sentences. Tags: jaccard. Attributes: hamming. Classes: classes. Sequences: dtw, frechet; of tokens: edit. Sets of
-    labels: sets. Several labels: combined. A matrix or neighbour lists: precomputed."""
+    sentences. Directions: direction. Distributions over ordered bins: emd. Tags: jaccard. Attributes: hamming. Classes:
+    classes. Sequences: dtw, frechet; of tokens: edit. Sets of labels: sets. Several labels: combined. A matrix or
+    neighbour lists: precomputed."""
     role: Literal["train", "query", "gallery", "query-gallery", "all"] = "train"
     """Items to use: those of one role, or of several roles in this order."""
     dtype: Literal["float32", "float16"] = "float32"

@@ -241,7 +241,7 @@ class PreparedWriter:
             if (fault := self._form.fault(label)) is not None:
                 raise DataError(f"The {column} of item {item_id!r} {fault}.")
         entry = {**fixed, column: label, **self._check_extra(extra or {})}
-        line = json.dumps(entry, ensure_ascii=False, allow_nan=False)
+        line = _ENCODER.encode(entry)
         if files:
             self._partial.add(item_id, {f"{below}/{path}": content for path, content in files.items()})
         if vector is not None:
@@ -281,6 +281,9 @@ class PreparedWriter:
         if types != self._extra:
             raise UserError(f"Every item needs the same extra columns: {self._extra}. Got {types} instead.")
         return dict(extra)
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 def write_dataset(
@@ -359,7 +362,11 @@ def _encode_in_order(
 ) -> Iterator[tuple[Item | DataError, Future[tuple[Encoded | None, object]]]]:
     waiting: deque[tuple[Item | DataError, Future[tuple[Encoded | None, object]]]] = deque()
     for item in items:
-        if isinstance(item, Item):
+        encoding: Future[tuple[Encoded | None, object]]
+        if isinstance(item, Item) and item.image is None:  # nothing to encode
+            encoding = Future()
+            encoding.set_result((None, item.label))
+        elif isinstance(item, Item):
             encoding = pool.submit(writer.encode_item, item.item_id, item.image, item.label, item.quality)
         else:
             encoding = Future()

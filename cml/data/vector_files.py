@@ -15,6 +15,7 @@ from cml.storage.regular_file import map_array, open_regular
 
 Rows = Floating
 TYPES = ("float16", "float32")
+_CHARACTERS = "ef"  # those of NumPy, which are quicker to ask for than the names
 _BLOCK = 1 << 24  # bytes that are read at a time
 
 
@@ -100,9 +101,9 @@ class VectorFile:
 
     def check(self, row: Rows) -> None:  # row: the row, (F,) float16 or float32
         """Check the shape and type of a row."""
-        wanted = (self._type.name,) if self._type is not None else TYPES
-        if row.shape != self._form.shape or row.dtype.name not in wanted:
-            types = " or ".join(wanted)
+        wanted = self._type.char if self._type is not None else _CHARACTERS
+        if row.shape != self._form.shape or row.dtype.char not in wanted:
+            types = " or ".join(TYPES if self._type is None else (self._type.name,))
             raise DataError(
                 f"its vector should be {self._form.shape[0]} numbers of {types}. Got {row.shape}, {row.dtype} instead"
             )

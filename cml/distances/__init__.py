@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from cml.distances.classes import Classes
     from cml.distances.combined import Combined
     from cml.distances.cosine import Cosine
+    from cml.distances.direction import Direction
+    from cml.distances.emd import Emd
     from cml.distances.euclidean import Euclidean
     from cml.distances.hamming import Hamming
     from cml.distances.haversine import Haversine
@@ -57,6 +59,8 @@ _ENTRIES = {
     "sentences": "cml.distances.sentences:Sentences",
     "classes": "cml.distances.classes:Classes",
     "cosine": "cml.distances.cosine:Cosine",
+    "direction": "cml.distances.direction:Direction",
+    "emd": "cml.distances.emd:Emd",
     "jaccard": "cml.distances.jaccard:Jaccard",
     "hamming": "cml.distances.hamming:Hamming",
     "dtw": "cml.distances.sequences.dtw:Dtw",
@@ -226,8 +230,10 @@ __all__ = [
     "Classes",
     "Combined",
     "Cosine",
+    "Direction",
     "Dtw",
     "Edit",
+    "Emd",
     "Euclidean",
     "Frechet",
     "Hamming",

@@ -5,7 +5,7 @@ import math
 import re
 import reprlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any, NoReturn
@@ -18,9 +18,15 @@ from cml.version import __version__
 FORMAT = 1  # of the folders that cml writes; raise it when what is in them changes, and say what to run instead
 
 
-def read_json(path: Path, subject: str, *, finite: bool = True) -> Any:  # noqa: ANN401 - any JSON
+def read_json(
+    path: Path,
+    subject: str,
+    *,
+    finite: bool = True,
+    without: Collection[str] = (),  # keys whose values are not kept, which takes less memory
+) -> Any:  # noqa: ANN401 - any JSON
     """Read a JSON file."""
-    return read_parsed(path, subject, "JSON", lambda raw: parse_json(raw, finite=finite))
+    return read_parsed(path, subject, "JSON", lambda raw: parse_json(raw, finite=finite, without=without))
 
 
 def read_parsed(path: Path, subject: str, form: str, parse: Callable[[bytes], Any]) -> Any:  # noqa: ANN401
@@ -73,11 +79,18 @@ def write_json(path: Path, value: object) -> None:
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def parse_json(raw: bytes, *, surrogates: bool = False, finite: bool = True) -> Any:  # noqa: ANN401 - any JSON
+def parse_json(raw: bytes, *, surrogates: bool = False, finite: bool = True, without: Collection[str] = ()) -> Any:  # noqa: ANN401 - any JSON
     """Read one JSON value."""
+    decoder = _STRICT if finite else _LENIENT
+    if without:
+        decoder = json.JSONDecoder(
+            parse_float=decoder.parse_float,
+            parse_constant=decoder.parse_constant,
+            object_pairs_hook=lambda pairs: _object([pair for pair in pairs if pair[0] not in without]),
+        )
     try:
         text = raw.decode()
-        value = (_STRICT if finite else _LENIENT).decode(text)
+        value = decoder.decode(text)
         if not surrogates and _SURROGATE.search(text):  # most are halves of a valid pair
             json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:

@@ -10,6 +10,7 @@ from cml.errors import DataError
 from cml.storage.json_file import read_json
 
 _NUMBERS = (int, float)
+_OUTLINES = frozenset({"segmentation"})  # which make most of a file, and are no label of any kind
 _TAKEN = frozenset({"file_name", "class", "keypoints", "caption", "x0", "y0", "x1", "y1"})
 
 
@@ -25,7 +26,7 @@ class Coco(Reader):
 
     def read(self, path: Path, images: Path | None, quote: Quote) -> Iterator[tuple[str, Row | DataError]]:
         """See ``Reader.read``."""
-        coco = read_json(path, "COCO annotations", finite=False)
+        coco = read_json(path, "COCO annotations", finite=False, without=_OUTLINES)
         parts = [coco.get(part) if isinstance(coco, dict) else None for part in ("images", "annotations")]
         listed = [part for part in parts if isinstance(part, list) and all(isinstance(entry, dict) for entry in part)]
         if len(listed) < len(parts):

@@ -49,7 +49,7 @@ _FURTHER = ("captions", "boxes")  # an image's lines give one label together
 
 @dataclass(frozen=True)
 class Folder(LabelOptions):
-    """Your own images and labels: numbers, angles, rotations, places, boxes, captions, classes, masks or keypoints.
+    """Your own images and labels: numbers, angles, directions, places, boxes, captions, classes, masks or keypoints.
 
     Command: cml prepare folder --images DIR --labels labels.csv --kind captions --out DIR
 
@@ -65,6 +65,8 @@ class Folder(LabelOptions):
 
     rotation (task value): 4 columns are a quaternion x, y, z, w; 3 are the Euler angles yaw, pitch and roll in degrees,
     by their names; 9 are a matrix, row by row. Rotations are compared by the angle between them (rotation).
+
+    direction (task value): x, y and z of a vector of length 1, such as of a gaze, compared by the angle (direction).
 
     place (task value): latitude and longitude in degrees, by their names, compared by the distance in metres
     (haversine). With the heading as a third column, places are compared by the overlap of two cameras' fields of view
@@ -392,7 +394,7 @@ class Folder(LabelOptions):
             first.label += labelled.label
             return None
         if first and self.several:
-            first.further += [labelled.label, *labelled.further]
+            first.further = [*first.further, labelled.label, *labelled.further]
             return None
         plain = labelled.label.tolist() if self.kind == "keypoints" else labelled.label
         if self.kind != "masks" and (fault := form.fault(plain)) is not None:

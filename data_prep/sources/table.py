@@ -15,9 +15,10 @@ from cml.data.table_columns import match_columns
 from cml.data_prep.folder_split import Labelled
 from cml.data_prep.hf_parquet import ParquetTable
 from cml.data_prep.labelled_rows import LabelledRows, Rows, read_feature
+from cml.data_prep.number_format import PLAIN
 from cml.data_prep.provenance import record_provenance
 from cml.data_prep.readers import arrays
-from cml.data_prep.row_files import Row, cell
+from cml.data_prep.row_files import MOST_EXACT, Row, cell
 from cml.data_prep.vector_rows import check_row, map_vectors, name_column, read_vector_text, store_row
 from cml.errors import DataError, UserError
 from cml.storage.json_file import find_repeated
@@ -215,6 +216,8 @@ class Table(LabelledRows):
     def _read_cells(self, row: Row, where: str) -> Rows:
         """The vector of a row of a CSV or JSONL file."""
         columns = self._columns
+        if (plain := self._read_plain(row)) is not None:
+            return self._check(store_row(plain), where)
         values = [cell(row, column, where, option="--features") for column in columns]
         if len(values) == 1 and isinstance(values[0], str) and values[0].lstrip().startswith(("[", "(")):
             values = [read_vector_text(values[0], columns[0], where)]
@@ -225,6 +228,17 @@ class Table(LabelledRows):
             for column, value in zip(columns, values, strict=True)
         ]
         return self._check(store_row(np.array(numbers, np.float64)), where)
+
+    def _read_plain(self, row: Row) -> NDArray[np.float64] | None:
+        """The numbers of a row as most tables write them; None for any other, which is then read cell by cell."""
+        try:
+            texts = [row[column] for column in self._columns]
+            if self.written != PLAIN or len(texts) < 2 or "_" in "".join(texts):
+                return None
+            numbers = np.array([float(text) for text in texts])
+        except (KeyError, TypeError, ValueError):
+            return None
+        return numbers if np.abs(numbers).max() < MOST_EXACT else None  # None for NaN too
 
     def _read_parquet(self) -> Iterator[Rows | DataError]:
         position, width = 0, 0

@@ -84,6 +84,9 @@ def _cases() -> Iterator[Case]:
     boxes = [[["ab"[n % 2], 0, 0, 1 + n, 2], ["a", 2, n, 4, n + 1]][: 1 + n % 2] for n in range(13)]
     yield Case("boxes", boxes, [["a", 1, 1, 0, 0]], "Label 3 has the box")
     yield Case("cosine", vectors, [0, 0, 0, 0], "Label 3 is a vector of zeros")
+    yield Case("direction", vectors, [0, 0, 0, 0], "Label 3 is a vector of zeros")
+    shares = rng.integers(0, 9, (13, 5)).tolist()
+    yield Case("emd", shares, [1, 2, -1, 0, 0], "Label 3 has a share below 0", {}, {"positions": [0, 1, 2, 4, 8]})
     yield Case("jaccard", tags, "tag 1", "Label 3 should be a set of names or a vector of 0 and 1. Got 'tag 1'")
     yield Case("jaccard", (rng.random((13, 8)) < 0.5).astype(int).tolist(), [0, 1], "Label 3 has 2 zeros and ones")
     yield Case("hamming", rng.integers(0, 3, (13, 5)).tolist(), [1, 1], r"Label 3 has 2 values, the first has 5\.")

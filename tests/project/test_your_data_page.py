@@ -56,6 +56,10 @@ def make_cell(column: str, number: int) -> Any:  # noqa: ANN401
         "decimalLongitude": 11.5 + number / 10, "decimalLatitude": 48.2 + number / 10,
         "grade": ("none", "mild", "moderate", "severe")[number % 4], "age": -99 if number == 5 else 20.5 + number,
     }  # fmt: skip
+    if column.startswith("gaze_"):
+        return {"gaze_x": 0.6, "gaze_y": 0.0 if number % 2 else 0.8, "gaze_z": 0.8 if number % 2 else 0.0}[column]
+    if column in ("v1", "v2", "v3", "v4", "v5"):
+        return 1 + (number * int(column[1])) % 7
     return special.get(column, round(float(RNG.uniform(-1, 1)), 3))
 
 
