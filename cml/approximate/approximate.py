@@ -58,6 +58,7 @@ from cml.distances.sparse_distances import LabelRows
 from cml.errors import UserError
 from cml.items.label_inputs import read_label_frame
 from cml.option_types import check_options
+from cml.processes.cores import CORES
 from cml.registry import Choice
 from cml.storage.atomic import atomic_file, delete
 from cml.storage.checksums import FILES, digest_files
@@ -89,7 +90,7 @@ def approximate(
     k: int = 10,
     out: Path | str | None = None,
     seed: int = 0,
-    threads: int = 2,
+    threads: int = CORES,
     scheduler: str = "",
     item_ids: Sequence[str] = (),
     quiet: bool = False,

@@ -22,6 +22,7 @@ from cml.distances.labels import Labels
 from cml.errors import DataError, UserError
 from cml.feature_store.frozen_features import with_features
 from cml.feature_store.store import FeatureStore
+from cml.processes.cores import CORES
 from cml.reporting.curves import write_histogram
 from cml.storage.regular_file import map_array
 from cml.task import label_distance_of
@@ -124,7 +125,7 @@ class DatasetDistances:
         vectors: Path | None = None,  # the vectors to start from: a .npy file with a row for each item
         out: Path | None = None,  # folder that keeps all answers and gets the result; None for one in the cache
         seed: int = 0,
-        threads: int = 2,
+        threads: int = CORES,
         scheduler: str = "",  # address of a Dask scheduler, tcp://host:port; "" for none
     ) -> Approximation:
         """Find neighbours and learn an embedding from few calls; see ``cml.distances.approximate``."""

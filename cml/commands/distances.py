@@ -10,6 +10,7 @@ from cml.command_line.parse_options import parse
 from cml.command_line.shared_options import AsJson, Dataset, show
 from cml.console.messages import resume_hint
 from cml.errors import UserError
+from cml.processes.cores import CORES
 
 _NEIGHBORS = 10  # in a list, where a budget is given alone
 
@@ -46,7 +47,7 @@ class Distances:
     """Items to use: those of one role, or of several roles in this order."""
     dtype: Literal["float32", "float16"] = "float32"
     """Data type of the matrix; float16 needs half the space and keeps three digits."""
-    threads: int = 2
+    threads: int = CORES
     """Number of strips of rows that are computed at the same time."""
     scheduler: str = ""
     """Address of a Dask scheduler, tcp://host:port, whose workers compute the strips."""

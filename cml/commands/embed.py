@@ -16,7 +16,7 @@ from cml.command_line.shared_options import (
     Threads,
     show,
 )
-from cml.data.decoding import DEFAULT_THREADS
+from cml.processes.cores import CORES
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Embed:
     features: StoreOfBackbone = None
     splits: Splits = ("train", "query", "gallery")
     batch_size: BatchSize = None
-    threads: Threads = DEFAULT_THREADS
+    threads: Threads = CORES
     skip_bad: bool = False
     """Leave out images that cannot be read, and list them in skipped.jsonl."""
     tsv: bool = False

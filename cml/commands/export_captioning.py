@@ -12,8 +12,8 @@ from tyro.conf import Positional, arg
 from cml.command_line.parse_options import parse
 from cml.command_line.shared_options import AllowDownload, Device, Threads, print_json, print_text
 from cml.console.messages import say, say_warning
-from cml.data.decoding import DEFAULT_THREADS
 from cml.export.captioning import CaptioningFeatures
+from cml.processes.cores import CORES
 
 if TYPE_CHECKING:
     from cml.export.captioning import Estimate
@@ -36,7 +36,7 @@ class Captioning:
     """JSON file with the ids of the images, COCO's or Karpathy's. Only the images listed in it are used."""
     batch_size: int | None = None
     """Number of images of 640 x 480 pixels per forward pass; by default 16, or 1 on a CPU."""
-    threads: Threads = DEFAULT_THREADS
+    threads: Threads = CORES
     skip_bad: bool = False
     """Leave out images that cannot be read; the manifest lists them."""
     device: Device = "auto"

@@ -19,7 +19,7 @@ from cml.command_line.shared_options import (
     Threads,
     show,
 )
-from cml.data.decoding import DEFAULT_THREADS
+from cml.processes.cores import CORES
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class IndexOptions:
     features: StoreOfBackbone = None
     splits: Splits = ("train", "query", "gallery")
     batch_size: BatchSize = None
-    threads: Threads = DEFAULT_THREADS
+    threads: Threads = CORES
     skip_bad: bool = False
     """Skip images that cannot be read."""
     device: Device = "auto"

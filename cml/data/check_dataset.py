@@ -14,6 +14,7 @@ from cml.data.masks import mask_problem
 from cml.data.metadata import read_metadata
 from cml.data.prepared import PreparedDataset
 from cml.errors import DataError, UserError, did_you_mean
+from cml.processes.cores import CORES
 
 _AT_ONCE = 4096  # images that wait to be decoded
 
@@ -22,7 +23,7 @@ def check_dataset(
     folder: Path,
     *,
     tasks: Collection[str] = (),  # the known tasks, of which dataset.json should name one; without them, any
-    threads: int = 2,
+    threads: int = CORES,
     progress: Callable[[int], object] | None = None,  # called with 1 after each image
     look: Callable[[Path, Image.Image], object] | None = None,
 ) -> list[str]:

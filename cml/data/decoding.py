@@ -1,6 +1,5 @@
 """Images decoded ahead of the network, in order, on several threads; unreadable ones are reported."""
 
-import os
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,8 +11,6 @@ from numpy.typing import NDArray
 
 from cml.data.images import Pixels
 from cml.errors import DataError
-
-DEFAULT_THREADS = min(8, os.cpu_count() or 1)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from cml.data.dataset_items import Lazy
 from cml.data.input_form import InputForm
 from cml.data.open_image import is_deep_tiff, open_image, open_named_image, read_deep_tiff, read_upright
 from cml.errors import DataError, UserError
+from cml.processes.cores import CORES
 
 Pixels = UInt8 | Float32
 Size = tuple[int, int]  # (height, width) in pixels
@@ -174,7 +175,7 @@ class Images:
         # Pillow decodes and resizes outside the interpreter lock. Handing out small images one by one would take longer
         # than decoding them
         piece = min(_PIECE, 1 + len(items) // 16)
-        with ThreadPoolExecutor(2) as pool:
+        with ThreadPoolExecutor(CORES) as pool:
             for _ in pool.map(decode, range(0, len(items), piece)):
                 pass
         return images

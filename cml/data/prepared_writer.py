@@ -26,6 +26,7 @@ from cml.data.label_form import LabelForm, plain
 from cml.data.prepared import PreparedDataset
 from cml.data.vector_files import VectorFile, number_fault
 from cml.errors import DataError, UserError, escape_moves
+from cml.processes.cores import CORES
 from cml.storage.atomic import check_vacant
 from cml.storage.json_file import FORMAT, read_json, write_json
 from cml.storage.partial_dataset import PartialDataset, partial_folder
@@ -306,7 +307,7 @@ def write_dataset(
         if not skip_bad and (bad := next((item for item in items if isinstance(item, DataError)), None)) is not None:
             raise bad_item_error(str(bad))
     folders = sorted({f"{path}{os.sep}" for path in within if path != Path()}, key=len, reverse=True)
-    threads = threads or min(os.cpu_count() or 1, 32)
+    threads = threads or min(CORES, 32)
     with (
         PreparedWriter(folder, info, mends=mends) as writer,
         ThreadPoolExecutor(threads) as pool,

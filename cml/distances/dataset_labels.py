@@ -13,6 +13,7 @@ from cml.data.prepared import PreparedDataset
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import LabelError, Labels
 from cml.errors import DataError
+from cml.processes.cores import CORES
 
 Mirror = Callable[[Any], Any]  # of a label
 
@@ -39,7 +40,7 @@ def encode_labels(
         raise DataError(f"{where(error.position)}: its label {error.fault}") from None
     masks = [] if isinstance(labels, Numbers) else [row for row, label in enumerate(labels) if isinstance(label, Path)]
     paths = [path for split in splits for path in split.paths] if masks else []  # of a dataset of images
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(CORES) as pool:
         checks = pool.map(lambda row: check_size(native_size(labels[row]), paths[row]), masks)
         for row in masks:
             try:

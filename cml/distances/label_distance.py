@@ -21,6 +21,7 @@ from cml.distances.labels import Labels
 from cml.distances.nearest import KnownPairs, KnownTriplets, Neighbors, Search, check_k, nearest_columns
 from cml.errors import UserError
 from cml.option_types import convert_options
+from cml.processes.cores import CORES
 from cml.registry import Choice
 
 Progress = Callable[[int], object]  # called with the number of rows that are done
@@ -225,7 +226,13 @@ class LabelDistance(ABC):
         return hashlib.sha256(json.dumps([self.name, self.settings(), *code], sort_keys=True).encode()).hexdigest()
 
     def neighbors(
-        self, labels: Labels, k: int, *, block_bytes: int = 64 << 20, threads: int = 2, progress: Progress | None = None
+        self,
+        labels: Labels,
+        k: int,
+        *,
+        block_bytes: int = 64 << 20,
+        threads: int = CORES,
+        progress: Progress | None = None,
     ) -> Neighbors:
         """Find the exact k nearest labels of each label, itself left out.
 

@@ -22,6 +22,7 @@ from cml.distances.matrix_check import check_matrix, is_mapped, read_matrix
 from cml.distances.nearest import KnownPairs, Neighbors, Search, check_k
 from cml.distances.sparse_distances import LabelRows, SparseDistances
 from cml.errors import DataError, UserError
+from cml.processes.cores import CORES
 from cml.storage.checksums import check_beside
 from cml.storage.listed_names import read_names
 from cml.storage.regular_file import map_array
@@ -210,7 +211,7 @@ class Precomputed(LabelDistance):
         k: int,
         *,
         block_bytes: int = 64 << 20,
-        threads: int = 2,
+        threads: int = CORES,
         progress: Progress | None = None,  # called with the number of rows of each block that is done
     ) -> Neighbors:
         """Find the k nearest labels of each label; see ``LabelDistance.neighbors``."""

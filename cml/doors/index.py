@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from cml.data.decoding import DEFAULT_THREADS
 from cml.data.image_list import ImageList
 from cml.data.prepared import ROLES
 from cml.doors.load import load
 from cml.doors.stored_items import list_from_store
+from cml.processes.cores import CORES
 from cml.searching.index import Index
 from cml.searching.index_images import index_images
 from cml.storage.downloads import resolve_run
@@ -25,7 +25,7 @@ def index(
     features: Path | str | None = None,
     splits: Sequence[str] = ROLES,
     batch_size: int | None = None,
-    threads: int = DEFAULT_THREADS,
+    threads: int = CORES,
     skip_bad: bool = False,
     device: str = "auto",
     quiet: bool = False,

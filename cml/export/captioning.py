@@ -24,7 +24,7 @@ from torch.nn import functional
 from cml.array_types import Float32, UInt8
 from cml.console.messages import format_bytes, say
 from cml.console.progress_bar import ProgressBar
-from cml.data.decoding import DEFAULT_THREADS, Decoded, decode_chunks
+from cml.data.decoding import Decoded, decode_chunks
 from cml.data.image_list import ImageList
 from cml.data.images import Size, read_image, resize_image
 from cml.errors import DataError, UserError
@@ -33,6 +33,7 @@ from cml.models.backbone_checks import evaluating
 from cml.models.embedding import EmbeddingModel
 from cml.models.weights import backbone_fingerprint
 from cml.option_types import check_options
+from cml.processes.cores import CORES
 from cml.processes.device import check_batch_size
 from cml.storage.resumable_output import ResumableOutput, resumable_output
 from cml.storage.saved_options import Count, record
@@ -86,7 +87,7 @@ def export_captioning(
     *,
     trunk: str = "",
     batch_size: int | None = None,  # images of 640 x 480 pixels per forward pass; by default 16, or 1 on a CPU
-    threads: int = DEFAULT_THREADS,
+    threads: int = CORES,
     skip_bad: bool = False,
     quiet: bool = False,
     tell: Callable[[Estimate], object] | None = None,

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from cml.errors import UserError
+from cml.processes.cores import CORES
 from cml.retrieval.gains import GAINS
 from cml.settings import check_word
 
@@ -58,7 +59,7 @@ class EvaluateOptions:
     ranking_sample: int = 20_000
     """Number of gallery items, drawn at random, on which the metrics of the whole ranking are computed if the gallery
     is larger. The other metrics always rank all items."""
-    threads: int = 2
+    threads: int = CORES
     """Number of blocks of queries that are processed in parallel."""
     block_bytes: int = 4 << 20
     """Size of a block of label distances in bytes. A block has at least 16 queries. From 16,384 gallery items on, it

@@ -41,6 +41,7 @@ _FEWEST_ROWS = 16  # a matrix product of fewer rows only waits for the gallery t
 _READ_ROWS = 64  # which make more of each reading of a large gallery, as long as their scores take up to 160 MB
 _LARGE = 1 << 14  # items
 _SCORE_BYTES = 160 << 20
+_MOST_THREADS = 16  # each of which holds a block of queries
 _EFFECT_QUERIES = 128  # whose whole rankings show what gallery items do; all of them give the same errors
 
 _Source = LabelBlock | Ranking
@@ -265,7 +266,7 @@ class _Blocks:
 
     def measure(self, progress: Callable[[int], object] | None, ranks: Ranks | None) -> None:
         """Measure all blocks; of several processes each measures its share, and all get the whole."""
-        threads, block_bytes = self.options.threads, self.options.block_bytes
+        threads, block_bytes = min(self.options.threads, _MOST_THREADS), self.options.block_bytes
         fewest = _FEWEST_ROWS
         if self.gallery >= _LARGE:
             fewest = max(fewest, min(_READ_ROWS, _SCORE_BYTES // (8 * self.gallery)))

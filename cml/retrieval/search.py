@@ -13,6 +13,7 @@ import numpy as np
 from cml.array_types import Float32, Float64, Int64
 from cml.distances.blas_threads import one_blas_thread
 from cml.errors import UserError
+from cml.processes.cores import CORES
 
 _QUERIES = 256  # queries a block
 _ROUNDING, _ROUNDING_64 = (float(np.finfo(kind).eps) / 2 for kind in (np.float32, np.float64))  # of one operation
@@ -25,7 +26,7 @@ def nearest_embeddings(
     k: int,
     *,
     block: int = 8192,
-    threads: int = 2,
+    threads: int = CORES,
 ) -> tuple[Float32, Int64]:  # L2 distances (Q, k), nearest first, and positions (Q, k) in the gallery
     """Find the k gallery embeddings nearest to each query, exactly; ties go to the lower position."""
     from cml.retrieval.top_k import keep_nearest

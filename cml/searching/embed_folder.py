@@ -13,10 +13,10 @@ import numpy as np
 
 from cml.console.messages import say
 from cml.console.progress_bar import ProgressBar
-from cml.data.decoding import DEFAULT_THREADS
 from cml.data.image_list import ImageList
 from cml.errors import DataError
 from cml.models.weights import model_fingerprint
+from cml.processes.cores import CORES
 from cml.processes.device import check_batch_size
 from cml.searching.embedded_batches import BATCHES_A_CHUNK, embed_batches
 from cml.searching.embedding_folder import (
@@ -62,7 +62,7 @@ def embed_folder(
     *,
     run: str = "",
     batch_size: int | None = None,
-    threads: int = DEFAULT_THREADS,
+    threads: int = CORES,
     skip_bad: bool = False,
     tsv: bool = False,
     quiet: bool = False,

@@ -11,10 +11,10 @@ import numpy as np
 from cml.array_types import UInt64
 from cml.console.messages import say, say_warning
 from cml.console.progress_bar import ProgressBar
-from cml.data.decoding import DEFAULT_THREADS
 from cml.data.image_list import COLUMNS, ImageList
 from cml.data.item_digests import digest_items, find_known
 from cml.errors import DataError, UserError
+from cml.processes.cores import CORES
 from cml.searching.embed_folder import AllBadError, batch_size_for
 from cml.searching.embedded_batches import BATCHES_A_CHUNK, embed_batches
 from cml.searching.index import Index, IndexModel
@@ -32,7 +32,7 @@ def index_images(
     add: bool = False,
     replace: bool = False,
     batch_size: int | None = None,
-    threads: int = DEFAULT_THREADS,
+    threads: int = CORES,
     skip_bad: bool = False,
     quiet: bool = False,
 ) -> tuple[Index, int]:

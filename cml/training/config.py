@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from cml.errors import UserError, did_you_mean
 from cml.option_types import check_options, convert_values
+from cml.processes.cores import READERS
 from cml.storage.json_file import check_format, parse_yaml, read_json, read_parsed
 from cml.storage.saved_options import TINY, check_bounds, saved_options
 
@@ -211,8 +212,9 @@ class TrainConfig:
     """Also keep the model of every checkpoint, for the training slider of cml explore."""
     seed: int = 0
     """Random seed."""
-    workers: int = 2
-    """Number of processes that read images; 0 reads them in the training process."""
+    workers: int = READERS
+    """Number of processes that read images, by default as many as there are cores, and at most 8; 0 reads them in the
+    training process."""
     worker_timeout: float = 300.0
     """Timeout in seconds for a batch from the workers, after which training stops with an error; 0 waits forever."""
     cache_bytes: int = 1 << 30

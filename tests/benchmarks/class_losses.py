@@ -24,13 +24,14 @@ from sklearn.datasets import load_digits
 import cml
 from cml.array_types import Bools, Float32, Int64
 from cml.losses.loss_table import loss_rows
-from cml.retrieval import EvaluateOptions
+from cml.retrieval.metrics import compute_map_at_r
+from cml.retrieval.search import nearest_embeddings
 
 RATES = (3e-4, 1e-3, 3e-3, 1e-2)
 MOST = 200  # steps
-_TUNING_SEEDS = (101, 102)
+_TUNING_SEEDS = (101,)
 _NEEDS_NAMES = "language-guidance"  # it compares the names of classes
-_METRICS = {"recall@1": "recall@1", "map@r": "map@r"}
+_METRICS = ("recall@1", "map@r")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -122,9 +123,14 @@ def train(loss: str, rate: float, rows: Float32, labels: Int64, seed: int, steps
 
 def measure(embeddings: Float32, digits: Int64) -> dict[str, float]:
     """Recall@1 and MAP@R of items that are searched among each other."""
-    options = EvaluateOptions(distance_ks=(1,), recall_ks=(1,), whole_ranking=False)
-    found = cml.retrieval.evaluate_embeddings(embeddings, digits, label_distance="classes", options=options)
-    return {name: found.rows["embedding"][column].mean for name, column in _METRICS.items()}
+    _, order = nearest_embeddings(embeddings, embeddings, len(embeddings))
+    others = order[order != np.arange(len(order))[:, None]].reshape(len(order), -1)
+    is_other = (digits[others] != digits[:, None]).astype(np.float32)  # label distances of classes
+    relevant = (is_other == 0).sum(axis=1).astype(np.float64)
+    return {
+        "recall@1": float((is_other[:, 0] == 0).mean()),
+        "map@r": float(compute_map_at_r(is_other, relevant).mean()),
+    }
 
 
 if __name__ == "__main__":

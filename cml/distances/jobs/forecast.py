@@ -1,6 +1,5 @@
 """What a distance job will take: its speed from a sample, the size of its strips, the room on the disk."""
 
-import os
 import shutil
 import time
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ import numpy as np
 from cml.console.messages import format_bytes, format_duration
 from cml.distances.blas_threads import one_blas_thread
 from cml.distances.jobs.work import MatrixWork, Strip, Work
+from cml.processes.cores import CORES
 from cml.storage.work_folder import FolderError
 
 SAMPLE_SECONDS = 0.5  # a sample as long as this is believed
@@ -78,7 +78,7 @@ def forecast(
     name, value = work.option
     pairs, free = sum(map(work.pairs, strips)), format_bytes(shutil.disk_usage(folder).free)
     if where.endswith("threads"):
-        threads = min(threads, os.cpu_count() or 1)
+        threads = min(threads, CORES)
     return (
         f"{work.kind} of {len(work.labels):,} items, {name} {value}: {format_bytes(work.size)} in {folder} "
         f"({free} free); {pairs:,} pairs in {len(strips)} strip{'s' if len(strips) > 1 else ''} on {where}: "

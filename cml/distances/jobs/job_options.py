@@ -6,13 +6,14 @@ from pathlib import Path
 
 from cml.console.progress_bar import ProgressBar
 from cml.errors import UserError
+from cml.processes.cores import CORES
 
 
 @dataclass(frozen=True)
 class JobOptions:
     """How a job is run. The result does not depend on it."""
 
-    threads: int = 2  # strips computed at a time in this process
+    threads: int = CORES  # strips computed at a time in this process
     # address of a Dask scheduler, ``tcp://host:port``, whose workers compute; "" for threads of this process
     scheduler: str = ""
     # pairs of labels in a strip. None: as many as take up to half a minute, at most 4 million

@@ -15,6 +15,7 @@ from cml.array_types import Float32, Int64, UInt8, UInt64
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import LabelError, Labels, short
 from cml.errors import UserError
+from cml.processes.cores import CORES
 from cml.settings import check_word
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ class Layout(LabelDistance):
                 raise _fault(position, labels[position], fault)
             return mask
 
-        with ThreadPoolExecutor(2) as pool:  # Pillow decodes outside the interpreter lock
+        with ThreadPoolExecutor(CORES) as pool:  # Pillow decodes outside the interpreter lock
             for start in range(0, len(labels), _AHEAD):
                 yield from pool.map(load, range(start, min(start + _AHEAD, len(labels))))
 
