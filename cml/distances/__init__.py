@@ -11,7 +11,7 @@ from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import LabelError, Labels
 from cml.distances.nearest import Neighbors
 from cml.distances.sparse_distances import SparseDistances
-from cml.errors import UserError
+from cml.errors import UserError, did_you_mean
 from cml.registry import Choice, Registry
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ _HOMES = _ABOVE | {name: module for module, _, name in (entry.rpartition(":") fo
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module's attribute
     if name not in _HOMES:
-        raise AttributeError(f"module 'cml.distances' has no attribute {name!r}")
+        raise AttributeError(f"module 'cml.distances' has no attribute {name!r}.{did_you_mean(name, _HOMES)}")
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 

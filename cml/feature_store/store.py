@@ -27,7 +27,8 @@ _LARGEST = 1e15  # of a number, whose square float32 holds many times
 class FeatureStore:
     """Features (N, F) on disk, float32 or float16, memory-mapped. Made by ``open``.
 
-    The checksum of a shard is compared when rows of it are asked for the first time.
+    It is an array of rows: ``len``, ``shape``, slices and ``np.asarray`` read it. The checksum of a shard is compared
+    when rows of it are asked for the first time.
     """
 
     def __init__(self, folder: Path, manifest: Manifest, rows: ShardedRows) -> None:
@@ -65,6 +66,23 @@ class FeatureStore:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(N, F)."""
+        return self.rows.shape
+
+    def __getitem__(self, items: Any) -> Any:  # noqa: ANN401 - as of an array
+        """Read rows: one, those of a slice, or those of an array of positions or of truth values."""
+        positions = np.arange(len(self))[items]
+        rows = np.atleast_1d(positions)
+        self._check_shards(np.unique(self.rows.shard_of(rows)).tolist())
+        return self.rows[rows] if positions.ndim else self.rows[rows][0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:  # noqa: ANN401 - NumPy's
+        """Read all rows."""
+        self._check_shards(range(len(self.rows.shards)))
+        return self.rows.__array__(dtype, copy)
 
     def __repr__(self) -> str:
         shape = f"{len(self)} x {self.manifest['features']} {self.manifest['dtype']}"

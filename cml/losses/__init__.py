@@ -20,6 +20,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from cml.errors import did_you_mean
 from cml.registry import Registry
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module's attribute
     if name not in _HOMES:
-        raise AttributeError(f"module 'cml.losses' has no attribute {name!r}")
+        raise AttributeError(f"module 'cml.losses' has no attribute {name!r}.{did_you_mean(name, _HOMES)}")
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 

@@ -343,6 +343,11 @@ def test_dropped_captions_and_words(grid: str) -> None:
     assert distance.pairwise64(labels, labels).tolist() == [[0, 0], [0, 0]]
 
 
+def test_the_installed_vectors_are_taken_by_themselves() -> None:
+    assert cml.distances.get("captions") == Captions("glove-6b-50d")
+    assert Captions.is_self_contained({})
+
+
 @pytest.mark.parametrize(
     ("options", "error"),
     [

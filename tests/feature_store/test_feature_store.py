@@ -96,6 +96,29 @@ def test_features_are_bit_for_bit_those_of_a_frozen_backbone(people: Path, made:
     np.testing.assert_array_equal(np.load(made.folder / "features-00000.npy"), made.rows)
 
 
+def test_a_store_is_an_array_of_its_rows(made: FeatureStore, tmp_path: Path) -> None:
+    rows = np.asarray(made.rows)
+    np.testing.assert_array_equal(np.asarray(made), rows)
+    assert np.asarray(made, np.float64).dtype == np.float64
+    assert made.shape == rows.shape
+    for items in (3, -1, np.int64(2), slice(1, 9, 2), [5, 0, 5], rows[:, 0] > np.median(rows[:, 0]), slice(0, 0)):
+        np.testing.assert_array_equal(made[items], rows[items])
+    with pytest.raises(IndexError):
+        made[len(made)]
+    model = cml.fit(
+        made, np.arange(float(len(made))), steps=1, dimension=4, quiet=True, sampler="random(batch_size=20)"
+    )
+    np.testing.assert_allclose(model.embed(made[:5]), model.embed(rows[:5]))
+    damaged = shutil.copytree(made.folder, tmp_path / "damaged")
+    with (damaged / "features-00000.npy").open("r+b") as file:
+        file.seek(-4, os.SEEK_END)
+        file.write(b"\x01\x02\x03\x04")
+    with pytest.raises(DataError, match="its checksum is wrong"):
+        np.asarray(FeatureStore.open(damaged))
+    with pytest.raises(DataError, match="its checksum is wrong"):
+        FeatureStore.open(damaged)[0]
+
+
 def test_float16_is_the_rounded_float32_in_half_of_the_space(people: Path, made: FeatureStore, tmp_path: Path) -> None:
     half = cml.features(people, out=tmp_path / "half", dtype="float16", **SMALL)
     np.testing.assert_array_equal(np.asarray(half.rows), np.asarray(made.rows).astype(np.float16))

@@ -72,6 +72,8 @@ def test_every_registered_class_imports_by_its_name(module: Any) -> None:  # noq
         assert getattr(module, entry.__name__) is entry
         assert entry.__name__ in dir(module)
         assert entry.__name__ in module.__all__
+    with pytest.raises(AttributeError, match=r"no attribute 'RankNContrast'\. Did you mean 'RankNContrastLoss'\?"):
+        losses.RankNContrast  # noqa: B018
     with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
         _ = module.Nothing
 

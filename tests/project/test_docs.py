@@ -19,7 +19,7 @@ import pytest
 from PIL import Image
 
 import cml
-from cml import cli, data_prep, losses, tasks
+from cml import cli, data_prep, distances, losses, sampling, tasks
 from cml.losses.loss_table import loss_rows, markdown_table
 from cml.registry import registries
 from cml.retrieval.gains import GAINS
@@ -214,6 +214,19 @@ def test_landmarks_of_a_site_have_names(tmp_path: Path) -> None:
     page.write_text('<aside class="sidebar-drawer">é</aside><aside class="toc-drawer"></aside>', encoding="utf-8")
     accessible_html.name_landmarks(tmp_path)
     assert re.findall('aria-label="(.*?)"', page.read_text(encoding="utf-8")) == ["Pages", "Headings"]
+
+
+def test_every_loss_and_label_distance_is_in_the_table_that_says_which() -> None:
+    page = (ROOT / "docs" / "choose" / "index.md").read_text(encoding="utf-8")
+    rows = [line.split("|") for line in page.splitlines() if line.startswith("|")]
+    named = [
+        set(re.findall(r"`([a-z-]+)(?:\([^`]*\))?`", " ".join(row[column] for row in rows))) for column in (2, 3, 4)
+    ]
+    for column, registry in enumerate((distances.registry, losses.registry, sampling.registry)):
+        own = set(registry.names()) - set(registry.origins())
+        assert named[column] - own == set()
+        if registry is not sampling.registry:  # these are chosen last
+            assert own - named[column] == set()
 
 
 def test_every_extra_has_its_row() -> None:

@@ -32,9 +32,9 @@ class Captions(LabelDistance):
     the words of the other, at the Euclidean distance of their vectors. Exact to about 1e-15.
 
     Args:
-        vectors: The word vectors: ``glove-6b-50d`` (extra ``glove``), ``scene-words`` (the few words of cml's drawn
-            scenes), or the path of a GloVe text, a word2vec text or binary, or a .npy with its words in a .txt of the
-            same name.
+        vectors: The word vectors: ``glove-6b-50d`` (extra ``glove``, taken by itself), ``scene-words`` (the few words
+            of cml's drawn scenes), or the path of a GloVe text, a word2vec text or binary, or a .npy with its words in
+            a .txt of the same name.
         lower: Lower-case the captions. Right for vectors of lower-cased text, as GloVe's 6B.
         stop_words: Words to leave out: ``function`` (English words of grammar alone), ``english`` (gensim's list of
             337, much like the one that the inventors of the distance take), ``none``, or a list of words. ``english``
@@ -61,7 +61,7 @@ class Captions(LabelDistance):
         (2, 2)
     """
 
-    vectors: str = ""
+    vectors: str = PACKAGED
     lower: bool = True
     stop_words: str | tuple[str, ...] = "function"
     normalize: bool = True
@@ -76,7 +76,7 @@ class Captions(LabelDistance):
     @classmethod
     def is_self_contained(cls, settings: Mapping[str, Any]) -> bool:
         """Whether the word vectors are those of a package, not of a file."""
-        return settings.get("vectors") in (PACKAGED, SCENES)
+        return settings.get("vectors", PACKAGED) in (PACKAGED, SCENES)
 
     def __post_init__(self) -> None:
         if not self.vectors:
