@@ -47,7 +47,8 @@ class Direction(LabelDistance):
         apart = squared_euclidean(left, right, root=False, zero_below=noise)
         opposite = squared_euclidean(left, -right, root=False, zero_below=noise)
         angles = np.arctan2(np.sqrt(apart), np.sqrt(opposite))
-        return np.degrees(2 * angles, dtype=np.float32)
+        block: Float32 = np.degrees(2 * angles).astype(np.float32)
+        return block
 
     def label_vectors(self, labels: Labels) -> Float64:  # (N, D) float64
         """Return the vectors of length 1: what a regression predicts."""
@@ -57,4 +58,5 @@ class Direction(LabelDistance):
     def labels_from_vectors(self, vectors: Float64) -> Float64:  # (N, D) float64
         """Return the vectors scaled to length 1; NaN of a vector of zeros."""
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return np.divide(vectors, lengths, out=np.full_like(vectors, np.nan), where=lengths > 0)
+        directions: Float64 = np.divide(vectors, lengths, out=np.full_like(vectors, np.nan), where=lengths > 0)
+        return directions

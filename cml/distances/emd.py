@@ -63,7 +63,8 @@ class Emd(LabelDistance):
 
         left, right = a.arrays["cumulative"], b.arrays["cumulative"]
         check_same_length(left, right)
-        return cdist(left, right, "cityblock").astype(np.float32)
+        block: Float32 = cdist(left, right, "cityblock").astype(np.float32)
+        return block
 
     def _find_gaps(self, bins: int) -> Float64:  # -> (K - 1,)
         if bins < 2:

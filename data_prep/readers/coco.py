@@ -31,28 +31,36 @@ class Coco(Reader):
         listed = [part for part in parts if isinstance(part, list) and all(isinstance(entry, dict) for entry in part)]
         if len(listed) < len(parts):
             raise DataError(f"{path} should be COCO's JSON, with lists of images and annotations.")
-        photos = {repr(photo.get("id")): photo for photo in listed[0]}
+        photos = {_name_id(photo.get("id")): photo for photo in listed[0]}
         if len(photos) < len(listed[0]):
             raise DataError(f"{path}: two images have one id; export the file again.")
         categories = coco.get("categories") or []
-        named = {repr(entry.get("id")): entry for entry in categories if isinstance(entry, dict)}
+        named = {_name_id(entry.get("id")): entry for entry in categories if isinstance(entry, dict)}
         for position, entry in enumerate(listed[1]):
             where = f"{path}: annotation {entry.get('id', position)}"
-            photo = photos.get(repr(entry.get("image_id")))
+            photo = photos.get(_name_id(entry.get("image_id")))
             if photo is None:
                 yield where, DataError(f"{where}: no entry of images has its image_id {entry.get('image_id')!r}.")
                 continue
             try:
-                yield where, _make_row(entry, photo, named.get(repr(entry.get("category_id")), {}), where)
+                yield where, _make_row(entry, photo, named.get(_name_id(entry.get("category_id")), {}), where)
             except DataError as error:
                 yield where, error
+
+
+def _name_id(number: object) -> str:
+    """An id as text: some tools write "7" in one list and 7 in the other."""
+    return number if isinstance(number, str) else repr(number)
 
 
 def _make_row(entry: dict[str, Any], photo: dict[str, Any], category: dict[str, Any], where: str) -> Row:
     attributes = entry.get("attributes")
     row: dict[str, Any] = {**(attributes if isinstance(attributes, dict) else {}), **photo, **entry}
     row = {name: value for name, value in row.items() if name not in _TAKEN}
-    row |= {"file_name": photo.get("file_name"), "class": category.get("name")}
+    name = photo.get("file_name")
+    if isinstance(name, str) and "/" not in name:  # of Windows, as Label Studio writes paths there
+        name = name.replace("\\", "/")
+    row |= {"file_name": name, "class": category.get("name")}
     if isinstance(entry.get("caption"), str):
         row["caption"] = entry["caption"]
     if entry.get("iscrowd") == 1:  # a region of many, without joints or a box of one

@@ -1,7 +1,6 @@
 """Labels in the names of files, by a pattern such as "{age:d}_{}_{}.jpg"; and names of files by the cells of a row."""
 
 import re
-from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -19,7 +18,8 @@ class NamePattern:
         self.text = text
         fields = list(_FIELD.finditer(text))
         self.columns = [field[1] for field in fields if field[1]]
-        if not self.columns or len(set(self.columns)) < len(self.columns) or not self.columns[0].isascii():
+        are_names = all(column.isidentifier() for column in self.columns)
+        if not self.columns or len(set(self.columns)) < len(self.columns) or not are_names:
             raise UserError(
                 f'A label_pattern names each column once, as in "{{age:d}}_{{}}.jpg". Got {text!r} instead.'
             )
@@ -53,8 +53,3 @@ def fill_pattern(text: str, row: Row, where: str) -> str:
         return name.zfill(int(width[1] or 0))
 
     return _FIELD.sub(fill, text)
-
-
-def list_fields(text: str) -> Iterator[str]:
-    """The columns that a pattern names."""
-    return (field[1] for field in _FIELD.finditer(text) if field[1])

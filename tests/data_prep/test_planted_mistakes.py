@@ -39,7 +39,8 @@ class Table(NamedTuple):
 
 def uniform(rng: np.random.Generator, low: Any, high: Any, count: int, digits: int = 4) -> list[Any]:  # noqa: ANN401
     low, high = np.broadcast_arrays(low, high)
-    return rng.uniform(low, high, (count, *low.shape)).round(digits).tolist()
+    rows: list[Any] = rng.uniform(low, high, (count, *low.shape)).round(digits).tolist()
+    return rows
 
 
 def column(values: Sequence[Any]) -> list[list[Any]]:

@@ -57,6 +57,21 @@ def write_coco(path: Path, before: str = "", **changes: Any) -> Path:  # noqa: A
     return path
 
 
+def write_roboflow(path: Path) -> Path:
+    """A category above the others without joints, and ids of images as texts."""
+    content = json.loads(write_coco(path).read_text())
+    content["categories"].insert(0, {"id": 0, "name": "mice", "supercategory": "none"})
+    for photo in content["images"]:
+        photo |= {
+            "id": str(photo["id"]),
+            "license": 1,
+            "date_captured": "2024-01-01",
+            "extra": {"name": "original.png"},
+        }
+    path.write_text(json.dumps(content))
+    return path
+
+
 def write_deeplabcut(path: Path, animals: tuple[str, ...] = (), *, cut: bool = False) -> Path:
     before = ["labeled-data", "mouse"] if cut else []
     start = [[name, *([""] * len(before))] for name in ("scorer", "individuals", "bodyparts", "coords")]
@@ -97,6 +112,10 @@ def write_mapping(path: Path) -> Path:
 JOINT_FILES: dict[str, Callable[[Path], Path]] = {
     "coco of CVAT": lambda folder: write_coco(folder / "a.json"),
     "coco of Label Studio": lambda folder: write_coco(folder / "result.json", "images/"),
+    "coco of Label Studio on Windows": lambda folder: write_coco(folder / "w.json", "images\\"),
+    "coco of FiftyOne": lambda folder: write_coco(folder / "f.json", "/home/me/data/", supercategory=None),
+    "coco of Roboflow": lambda folder: write_roboflow(folder / "r.json"),
+    "coco of SLEAP": lambda folder: write_coco(folder / "s.json", score=0.9, bbox=None),
     "coco with empty entries": lambda folder: write_coco(folder / "c.json", iscrowd=0, area=12.5, segmentation=[]),
     "deeplabcut": lambda folder: write_deeplabcut(folder / "CollectedData_Ann.csv"),
     "deeplabcut, path in three columns": lambda folder: write_deeplabcut(folder / "d.csv", cut=True),

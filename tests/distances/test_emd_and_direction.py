@@ -50,5 +50,5 @@ def test_fit_takes_them(distance: str, labels: Float64) -> None:
     rng = np.random.default_rng(0)
     which = rng.integers(0, 4, 40)
     x = np.eye(4)[which] + rng.normal(0, 0.1, (40, 4))
-    model = cml.fit(x, labels[which], label_distance=distance, steps=3, seed=0)
+    model = cml.fit(x, labels[which], label_distance=distance, steps=3, sampler="random(batch_size=20)", seed=0)
     assert np.isfinite(model.embed(x)).all()

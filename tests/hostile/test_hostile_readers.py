@@ -122,13 +122,14 @@ def read(name: str, content: bytes, photos: Path, folder: Path) -> int:
 
 
 def read_path(name: str, path: Path, kind: str, photos: Path) -> int:
-    sound, faults = 0, []
+    sound = 0
+    faults: list[Exception] = []
     try:
         for _, row in read_labels(path.parent if name == "yolo" else path, kind, format=name, images=photos):
             faults += [row] if isinstance(row, DataError) else []
             sound += not isinstance(row, DataError)
     except (DataError, UserError) as error:
-        faults.append(error)  # type: ignore[arg-type]
+        faults.append(error)
     for fault in faults:
         assert len(str(fault)) < 4000, str(fault)[:200]
     return sound

@@ -22,7 +22,8 @@ JOINTS = RNG.uniform(8, 90, (COUNT, 4, 2)).round(1)
 
 def list_rows() -> list[tuple[str, str, str]]:
     """What people have, the source, and the options, of each row of both tables."""
-    rows, source = [], ""
+    rows: list[tuple[str, str, str]] = []
+    source = ""
     for line in PAGE.read_text().splitlines():
         if (head := re.match(r"\| you have \| command, after `cml prepare (\w+) ", line)) is not None:
             source = head[1]
