@@ -14,7 +14,7 @@ import cml
 from cml.models.backbones.sentence_transformers import wrap_foreign
 from cml.retrieval import evaluate_embeddings
 from cml.retrieval.evaluate_options import EvaluateOptions
-from cml.sentence_transformers import LabelDistanceLoss, RetrievalEvaluator
+from cml.sentence_transformers import LabelDistanceLoss, LabelSampler, RetrievalEvaluator
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "models"))
 from test_text_backbones import LABELS, OPTIONS, TEXTS, tiny_transformer
@@ -105,6 +105,22 @@ def test_losses_of_label_distances_train_there(loss: str, tmp_path: Path) -> Non
     assert any(not torch.equal(value, before[name]) for name, value in model.state_dict().items())
     rows = evaluate_embeddings(model.encode(TEXTS, normalize_embeddings=True), LABELS, options=measured).rows
     assert evaluator(model)["held-out_score@5"] == pytest.approx(rows["embedding"]["score@5"].mean)
+
+
+def test_batches_there_are_drawn_by_labels(tmp_path: Path) -> None:
+    names = [["few", "some", "many"][row % 3] for row in range(60)]
+    rows = {"text": TEXTS, "label": [float(row) for row in range(60)]}
+    sampler = LabelSampler("per-class", "classes", labels=names)
+    for batch in sampler(rows, 12, seed=1):
+        assert all(sum(names[row] == name for row in batch) % 4 == 0 for name in ("few", "some", "many"))
+    assert next(iter(sampler(rows, 12, seed=1))) == next(iter(sampler(rows, 12, seed=1, drop_last=True)))
+    model = tiny_sentence_transformer()
+    loss = LabelDistanceLoss(model, "log-ratio", "classes", labels=names)
+    train(tmp_path, model, rows, loss, arguments={"batch_sampler": sampler, "num_train_epochs": 2})
+    with pytest.raises(cml.UserError, match="no column 'label'"):
+        sampler({"text": TEXTS}, 12)
+    with pytest.raises(cml.UserError, match="holds 60, no number of one of 60 labels"):
+        sampler({"label": [1, 60]}, 12)
 
 
 def test_numbers_of_rows_stand_for_labels_of_any_kind(tmp_path: Path) -> None:

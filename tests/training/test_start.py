@@ -4,10 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 import cml
+from cml.cli import main
 
 RNG = np.random.default_rng(0)
 ROWS = (3 + 2 * RNG.normal(size=(200, 8))).astype(np.float32)
@@ -74,3 +76,25 @@ def test_a_model_is_no_backbone(first: cml.Model) -> None:
     for backbone in (first, first.network):
         with pytest.raises(cml.UserError, match="continue it by start=model"):
             cml.fit(ROWS, LABELS, backbone=backbone, steps=2, **OPTIONS)  # type: ignore[arg-type]
+
+
+def test_a_run_on_a_dataset_continues_another_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["--steps", "2", "--sampler", "random(batch_size=12)", "--device", "cpu"]
+    for name, columns in (("all", "abcd"), ("fewer", "abc")):
+        table = pd.DataFrame(ROWS[:80, : len(columns)], columns=list(columns)).assign(y=LABELS[:80])
+        table.to_csv(tmp_path / f"{name}.csv", index=False)
+        source = ["--source", str(tmp_path / f"{name}.csv"), "--features", *columns, "--label-columns", "y"]
+        assert main(["prepare", "table", *source, "--out", str(tmp_path / name)]) == 0
+    data = ["--data", str(tmp_path / "all"), *small]
+    assert main(["train", "value", *data, "--out", str(tmp_path / "first"), "--dimension", "6"]) == 0
+    start = ["--start", str(tmp_path / "first"), "--learning-rate", "1e-12"]
+    assert main(["train", "value", *data, "--out", str(tmp_path / "second"), *start]) == 0
+    assert "The start model decides dimension=6" in capsys.readouterr().err
+    first, second = (cml.load(tmp_path / name, device="cpu") for name in ("first", "second"))
+    np.testing.assert_allclose(second.embed(ROWS[:, :4]), first.embed(ROWS[:, :4]), atol=1e-5)
+    other = ["--data", str(tmp_path / "fewer"), *small, "--out", str(tmp_path / "third")]
+    assert main(["train", "value", *other, "--start", str(tmp_path / "first")]) == 2
+    assert "error: The start model takes 4 numbers. Got 3 numbers instead." in capsys.readouterr().err
+    assert not (tmp_path / "third").exists()
+    assert main(["train", "value", *data, "--out", str(tmp_path / "third"), "--start", str(tmp_path / "none")]) == 2
+    assert "none is not a folder; give a run folder" in capsys.readouterr().err
