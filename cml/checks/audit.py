@@ -17,9 +17,8 @@ from cml import losses
 from cml.array_types import Float32, Float64, Int64
 from cml.checks.label_density import LabelDensity, weigh_neighbors
 from cml.checks.wrong_labels import WrongLabels, average_neighbors, count_wrong
-from cml.distances.label_distance import LabelDistance
+from cml.distances.label_distance import LabelDistance, listed_distances
 from cml.distances.labels import Labels
-from cml.distances.listed_distances import listed_distances
 from cml.errors import UserError
 from cml.retrieval.label_regression import scale_labels
 from cml.retrieval.search import nearest_others

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.array_types import Float32, Float64, Floating
+from cml.array_types import Float32, Float64, Floating, Int64
 from cml.data.tensor_array import tensor_array
 from cml.distances.blas_threads import one_blas_thread
 from cml.distances.content_hash import content_digest
@@ -370,3 +370,14 @@ def _as_json(value: Any) -> Any:  # noqa: ANN401 - any setting
         case Path():
             return str(value)
     return value
+
+
+def listed_distances(
+    distance: LabelDistance,
+    labels: Labels,  # Q encoded labels
+    others: Labels,  # encoded labels that the lists name
+    positions: Int64,  # (Q, k) positions among them
+) -> Float32:  # (Q, k); infinite where two labels cannot be compared
+    """Compute the label distances of items to those that are listed for each."""
+    rows = [distance.pairwise(labels[row : row + 1], others[listed])[0] for row, listed in enumerate(positions)]
+    return np.stack(rows) if rows else np.empty(positions.shape, np.float32)

@@ -16,7 +16,7 @@ from cml.doors.trained_run import Embeddings, TrainedRun
 from cml.errors import UserError
 from cml.reporting.retrieval_report import Picture, ReportRow, write_retrieval_page
 from cml.retrieval.embedding_ranker import embedding_ranker
-from cml.retrieval.ranking_ties import mask_own_column, rank_columns
+from cml.retrieval.ranking import mask_own_column, rank_columns
 from cml.retrieval.reference_rows import ORACLE
 from cml.task import Task
 

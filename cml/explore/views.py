@@ -55,7 +55,7 @@ def build_embedding_view(
 ) -> View:
     """Compute what the explorer shows of an embedding."""
     from cml.retrieval.embedding_ranker import embedding_ranker
-    from cml.retrieval.ranking_ties import rank_columns
+    from cml.retrieval.ranking import rank_columns
 
     n, k = len(side), min(NEAREST, len(side) - 1)
     ranker = embedding_ranker(embeddings, embeddings)

@@ -16,9 +16,8 @@ from PIL import Image
 from cml.array_types import Float32, Float64, Int64
 from cml.data.input_form import InputForm, Inputs
 from cml.distances.jobs.stored_matrix import MOST_ITEMS, replace_costly_distance
-from cml.distances.label_distance import LabelDistance
+from cml.distances.label_distance import LabelDistance, listed_distances
 from cml.distances.labels import Labels
-from cml.distances.listed_distances import listed_distances
 
 Rows = slice | Int64
 HoldOut = Callable[["LabelledItems"], Rows]

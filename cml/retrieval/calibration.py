@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cml.array_types import Bools, Float32, Float64, Int64
-from cml.distances.label_distance import LabelDistance
+from cml.distances.label_distance import LabelDistance, listed_distances
 from cml.distances.labels import Labels
-from cml.distances.listed_distances import listed_distances
 from cml.errors import UserError, holds_controls
 from cml.retrieval.other_groups import find_other_groups
 from cml.retrieval.search import nearest_embeddings, nearest_others

@@ -18,19 +18,25 @@ from cml.distances import LabelDistance, Labels
 from cml.distances.blas_threads import one_blas_thread
 from cml.errors import UserError
 from cml.option_types import check_options
-from cml.retrieval.condensed_lists import comparable_lists, count_known, cut_options, put_last
 from cml.retrieval.embedding_ranker import Ranker
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.item_influences import Effects, ItemInfluences
 from cml.retrieval.item_units import ItemUnits
 from cml.retrieval.mean_interval import item_intervals
 from cml.retrieval.metric_result import MetricResult
-from cml.retrieval.metrics import Metric, make_metrics
+from cml.retrieval.metrics import Metric, cut_options, make_metrics
 from cml.retrieval.metrics.all_queries import SCORE_K, AllQueriesMetric, QueryTable
 from cml.retrieval.metrics.hit import choose_hit_neighbors
 from cml.retrieval.metrics.label_distance import compute_label_distance, label_distance_effects
-from cml.retrieval.ranking import LabelBlock, Ranking
-from cml.retrieval.ranking_ties import mask_own_column, rank_columns
+from cml.retrieval.ranking import (
+    LabelBlock,
+    Ranking,
+    comparable_lists,
+    count_known,
+    mask_own_column,
+    put_last,
+    rank_columns,
+)
 from cml.retrieval.reference_rows import ORACLE, measure_oracle
 from cml.retrieval.results import Evaluation
 

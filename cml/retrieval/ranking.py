@@ -1,6 +1,11 @@
 """What metrics measure: the label distances of a block of queries, and a ranking of the gallery for each of them.
 
 Whatever serves several metrics or several rankers is computed once, when it is first asked for.
+
+Items with the same score are taken in random order: in the order of a gallery that is sorted by label, a constant
+embedding could score like the best or the worst. Where label distances are unknown, a condensed list leaves these items
+out (Sakai, Alternatives to Bpref, SIGIR 2007): in a ranking of all items, they take the first places of most queries
+where few distances are known, and no metric can tell whether they are near.
 """
 
 from __future__ import annotations
@@ -12,7 +17,8 @@ from typing import Protocol
 
 import numpy as np
 
-from cml.array_types import Float32, Float64, Floating, Int32, Int64
+from cml.array_types import Bools, Float32, Float64, Floating, Int32, Int64
+from cml.distances import LabelDistance, Labels
 from cml.errors import UserError
 from cml.retrieval.gains import compute_gains, graded_gains
 from cml.retrieval.item_influences import Effects
@@ -198,3 +204,86 @@ def retrieved_distances(
             f"Got {label_distances.shape} and {scores.shape} instead."
         )
     return np.take_along_axis(label_distances, top_columns(scores, k), axis=1)
+
+
+def rank_columns(
+    scores: Floating,  # (R, G) without NaN
+    k: int,
+    *,
+    first: int = 0,
+    seed: int = 0,
+    next_too: bool = False,
+) -> tuple[Int64, Bools]:  # columns (R, k), and which rows (R,) have a tie among the first k or at their end
+    """The columns of the k smallest scores of each row, items with the same score in random order."""
+    from cml.retrieval.top_k import top_columns
+
+    columns = top_columns(scores, min(k + 1, scores.shape[1]))
+    smallest = np.take_along_axis(scores, columns, axis=1)
+    tied: Bools = (smallest[:, 1:] == smallest[:, :-1]).any(axis=1)
+    for row in np.flatnonzero(tied).tolist():
+        shuffled = np.random.default_rng((seed, first + row)).permutation(scores.shape[1])
+        columns[row] = shuffled[top_columns(scores[row : row + 1, shuffled], columns.shape[1])[0]]
+    return columns if next_too else columns[:, :k], tied
+
+
+def mask_own_column(
+    block: Floating,  # (R, G) distances of the queries in ``rows`` to all items
+    rows: slice,
+) -> None:
+    """Set the distance of each query to itself to infinity, in place."""
+    block[np.arange(len(block)), np.arange(rows.start, rows.stop)] = np.inf
+
+
+_COUNTED = 256  # queries whose known items are counted
+_ROWS = 16  # of them at a time
+
+
+def count_known(
+    distance: LabelDistance,
+    query_labels: Labels,  # Q labels, encoded by it
+    gallery_labels: Labels,  # G labels, encoded by it
+) -> int:
+    """Count the gallery items whose label distance from a query is known."""
+    chosen = np.unique(np.linspace(0, len(query_labels) - 1, min(_COUNTED, len(query_labels))).astype(np.int64))
+    parts = (query_labels[chosen[start : start + _ROWS]] for start in range(0, len(chosen), _ROWS))
+    counts = [np.isfinite(distance.pairwise(part, gallery_labels)).sum(axis=1) for part in parts]
+    return int(np.median(np.concatenate(counts)))
+
+
+def comparable_lists(
+    ranking: Ranking,  # of R queries; their scores are infinite only where label distances are
+    k: int,
+    *,
+    first: int = 0,
+    seed: int = 0,
+) -> tuple[Float32, Int64]:  # (R, K + 1) label distances and positions, fewer of a smaller gallery
+    """The first K + 1 items that can be compared with the query, whatever lies between them.
+
+    The mean label distance of the first K is at least that of the K nearest, as the mean of the comparable ones among
+    the first K is not.
+    """
+    distances, length = ranking.labels.distances, min(k + 1, ranking.labels.distances.shape[1])
+    retrieved, items = ranking.retrieved[:, :length], ranking.items[:, :length]
+    left_out = np.isinf(retrieved).any(axis=1)
+    if left_out.any():
+        retrieved, items = retrieved.copy(), items.copy()
+    for row in np.flatnonzero(left_out).tolist():
+        some = slice(row, row + 1)
+        scores = put_last(ranking.scores[some], np.isinf(distances[some]))
+        items[row] = rank_columns(scores, length, first=first + row, seed=seed)[0][0, :length]
+        retrieved[row] = distances[row, items[row]]
+    return retrieved, items
+
+
+def put_last(
+    scores: Floating,  # (R, G) by which the gallery is ranked, rising; infinite only where it is left out
+    left_out: Bools,  # (R, G) the items to put last. They get scores of their own, so that they are no ties
+) -> Float64:  # (R, G) the scores
+    """Put items behind all others of their ranking.
+
+    Example:
+        >>> put_last(np.array([[0.5, 3.0, 1.0]]), np.array([[True, False, False]]))
+        array([[4., 3., 1.]])
+    """
+    highest = np.max(scores, axis=1, keepdims=True, initial=0.0, where=~left_out)
+    return np.where(left_out, highest.astype(np.float64) + np.arange(1, scores.shape[1] + 1), scores)

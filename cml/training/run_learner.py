@@ -12,11 +12,11 @@ from cml.items import LabelledItems
 from cml.items.labelled_items import store_costly_distances
 from cml.models.weights import model_fingerprint
 from cml.registry import Choice
+from cml.training.data_workers import refuse_in_starting_worker
 from cml.training.gradient_descent import make_model_config
 from cml.training.learner import Learned, Learner, Place, StoppedRun
 from cml.training.run_folder import open_run_folder, save_training_items
 from cml.training.saved_model import RunConfig
-from cml.training.start_method import refuse_in_starting_worker
 
 
 def run_learner(

@@ -17,7 +17,7 @@ from cml.items import LabelledItems
 from cml.models.embedding import EmbeddingModel
 from cml.processes.ranks import Ranks
 from cml.retrieval.embedding_ranker import embedding_ranker
-from cml.retrieval.ranking_ties import mask_own_column
+from cml.retrieval.ranking import mask_own_column
 from cml.storage.saved_options import record
 from cml.training.config import TrainConfig
 from cml.training.randomness import seeded_randomness

@@ -30,9 +30,8 @@ from tune import DRAWN, Items, take
 from cml.checks.audit import audit_labels
 from cml.comparing.bench.sets import compute_features, open_set
 from cml.comparing.bench.suite import SUITES, VERSION
-from cml.distances.label_distance import LabelDistance
+from cml.distances.label_distance import LabelDistance, listed_distances
 from cml.distances.labels import Labels
-from cml.distances.listed_distances import listed_distances
 from cml.errors import UserError
 from cml.retrieval.search import nearest_others
 from cml.training.linear_map import fit_rotation

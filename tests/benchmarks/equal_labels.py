@@ -38,7 +38,7 @@ from cml.items import LabelledItems
 from cml.losses import registry
 from cml.losses.label_distance_loss import LabelDistanceLoss
 from cml.retrieval.embedding_ranker import embedding_ranker
-from cml.retrieval.ranking_ties import rank_columns
+from cml.retrieval.ranking import rank_columns
 from cml.training.config import TrainConfig
 from cml.training.gradient_descent import GradientDescent
 from cml.training.head_alone import Features, Start, choose_head_start

@@ -25,8 +25,7 @@ from cml.retrieval.metric_result import MetricResult
 from cml.retrieval.metrics import Metric, compute_ndcg, make_metrics
 from cml.retrieval.rank_correlation import dense_ranks, rank_correlations
 from cml.retrieval.rank_effects import rank_effects
-from cml.retrieval.ranking import LabelBlock, Ranking
-from cml.retrieval.ranking_ties import rank_columns
+from cml.retrieval.ranking import LabelBlock, Ranking, rank_columns
 
 QUERIES = 7
 RECALL = {"recall_ks": (1, 3), "recall_within": 0.4}

@@ -15,7 +15,7 @@ from cml.array_types import Bools, Float32, Float64
 from cml.checks.audit import FROZEN, RIDGE, TRAINED, Audit, audit_labels, deal_folds, weigh_parts
 from cml.checks.audit_list import read_scores
 from cml.cli import main
-from cml.distances.listed_distances import listed_distances
+from cml.distances.label_distance import listed_distances
 from cml.errors import DataError, UserError
 
 COUNT = 240

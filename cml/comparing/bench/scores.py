@@ -14,8 +14,7 @@ from cml.retrieval.metrics import LABEL_DISTANCE, Metric
 from cml.retrieval.metrics.label_distance import compute_label_distance
 from cml.retrieval.metrics.ndcg import compute_ndcg
 from cml.retrieval.metrics.score import over_mean, score_terms
-from cml.retrieval.ranking import LabelBlock, Ranking, retrieved_distances
-from cml.retrieval.ranking_ties import rank_columns
+from cml.retrieval.ranking import LabelBlock, Ranking, rank_columns, retrieved_distances
 
 PRIMARY = "score"
 SCORES = (PRIMARY, "label_distance", "ndcg", "worst")

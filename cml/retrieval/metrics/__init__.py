@@ -5,14 +5,15 @@ Every registered metric that suits the labels is measured by ``cml evaluate`` an
 
 import importlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cml.errors import UserError
 from cml.registry import Registry
-from cml.retrieval.metrics.metric import LABEL_DISTANCE, Metric, MetricInfo, family
+from cml.retrieval.evaluate_options import DISTANCE_KS, HIT_KS, NDCG_KS, EvaluateOptions
+from cml.retrieval.metrics.metric import LABEL_DISTANCE, Metric, MetricInfo, cut_ks, family
 
 if TYPE_CHECKING:
-    from cml.retrieval.evaluate_options import EvaluateOptions
     from cml.retrieval.metrics.h_ap import compute_h_ap
     from cml.retrieval.metrics.hit import compute_hits
     from cml.retrieval.metrics.kendall_tau import compute_kendall_tau
@@ -126,7 +127,7 @@ def read_class(name: str) -> type[Metric]:
     return entry
 
 
-def make_metrics(options: "EvaluateOptions", gallery: int) -> list[Metric]:
+def make_metrics(options: EvaluateOptions, gallery: int) -> list[Metric]:
     """Make every registered metric that is measured in an evaluation, in the order of a table's columns."""
     classes = bool(options.recall_ks) and options.recall_within == 0
     available = {
@@ -146,6 +147,22 @@ def make_metrics(options: "EvaluateOptions", gallery: int) -> list[Metric]:
         if metric.columns:
             metrics.append(metric)
     return metrics
+
+
+def cut_options(options: EvaluateOptions, known_items: int, gallery: int) -> EvaluateOptions:
+    """Cut the default K to the items that a query ranks, as they are cut to a small gallery.
+
+    The sample for metrics of the whole ranking becomes as much larger as the gallery is.
+    """
+    distance_ks, ndcg_ks, hit_ks = options.distance_ks, options.ndcg_ks, options.hit_ks
+    if tuple(distance_ks) == DISTANCE_KS:
+        distance_ks = cut_ks(DISTANCE_KS, known_items)
+    if tuple(ndcg_ks) == NDCG_KS:
+        ndcg_ks = cut_ks(NDCG_KS, known_items)
+    if tuple(hit_ks) == HIT_KS and 10 * options.hit_neighbors > known_items:
+        hit_ks = ()  # a random ranking would hit more often than not
+    sample = options.ranking_sample * gallery // max(1, min(known_items, gallery))
+    return replace(options, distance_ks=distance_ks, ndcg_ks=ndcg_ks, hit_ks=hit_ks, ranking_sample=sample)
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module's attribute

@@ -24,7 +24,7 @@ from cml.comparing.bench.scores import interval, score_queries
 from cml.data.prepared import PreparedDataset
 from cml.errors import UserError
 from cml.losses.log_ratio import LogRatioLoss
-from cml.retrieval.ranking_ties import rank_columns
+from cml.retrieval.ranking import rank_columns
 from cml.training.config import TrainConfig
 
 
