@@ -58,6 +58,9 @@ class Circular(LabelDistance):
         left, right = a.arrays["phases"], b.arrays["phases"]
         check_same_length(left, right)
         result = np.empty((len(a), len(b)), np.float32)
+        if left.shape[1] == 1 and min(left.min(initial=0), right.min(initial=0)) >= 0:
+            _fill_within(left[:, 0], np.ascontiguousarray(right[:, 0]), float(self.period), result)
+            return result
         _fill(left, np.ascontiguousarray(right.T), float(self.period), self.reduce == "max", result)
         return result
 
@@ -85,6 +88,17 @@ def _shorter_way(phase: float, other: float, period: float) -> float:
     way = way - period if way >= period else way
     back = period - way
     return back if back < way else way
+
+
+@compile_loop(fastmath=AS_WRITTEN)
+def _fill_within(a: Float64, b: Float64, period: float, out: Float32) -> None:
+    """Fill ``out`` from phases (A,) and (B,) that are less than one period apart, of which nothing is taken off."""
+    for i in range(len(a)):
+        phase, row = a[i], out[i]
+        for j in range(len(b)):
+            way = abs(phase - b[j])
+            back = period - way
+            row[j] = back if back < way else way
 
 
 @compile_loop(fastmath=AS_WRITTEN)

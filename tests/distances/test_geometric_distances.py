@@ -366,3 +366,17 @@ def test_a_dataset_of_angles_is_compared_by_the_command(tmp_path: Path, capsys: 
     values = [one["value"] for one in train]
     expected = [[slow.circular([a], [b], 360, False) for b in values] for a in values]
     np.testing.assert_allclose(np.load(tmp_path / "job/matrix.npy"), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_circular_distances_are_the_same_with_and_without_periods_to_take_off() -> None:
+    rng = np.random.default_rng(0)
+    distance = distances.get("circular(period=24)")
+    hours = rng.uniform(0, 24, 70)
+    hours[:3] = 0, 12, 23.999
+    within = distance.encode(hours)
+    beyond = distance.encode([*hours[:-1], -1e-300])  # one negative phase, which has all of them reduced
+    np.testing.assert_array_equal(
+        distance.pairwise(within, within)[:-1, :-1], distance.pairwise(beyond, beyond)[:-1, :-1]
+    )
+    apart = np.abs(hours[:, None] - hours)
+    np.testing.assert_array_equal(distance.pairwise(within, within), np.minimum(apart, 24 - apart).astype(np.float32))
