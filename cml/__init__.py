@@ -3,7 +3,8 @@
 - ``cml.fit`` trains a model on images and labels; ``cml.load`` loads a trained model, and ``cml.last`` gives the model
   so far of an interrupted ``cml.fit``.
 - ``cml.PairJudgements`` and ``cml.TripletJudgements`` take judged pairs and triplets as labels.
-- ``cml.Grades`` takes graded documents of queries as labels; ``cml.Ranking`` measures what a search finds by them.
+- ``cml.Grades`` takes graded documents of queries as labels; ``cml.Ranking`` measures what a search finds by them, and
+  ``cml.SearchFolder`` reads and writes both sides with their grades.
 - ``cml.prepare``, ``cml.open_dataset``, ``cml.train`` and ``cml.compare`` work on prepared datasets, like the commands
   of the same names.
 - ``cml.Index`` holds embeddings to search, ``cml.EmbeddingFolder`` those of ``cml embed``; ``cml.index`` and
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from cml.errors import UserError
     from cml.graded.grades import Grades
     from cml.graded.ranking import Ranking, RankingEvaluation
+    from cml.graded.search_folder import SearchFolder
     from cml.plugins import load as load_plugin
     from cml.searching.embedding_folder import EmbeddingFolder
     from cml.searching.index import Index
@@ -60,6 +62,7 @@ _PLACES = {  # public name: "module:name in it"
     "Ranking": "cml.graded.ranking:Ranking",
     "RankingEvaluation": "cml.graded.ranking:RankingEvaluation",
     "Run": "cml.doors.run:Run",
+    "SearchFolder": "cml.graded.search_folder:SearchFolder",
     "SearchModel": "cml.doors.search_model:SearchModel",
     "TrainConfig": "cml.training.config:TrainConfig",
     "TripletJudgements": "cml.data.triplet_judgements:TripletJudgements",
@@ -89,6 +92,7 @@ __all__ = [
     "Ranking",
     "RankingEvaluation",
     "Run",
+    "SearchFolder",
     "SearchModel",
     "TrainConfig",
     "TripletJudgements",

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Sequence
 
 from cml.command_line.command_list import COMMANDS, GROUPS, HELP, PLUGIN, PLUGIN_HELP
+from cml.command_line.own_commands import find
 from cml.command_line.parse_options import load_plugins
 from cml.command_line.streams import flush_results, interrupt_on_signals, open_streams
 from cml.console.messages import say_warning
@@ -71,7 +72,10 @@ def _run(name: str, arguments: list[str]) -> None:
     if not _has_working_directory():  # without one, relative paths mean nothing, and oneMKL ends the process
         raise UserError(_NO_DIRECTORY)
     keep_freed_memory()
-    importlib.import_module(f"cml.commands.{name}").run(load_plugins(arguments))
+    arguments = load_plugins(arguments)
+    own = find(name, arguments)
+    run, rest = (importlib.import_module(f"cml.commands.{name}").run, arguments) if own is None else own
+    run(rest)
 
 
 def _complain(error: object) -> None:

@@ -59,8 +59,6 @@ class Task:
 
 
 registry: Registry[Task] = Registry("task", {}, group="cml.tasks")  # cml's own are entry points too
-comparisons: Registry[None] = Registry("comparison", {}, group="cml.comparisons")
-"""What ``cml compare`` compares beside the losses of a task: name to ``run(arguments)``."""
 names = registry.names
 
 

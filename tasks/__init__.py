@@ -3,9 +3,9 @@
 import runpy
 import sys
 
-from cml.task import Task, comparisons, get, names, register, registry
+from cml.task import Task, get, names, register, registry
 
-__all__ = ["Task", "comparisons", "get", "main", "names", "register", "registry"]
+__all__ = ["Task", "get", "main", "names", "register", "registry"]
 
 
 def main(name: str) -> None:

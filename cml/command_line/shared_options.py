@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 from tyro.conf import Positional, arg
 
 from cml.command_line.command_list import HELP, PLUGIN, PLUGIN_HELP
+from cml.command_line.own_commands import kinds
+from cml.command_line.own_commands import summary as summary_of_kind
 from cml.errors import UserError, did_you_mean, escape_controls
 
 AllowDownload = Annotated[
@@ -70,15 +72,17 @@ def pick(
     """Take a name from the front of a command's arguments; without one, print a help text that lists the names."""
     if default is not None and (not arguments or arguments[0].startswith("-")):
         return default, arguments
-    known = list(known)
+    known, command = list(known), prog.removeprefix("cml ")
+    own = kinds(command)  # which the command line finds itself
     if not arguments or arguments[0] in HELP:
         print(f"usage: {prog} {kind.upper()} [options]\n")
-        for name in known:
-            print(f"  {name:<15}{summary(name)}")
+        for name in sorted([*known, *own]):
+            print(f"  {name:<15}{summary_of_kind(command, name) if name in own else summary(name)}")
         print(f"\n  {PLUGIN}\n  {'':<15}{PLUGIN_HELP}")
         print(f"\n{prog} {kind.upper()} --help explains the options.")
         raise SystemExit(0)
     if arguments[0] not in known:
-        hint = did_you_mean(arguments[0], known)
-        raise UserError(f"Unknown {kind} {arguments[0]!r}.{hint} Known: {', '.join(known)}.")
+        every = sorted([*known, *own])
+        hint = did_you_mean(arguments[0], every)
+        raise UserError(f"Unknown {kind} {arguments[0]!r}.{hint} Known: {', '.join(every)}.")
     return arguments[0], arguments[1:]

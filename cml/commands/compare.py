@@ -56,17 +56,7 @@ class Compare:
 
 def run(arguments: Sequence[str]) -> None:
     """Compare, write table and figures, print the table."""
-    kinds = tasks.comparisons
-
-    def summary(name: str) -> str:
-        if name in kinds.names():
-            return (kinds.entry(name).__doc__ or "").partition("\n")[0]
-        return tasks.get(name).summary
-
-    name, rest = pick(arguments, "task", [*tasks.names(), *kinds.names()], summary, "cml compare")
-    if name in kinds.names():
-        kinds.entry(name)(rest)
-        return
+    name, rest = pick(arguments, "task", tasks.names(), lambda name: tasks.get(name).summary, "cml compare")
     task, prog = tasks.get(name), f"cml compare {name}"
     description = f"Compare losses on {task.summary}. Variants: {quoted_list(task.variants)}."
     recipe = recipe_for(task, task.recipe, rest, prog, ignored=("loss",))

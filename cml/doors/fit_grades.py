@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from cml.data.input_form import AcceptedInputs, FieldNames, Inputs
 from cml.data.input_sources import recognize_inputs
 from cml.data.vectors import Vectors
 from cml.doors.model import Model
-from cml.doors.search_model import SearchModel
+from cml.doors.search_model import QUERIES, SearchModel
 from cml.doors.training_run import Interrupted
 from cml.errors import UserError
 from cml.graded.distance import GradedDistance
@@ -70,6 +71,9 @@ def fit_grades(
             stop.model = SearchModel.of(stop.model)
             raise
         return SearchModel.of(model)
+    out = None if options["out"] is None else Path(options["out"])
+    if options["resume"] and out is not None and (out / QUERIES).is_dir():
+        raise UserError(f"{out} holds a finished run of two networks: open it by cml.load, or choose another folder.")
     sides = _Sides.open(aligned, backbone, collate, base, options)
     try:
         model = fit(
@@ -78,7 +82,10 @@ def fit_grades(
     except Interrupted as stop:
         stop.model = sides.split(stop.model)
         raise
-    return sides.split(model)
+    found = sides.split(model)
+    if out is not None:
+        found.save_both(out)
+    return found
 
 
 def are_two(backbone: object) -> bool:

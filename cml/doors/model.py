@@ -265,6 +265,11 @@ class Model:
         describe = self.network.standardize if self.form.kind == "vectors" else self.network.extract
         return Novelty(describe(known), groups).score(describe(inputs))
 
+    @property
+    def query_model(self) -> "Model":
+        """The model that embeds what is searched for: this one, but in graded search with two networks."""
+        return self
+
     def as_embeddings(self, inputs: Any) -> Float32:  # noqa: ANN401 - inputs or embeddings
         """Embed inputs that are not embeddings already.
 

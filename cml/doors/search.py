@@ -67,7 +67,7 @@ def search(
     """
     opened, model = open_with_model(index, run, device=device)
     if features is None:
-        embeddings = model.as_embeddings(queries)
+        embeddings = model.query_model.as_embeddings(queries)
     else:
         source = opened.run if run is None else run
         embeddings = embed_from_store(tuple(map(Path, queries)), Path(features), model, Path(source))

@@ -120,10 +120,19 @@ class SearchModel(Model):
         if self._query_model is None:
             return super().save(folder)
         with atomic_folder(Path(folder)) as temporary:
-            self.save_into(temporary)
-            (temporary / QUERIES).mkdir()
-            self._query_model.save_into(temporary / QUERIES)
+            self.save_both(temporary)
         return Path(folder)
+
+    def save_both(self, folder: Path) -> None:
+        """Write what ``save`` writes into a folder that is there, as of a run: first the network of queries.
+
+        Args:
+            folder: The folder.
+        """
+        if self._query_model is not None:
+            with atomic_folder(folder / QUERIES) as temporary:
+                self._query_model.save_into(temporary)
+        self.save_into(folder)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_query_model": self._query_model}

@@ -328,6 +328,36 @@ class Grades:
                 f"of {len(self.queries):,} have none. Leave these out of the queries, or judge documents for them."
             )
 
+    def at_least(self, least: float) -> Grades:
+        """Reduce grades to relevant or not, as where training knows no grades.
+
+        Args:
+            least: The least grade of a relevant document.
+
+        Returns:
+            Grades of 1 for relevant documents and 0 for others, without the queries that have no relevant one.
+
+        Raises:
+            UserError: No grade is as large, or all are.
+
+        Example:
+            >>> Grades(["a", "a", "b"], ["x", "y", "x"], [3, 1, 0]).at_least(2)
+            Grades(2 pairs of 1 queries and 2 documents)
+        """
+        relevant = self.gains >= least
+        kept = np.flatnonzero(np.bincount(self.rows[relevant], minlength=len(self.queries)) > 0)
+        if not len(kept):
+            raise UserError(f"No grade is at least {least:g}: the largest is {self.gains.max():g}. Give a smaller one.")
+        pairs = np.flatnonzero(np.isin(self.rows, kept))
+        return Grades(
+            [self.queries[row] for row in self.rows[pairs].tolist()],
+            [self.documents[column] for column in self.columns[pairs].tolist()],
+            relevant[pairs].astype(np.float64),
+            queries=[self.queries[row] for row in kept.tolist()],
+            documents=self.documents,
+            unjudged=self.unjudged,
+        )
+
     def look_up(self, rows: Int64, columns: Int64) -> tuple[Float64, Bools]:
         """Look up the grades of pairs.
 

@@ -165,6 +165,27 @@ class Ranking:
     def __repr__(self) -> str:
         return f"Ranking({len(self.documents):,} queries, {self.documents.shape[1]:,} documents each)"
 
+    def condense(self, grades: Grades) -> Ranking:
+        """Leave out what was not judged, so that measures compare judged documents alone (Sakai, SIGIR 2007).
+
+        Args:
+            grades: The grades, whose queries and documents are matched by name.
+
+        Returns:
+            The ranking of the documents that have a grade for their query.
+
+        Example:
+            >>> ranking = Ranking([[0, 1]], [[0.9, 0.2]], ["q"], ["a", "b"])
+            >>> ranking.condense(Grades(["q", "q"], ["b", "c"], [1, 0])).documents.tolist()
+            [[1, -1]]
+        """
+        rows = {name: row for row, name in enumerate(grades.queries)}
+        columns = {name: column for column, name in enumerate(grades.documents)}
+        own = np.array([rows.get(name, -1) for name in self.query_names])
+        places = np.array([*(columns.get(name, -1) for name in self.document_names), -1])
+        known = grades.look_up(np.maximum(own, 0)[:, None], places[self.documents])[1] & (own >= 0)[:, None]
+        return Ranking(np.where(known, self.documents, -1), self.scores, self.query_names, self.document_names)
+
     def evaluate(self, grades: Grades, measures: Sequence[str] = MEASURES) -> RankingEvaluation:
         """Measure how good the ranking of each query is.
 

@@ -194,7 +194,7 @@ INTERFACE = {
     "Train": ["fit", "train", "compare", "TrainConfig", "Callback", "last", "Interrupted"],
     "Use a trained model": ["load", "Model", "open_run", "Run"],
     "Prepare data": ["prepare", "open_dataset", "features", "PairJudgements", "TripletJudgements", "Grades"],
-    "Search": ["index", "search", "Index", "EmbeddingFolder", "SearchModel", "Ranking", "RankingEvaluation"],
+    "Search": ["index", "search", "Index", "EmbeddingFolder", "SearchModel", "SearchFolder", "Ranking", "RankingEvaluation"],
     "Plugins and errors": ["load_plugin", "UserError"],
 }
 LOSSES = {

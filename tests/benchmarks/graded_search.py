@@ -10,7 +10,9 @@ on the test queries counts. 20 documents a query are judged in training; test qu
 
 import argparse
 import json
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +58,9 @@ def measure(
     return model.rank(query, document, k=10).evaluate(truth, MEASURES)
 
 
-def compare(sides: Sides, distances: NDArray[np.float64], steps: int, seeds: int) -> dict[str, object]:
+def compare(
+    sides: Sides, distances: NDArray[np.float64], steps: int, seeds: int, losses: Sequence[str]
+) -> dict[str, object]:
     """Train with grades and with each threshold, and compare on new queries."""
     grades = np.digitize(-distances, -np.quantile(distances, SHARES)).astype(float)
     queries, document = sides
@@ -76,7 +80,7 @@ def compare(sides: Sides, distances: NDArray[np.float64], steps: int, seeds: int
     ]
     rows: dict[str, list[RankingEvaluation]] = {"frozen": [max(frozen, key=lambda one: one.values[:, 0].mean())]}
     seconds = time.perf_counter()
-    for loss in ("soft-target", "generalised-contrastive", "cosent"):
+    for loss in losses:
         for threshold in (None, 1, 2, 3, 4):
             given = (
                 judged[keep]
@@ -93,6 +97,7 @@ def compare(sides: Sides, distances: NDArray[np.float64], steps: int, seeds: int
                 )  # fmt: skip
                 assert isinstance(learned, cml.SearchModel)
                 rows[name].append(measure(learned, queries[new], document, truth))
+            print(name, [round(one.means["ndcg@10"], 4) for one in rows[name]], file=sys.stderr, flush=True)
     seconds = time.perf_counter() - seconds
     means = {
         name: {key: float(np.mean([one.means[key] for one in ones])) for key in MEASURES} for name, ones in rows.items()
@@ -103,7 +108,6 @@ def compare(sides: Sides, distances: NDArray[np.float64], steps: int, seeds: int
         "means": means,
         "seconds": round(seconds),
     }
-    losses = ("soft-target", "generalised-contrastive", "cosent")
     binarised = {name: ones for name, ones in rows.items() if "at least" in name}
     for loss in losses:
         graded = rows[f"{loss}, graded"]
@@ -132,12 +136,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--documents", type=int, default=800)
     parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--losses", nargs="+", default=["soft-target", "generalised-contrastive", "cosent"])
+    parser.add_argument("--only", choices=["drawn", "captions"], help="one set alone")
     add_json_option(parser)
     options = parser.parse_args(arguments)
-    sets = {"drawn": draw(options.queries, options.documents)}
-    if options.captions is not None:
+    sets = {} if options.only == "captions" else {"drawn": draw(options.queries, options.documents)}
+    if options.captions is not None and options.only != "drawn":
         sets["captions"] = read_captions(options.captions, options.queries, options.documents)
-    results = {name: compare(*data, options.steps, options.seeds) for name, data in sets.items()}
+    results = {name: compare(*data, options.steps, options.seeds, options.losses) for name, data in sets.items()}
     print(json.dumps(results, indent=1))
     write_figures(options.json, results)
 

@@ -1,0 +1,1 @@
+"""The commands of graded search: ``cml prepare grades``, ``cml train grades``, and what others do with such runs."""

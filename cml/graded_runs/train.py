@@ -1,0 +1,172 @@
+"""``cml train grades --data DIR --out RUN``: a model of graded search, with one network or two."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+
+from cml.command_line.parse_options import parse, parse_known
+from cml.command_line.shared_options import AllowDownload, AsJson, show
+from cml.data.input_form import InputForm
+from cml.doors.fit import fit
+from cml.doors.fit_grades import DEFAULTS
+from cml.doors.search_model import SearchModel
+from cml.errors import UserError
+from cml.graded.search_folder import WHOLE, SearchFolder, SideKind
+from cml.graded_runs.run_data import NoteData, read_note
+from cml.storage.downloads import names_of_a_run
+from cml.storage.run_folder import check_run_folder
+from cml.training.config import TrainConfig, add_implied_options, read_options, with_options
+from cml.training.saved_model import RunConfig
+from cml.training.train_options import complete_options
+
+TEXT_BACKBONE = "sentence-transformers/all-MiniLM-L6-v2"  # which comes with the extra ``sentences``
+
+
+@dataclass(frozen=True)
+class TrainGrades:
+    """Train a model of graded search."""
+
+    data: Path
+    """Folder that cml prepare grades made, or one of BEIR or mteb; with --resume, that of the run by default."""
+    out: Path
+    """Run folder to create, or to resume with --resume."""
+    training: TrainConfig
+    query_backbone: str = ""
+    """Network of the queries, where it is another one than that of the documents, which is --backbone."""
+    split: str = "train"
+    """Split to learn from; a folder with one file of judged pairs has the split all."""
+    config: Path | None = None
+    """Options from a file, as for cml train. Options given here override it."""
+    resume: bool = False
+    """Resume the run in --out from its last checkpoint, with its original options."""
+    tracker: str = ""
+    """Experiment tracker of the run: tensorboard | wandb | mlflow | trackio, or name(setting=value, ...)."""
+    allow_download: AllowDownload = False
+    json: AsJson = False
+
+
+@dataclass(frozen=True)
+class Deciding:
+    """The options on which the defaults of the others depend."""
+
+    data: Path | None = None
+    out: Path | None = None
+    config: Path | None = None
+    resume: bool = False
+    backbone: str = ""
+    query_backbone: str = ""
+    freeze_backbone: bool = False
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Graded search: queries, documents, and grades of some pairs."""
+    prog = "cml train grades"
+    deciding, _ = parse_known(Deciding, arguments, prog=prog)
+    data, default = deciding.data or tyro.MISSING, with_options(TrainConfig(), DEFAULTS)
+    folder = None
+    if deciding.resume and deciding.out is not None:
+        check_run_folder(deciding.out)
+        default = RunConfig.load(deciding.out).started_with
+        data = deciding.data or Path(read_note(deciding.out).get("data", ""))
+    elif deciding.data is not None:
+        folder = SearchFolder(deciding.data)
+        default = suit_recipe(folder, deciding, default)
+    options = parse(TrainGrades, arguments, prog=prog, default=TrainGrades(data, tyro.MISSING, default))
+    folder = SearchFolder(options.data) if folder is None else folder
+    try:
+        with names_of_a_run(allow_download=not options.resume or options.allow_download):
+            model = train_grades(
+                folder,
+                options.out,
+                options.training,
+                split=options.split,
+                query_backbone=options.query_backbone,
+                resume=options.resume,
+                tracker=options.tracker,
+            )
+    except KeyboardInterrupt as stop:
+        raise KeyboardInterrupt(f"{stop}; --resume continues from the last checkpoint, if there is one") from None
+    last = model.history.losses[-1]
+    out = shlex.quote(str(options.out))
+    show(
+        {"run": str(options.out), "steps": options.training.steps, "loss": float(last)},
+        f"{options.out}: {options.training.steps} steps, last loss {last:.4f}",
+        f"next: cml evaluate {out} && cml index {out} {shlex.quote(str(folder.folder))} --out index",
+        as_json=options.json,
+    )
+
+
+def suit_recipe(folder: SearchFolder, deciding: Deciding, recipe: TrainConfig) -> TrainConfig:
+    """Find the defaults: the file of ``--config``, then what suits the documents."""
+    side = folder.documents
+    form = InputForm(side.kind, (side.inputs.shape[1],) if isinstance(side.inputs, np.ndarray) else ())
+    names = ("backbone", "freeze_backbone")
+    given: dict[str, Any] = {name: getattr(deciding, name) for name in names if getattr(deciding, name)}
+    if folder.documents.kind == "texts":
+        given = {"backbone": TEXT_BACKBONE, **given}
+        if not deciding.query_backbone and not deciding.backbone and deciding.config is None:
+            given.setdefault("freeze_backbone", True)
+    in_file: Mapping[str, Any] = {}
+    if deciding.config is not None:
+        in_file = read_options(deciding.config, complete_options(recipe, {}, form))
+    return complete_options(recipe, add_implied_options({**given, **in_file}), form)
+
+
+def train_grades(
+    folder: SearchFolder,
+    out: Path,
+    config: TrainConfig,
+    *,
+    split: str = "train",
+    query_backbone: str = "",
+    resume: bool = False,
+    tracker: str = "",
+    quiet: bool = False,
+    binary_from: float | None = None,  # learn from grades that are 1 from this one on, and 0 below it; None for all
+) -> SearchModel:
+    """Train on a split of a folder into a run folder."""
+    if split == "train" and split not in folder.splits and folder.splits == (WHOLE,):
+        raise UserError(
+            f"{folder.folder} has one file of judged pairs: split it by 'cml prepare grades --source {folder.folder}', "
+            "or learn from all with '--split all'."
+        )
+    queries, documents, grades = folder.split(split)
+    if binary_from is not None:
+        grades = grades.at_least(binary_from)
+        queries = {name: queries[name] for name in grades.queries}
+    kinds: set[SideKind] = {folder.queries.kind, folder.documents.kind}
+    query_backbone = query_backbone or _default_of_queries(kinds, folder.queries.kind)
+    backbone: Any = (query_backbone, config.backbone) if query_backbone else config.backbone
+    model = fit(
+        (queries, documents),
+        grades,
+        config,
+        backbone=backbone,
+        loss=config.loss,
+        sampler=config.sampler,
+        out=out,
+        resume=resume,
+        tracker=tracker or None,
+        callbacks=[NoteData(folder, split)],
+        quiet=quiet,
+    )
+    assert isinstance(model, SearchModel)
+    return model
+
+
+def _default_of_queries(kinds: set[SideKind], queries: SideKind) -> str:
+    """The network of the queries, where both sides are of different kinds; "" for that of the documents."""
+    if len(kinds) == 1:
+        return ""
+    if queries == "texts":
+        return TEXT_BACKBONE
+    if queries == "vectors":
+        return "none"
+    raise UserError("Queries are images and documents are not: name the network of the queries by --query-backbone.")
