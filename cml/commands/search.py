@@ -67,12 +67,13 @@ def run(arguments: Sequence[str]) -> None:
     if not options.queries:
         raise UserError("'cml search' needs an image or text to look for: cml search INDEX QUERY..")
     index, model = open_with_model(options.index, options.run, device=options.device)
-    kind = "images" if options.features is not None else model.config.inputs.kind
+    form = model.query_model.form
+    kind = "images" if options.features is not None else form.kind
     given = [query if kind == "texts" else Path(query) for query in options.queries]
     if (folder := next((one for one in given if isinstance(one, Path) and one.is_dir()), None)) is not None:
         raise UserError(f"{folder} is a folder; give images to look for, as in {folder}/*.jpg.")
     if kind not in ("images", "texts") and len(given) != 1:
-        raise UserError(f"The model takes {model.config.inputs}: give one .npy file, whose rows are the queries.")
+        raise UserError(f"The model takes {form}: give one .npy file, whose rows are the queries.")
     k = 5 if options.k is None and options.within is None else options.k
     results = search(
         index,

@@ -20,8 +20,8 @@ from cml.graded.ranking import Ranking, RankingEvaluation
 from cml.graded.search_folder import SearchFolder
 from cml.graded_runs.run_data import open_data, open_search_model, read_note
 from cml.retrieval.text_table import align_columns
+from cml.storage.downloads import check_run_folder
 from cml.storage.json_file import with_format, write_json
-from cml.storage.run_folder import check_run_folder
 from cml.training.run_folder import EVALUATION
 
 EMBEDDING, FROZEN, RANDOM = "embedding", "frozen", "random"

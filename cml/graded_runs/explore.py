@@ -24,7 +24,7 @@ from cml.graded.search_folder import SearchFolder
 from cml.graded_runs.run_data import open_data, open_search_model
 from cml.items import LabelledItems
 from cml.items.labelled_items import Presentation
-from cml.storage.run_folder import check_run_folder
+from cml.storage.downloads import check_run_folder
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from cml.doors.search_model import SearchModel
 from cml.graded.search_folder import SearchFolder
 from cml.graded_runs.run_data import open_data, open_search_model
 from cml.searching.index import Index
-from cml.storage.run_folder import check_run_folder
+from cml.storage.downloads import check_run_folder
 
 _BLOCK = 10_000  # documents that are embedded and added at a time
 

@@ -20,8 +20,7 @@ from cml.doors.search_model import SearchModel
 from cml.errors import UserError
 from cml.graded.search_folder import WHOLE, SearchFolder, SideKind
 from cml.graded_runs.run_data import NoteData, read_note
-from cml.storage.downloads import names_of_a_run
-from cml.storage.run_folder import check_run_folder
+from cml.storage.downloads import check_run_folder, names_of_a_run
 from cml.training.config import TrainConfig, add_implied_options, read_options, with_options
 from cml.training.saved_model import RunConfig
 from cml.training.train_options import complete_options

@@ -193,8 +193,25 @@ def interface(folder: Path) -> None:
 INTERFACE = {
     "Train": ["fit", "train", "compare", "TrainConfig", "Callback", "last", "Interrupted"],
     "Use a trained model": ["load", "Model", "open_run", "Run"],
-    "Prepare data": ["prepare", "open_dataset", "features", "PairJudgements", "TripletJudgements", "Grades"],
-    "Search": ["index", "search", "Index", "EmbeddingFolder", "SearchModel", "SearchFolder", "Ranking", "RankingEvaluation"],
+    "Prepare data": [
+        "prepare",
+        "open_dataset",
+        "features",
+        "PairJudgements",
+        "TripletJudgements",
+        "Grades",
+        "SearchFolder",
+    ],
+    "Search": [
+        "index",
+        "search",
+        "Index",
+        "EmbeddingFolder",
+        "SearchModel",
+        "SearchFolder",
+        "Ranking",
+        "RankingEvaluation",
+    ],
     "Plugins and errors": ["load_plugin", "UserError"],
 }
 LOSSES = {
