@@ -17,17 +17,23 @@ from cml.distances import LabelError
 Array = NDArray[np.float64]
 
 
-def slow_alignment(a: Array, b: Array, band: int, *, is_sum: bool) -> float:
-    """The table, cell by cell."""
-    a, b = a.reshape(len(a), -1), b.reshape(len(b), -1)
-    table = np.full((len(a) + 1, len(b) + 1), np.inf)
-    table[0, 0] = 0
-    for i, j in itertools.product(range(len(a)), range(len(b))):
+def slow_alignment(apart: Array, band: int, open_ends: int = 0, *, is_sum: bool) -> float:
+    """The table of the distances (S, T) of steps, cell by cell."""
+    s, t = apart.shape
+    table = np.full((s + 1, t + 1), np.inf)
+    table[0, : open_ends + 1] = table[: open_ends + 1, 0] = 0
+    for i, j in itertools.product(range(s), range(t)):
         if not band or abs(i - j) <= band:
-            step = float(np.sum((a[i] - b[j]) ** 2))
+            step = float(apart[i, j]) ** 2
             best = min(table[i, j], table[i, j + 1], table[i + 1, j])
             table[i + 1, j + 1] = best + step if is_sum else max(best, step)
-    return float(np.sqrt(table[-1, -1]))
+    return float(np.sqrt(min(table[s, t - open_ends :].min(), table[s - open_ends :, t].min())))
+
+
+def compare_steps(a: Array, b: Array) -> Array:
+    """The distances (S, T) of vectors (S, F) and (T, F)."""
+    apart: Array = np.linalg.norm(a[:, None] - b, axis=2)
+    return apart
 
 
 def slow_edit(a: Any, b: Any, insert: float, delete: float, substitute: float) -> float:  # noqa: ANN401
@@ -46,14 +52,16 @@ def draw_tracks(seed: int, count: int = 14, width: int = 2) -> list[Array]:
 
 
 @pytest.mark.parametrize("name", ["dtw", "frechet"])
-@pytest.mark.parametrize("band", [0, 4, 6])
+@pytest.mark.parametrize(("band", "open_ends"), [(0, 0), (4, 0), (6, 0), (0, 1), (0, 4), (3, 2)])
 @settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 10**6))
-def test_alignments_equal_plain_loops(name: str, band: int, seed: int) -> None:
+def test_alignments_equal_plain_loops(name: str, band: int, open_ends: int, seed: int) -> None:
     tracks = draw_tracks(seed)
-    distance = distances.get(f"{name}(band={band})")
+    distance = distances.get(f"{name}(band={band}, open_ends={open_ends})")
     labels = distance.encode(tracks)
-    wanted = [[slow_alignment(a, b, band, is_sum=name == "dtw") for b in tracks] for a in tracks]
+    wanted = [
+        [slow_alignment(compare_steps(a, b), band, open_ends, is_sum=name == "dtw") for b in tracks] for a in tracks
+    ]
     block = distance.pairwise(labels, labels)
     np.testing.assert_allclose(block, wanted, rtol=1e-6)
     np.testing.assert_array_equal(distance.pairwise(labels[:5], labels), block[:5])
@@ -65,6 +73,39 @@ def test_alignments_equal_plain_loops(name: str, band: int, seed: int) -> None:
     plain = LabelDistance.searcher(distance, labels, k)(0, len(tracks))
     np.testing.assert_array_equal(found.distances, plain.distances)
     np.testing.assert_array_equal(found.ids, plain.ids)
+
+
+@pytest.mark.parametrize("name", ["dtw", "frechet"])
+@pytest.mark.parametrize(
+    ("base", "width"), [("circular", 1), ("circular(period=24)", 2), ("rotation(form=euler)", 3), ("hamming", 2)]
+)
+def test_steps_of_other_distances_equal_plain_loops(name: str, base: str, width: int) -> None:
+    tracks = [50 * track for track in draw_tracks(5, width=width)]
+    steps = distances.get(base)
+    apart = [[steps.pairwise(steps.encode(a), steps.encode(b)) for b in tracks] for a in tracks]
+    distance = distances.get(name, base=base, open_ends=2)
+    labels = distance.encode(tracks)
+    block = distance.pairwise(labels, labels)
+    wanted = [[slow_alignment(pair, 0, 2, is_sum=name == "dtw") for pair in row] for row in apart]
+    np.testing.assert_allclose(block, wanted, rtol=1e-6)
+    np.testing.assert_array_equal(distance.pairwise(labels[4:6], labels), block[4:6])
+    np.fill_diagonal(block, np.inf)
+    np.testing.assert_array_equal(distance.neighbors(labels, 3).distances, np.sort(block, axis=1)[:, :3])
+    assert distance.unit == steps.unit
+    assert distances.get(str(distances.get(name, base=base).settings()["base"])) == steps
+
+
+def test_a_step_that_cannot_be_read_is_named() -> None:
+    distance = distances.get("dtw(base=haversine)")
+    with pytest.raises(LabelError, match="Label 1 step 2 has the latitude 100"):
+        distance.encode([[[1, 2]], [[3, 4], [5, 6], [100, 0]]])
+    with pytest.raises(LabelError, match=r"Label 0 should be a sequence of one or more haversine labels. Got 'abc'"):
+        distance.encode(["abc"])
+
+
+def test_a_base_that_reads_files_is_not_self_contained() -> None:
+    assert distances.Dtw.is_self_contained({"base": "circular(period=24)", "band": 3})
+    assert not distances.Dtw.is_self_contained({"base": "precomputed(path='/etc/passwd')"})
 
 
 @settings(max_examples=25, deadline=None)
@@ -114,6 +155,8 @@ def test_wrong_settings_are_named() -> None:
             compute()
     with pytest.raises(UserError, match=r"'band' should be a number of steps, at least 0. Got -1"):
         distances.get("dtw(band=-1)")
+    with pytest.raises(UserError, match=r"Open ends of 3 steps .* of 3: set 'open_ends' to at most 2"):
+        (wide := distances.get("dtw(open_ends=3)")).neighbors(wide.encode([[1.0] * 3, [1.0] * 6]), 1)
     with pytest.raises(UserError, match=r"cost 'delete' should be above 0 and finite. Got 0"):
         distances.get("edit(delete=0)")
     with pytest.raises(UserError, match=r"The sequences of the two sides have 1 and 2 numbers a step"):
@@ -133,3 +176,6 @@ def test_values_equal_those_of_other_libraries(name: str, their: str) -> None:
     labels = distance.encode(items)
     wanted = [[module.distance(a, b) for b in items] for a in items]
     np.testing.assert_allclose(distance.pairwise(labels, labels), wanted, rtol=1e-6)
+    if name == "dtw":
+        wanted = [[module.distance(a, b, psi=2) for b in items] for a in items]
+        np.testing.assert_allclose(distances.get("dtw(open_ends=2)").pairwise(labels, labels), wanted, rtol=1e-6)

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cml.array_types import Float32
+from cml.array_types import Float32, Int64
 from cml.data.tensor_array import tensor_array
+from cml.distances.compile_loop import AS_WRITTEN, compile_loop
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import LabelError, Labels, short
-from cml.distances.sequences.dynamic_programs import edit_all
 from cml.errors import UserError
 
 
@@ -75,7 +75,7 @@ class Edit(LabelDistance):
         out = np.empty((len(a), len(b)), np.float32)
         tokens = np.ascontiguousarray(a.arrays["tokens"]), np.ascontiguousarray(b.arrays["tokens"])
         lengths = a.arrays["lengths"], b.arrays["lengths"]
-        edit_all(tokens[0], lengths[0], tokens[1], lengths[1], self.insert, self.delete, self.substitute, out)
+        _edit_all(tokens[0], lengths[0], tokens[1], lengths[1], self.insert, self.delete, self.substitute, out)
         return out
 
 
@@ -99,3 +99,32 @@ def _number(token: str) -> int:
         return ord(token)
     digest = hashlib.blake2b(token.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return (int.from_bytes(digest, "little") >> 2) | (1 << 61)
+
+
+@compile_loop(fastmath=AS_WRITTEN)
+def _edit_all(
+    a: Int64,  # (A, S) numbers of tokens
+    a_lengths: Int64,
+    b: Int64,  # (B, T)
+    b_lengths: Int64,
+    insert: float,
+    delete: float,
+    substitute: float,
+    out: Float32,  # (A, B), written in place
+) -> None:
+    """Compute the edit distances of all pairs."""
+    rows = np.empty((2, b.shape[1] + 1))
+    for i in range(a.shape[0]):
+        for j in range(b.shape[0]):
+            now, before = 0, 1
+            for t in range(b_lengths[j] + 1):
+                rows[before, t] = t * insert
+            for s in range(a_lengths[i]):
+                rows[now, 0] = (s + 1) * delete
+                for t in range(b_lengths[j]):
+                    change = 0.0 if a[i, s] == b[j, t] else substitute
+                    rows[now, t + 1] = min(
+                        rows[before, t] + change, rows[before, t + 1] + delete, rows[now, t] + insert
+                    )
+                now, before = before, now
+            out[i, j] = np.float32(rows[before, b_lengths[j]])

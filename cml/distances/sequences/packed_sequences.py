@@ -7,10 +7,12 @@ import numpy as np
 
 from cml.array_types import Float64, Int64
 from cml.data.tensor_array import tensor_array
+from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import LARGEST, LabelError, Labels, short
 from cml.errors import UserError
 
 _FORM = "should be a sequence of numbers (T,) or of vectors (T, F), T at least 1"
+_STEP = "step."
 
 
 def pack_sequences(labels: Sequence[Any]) -> Labels:
@@ -48,11 +50,46 @@ def check_same_width(a: Labels, b: Labels) -> None:
         raise UserError(f"The sequences of the two sides have {own} and {theirs} numbers a step.")
 
 
-def check_band(band: int, lengths: Int64, others: Int64) -> None:
+def check_band(band: int, open_ends: int, lengths: Int64, others: Int64) -> None:
     """Refuse a band that is narrower than lengths differ: no path would end in it."""
     least, most = min(lengths.min(), others.min()), max(lengths.max(), others.max())
-    if most - least > band:
+    if band and most - least > band + open_ends:
         raise UserError(
             f"The band of {band} steps is narrower than the lengths of sequences differ, {least} to {most}: set 'band' "
-            f"to at least {most - least}, or to 0 for none."
+            f"to at least {most - least - open_ends}, or to 0 for none."
         )
+
+
+def check_open_ends(open_ends: int, lengths: Int64, others: Int64) -> None:
+    """Refuse open ends that could leave out a whole sequence."""
+    least = min(lengths.min(), others.min())
+    if open_ends >= least:
+        raise UserError(
+            f"Open ends of {open_ends} steps could leave out the shortest sequence, of {least}: set 'open_ends' to at "
+            f"most {least - 1}."
+        )
+
+
+def pack_steps(labels: Sequence[Any], base: LabelDistance) -> Labels:
+    """Check and pack N sequences of labels of a base: its arrays as ``step.name`` (N, T, ..), and ``lengths`` (N,)."""
+    for position, label in enumerate(labels):
+        if not isinstance(label, list | tuple | np.ndarray) or len(label) == 0:
+            fault = f"should be a sequence of one or more {base.name} labels. Got {short(label)} instead."
+            raise LabelError(position, fault)
+    lengths = np.array([len(label) for label in labels], np.int64)
+    starts = np.cumsum(lengths) - lengths
+    try:
+        steps = base.encode([step for label in labels for step in label])
+    except LabelError as error:
+        position = int(np.searchsorted(starts, error.position, side="right")) - 1
+        raise LabelError(position, f"step {error.position - int(starts[position])} {error.fault}") from None
+    # shorter sequences repeat their last step
+    slots = starts[:, None] + np.minimum(np.arange(lengths.max()), lengths[:, None] - 1)  # (N, T)
+    return Labels({"lengths": lengths, **{_STEP + name: array[slots] for name, array in steps.arrays.items()}})
+
+
+def unpack_steps(labels: Labels) -> Labels:
+    """All steps of N sequences of ``pack_steps``, one after another."""
+    arrays = {name.removeprefix(_STEP): array for name, array in labels.arrays.items() if name != "lengths"}
+    filled = np.arange(next(iter(arrays.values())).shape[1]) < labels.arrays["lengths"][:, None]  # (N, T)
+    return Labels({name: array[filled] for name, array in arrays.items()})
