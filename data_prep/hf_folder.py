@@ -15,6 +15,7 @@ from PIL import Image
 
 from cml.console.messages import say
 from cml.data_prep import hf_parquet, hf_tar
+from cml.data_prep.hf_arrow import ArrowTable
 from cml.data_prep.row_files import read_rows
 from cml.errors import DataError, UserError
 from cml.storage.regular_file import open_regular
@@ -44,7 +45,7 @@ class Rows:
 
 
 def open_folder(folder: Path, subset: str = "") -> dict[str, Rows]:
-    """Open the data files of a folder: Parquet files, images with or without metadata, or tar archives."""
+    """Open the data files of a folder: Parquet or Arrow files, images with or without metadata, or tar archives."""
     _warn_of_configs(folder)
     if subset:
         try:
@@ -58,10 +59,10 @@ def open_folder(folder: Path, subset: str = "") -> dict[str, Rows]:
     del kinds[""]
     if not kinds:
         hint = "For a table that names images take 'cml prepare folder'."
-        raise DataError(f"{folder} holds no Parquet files, images or tar archives. {hint}")
-    kind = max(("parquet", "tar", "image"), key=lambda kind: kinds[kind])
+        raise DataError(f"{folder} holds no Parquet or Arrow files, images or tar archives. {hint}")
+    kind = max(("parquet", "arrow", "tar", "image"), key=lambda kind: kinds[kind])
     wanted = [name for name in names if _kind(name) == kind or (kind == "image" and _is_metadata(name))]
-    open_part = {"parquet": _open_tables, "tar": _open_archives, "image": _open_images}[kind]
+    open_part = {"parquet": _open_tables, "arrow": _open_tables, "tar": _open_archives, "image": _open_images}[kind]
     return {part: open_part(folder, files) for part, files in split_files(wanted).items()}
 
 
@@ -108,7 +109,7 @@ def _kind(name: str) -> str:
     suffix = Path(name).suffix.lower()
     if _is_metadata(name):
         return ""
-    kinds = {".parquet": "parquet", ".tar": "tar"}
+    kinds = {".parquet": "parquet", ".arrow": "arrow", ".tar": "tar"}
     return kinds.get(suffix, "image" if suffix in Image.registered_extensions() else "")
 
 
@@ -126,8 +127,11 @@ def _warn_of_configs(folder: Path) -> None:
 
 
 def _open_tables(folder: Path, names: Sequence[str]) -> Rows:
-    """The rows of Parquet files with the same columns."""
-    tables = [hf_parquet.ParquetTable(folder / name) for name in names]
+    """The rows of Parquet or Arrow files with the same columns."""
+    paths = [folder / name for name in names]
+    tables: list[ArrowTable | hf_parquet.ParquetTable] = [
+        ArrowTable(path) if path.suffix == ".arrow" else hf_parquet.ParquetTable(path) for path in paths
+    ]
     first = tables[0]
     for table in tables:
         if table.columns != first.columns:

@@ -19,7 +19,6 @@ class ParquetTable:
     def __init__(self, path: Path) -> None:
         self.path = path
         with require_extra("parquet", "A Parquet file"):
-            import pyarrow as pa
             from pyarrow import parquet
         self._parquet = parquet
         try:
@@ -33,19 +32,7 @@ class ParquetTable:
         sizes = [group.column(place).total_uncompressed_size for group in groups for place in range(group.num_columns)]
         self._check_size(sum(sizes))
         self._largest = max(sizes, default=0)
-        self.columns: list[str] = list(schema.names)
-        features = _declared_features(schema.metadata or {})
-        self.images = [  # bytes and path, or what the file declares to be images
-            name
-            for name, kind in zip(schema.names, schema.types, strict=True)
-            if (pa.types.is_struct(kind) and {field.name for field in kind} == {"bytes", "path"})
-            or features.get(name, {}).get("_type") == "Image"
-        ]
-        self.class_names: dict[str, list[str]] = {
-            name: feature["names"]
-            for name, feature in features.items()
-            if feature.get("_type") == "ClassLabel" and _is_texts(feature.get("names"))
-        }
+        self.columns, self.images, self.class_names = describe_columns(schema)
 
     def read(self, columns: Sequence[str]) -> Iterator[Mapping[str, Any] | BadItems]:
         """Read the rows.
@@ -58,7 +45,7 @@ class ParquetTable:
                 yield batch
                 continue
             for row in batch.to_pylist():
-                yield {**row, **{name: _stored_image(row[name]) for name in images}}
+                yield {**row, **{name: stored_image(row[name]) for name in images}}
 
     def read_batches(
         self, columns: Sequence[str]
@@ -105,6 +92,27 @@ class ParquetTable:
         return DataError(f"{self.path} cannot be read as Parquet ({why}). Fetch it again.")
 
 
+def describe_columns(schema: Any) -> tuple[list[str], list[str], dict[str, list[str]]]:  # noqa: ANN401 - of pyarrow
+    """The names of the columns, of those that may hold images, and of the classes of those that are class numbers."""
+    import pyarrow as pa
+
+    features = _declared_features(schema.metadata or {})
+    images = [  # bytes and path, bytes alone, or what the file declares to be images
+        name
+        for name, kind in zip(schema.names, schema.types, strict=True)
+        if (pa.types.is_struct(kind) and {field.name for field in kind} == {"bytes", "path"})
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or features.get(name, {}).get("_type") == "Image"
+    ]
+    class_names: dict[str, list[str]] = {
+        name: feature["names"]
+        for name, feature in features.items()
+        if feature.get("_type") == "ClassLabel" and _is_texts(feature.get("names"))
+    }
+    return list(schema.names), images, class_names
+
+
 def _declared_features(metadata: Mapping[bytes, bytes]) -> dict[str, dict[str, Any]]:
     """What the library ``datasets`` has noted of the columns: the type of each, and the names of classes."""
     try:
@@ -118,7 +126,7 @@ def _is_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
 
-def _stored_image(value: Any) -> Mapping[str, Any]:  # noqa: ANN401 - of a stranger's file
+def stored_image(value: Any) -> Mapping[str, Any]:  # noqa: ANN401 - of a stranger's file
     """An image as a row holds it: bytes and path, or one of them."""
     if isinstance(value, bytes):
         return {"bytes": value, "path": None}

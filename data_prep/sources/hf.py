@@ -38,8 +38,9 @@ class HuggingFace(DatasetSource):
 
     Input: a dataset of the hub, hf:USER/NAME or hf:USER/NAME@REVISION, read with the extra 'datasets' as a stream, so
     that only the prepared dataset takes room on the disk. A killed run reads the stream again, but keeps the images
-    that were finished. Or a local folder, hf:./FOLDER, of Parquet files, of images with metadata.csv or .jsonl, of
-    images in folders named by class, or of tar archives. Its own files are read: a README.md is not followed.
+    that were finished. Or a local folder, hf:./FOLDER, of Parquet files, of Arrow files as save_to_disk writes them, of
+    images with metadata.csv or .jsonl, of images in folders named by class, or of tar archives. Its own files are read:
+    a README.md is not followed. A label column such as attributes.age is a field of an object.
 
     Split: that of the dataset, its part "test" (or else "validation") for testing. A dataset of one part is split by
     a hash of each item's number, or of its class, so that test classes are new. Every test image is a query that is
@@ -160,12 +161,17 @@ class HuggingFace(DatasetSource):
     def _check_columns(self, rows: Rows) -> Rows:
         """Check that the wanted columns are there, and that one holds images."""
         where = f"hf:{self.dataset}"
-        for column in (self.image, *self.label_columns) if rows.columns else ():
+        for column in self._read_columns(rows) if rows.columns else ():
             if column not in rows.columns:
                 raise DataError(f"{where} has no column {column!r}. There are: {', '.join(rows.columns)}.")
         if self.image not in rows.images:
             raise DataError(f"{where}: the column {self.image!r} should hold images. Name theirs with --image.")
         return rows
+
+    def _read_columns(self, rows: Rows) -> tuple[str, ...]:
+        """The columns of images and labels; of a field such as attributes.age the column that holds it."""
+        labels = [name if name in rows.columns else name.partition(".")[0] for name in self.label_columns]
+        return tuple(dict.fromkeys([self.image, *labels]))
 
     def _find_kind(self, rows: Rows) -> _Kind:
         """Classes where the dataset says that its label is one, and nothing was said of a unit or a label distance."""
@@ -198,7 +204,7 @@ class HuggingFace(DatasetSource):
         class_names = rows.class_names.get(first) if kind == "classes" else None
 
         def item(where: str, row: Mapping[str, Any]) -> Item:
-            columns = {column: row[column] for column in self.label_columns if column in row}
+            columns = {name: row[name] for name in self._read_columns(rows) if name in row and name != self.image}
             if class_names is not None and isinstance(row.get(first), int):
                 columns = {first: _class_name(row[first], class_names, f"{where}: {first}")}
             label: Any = READ[kind](columns, self._columns, where)
@@ -214,7 +220,7 @@ class HuggingFace(DatasetSource):
         def number_rows() -> Iterator[tuple[str, Mapping[str, Any] | DataError]]:
             number = empty = 0
             with explain_dataset_errors(self.dataset):
-                for row in rows.read((self.image, *self.label_columns)):
+                for row in rows.read(self._read_columns(rows)):
                     is_empty = not isinstance(row, DataError) and _is_empty(row.get(self.image))
                     if empty and not is_empty:
                         yield self._empty_rows(part, number, empty)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -22,6 +23,7 @@ from cml.data_prep.row_files import read_rows
 from cml.data_prep.scale_depth import check_bits
 from cml.data_prep.shrink import Shrink
 from cml.data_prep.text_lines import read_lines
+from cml.data_prep.text_pairs import TextPair, find_text_pair
 from cml.data_prep.vector_rows import check_row, map_vectors, store_row
 from cml.errors import DataError, UserError
 
@@ -50,6 +52,8 @@ class Judgements(DatasetSource):
     nearer, farther, and optional count. Both may have a column rater. Few of all pairs or triplets need to be there,
     and the same may be there several times, also with another answer.
 
+    With --texts, the items are the texts of --pairs, such as sentence1 and sentence2 with a score.
+
     Split: by default by item, which measures how well new items are placed: a test item is in no judgement that is
     trained on, and a judgement of training and test items is used by neither. With --split judgements, by question,
     which measures how well new judgements of known items are predicted: all answers to one question (a pair in either
@@ -74,6 +78,9 @@ class Judgements(DatasetSource):
     triplets: Path | None = None
     """CSV or JSONL file of judged triplets, in place of pairs, with the columns anchor, nearer and farther; optional
     count and rater."""
+    texts: bool = False
+    """The items are the texts of the pairs themselves, as vectors of the packaged sentence model: two columns such as
+    sentence1 and sentence2, and one of their similarity, as STS-B has them."""
     split: Literal["items", "judgements"] = "items"
     """What is held out for testing: items with all their judgements, or judgements of items that are trained on."""
     split_seed: int = 0
@@ -95,8 +102,10 @@ class Judgements(DatasetSource):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_bits(self.bits)
-        if (self.images is None) == (self.vectors is None):
-            got = "neither" if self.images is None else "both"
+        if self.texts and (self.images or self.vectors or self.triplets):
+            raise UserError("With 'texts' (--texts) the items are those of the pairs: leave the others out.")
+        if not self.texts and (self.images is None) == (self.vectors is None):
+            got = "neither; for pairs of texts give --texts" if self.images is None else "both"
             raise UserError(f"Give either 'images' (--images) or 'vectors' (--vectors). Got {got}.")
         if self.bits is not None and self.vectors is not None:
             raise UserError("The 'bits' (--bits) are those of images: leave them out where there are vectors.")
@@ -109,7 +118,8 @@ class Judgements(DatasetSource):
     def origin(self) -> dict[str, Any]:
         """See ``DatasetSource.origin``."""
         files = [self._file, *(file for file in (self.vectors, self.names) if file is not None)]
-        return record_provenance(self, revision=2, files=files, images=[] if self.images is None else self.images)
+        images, ignored = [] if self.images is None else self.images, () if self.texts else ("texts",)
+        return record_provenance(self, revision=2, files=files, images=images, ignored=ignored)
 
     def content(self, skip_bad: bool) -> Content:
         """See ``DatasetSource.content``."""
@@ -141,8 +151,9 @@ class Judgements(DatasetSource):
             for side in sides
             for number in side.numbers
         ]
-        name = self._place.resolve().name.removesuffix(".npy")
-        source = f"a user's own {'images' if self._rows is None else 'vectors'}; label: judged {kind}"
+        name = self._file.stem if self.texts else self._place.resolve().name.removesuffix(".npy")
+        items_are = "texts" if self.texts else "images" if self._rows is None else "vectors"
+        source = f"a user's own {items_are}; label: judged {kind}"
         return Content([*items, *faults], details, {"name": name, "source": source})
 
     def _hold_out_items(self, judged: Judged, names: Sequence[str], used: Sequence[str]) -> list[_Side]:
@@ -204,7 +215,32 @@ class Judgements(DatasetSource):
     @functools.cached_property
     def _rows(self) -> NDArray[Any] | None:
         """The vectors; None if items are images."""
+        if self.texts:
+            from cml.word_vectors.sentence_model import PACKAGED, sentence_vectors
+
+            return np.asarray(sentence_vectors(PACKAGED, list(self._sentences)))
         return None if self.vectors is None else map_vectors(self.vectors)
+
+    @functools.cached_property
+    def _pair(self) -> TextPair:
+        """The columns of pairs of texts."""
+        first = next((row for _, row in read_rows(self._file, "judgements") if not isinstance(row, DataError)), {})
+        pair = find_text_pair(list(first), self._file)
+        say(f"{self._file}: reads {pair.item} and {pair.other} as texts, and {pair.value} as their {pair.meaning}.")
+        return pair
+
+    @functools.cached_property
+    def _sentences(self) -> dict[str, str]:
+        """The texts of the pairs, each once, and their ids."""
+        texts: dict[str, str] = {}
+        for where, row in read_rows(self._file, "judgements"):
+            for column in () if isinstance(row, DataError) else self._pair[:2]:
+                text = row.get(column) if not isinstance(row, DataError) else None
+                if isinstance(text, str) and text.strip():  # others are bad rows
+                    texts.setdefault(self._pair.read({column: text}, column, where), f"{len(texts):06d}")
+        if not texts:
+            raise DataError(f"{self._file} holds no texts in {self._pair.item} and {self._pair.other}.")
+        return texts
 
     def _find_images(self) -> list[str]:
         """The paths of the images."""
@@ -214,6 +250,8 @@ class Judgements(DatasetSource):
 
     def _name_rows(self, rows: NDArray[Any]) -> list[str]:
         """The names of the vectors."""
+        if self.texts:
+            return list(self._sentences.values())
         if self.names is None:
             return list(map(str, range(len(rows))))
         lines = read_lines(self.names)
@@ -236,7 +274,8 @@ class Judgements(DatasetSource):
             vector = check_row(store_row(self._rows[number]), f"{self.vectors}, row {number}")
         except DataError as error:
             return error
-        return Item(item_id, role, None, label, where=str(self._file), vector=vector)
+        extra = {"text": list(self._sentences)[number]} if self.texts else {}
+        return Item(item_id, role, None, label, extra=extra, where=str(self._file), vector=vector)
 
     @property
     def _file(self) -> Path:
@@ -248,6 +287,11 @@ class Judgements(DatasetSource):
         """Read the file; bad rows are collected in ``faults``, or the first one is raised."""
         rows, places = [], []
         for where, row in read_rows(self._file, items="judgements"):
+            if self.texts and not isinstance(row, DataError):
+                try:
+                    row = self._pair.rename(row, self._sentences, where)
+                except DataError as error:
+                    row = error
             if not isinstance(row, DataError):
                 rows.append(row)
                 places.append(where)

@@ -174,7 +174,7 @@ def test_archives_of_samples(tmp_path: Path) -> None:
 def test_folders_of_other_files_say_what_is_read(tmp_path: Path) -> None:
     (tmp_path / "raw").mkdir()
     (tmp_path / "raw" / "labels.csv").write_text("file_name,age\na.png,3\n")
-    with pytest.raises(DataError, match=r"no Parquet files, images or tar archives\. .* 'cml prepare folder'"):
+    with pytest.raises(DataError, match=r"no Parquet or Arrow files, images or tar archives\. .* 'cml prepare folder'"):
         prepare(tmp_path / "raw", tmp_path / "out")
 
 
@@ -225,3 +225,28 @@ def test_images_in_tables_may_be_bytes_alone(tmp_path: Path) -> None:
     (tmp_path / "raw").mkdir()
     pq.write_table(table.replace_schema_metadata({"huggingface": features}), tmp_path / "raw" / "a.parquet")
     assert sum(prepare(tmp_path / "raw", tmp_path / "out").info.counts.values()) == 20
+
+
+def test_fields_of_objects_are_labels_and_bytes_are_images(tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    fields = [{"age": float(row), "sex": "f"} for row in range(20)]
+    table = pa.table({"photo": pa.array([png(row) for row in range(20)], pa.binary()), "attributes": fields})
+    pq.write_table(table, tmp_path / "raw" / "a.parquet")
+    dataset = prepare(tmp_path / "raw", tmp_path / "set", image="photo", label_columns=("attributes.age",))
+    assert sorted([*dataset.split("train").labels, *dataset.split("query").labels]) == list(map(float, range(20)))
+    with pytest.raises(DataError, match=r"there is no column 'attributes\.height'"):
+        prepare(tmp_path / "raw", tmp_path / "bad", image="photo", label_columns=("attributes.height",))
+
+
+def test_what_datasets_saves_to_disk(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    features = datasets.Features({"image": datasets.Image(), "label": datasets.Value("float32")})
+    for part, count in (("train", 20), ("test", 8)):
+        rows = {"image": stored(count), "label": [float(row) for row in range(count)]}
+        datasets.Dataset.from_dict(rows, features).save_to_disk(tmp_path / "raw" / part)
+    assert dict(prepare(tmp_path / "raw", tmp_path / "set").info.counts) == {"train": 20, "query": 8, "gallery": 0}
+    file = next((tmp_path / "raw" / "test").glob("*.arrow"))
+    file.write_bytes(file.read_bytes()[:200])
+    with pytest.raises(DataError, match="cannot be read as Arrow") as refused:
+        prepare(tmp_path / "raw", tmp_path / "bad")
+    assert "\n" not in str(refused.value)
