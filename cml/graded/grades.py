@@ -22,7 +22,9 @@ from cml.graded.grade_files import read_qrels, write_qrels
 from cml.graded.named_side import Side
 
 Unjudged = Literal["incomparable", "zero"]
+Rule = Callable[[Float64], Any] | Literal["exponential"]
 _LARGEST = float(np.finfo(np.float32).max)
+_MOST_DOUBLED = 20  # the largest grade whose power of 2 float32 tells from that of the next smaller one
 
 
 class Grades:
@@ -43,7 +45,7 @@ class Grades:
         unjudged: What a pair without a grade means: "incomparable", nobody knows, so that no loss compares them; or
             "zero", a grade of 0, as where most documents of a collection are irrelevant.
         distance: A function from gains (P,) to label distances (P,) of at least 0, the better the smaller; None for the
-            largest gain less each.
+            largest gain less each, and "exponential" for the same of 2^gain, so that the best grades count most.
         places: What each pair is called in messages, such as "qrels.txt:7"; None for its number.
 
     Attributes:
@@ -77,7 +79,7 @@ class Grades:
         queries: Sequence[Any] | int | None = None,
         documents: Sequence[Any] | int | None = None,
         unjudged: Unjudged = "incomparable",
-        distance: Callable[[Float64], Any] | None = None,
+        distance: Rule | None = None,
         places: Sequence[str] | None = None,
     ) -> None:
         if unjudged not in ("incomparable", "zero"):
@@ -94,7 +96,7 @@ class Grades:
         self._places = places
         sides = Side.of(names[0], queries, "query"), Side.of(names[1], documents, "document")
         rows, columns = (side.positions(column, self._place) for side, column in zip(sides, names, strict=True))
-        gains = self._read_gains(given, has_rule=distance is not None)
+        gains = self._read_gains(given, has_rule=callable(distance))
         self._sides = sides
         self.unjudged: Unjudged = unjudged
         self._rule = distance
@@ -109,7 +111,7 @@ class Grades:
         queries: Sequence[Any] | None = None,
         documents: Sequence[Any] | None = None,
         unjudged: Unjudged = "incomparable",
-        distance: Callable[[Float64], Any] | None = None,
+        distance: Rule | None = None,
     ) -> Grades:
         """Take the grades of a matrix.
 
@@ -169,7 +171,7 @@ class Grades:
         queries: Sequence[Any] | int | None = None,
         documents: Sequence[Any] | int | None = None,
         unjudged: Unjudged = "incomparable",
-        distance: Callable[[Float64], Any] | None = None,
+        distance: Rule | None = None,
     ) -> Grades:
         """Take the grades of a table with a row for each judged pair.
 
@@ -211,7 +213,7 @@ class Grades:
         queries: Sequence[Any] | None = None,
         documents: Sequence[Any] | None = None,
         unjudged: Unjudged = "incomparable",
-        distance: Callable[[Float64], Any] | None = None,
+        distance: Rule | None = None,
     ) -> Grades:
         r"""Read a qrels file.
 
@@ -432,12 +434,17 @@ class AlignedGrades(NamedTuple):
 
 
 def _apply_rule(
-    gains: Float64, unjudged: Unjudged, rule: Callable[[Float64], Any] | None
+    gains: Float64, unjudged: Unjudged, rule: Rule | None
 ) -> tuple[Float32, float]:  # (P,) label distances, and that of a pair without a grade
     """Turn gains into label distances."""
     asked = np.append(gains, 0.0) if unjudged == "zero" else gains
     if rule is None:
         values = asked.max() - asked
+    elif not callable(rule):
+        if rule != "exponential" or asked.max() > _MOST_DOUBLED:
+            most = f"'exponential' takes grades up to {_MOST_DOUBLED}" if rule == "exponential" else "Give a function"
+            raise UserError(f"'distance' should be a function or 'exponential'. {most}. Got {short(rule)} instead.")
+        values = np.exp2(asked.max()) - np.exp2(asked)
     else:
         values = np.asarray(rule(asked), np.float64)
         if values.shape != asked.shape:

@@ -22,7 +22,7 @@ from cml.array_types import Floating, Int64
 from cml.distances.labels import short
 from cml.errors import DataError, UserError
 from cml.graded.grade_files import JudgedPairs, read_qrels
-from cml.graded.grades import Grades, Unjudged
+from cml.graded.grades import Grades, Rule, Unjudged
 from cml.storage.atomic import atomic_folder
 from cml.storage.json_file import parse_json, read_json, with_format, write_json
 from cml.storage.regular_file import map_array, open_regular
@@ -129,11 +129,12 @@ class SearchFolder:
         vectors = [side.file.with_suffix(".npy") for side in sides if side.kind == "vectors"]
         return [*(side.file for side in sides), *vectors, *self._pairs.values()]
 
-    def grades(self, split: str) -> Grades:
+    def grades(self, split: str, distance: Rule | None = None) -> Grades:
         """Read the grades of a split.
 
         Args:
             split: Its name, one of ``splits``.
+            distance: The rule from grades to label distances, as of ``cml.Grades``.
 
         Returns:
             The grades, of the queries that have one and of all documents.
@@ -171,16 +172,18 @@ class SearchFolder:
                 queries=[name for name in self.queries.names if name in judged],
                 documents=self.documents.names,
                 unjudged=self.unjudged,
+                distance=distance,
                 places=pairs.places,
             )
         except UserError as error:
             raise DataError(str(error)) from None
 
-    def split(self, split: str) -> SearchSplit:
+    def split(self, split: str, distance: Rule | None = None) -> SearchSplit:
         """Read the queries of a split, all documents, and their grades.
 
         Args:
             split: Its name, one of ``splits``.
+            distance: The rule from grades to label distances, as of ``cml.Grades``.
 
         Returns:
             Queries and documents by their names, and the grades, as ``cml.fit((queries, documents), grades)`` takes
@@ -190,7 +193,7 @@ class SearchFolder:
             UserError: As of ``grades``.
             DataError: Likewise.
         """
-        grades = self.grades(split)
+        grades = self.grades(split, distance)
         rows = {name: row for row, name in enumerate(self.queries.names)}
         chosen = np.array([rows[name] for name in grades.queries])
         return SearchSplit(self.queries.named(chosen), self.documents.named(), grades)

@@ -19,7 +19,7 @@ from cml.graded.ranking import RankingEvaluation
 from cml.graded.search_folder import SearchFolder
 from cml.graded_runs.evaluate import EMBEDDING, as_json, differences, rank_split, short_table
 from cml.graded_runs.run_data import open_search_model
-from cml.graded_runs.train import Deciding, suit_recipe, train_grades
+from cml.graded_runs.train import Deciding, Gains, suit_recipe, train_grades
 from cml.storage.json_file import with_format, write_json
 from cml.training.config import TrainConfig, with_options
 from cml.training.saved_model import MODEL
@@ -82,15 +82,25 @@ def compare_grades(options: CompareGrades) -> dict[str, RankingEvaluation]:
     cuts = options.cuts or _cuts(folder.grades("train"))
     rows: dict[str, RankingEvaluation] = {}
     for loss in options.losses:
-        for cut in (None, *cuts):
-            name = loss if cut is None else f"{loss}, cut at {cut:g}"
+        variants: list[tuple[str, Gains, float | None]] = [
+            (loss, "linear", None),
+            (f"{loss}, exponential", "exponential", None),
+            *((f"{loss}, cut at {cut:g}", "linear", cut) for cut in cuts),
+        ]
+        for name, gains, cut in variants:
             of_seeds = []
             for seed in range(options.seeds):
                 out = options.out / _slug(name) / f"seed-{seed}"
                 if not (out / MODEL).is_file():
                     config = replace(options.training, loss=loss, seed=seed)
                     train_grades(
-                        folder, out, config, query_backbone=options.query_backbone, resume=out.exists(), binary_from=cut
+                        folder,
+                        out,
+                        config,
+                        query_backbone=options.query_backbone,
+                        gains=gains,
+                        resume=out.exists(),
+                        binary_from=cut,
                     )
                 model = open_search_model(out, options.training.device)
                 rankings, grades = rank_split(model, folder, options.split, 1000)
@@ -119,13 +129,14 @@ def _order(rows: Mapping[str, RankingEvaluation]) -> dict[str, RankingEvaluation
 
 
 def _compare_cuts(rows: Mapping[str, RankingEvaluation], losses: Sequence[str]) -> list[str]:
-    """Each loss on grades less its best row that knows none, chosen in hindsight."""
+    """Each loss on grades less its best row that knows none, which is chosen in hindsight."""
     lines = []
     for loss in losses:
         cut = {name: each for name, each in rows.items() if name.startswith(f"{loss}, cut at ")}
         if cut:
             best = next(iter(_order(cut)))
-            lines += differences({f"{loss} on grades": rows[loss], best: cut[best]})
+            graded = {name: rows[name] for name in (loss, f"{loss}, exponential")}
+            lines += [line for name, each in graded.items() for line in differences({name: each, best: cut[best]})]
     return lines
 
 

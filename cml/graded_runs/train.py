@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import tyro
@@ -25,6 +25,7 @@ from cml.training.config import TrainConfig, add_implied_options, read_options, 
 from cml.training.saved_model import RunConfig
 from cml.training.train_options import complete_options
 
+Gains = Literal["linear", "exponential"]
 TEXT_BACKBONE = "sentence-transformers/all-MiniLM-L6-v2"  # which comes with the extra ``sentences``
 
 
@@ -39,6 +40,8 @@ class TrainGrades:
     training: TrainConfig
     query_backbone: str = ""
     """Network of the queries, where it is another one than that of the documents, which is --backbone."""
+    gains: Gains = "linear"
+    """What a grade g is worth in training: linear, g, or exponential, 2^g, so that the best grades count most."""
     split: str = "train"
     """Split to learn from; a folder with one file of judged pairs has the split all."""
     config: Path | None = None
@@ -87,6 +90,7 @@ def run(arguments: Sequence[str]) -> None:
                 options.training,
                 split=options.split,
                 query_backbone=options.query_backbone,
+                gains=options.gains,
                 resume=options.resume,
                 tracker=options.tracker,
             )
@@ -125,6 +129,7 @@ def train_grades(
     *,
     split: str = "train",
     query_backbone: str = "",
+    gains: Gains = "linear",
     resume: bool = False,
     tracker: str = "",
     quiet: bool = False,
@@ -136,7 +141,7 @@ def train_grades(
             f"{folder.folder} has one file of judged pairs: split it by 'cml prepare grades --source {folder.folder}', "
             "or learn from all with '--split all'."
         )
-    queries, documents, grades = folder.split(split)
+    queries, documents, grades = folder.split(split, "exponential" if gains == "exponential" else None)
     if binary_from is not None:
         grades = grades.at_least(binary_from)
         queries = {name: queries[name] for name in grades.queries}

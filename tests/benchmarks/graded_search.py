@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from figures_file import add_json_option, write_figures  # beside this file
@@ -81,20 +82,18 @@ def compare(
     rows: dict[str, list[RankingEvaluation]] = {"frozen": [max(frozen, key=lambda one: one.values[:, 0].mean())]}
     seconds = time.perf_counter()
     for loss in losses:
-        for threshold in (None, 1, 2, 3, 4):
+        for threshold in (None, 0, 1, 2, 3, 4):
             given = (
-                judged[keep]
-                if threshold is None
-                else np.where(np.isnan(judged[keep]), np.nan, judged[keep] >= threshold)
+                judged[keep] if not threshold else np.where(np.isnan(judged[keep]), np.nan, judged[keep] >= threshold)
             )
             kept = np.flatnonzero(np.nanmax(given, axis=1) > 0)
-            name = f"{loss}, graded" if threshold is None else f"{loss}, at least {threshold}"
+            name = f"{loss}, at least {threshold}" if threshold else f"{loss}, graded"
+            name += ", exponential" if threshold == 0 else ""
             rows[name] = []
+            rule: Literal["exponential"] | None = "exponential" if threshold == 0 else None
+            known = cml.Grades.from_matrix(given[kept], unjudged="zero", distance=rule)
             for seed in range(seeds):
-                learned = cml.fit(
-                    (queries[keep[kept]], document), cml.Grades.from_matrix(given[kept], unjudged="zero"),
-                    loss=loss, steps=steps, seed=seed, quiet=True,
-                )  # fmt: skip
+                learned = cml.fit((queries[keep[kept]], document), known, loss=loss, steps=steps, seed=seed, quiet=True)
                 assert isinstance(learned, cml.SearchModel)
                 rows[name].append(measure(learned, queries[new], document, truth))
             print(name, [round(one.means["ndcg@10"], 4) for one in rows[name]], file=sys.stderr, flush=True)
@@ -110,7 +109,7 @@ def compare(
     }
     binarised = {name: ones for name, ones in rows.items() if "at least" in name}
     for loss in losses:
-        graded = rows[f"{loss}, graded"]
+        graded = rows[f"{loss}, graded, exponential"]
         for label, pool in (
             ("the same loss", {n: o for n, o in binarised.items() if n.startswith(f"{loss},")}),
             ("any loss", binarised),
@@ -119,7 +118,7 @@ def compare(
             # the mean over seeds of each query, so that queries are what varies
             difference = np.mean([one.values - two.values for one, two in zip(graded, rows[best], strict=True)], axis=0)
             low, high = RankingEvaluation(graded[0].queries, tuple(MEASURES), difference).intervals["ndcg@10"]
-            name = f"{loss}, graded, less the best binarised of {label}: {best}"
+            name = f"{loss}, graded, exponential, less the best binarised of {label}: {best}"
             results[name] = {"difference": float(difference[:, 0].mean()), "low": low, "high": high}
     return results
 

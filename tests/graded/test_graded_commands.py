@@ -89,7 +89,7 @@ def test_losses_are_compared_with_grades_that_are_cut(work: Path, capsys: pytest
     command = ["compare", "grades", "--data", str(work / "data"), "--out", out, "--losses", "soft-target"]
     assert main([*command, "--cuts", "2", "--seeds", "1", "--steps", "5", "--dimension", "8"]) == 0
     printed = capsys.readouterr().out
-    assert "soft-target on grades less soft-target, cut at 2: ndcg@10" in printed
+    assert "soft-target, exponential less soft-target, cut at 2: ndcg@10" in printed
     assert (work / "compared" / "table.md").is_file()
 
 

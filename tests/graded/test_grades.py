@@ -151,3 +151,23 @@ def test_inputs_that_do_not_fit_are_named() -> None:
         Grades([0, 0], [0, 1], [1, 2]).align([1], [1, 2, 3])
     with pytest.raises(UserError, match=r"Query 1 .'b'. has no judged document, as 1 of 2"):
         Grades(["a", "a"], ["x", "y"], [1, 2], queries=["a", "b"]).check_queries()
+
+
+def test_exponential_gains_let_the_best_grades_count_most() -> None:
+    names = ["q"] * 3, ["a", "b", "c"]
+    grades = cml.Grades(*names, [3, 1, 0], distance="exponential")
+    assert grades.distances.tolist() == [0, 6, 7]
+    assert cml.Grades(*names, [3, 1, 0], distance="exponential", unjudged="zero").distance_unjudged == 7
+    with pytest.raises(UserError, match=r"takes grades up to 20"):
+        cml.Grades(*names, [30, 1, 0], distance="exponential")
+    with pytest.raises(UserError, match=r"at least 0. Got -1"):
+        cml.Grades(*names, [3, -1, 0], distance="exponential")
+
+
+def test_grades_are_cut_to_relevant_or_not() -> None:
+    grades = cml.Grades(["q", "q", "r", "r"], ["a", "b", "a", "c"], [3, 1, 1, 0])
+    cut = grades.at_least(2)
+    assert (list(cut.queries), list(cut.documents)) == (["q"], ["a", "b", "c"])
+    assert cut.gains.tolist() == [1, 0]
+    with pytest.raises(UserError, match=r"No grade is at least 4: the largest is 3"):
+        grades.at_least(4)
