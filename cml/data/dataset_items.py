@@ -84,6 +84,14 @@ def column_names(
     return [str(name) for name in (frame.column_names if hasattr(frame, "column_names") else frame.columns)]
 
 
+def name_columns(inputs: Any) -> Any:  # noqa: ANN401 - anything, and a frame as it is but for names
+    """Name the columns of a frame of pandas by texts, as all else is named; they may be numbers."""
+    if hasattr(inputs, "set_axis") and hasattr(inputs, "columns"):
+        names = [str(name) for name in inputs.columns]
+        return inputs if names == list(inputs.columns) else inputs.set_axis(names, axis=1)
+    return inputs
+
+
 def is_dataset(source: Any) -> bool:  # noqa: ANN401 - anything
     """Whether a source is a data set of one's own, and neither a list, an array, a column nor a frame."""
     if isinstance(source, str | bytes | Path | Image.Image | np.ndarray | list | tuple | Mapping | Lazy):

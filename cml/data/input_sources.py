@@ -19,6 +19,7 @@ from cml.data.dataset_items import (
     has_columns,
     is_dataset,
     labelled_items,
+    name_columns,
     refuse_parts,
     unlabelled_items,
 )
@@ -35,7 +36,7 @@ from cml.data.images import Images, Size
 from cml.data.input_form import AcceptedInputs, Collate, FieldNames, InputForm, InputKind, Inputs, Missing
 from cml.data.items import Items, StackedItems, Tensors, item_array
 from cml.data.sparse_rows import SparseRows, is_sparse
-from cml.data.table_columns import name_columns, numeric_columns, read_numbers, select_columns, stack_rows
+from cml.data.table_columns import numeric_columns, read_numbers, select_columns, stack_rows
 from cml.data.texts import Texts, are_texts
 from cml.data.vectors import Vectors
 from cml.errors import UserError
@@ -112,32 +113,33 @@ def open_inputs(
     collate: Collate | None = None,  # joins a list of inputs to a batch; needed for the kind ``items``
 ) -> Inputs:
     """Open inputs for a model."""
-    refuse_parts(source)
-    source = name_columns(source)
-    if isinstance(source, Images | Vectors | Tensors | Texts | Items):
-        inputs: Inputs = source
-    elif form.kind == "items":
-        assert collate is not None  # of which ``cml.load`` makes sure
-        inputs = _open_items(source, form.fields, collate)
-    elif _is_own_dataset(source, None, form.fields or None):
-        items = unlabelled_items(source, form.fields)
-        inputs = (
-            Images(lazy_images(items, form.channels), size, channels=form.channels)
-            if form.kind == "images"
-            else _stack_items(items, form.kind, form.missing)
-        )
-    elif form.kind == "images":
-        inputs = Images(image_source(source, form.channels), size, channels=form.channels)
-    elif form.kind == "vectors":
-        inputs = _open_vectors(source, form.columns or None, form.missing)
-    elif form.kind == "texts":
-        inputs = _open_texts(source, form.fields)
-    else:
-        inputs = Tensors(_tensor_array(source))
+    is_open = isinstance(source, Images | Vectors | Tensors | Texts | Items)
+    inputs: Inputs = source if is_open else _open_source(source, form, size, collate)
     own = inputs.form
     if (own.kind, own.shape, own.whole, own.channels) != (form.kind, form.shape, form.whole, form.channels):
         raise UserError(f"The model takes {form}. Got {own} instead.")
     return inputs
+
+
+def _open_source(source: Any, form: InputForm, size: Size, collate: Collate | None) -> Inputs:  # noqa: ANN401
+    """Open what a user gave."""
+    refuse_parts(source)
+    source = name_columns(source)
+    if form.kind == "items":
+        assert collate is not None  # of which ``cml.load`` makes sure
+        return _open_items(source, form.fields, collate)
+    if _is_own_dataset(source, None, form.fields or None):
+        items = unlabelled_items(source, form.fields)
+        if form.kind == "images":
+            return Images(lazy_images(items, form.channels), size, channels=form.channels)
+        return _stack_items(items, form.kind, form.missing)
+    if form.kind == "images":
+        return Images(image_source(source, form.channels), size, channels=form.channels)
+    if form.kind == "vectors":
+        return _open_vectors(source, form.columns or None, form.missing)
+    if form.kind == "texts":
+        return _open_texts(source, form.fields)
+    return Tensors(_tensor_array(source))
 
 
 def open_vector_file(path: Path, missing: Missing = "refuse") -> Vectors:  # path (N, F)
@@ -151,14 +153,14 @@ def open_vector_file(path: Path, missing: Missing = "refuse") -> Vectors:  # pat
 
 def _is_own_dataset(source: Any, labels: Any, features: str | Sequence[str] | None) -> bool:  # noqa: ANN401
     """Whether a source is a data set, or a list of its items: mappings or, without separate labels, tuples."""
-    if is_sparse(source):
-        return False
     if isinstance(source, list | tuple) and len(source):
         first = source[0]
         if isinstance(first, Mapping):
             return True
         is_pair = isinstance(first, tuple) and len(first) > 1 and not isinstance(first[0], int | float | np.number)
         return labels is None and is_pair  # a tuple of numbers is a row
+    if is_sparse(source):
+        return False
     if is_dataset(source):
         return True
     if not has_columns(source) or not hasattr(source, "column_names") or not hasattr(source, "features"):

@@ -43,14 +43,6 @@ def match_columns(names: Sequence[str], features: str | Sequence[str]) -> list[s
     return chosen
 
 
-def name_columns(inputs: Any) -> Any:  # noqa: ANN401 - anything, and a frame as it is but for names
-    """Name the columns of a frame of pandas by texts, as all else is named; they may be numbers."""
-    if hasattr(inputs, "set_axis") and hasattr(inputs, "columns"):
-        names = [str(name) for name in inputs.columns]
-        return inputs if names == list(inputs.columns) else inputs.set_axis(names, axis=1)
-    return inputs
-
-
 def numeric_columns(
     frame: Any,  # noqa: ANN401 - anything
     fields: FieldNames,
