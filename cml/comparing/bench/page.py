@@ -23,7 +23,7 @@ fieldset { border: 0; margin: 12px 0 0; padding: 0; display: flex; flex-wrap: wr
 legend { float: left; color: var(--quiet); padding: 0; margin-right: 8px; }
 .lines { display: flex; flex-direction: column; width: max-content; }
 .line { display: flex; border-bottom: 1px solid var(--line); }
-.line span { flex: 0 0 138px; padding: 3px 0 3px 10px; text-align: right; }
+.line span { flex: 0 0 130px; padding: 3px 0 3px 10px; text-align: right; }
 .line span:not([class]) { flex-basis: 92px; }
 .line .name {
   flex-basis: 168px; text-align: left; position: sticky; left: 0; z-index: 1; padding-left: 0; background: var(--paper);
