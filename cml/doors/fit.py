@@ -33,7 +33,7 @@ from cml.errors import ImplausibleData, UserError
 from cml.feature_store.store import FeatureStore
 from cml.graded.grades import Grades
 from cml.items.label_inputs import holds_classes, label_inputs, open_at, read_label_frame, read_weights
-from cml.items.names import align_by_name, name_matrix_rows, names_of
+from cml.items.names import align_by_name, list_by_id, name_matrix_rows, names_of
 from cml.losses.wrapped_loss import as_loss
 from cml.models import CUSTOM, Backbone
 from cml.models.backbone import count_channels, read_by_itself
@@ -97,8 +97,9 @@ def fit(
             that random augmentation in it, which ``seed`` seeds, is drawn anew.
         labels: N labels of the kind that the label distance takes: numbers or vectors by default, also as a data frame
             with one column or several. Where these and the inputs are objects of pandas, rows of one name belong
-            together. Of a matrix of label distances, the labels are numbers or names of its rows; None takes the rows
-            that have the names of the inputs, or all of them in order. Or judgements of the inputs by people,
+            together; where they are mappings, such as a ``dict`` or an open ``.npz`` file, or inputs a feature store,
+            those of one id. Of a matrix of label distances, the labels are numbers or names of its rows; None takes
+            the rows that have the names of the inputs, or all of them in order. Or judgements of the inputs by people,
             ``cml.PairJudgements`` or ``cml.TripletJudgements``, which have a label distance of their own. Or
             ``cml.Grades`` of documents for queries, where the inputs are (queries, documents); the model is a
             ``cml.SearchModel``, and ``sampler="queries"`` and ``loss="soft-target"`` are the defaults.
@@ -236,6 +237,9 @@ def fit(
     if label_distance is None or isinstance(label_distance, str):
         label_distance = config.label_distance
     distance = distances.as_label_distance(label_distance)
+    given: dict[str, Any] = {"labels": labels, "groups": groups, "sample_weight": sample_weight}
+    inputs, given, ids = list_by_id(inputs, given)
+    labels, groups, sample_weight = given.values()
     labels = align_by_name(inputs, labels, "labels")
     groups = align_by_name(inputs, groups, "groups")
     sample_weight = align_by_name(inputs, sample_weight, "sample_weight")
@@ -278,7 +282,7 @@ def fit(
         stored_size(config.image_size, config.crop), channels=accepted.channels, cache_bytes=config.cache_bytes
     )
     items = replace(
-        label_inputs(labelled, distance, open_inputs, encoded[:count], ids=names_of(inputs)),
+        label_inputs(labelled, distance, open_inputs, encoded[:count], ids=ids or names_of(inputs)),
         groups=None if groups is None else number_groups(groups, count),
         weights=None if sample_weight is None else read_weights(sample_weight, count),
     )

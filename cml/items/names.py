@@ -4,9 +4,11 @@ Rows of a data frame, a Series, and a matrix of label distances may have names. 
 where the sizes agree; the same names in another order never are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from cml.distances.labels import short
 from cml.distances.matrix_check import is_numbering
@@ -18,6 +20,52 @@ def names_of(source: Any) -> list[Any] | None:  # noqa: ANN401 - anything
     """The names of the rows of a data frame or Series; None if it has none, or the numbers 0 to N - 1 in order."""
     names = _index(source)
     return None if names is None or is_numbering(names) else names
+
+
+def list_by_id(inputs: Any, values: Mapping[str, Any]) -> tuple[Any, dict[str, Any], list[Any] | None]:  # noqa: ANN401
+    """Put inputs and what belongs to them, each a mapping of ids to one item, into one order.
+
+    Inputs may be a ``dict``, an open ``.npz`` file or any mapping, or an object with ``item_ids``. Returns the inputs,
+    the values by their argument, and the ids; None where nothing is joined by ids.
+    """
+    is_mapping = _is_of_ids(inputs) and any(value is not None for value in values.values())
+    ids = list(inputs) if is_mapping else list(getattr(inputs, "item_ids", ()))
+    named = {what: value for what, value in values.items() if _is_of_ids(value)}
+    if not is_mapping and not named:
+        return inputs, dict(values), None
+    if not ids:
+        what = next(iter(named), "inputs")
+        raise UserError(f"'{what}' is a mapping of ids, but the inputs have no ids: give them as a mapping too.")
+    joined = dict(values)
+    for what, value in values.items():
+        if value is not None and what not in named:
+            raise UserError(f"The inputs are a mapping of ids, but '{what}' is none: give what belongs to each id.")
+    for what, value in named.items():
+        missing = [name for name in ids if name not in value]
+        if missing:
+            raise UserError(
+                f"'{what}' has nothing for {len(missing):,} of the {len(ids):,} inputs, the first {short(missing[0])}."
+            )
+        joined[what] = [_plain(value[name]) for name in ids]
+    if is_mapping:
+        rows = [inputs[name] for name in ids]
+        shapes = {np.shape(row) for row in rows} if all(isinstance(row, np.ndarray) for row in rows) else set()
+        if any(len(shape) == 2 for shape in shapes) and len(shapes) > 1:
+            raise UserError(
+                "The mapping of inputs holds one item for each id. Give one of its arrays, as in inputs[NAME]."
+            )
+        inputs = np.stack(rows) if len(shapes) == 1 and len(next(iter(shapes))) == 1 else rows
+    return inputs, joined, ids
+
+
+def _is_of_ids(value: Any) -> bool:  # noqa: ANN401 - anything
+    """Whether a mapping has an item for each id; those of Hugging Face have the parts of a data set."""
+    return isinstance(value, Mapping) and not type(value).__module__.startswith("datasets.")
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - a label
+    """A number of an array without dimensions, as .npz files hold them."""
+    return value.item() if isinstance(value, np.ndarray) and not value.ndim else value
 
 
 def align_by_name(inputs: Any, values: Any, what: str) -> Any:  # noqa: ANN401 - anything, as ``values``
