@@ -116,7 +116,10 @@ class _Numbers(Sequence[str]):
 def split_names(inputs: Any) -> tuple[list[str] | None, Any]:  # noqa: ANN401
     """The names of inputs, None if they have none, and the inputs without them."""
     if isinstance(inputs, Mapping):
-        return list(map(str, inputs)), list(inputs.values())
+        values = list(inputs.values())
+        are_vectors = all(isinstance(value, np.ndarray) and value.ndim == 1 for value in values)
+        is_even = are_vectors and len({(value.shape, value.dtype.str) for value in values}) == 1
+        return list(map(str, inputs)), np.stack(values) if is_even else values
     names = names_of(inputs)
     return (None if names is None else list(map(str, names))), inputs
 

@@ -49,7 +49,8 @@ class SearchSide:
     def named(self, chosen: Int64 | slice = slice(None)) -> dict[str, Any]:
         """Some items, from name to input."""
         rows = range(len(self.names))[chosen] if isinstance(chosen, slice) else chosen.tolist()
-        return {self.names[row]: self.inputs[row] for row in rows}
+        inputs = np.asarray(self.inputs) if isinstance(self.inputs, np.ndarray) else self.inputs  # plain rows of a map
+        return {self.names[row]: inputs[row] for row in rows}
 
     def describe(self, row: int) -> str:
         """An item in a few words."""

@@ -16,6 +16,7 @@ from cml.doors.search_model import SearchModel
 from cml.errors import UserError
 from cml.graded.grades import Grades
 from cml.graded.measures import MEASURES, parse_measure
+from cml.graded.named_side import split_names
 from cml.graded.ranking import Ranking, RankingEvaluation
 from cml.graded.search_folder import SearchFolder
 from cml.graded_runs.run_data import open_data, open_search_model, read_note
@@ -108,15 +109,14 @@ def rank_split(model: SearchModel, folder: SearchFolder, split: str, k: int) -> 
     """Rank all documents for the queries of a split: by the model, by frozen features, and at random."""
     queries, documents, grades = folder.split(split)
     names: Any = {"query_names": list(queries), "document_names": list(documents)}
-    sides = list(queries.values()), list(documents.values())
+    sides = split_names(queries)[1], split_names(documents)[1]
     embedded = model.embed(sides[0], side="queries"), model.embed(sides[1], side="documents", bar="embed")
     rankings = {EMBEDDING: Ranking.of_embeddings(*embedded, k, **names)}
     if (features := _frozen_features(model, *sides)) is not None:
         rankings[FROZEN] = Ranking.of_embeddings(features[0], features[1], k, **names)
-    rng = np.random.default_rng(0)
-    scores = rng.random((len(queries), len(documents)), np.float32)
-    found = np.argpartition(-scores, min(k, len(documents)) - 1, axis=1)[:, :k]
-    rankings[RANDOM] = Ranking(found, np.take_along_axis(scores, found, 1), **names)
+    rng, most = np.random.default_rng(0), min(k, len(documents))
+    found = np.stack([rng.choice(len(documents), most, replace=False) for _ in queries])
+    rankings[RANDOM] = Ranking(found, np.broadcast_to(-np.arange(most), found.shape), **names)
     return rankings, grades
 
 
@@ -125,7 +125,7 @@ def _frozen_features(model: SearchModel, queries: Sequence[Any], documents: Sequ
     if model.query_model is not model:
         return None
     if model.form.kind == "vectors":
-        sides = [np.asarray(np.stack(rows), np.float32) for rows in (queries, documents)]
+        sides = [np.asarray(rows, np.float32) for rows in (queries, documents)]
     else:
         try:
             published = model.load_published()
