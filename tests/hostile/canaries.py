@@ -19,6 +19,7 @@ import random
 import shutil
 import sys
 import tempfile
+import time
 import traceback
 import warnings
 from collections import Counter
@@ -35,6 +36,7 @@ TEXT = "canary\x1b[31m\x9b2J\u202e\x07"
 MOVES = set("\x1b\x9b\u202e\x07")
 NUMBERS = (-7, 1e300, 7)
 KEPT = "--keep-columns site --query-fraction 1"
+_TOLD_EVERY = 20  # seconds
 Place = tuple[str | int, ...]
 COMMANDS = {
     "data/dataset.json": ("check data", "distances data --summary --out s", "evaluate run --data data --device cpu"),
@@ -174,7 +176,13 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         os.environ["CML_CACHE"] = str(Path(name, "cache"))
-        outcomes = list(find_faults(Path(name), options.most, options.seed))
+        outcomes, begun = [], time.monotonic()
+        for outcome in find_faults(Path(name), options.most, options.seed):
+            outcomes.append(outcome)
+            if time.monotonic() - begun > _TOLD_EVERY:
+                found = sum(bool(finding) for _, finding in outcomes)
+                print(f"{len(outcomes):,} calls, {found} findings, {outcome[1] or 'at ' + outcome[0]}", flush=True)
+                begun = time.monotonic()
     findings = [finding for _, finding in outcomes if finding]
     print(dict(Counter(told for told, _ in outcomes)))
     print("\n".join(findings) or "no finding")
