@@ -176,7 +176,8 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         os.environ["CML_CACHE"] = str(Path(name, "cache"))
-        outcomes, begun = [], time.monotonic()
+        outcomes: list[tuple[str, str]] = []
+        begun = time.monotonic()
         for outcome in find_faults(Path(name), options.most, options.seed):
             outcomes.append(outcome)
             if time.monotonic() - begun > _TOLD_EVERY:
