@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from cml.console.messages import say
 from cml.data.input_form import InputForm
 from cml.data.table_columns import match_columns
+from cml.data_prep.array_files import load_columns
 from cml.data_prep.folder_split import Labelled
 from cml.data_prep.hf_parquet import ParquetTable
 from cml.data_prep.labelled_rows import LabelledRows, Rows, read_feature
 from cml.data_prep.number_format import PLAIN
 from cml.data_prep.provenance import record_provenance
-from cml.data_prep.readers import arrays
 from cml.data_prep.row_files import MOST_EXACT, Row, cell
 from cml.data_prep.vector_rows import check_row, map_vectors, name_column, read_vector_text, store_row
 from cml.errors import DataError, UserError
@@ -176,7 +176,7 @@ class Table(LabelledRows):
     def _named(self) -> tuple[dict[str, int], NDArray[Any]]:
         """The place of each item in a file of arrays, none where it names none; and the vectors."""
         assert self.vectors is not None
-        columns = arrays.load_columns(self.vectors)
+        columns = load_columns(self.vectors)
         rows = [array for array in columns.values() if isinstance(array, np.ndarray) and array.ndim == 2]
         if len(rows) != 1 or rows[0].dtype.kind not in "fiu":
             shown = ", ".join(f"{name} {np.shape(column)}" for name, column in columns.items())

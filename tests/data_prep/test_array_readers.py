@@ -13,7 +13,7 @@ from PIL import Image
 
 import cml
 from cml.data.prepared import PreparedDataset
-from cml.data_prep.readers.comparisons import score_items
+from cml.data_prep.bradley_terry import score_items
 from cml.errors import DataError, UserError
 
 COUNT = 16
@@ -255,7 +255,7 @@ def test_many_items_are_scored_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs, won = RNG.integers(0, 20, (400, 2)), RNG.integers(0, 2, 400).astype(float)
     pairs[:, 1] = (pairs[:, 0] + 1 + pairs[:, 1] % 19) % 20
     dense = score_items(pairs, won, 20)[0]
-    monkeypatch.setattr("cml.data_prep.readers.comparisons._MOST_DENSE", 1)
+    monkeypatch.setattr("cml.data_prep.bradley_terry._MOST_DENSE", 1)
     assert score_items(pairs, won, 20)[0] == pytest.approx(dense, abs=1e-5)
 
 

@@ -67,7 +67,7 @@ def test_nothing_can_run_code() -> None:
         "cml/training/data_workers.py: imports pickle",
         "cml/word_vectors/sentence_model.py: imports zipfile",
         "cml/word_vectors/sentence_model.py: calls archive.extractall",
-        "data_prep/readers/arrays.py: imports zipfile",
+        "data_prep/array_files.py: imports zipfile",
         "data_prep/readers/xlsx.py: imports zipfile",
     ]
     assert "digest != _ZIP_SHA256" in (ROOT / "cml/word_vectors/sentence_model.py").read_text("utf-8")
