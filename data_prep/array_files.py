@@ -20,7 +20,7 @@ _FEW = 16  # arrays of one number a row; of more, each is rather the vector of a
 
 def load_columns(path: Path) -> Columns:
     """Load the arrays of a file as columns; vectors by the names of items become the columns id and vector."""
-    arrays = {name: array for name, array in _load(path).items() if array.ndim}
+    arrays = {name: array for name, array in load_arrays(path).items() if array.ndim}
     if not arrays:
         raise DataError(f"{path} holds no array of rows.")
     shapes = {array.shape for array in arrays.values()}
@@ -41,7 +41,8 @@ def load_columns(path: Path) -> Columns:
     return columns
 
 
-def _load(path: Path) -> dict[str, NDArray[Any]]:
+def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Load the arrays of a file or folder by their names."""
     suffix = path.suffix.lower()
     try:
         if path.is_dir():

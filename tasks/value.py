@@ -57,6 +57,8 @@ def describe(label: Any, info: DatasetInfo) -> str:  # noqa: ANN401 - a label of
         return ", ".join(f"{count} {name}" for name, count in classes.items())
     if _distance(info) in ("judged-pairs", "judged-triplets"):
         return f"{len(label) - 1} judgements"
+    if _distance(info) in ("dtw", "frechet"):
+        return f"{len(label)} steps: {label[0]} to {label[-1]}"
     if isinstance(label, list) and isinstance(label[0], str):
         more = f", ... ({len(label)})" if len(label) > _NAMES else ""
         return ", ".join(label[:_NAMES]) + more

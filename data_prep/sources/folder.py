@@ -22,6 +22,7 @@ from cml.data_prep.folder_split import Labelled, assign_roles, describe_split, r
 from cml.data_prep.grouped_numbers import find_grouped_numbers
 from cml.data_prep.joint_checks import check_joints_inside
 from cml.data_prep.kept_columns import read_kept, unify_columns
+from cml.data_prep.label_files import SUFFIXES, read_label_file, refuse_other_widths
 from cml.data_prep.label_frame import Reach, name_joints_in, order_box
 from cml.data_prep.label_kinds import KINDS, SHARES, WITH_UNIT, KindName, check_distance, distance_of
 from cml.data_prep.label_options import LabelOptions, Misread, describe_first, refuse_bad_rows
@@ -77,6 +78,10 @@ class Folder(LabelOptions):
 
     MEANING=COLUMN in --label-columns says what a column is, as in latitude=y longitude=x; position.1 is the second
     number of a list in the column position.
+
+    sequence (task value): an array (T,) or (T, F) in a file of its own, .npy, .npz, .csv or .json, in the folder
+    --label-files. The label column contains its path; without a labels file, it has the name of the image. Sequences
+    may differ in length, and are compared by dynamic time warping (dtw).
 
     captions (task caption): texts, in one column or several, and in one or more rows per image.
 
@@ -139,6 +144,8 @@ class Folder(LabelOptions):
     file_pattern: str = ""
     """Pattern that makes the path of an image from the cells of its row, in place of a file column: with 17 in the
     column id, "{id:06}.png" is 000017.png."""
+    label_files: Path | None = None
+    """Folder of the files of --kind sequence, an array each."""
     masks: Path | None = None
     """Folder of the masks; by default that of the images."""
     mask_names: tuple[str, ...] = ()
@@ -168,18 +175,22 @@ class Folder(LabelOptions):
             raise UserError(f"With a group_column, query_fraction should be below 1: {fault}.")
         if not columns and self.label_columns is not None:
             raise UserError("label_columns should name at least one column.")
-        if len(self.label_columns or ()) > 1 and self.kind in ("classes", "masks", "keypoints"):
+        if len(self.label_columns or ()) > 1 and self.kind in ("classes", "masks", "keypoints", "sequence"):
             raise UserError(f"An image has one label of kind {self.kind!r}; label_columns should name one column.")
         if self.label_pattern:
             if self.labels is not None or self.kind not in (*WITH_UNIT, "classes"):
                 raise UserError("A label_pattern reads numbers or classes from names, in place of a labels file.")
             NamePattern(self.label_pattern)
-        elif self.labels is None and (self.kind != "masks" or self.label_columns or self.split_column):
+        elif self.labels is None and (
+            self.kind not in ("masks", "sequence") or self.label_columns or self.split_column
+        ):
             raise UserError(
                 "'labels' is missing: name the file with the images' labels, or give a --label-pattern if their names "
                 'hold them, as in "{age:d}_{}.jpg".'
             )
-        if self.labels is None and self.masks is None and not self.label_pattern:
+        if (self.kind == "sequence") != (self.label_files is not None):
+            raise UserError("label_files, a folder, and --kind sequence belong together: give both or neither.")
+        if self.labels is None and self.masks is None and self.label_files is None and not self.label_pattern:
             raise UserError("'masks' is missing: name the folder of the masks, or a labels file with their paths.")
         if self.unit and self.kind not in WITH_UNIT:
             raise UserError(f"A unit belongs to numbers and angles. Got {self.unit!r} for {self.kind}; leave it out.")
@@ -189,7 +200,7 @@ class Folder(LabelOptions):
         if self.kind == "boxes":
             _ = self._box_form  # raises where the names of the columns say half of a form
         self.check_several(self.kind)
-        if self.several and self.kind in (*_FURTHER, "keypoints", "masks"):
+        if self.several and self.kind in (*_FURTHER, "keypoints", "masks", "sequence"):
             raise UserError(f"An image may have several rows of kind {self.kind!r} anyhow: leave 'several' out.")
         for column in self.keep_columns:
             if column in (*FIXED_COLUMNS, CROP) or column.endswith(FILE_COLUMN):
@@ -217,12 +228,16 @@ class Folder(LabelOptions):
         files = [] if self.labels is None else [self.labels]
         if self.labels is not None and self.labels.is_dir():
             files = sorted(path for end in (".txt", ".npy") for path in self.labels.rglob(f"*{end}") if path.is_file())
+        if self.label_files is not None:
+            files += sorted(path for path in self.label_files.rglob("*") if path.suffix.lower() in SUFFIXES)
         folders = filter(None, [self.images, self.masks])
         revision = 4 if self.kind == "keypoints" else 3  # which came to record the crop
         if self.group_column is not None:
             revision = 5  # which came to record the group
         # the default is not recorded, so that datasets of before stay the same
-        unset = [name for name in ("keep_columns", "label_pattern", "file_pattern") if not getattr(self, name)]
+        unset = [
+            name for name in ("keep_columns", "label_pattern", "file_pattern", "label_files") if not getattr(self, name)
+        ]
         ignored = (*unset, *self.unset_options())
         return record_provenance(self, revision=revision, files=files, images=folders, ignored=ignored)
 
@@ -231,13 +246,17 @@ class Folder(LabelOptions):
         reach, left_out = Reach("joints" if self.kind == "keypoints" else self.kind), Counter[str]()
         rows = list(self._read(reach, left_out))
         reach.check(self.labels, next((row for row in rows if isinstance(row, DataError)), None))
+        if self.kind == "sequence":
+            rows = refuse_other_widths(rows)
         if not skip_bad:
             refuse_bad_rows(rows)
         images = [row for row in rows if isinstance(row, Labelled)]
         if images:
             unify_columns(images)
             describe_first(
-                self.labels or self.masks or self.images, images[0], functools.partial(self._describe, reach.names)
+                self.labels or self.label_files or self.masks or self.images,
+                images[0],
+                functools.partial(self._describe, reach.names),
             )
         kind = KINDS[self.kind]
         columns = self._numbers.columns if self.kind in WITH_UNIT else self._columns
@@ -252,7 +271,8 @@ class Folder(LabelOptions):
         details |= {"levels": list(self.levels)} if self.levels else {}
         details |= {"left_out": dict(left_out)} if left_out else {}
         if kind.distances and images:
-            distance = self._numbers.distance or distance_of(self.kind, images[0].label, images[0].where)
+            chosen = self._numbers.distance if self.kind in WITH_UNIT else self.label_distance
+            distance = chosen or distance_of(self.kind, images[0].label, images[0].where)
             details |= {} if distance == "euclidean" else {"label_distance": distance}
             details |= self.join_rows(images, find_period(distance) if self.kind == "angle" else None)
         if self.kind == "masks":
@@ -273,7 +293,9 @@ class Folder(LabelOptions):
 
     @property
     def _columns(self) -> tuple[str, ...]:
-        return KINDS[self.kind].default if self.label_columns is None else self.label_columns
+        if self.label_columns is not None:
+            return self.label_columns
+        return () if self.kind == "sequence" and self.labels is None else KINDS[self.kind].default
 
     @functools.cached_property
     def _written(self) -> NumberFormat:
@@ -300,6 +322,9 @@ class Folder(LabelOptions):
             return f"{len(label)} joints in pixels; {names[0]}: x {label[0][0]:g}, y {label[0][1]:g}"
         if self.kind == "masks":
             return f"masks, such as {Path(label).name}"
+        if self.kind == "sequence":
+            numbers = len(label[0].split())
+            return f"sequences, such as one of {len(label)} steps of {numbers} number{'s' if numbers > 1 else ''}"
         text = label[0] if isinstance(label, list) else label
         return f"{', '.join(self._columns)} as {self.kind}: {reprlib.repr(text)}"
 
@@ -359,8 +384,9 @@ class Folder(LabelOptions):
             try:
                 if pattern is not None:
                     yield str(path), {**pattern.read(name), self.file_column: name}
-                elif masks is not None and (
-                    masks.resolve() == self.images.resolve() or not path.resolve().is_relative_to(masks.resolve())
+                elif self.label_files is not None or (
+                    masks is not None
+                    and (masks.resolve() == self.images.resolve() or not path.resolve().is_relative_to(masks.resolve()))
                 ):
                     yield str(path), {self.file_column: name}
             except DataError as error:
@@ -374,7 +400,7 @@ class Folder(LabelOptions):
         first = seen.get(name)
         if first and self.kind not in (*_FURTHER, "keypoints") and not self.several:
             rule = "an image has one line. If several people judged it, join their rows by --several mean or median"
-            if self.kind in ("classes", "masks", "rotation"):
+            if self.kind in ("classes", "masks", "rotation", "sequence"):
                 rule = "an image has one line. To take the first of several, give --several first"
             raise Misread(
                 f"{where}: {name!r} is already in {first.where}; {rule}; leaving rows out would keep the first."
@@ -468,6 +494,8 @@ class Folder(LabelOptions):
             reach.add(joints[joints[:, 2] > 0, :2], size)
             check_joints_inside(joints, names, size, where)
             return joints
+        if self.label_files is not None:
+            return read_label_file(row, columns, self.label_files, name, where)
         if self.kind == "masks":
             return label_cells.find_mask(row, columns, self.masks or self.images, name, where)
         return self._numbers.read(row, where)

@@ -498,8 +498,9 @@ def _table(data: bytes, folder: Path) -> None:
     for name in ("labels.csv", "labels.jsonl"):
         (folder / name).write_bytes(data)
         for kind in KINDS:
+            steps = folder if kind == "sequence" else None
             with contextlib.suppress(DataError):
-                collections.deque(Folder(folder, folder / name, kind)._read())
+                collections.deque(Folder(folder, folder / name, kind, label_files=steps)._read())
 
 
 def _table_seeds() -> list[bytes]:

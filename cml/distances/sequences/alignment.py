@@ -21,6 +21,7 @@ from cml.distances.sequences.packed_sequences import (
     check_same_width,
     pack_sequences,
     pack_steps,
+    read_text_steps,
     unpack_steps,
 )
 from cml.errors import UserError
@@ -77,11 +78,14 @@ class Alignment(Composed):
 
     def fit(self, labels: Sequence[Any]) -> Self:
         """Fit the base on all steps."""
-        return self if self._is_plain else replace(self, base=self._base.fit([step for row in labels for step in row]))
+        if self._is_plain:
+            return self
+        return replace(self, base=self._base.fit([step for row in read_text_steps(labels) for step in row]))
 
     def encode(self, labels: Sequence[Any]) -> Labels:  # arrays of ``pack_sequences`` or ``pack_steps``
         """Check and pack sequences."""
-        return pack_sequences(labels) if self._is_plain else pack_steps(labels, self._base)
+        steps = read_text_steps(labels)
+        return pack_sequences(steps) if self._is_plain else pack_steps(steps, self._base)
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
         """Compute the label distances between all labels of two sides."""

@@ -15,6 +15,23 @@ _FORM = "should be a sequence of numbers (T,) or of vectors (T, F), T at least 1
 _STEP = "step."
 
 
+def read_text_steps(labels: Sequence[Any]) -> Sequence[Any]:
+    """Sequences whose steps are texts of numbers, as datasets hold sequences of unequal length, as numbers."""
+    if not (isinstance(labels, Sequence) and labels and isinstance(labels[0], list | tuple)):
+        return labels
+    return [_read_texts(label, position) for position, label in enumerate(labels)]
+
+
+def _read_texts(label: Any, position: int) -> Any:  # noqa: ANN401 - a label of any form
+    if not isinstance(label, list | tuple) or not label or not all(isinstance(step, str) for step in label):
+        return label
+    try:
+        steps = [[float(number) for number in step.split()] for step in label]
+    except ValueError:
+        raise LabelError(position, f"{_FORM}. Got {short(label)} instead.") from None
+    return [step[0] if len(step) == 1 else step for step in steps]
+
+
 def pack_sequences(labels: Sequence[Any]) -> Labels:
     """Check and pack N sequences: arrays ``steps`` (N, T, F) float64, 0 behind the end, and ``lengths`` (N,)."""
     rows = [_read_sequence(label, position) for position, label in enumerate(labels)]
