@@ -22,7 +22,7 @@ def score_items(
     scores, first, second = np.zeros(count), pairs[:, 0], pairs[:, 1]
     for _ in range(_STEPS):
         expected, own = 1 / (1 + np.exp(scores[second] - scores[first])), 1 / (1 + np.exp(-scores))
-        slope = np.bincount(first, won - expected, count) - np.bincount(second, won - expected, count)
+        slope: Float64 = np.bincount(first, won - expected, count) - np.bincount(second, won - expected, count)
         slope += _PRIOR * (1 - 2 * own)
         weights = expected * (1 - expected)
         rows, columns = np.concatenate([first, second]), np.concatenate([second, first])

@@ -277,15 +277,14 @@ class LabelledRows(LabelOptions):
                 yield given
             else:
                 picture = None if row.picture is None else _PICTURES.picture(row.picture)
-                is_text = isinstance(given, str)
                 yield Item(
                     row.item_id,
                     roles[row.name],
                     picture,
                     row.label,
-                    extra={**row.extra, TEXT: given} if is_text else row.extra,
+                    extra={**row.extra, TEXT: given} if isinstance(given, str) else row.extra,
                     where=row.where,
-                    vector=None if is_text else given,
+                    vector=None if isinstance(given, str) else given,
                 )
 
 

@@ -50,7 +50,7 @@ class Emd(LabelDistance):
     def encode(self, labels: Sequence[Any]) -> Labels:  # array ``cumulative`` (N, K - 1), times the gaps between bins
         """Check distributions and pack their cumulative shares."""
         shares = pack_vectors(labels)
-        refuse((shares < 0).any(axis=1), "has a share below 0.")
+        refuse(shares.min(axis=1) < 0, "has a share below 0.")
         largest = shares.max(axis=1, keepdims=True)
         refuse(largest[:, 0] == 0, "is a distribution of zeros.")
         scaled = shares / largest  # first to order 1, so that no sum leaves float64

@@ -93,8 +93,7 @@ def read_matrix(values: Any) -> GivenMatrix:  # noqa: ANN401 - checked here
 def _unmasked(values: Any) -> NDArray[Any]:  # noqa: ANN401 - an array or nested lists
     """An array; what a mask hides is no comparison, and not the number behind it."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        filled: NDArray[Any] = values.astype(np.result_type(values.dtype, np.float32)).filled(np.inf)
-        return filled
+        return np.asarray(np.ma.filled(values.astype(np.result_type(values.dtype, np.float32)), np.inf))
     return np.asarray(values)
 
 

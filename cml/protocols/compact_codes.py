@@ -71,19 +71,7 @@ class CompactCodes(Protocol):
     def measure(
         self, distance: LabelDistance, queries: EmbeddedItems, gallery: EmbeddedItems | None = None
     ) -> ProtocolResult:
-        """Search by each form.
-
-        Args:
-            distance: The label distance that encoded the labels.
-            queries: The items that search.
-            gallery: The items that are searched; None for the other queries.
-
-        Returns:
-            A row a form. Intervals are over queries, given the gallery.
-
-        Raises:
-            UserError: There are not more than ``k`` items to search, or a form does not fit the embedding.
-        """
+        """Search by each form."""
         known = queries if gallery is None else gallery
         if len(known) - (gallery is None) < self.k:
             raise UserError(f"Lists of k={self.k} need as many items to search. Got {len(known)} instead.")

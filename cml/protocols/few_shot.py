@@ -59,20 +59,7 @@ class FewShot(Protocol):
     def measure(
         self, distance: LabelDistance, queries: EmbeddedItems, gallery: EmbeddedItems | None = None
     ) -> ProtocolResult:
-        """Draw episodes and count right answers.
-
-        Args:
-            distance: A label distance of classes.
-            queries: The items that are asked for, and of which some are known.
-            gallery: The items that are known, in place of queries; None for the queries themselves.
-
-        Returns:
-            The row ``embedding``. Intervals are over episodes, given these classes, as the field reports them. An S for
-            which fewer than ``ways`` classes have enough items is NaN.
-
-        Raises:
-            UserError: Labels are not classes, or fewer than ``ways`` of them have enough items for any S.
-        """
+        """Draw episodes and count right answers."""
         own, *rest = read_class_numbers(self.name, distance, [queries] if gallery is None else [queries, gallery])
         theirs = rest[0] if rest else own
         known_rows = (queries if gallery is None else gallery).embeddings

@@ -53,19 +53,7 @@ class ReIdentification(Protocol):
     def measure(
         self, distance: LabelDistance, queries: EmbeddedItems, gallery: EmbeddedItems | None = None
     ) -> ProtocolResult:
-        """Rank the gallery for each query.
-
-        Args:
-            distance: A label distance of classes.
-            queries: The items that are looked for; their groups are cameras.
-            gallery: The items that are ranked; None for the other queries.
-
-        Returns:
-            The row ``embedding``. Intervals are over classes of queries, given the gallery.
-
-        Raises:
-            UserError: Labels are not classes, or no query has an item to find.
-        """
+        """Rank the gallery for each query."""
         other = queries if gallery is None else gallery
         own, *rest = read_class_numbers(self.name, distance, [queries] if gallery is None else [queries, gallery])
         theirs = rest[0] if rest else own

@@ -71,19 +71,7 @@ class Regression(Protocol):
     def measure(
         self, distance: LabelDistance, queries: EmbeddedItems, gallery: EmbeddedItems | None = None
     ) -> ProtocolResult:
-        """Predict the labels of the queries, and measure the errors.
-
-        Args:
-            distance: The label distance that encoded the labels.
-            queries: The items whose labels are predicted.
-            gallery: The items that predict, such as training items; None for the other queries.
-
-        Returns:
-            The rows ``knn`` and ``probe``. Intervals are over queries, or over their groups, given the gallery.
-
-        Raises:
-            UserError: Labels are no numbers, vectors, angles or places, or there are too few items.
-        """
+        """Predict the labels of the queries, and measure the errors."""
         known = queries if gallery is None else gallery
         vectors = self._read_vectors(distance, known.labels)
         if min(len(queries), len(known)) < self.folds:

@@ -61,19 +61,7 @@ class Verification(Protocol):
     def measure(
         self, distance: LabelDistance, queries: EmbeddedItems, gallery: EmbeddedItems | None = None
     ) -> ProtocolResult:
-        """Rank pairs by embedding distance.
-
-        Args:
-            distance: A label distance of classes.
-            queries: One side of each pair.
-            gallery: The other side; None for the queries themselves.
-
-        Returns:
-            The row ``embedding``. Intervals are over classes; that of ``accuracy`` is over folds.
-
-        Raises:
-            UserError: Labels are not classes, or there are no pairs of the same class or of different ones.
-        """
+        """Rank pairs by embedding distance."""
         other = queries if gallery is None else gallery
         own, *rest = read_class_numbers(self.name, distance, [queries] if gallery is None else [queries, gallery])
         theirs = rest[0] if rest else own

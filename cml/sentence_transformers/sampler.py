@@ -15,18 +15,6 @@ class LabelSampler:
 
     The trainer's batch size decides how many items a batch has. With several processes, each gets its part of every
     batch, and ``LabelDistanceLoss`` compares the items of all parts.
-
-    Args:
-        sampler: The name of a sampler, such as "grouped(groups=8)", or one of ``cml.sampling``.
-        distance: The label distance, as for ``LabelDistanceLoss``.
-        labels: As for ``LabelDistanceLoss``: None where the column ``label`` holds the labels themselves, else the
-            labels of the training set, of which it holds the numbers.
-
-    Example:
-        >>> from cml.sentence_transformers import LabelSampler
-        >>> batches = LabelSampler("grouped(groups=4)", "euclidean")({"label": list(range(40))}, batch_size=16)
-        >>> len(next(iter(batches)))
-        16
     """
 
     def __init__(
@@ -39,20 +27,7 @@ class LabelSampler:
         self.distance, self.labels = distance, labels
 
     def __call__(self, dataset: Any, batch_size: int, *, seed: int = 0, **others: object) -> EpochBatches:  # noqa: ANN401
-        """Make the batches of a data set, as the trainer asks for them.
-
-        Args:
-            dataset: A data set with a column ``label``.
-            batch_size: Items of a batch of one process; at most as many as the data set has.
-            seed: The seed of the batches.
-            others: What else the trainer says to a sampler, which decides nothing here.
-
-        Returns:
-            The batches of an epoch, as lists of row numbers.
-
-        Raises:
-            UserError: There is no column ``label``, or it does not fit ``labels``.
-        """
+        """Make the batches of a data set, as the trainer asks for them."""
         try:
             labels = list(dataset["label"])
         except KeyError:

@@ -19,12 +19,7 @@ Result = Mapping[str, Any]  # of an input: ``novelty``, and ``found``, nearest f
 
 
 class Searcher:
-    """An index with its model, which answers queries, several at a time.
-
-    Args:
-        index: The index, or a folder of embeddings.
-        model: The model that made its embeddings.
-    """
+    """An index with its model, which answers queries, several at a time."""
 
     def __init__(self, index: Index | EmbeddingFolder, model: Model) -> None:
         self.index, self.model, self.form = index, model, model.form
@@ -47,17 +42,7 @@ class Searcher:
         self.answer([Query(one, 1, None)])
 
     def answer(self, queries: Sequence[Query]) -> list[list[Result]]:
-        """Answer queries: for each a result for each of its inputs.
-
-        Args:
-            queries: The queries, whose inputs are embedded together.
-
-        Returns:
-            The results.
-
-        Raises:
-            Refusal: The model does not take the inputs; the fault is that of a client.
-        """
+        """Answer queries: for each a result for each of its inputs."""
         parts = [query.inputs for query in queries]
         arrays = [part for part in parts if isinstance(part, np.ndarray)]
         inputs = np.concatenate(arrays) if arrays else [one for part in parts for one in part]
@@ -68,10 +53,10 @@ class Searcher:
         most = min(max(query.k for query in queries), len(self.index))
         hits: list[list[Hit]] = [[] for _ in rows]
         if most:
-            is_index = isinstance(self.index, Index)
-            hits = (
-                self.index.search(rows, most, digest=self.index.digest) if is_index else self.index.search(rows, most)
-            )
+            if isinstance(self.index, Index):
+                hits = self.index.search(rows, most, digest=self.index.digest)
+            else:
+                hits = self.index.search(rows, most)
         novelty = None if self.novelty is None else self.novelty.score(rows).tolist()
         results: list[list[Result]] = []
         row = 0

@@ -75,13 +75,7 @@ class Metrics:
 
 
 class Service:
-    """Searches by HTTP, within limits.
-
-    Args:
-        searcher: Index and model.
-        limits: The limits.
-        k: Items found for an input that states no number.
-    """
+    """Searches by HTTP, within limits."""
 
     def __init__(self, searcher: Searcher, limits: Limits, k: int) -> None:
         self.searcher, self.limits, self.k = searcher, limits, k
@@ -115,6 +109,9 @@ class Service:
             status = 503
             seconds = self.limits.seconds
             raise HTTPException(status, f"There was no answer within {seconds:g} seconds; ask again later.") from None
+        except asyncio.CancelledError:  # the service ends, and has waited for as long as it may
+            status = 503
+            raise HTTPException(status, "The service ends; ask again later.") from None
         except ClientDisconnect:
             status = 400
             return Response(status_code=status)  # which nobody reads
@@ -167,16 +164,7 @@ class Service:
 
 
 def create_app(searcher: Searcher, limits: Limits, k: int = 5) -> FastAPI:
-    """Create the application, for uvicorn or another ASGI server.
-
-    Args:
-        searcher: Index and model.
-        limits: What it takes.
-        k: Items found for an input that states no number.
-
-    Returns:
-        The application.
-    """
+    """Create the application, for uvicorn or another ASGI server."""
     service = Service(searcher, limits, k)
 
     @contextlib.asynccontextmanager

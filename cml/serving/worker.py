@@ -16,13 +16,7 @@ _AGAIN = 0.1  # seconds until a worker that failed starts again
 
 
 class Worker:
-    """Answers requests in batches, in a thread of its own: those that arrive meanwhile form the next batch.
-
-    Args:
-        answer: Computes the results of queries.
-        limits: How large a batch may be.
-        note_batch: Is told the number of inputs of each batch.
-    """
+    """Answers requests in batches, in a thread of its own: those that arrive meanwhile form the next batch."""
 
     def __init__(self, answer: Answer, limits: Limits, note_batch: Callable[[int], object] = lambda size: None) -> None:
         self._answer, self._limits, self._note = answer, limits, note_batch

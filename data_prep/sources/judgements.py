@@ -118,7 +118,8 @@ class Judgements(DatasetSource):
     def origin(self) -> dict[str, Any]:
         """See ``DatasetSource.origin``."""
         files = [self._file, *(file for file in (self.vectors, self.names) if file is not None)]
-        images, ignored = [] if self.images is None else self.images, () if self.texts else ("texts",)
+        images: Path | tuple[Path, ...] = () if self.images is None else self.images
+        ignored = () if self.texts else ("texts",)
         return record_provenance(self, revision=2, files=files, images=images, ignored=ignored)
 
     def content(self, skip_bad: bool) -> Content:

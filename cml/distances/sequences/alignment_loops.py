@@ -165,7 +165,7 @@ def _bound(
         begins += (a[0, f] - b[0, f]) ** 2
         ends += (a[s - 1, f] - b[t - 1, f]) ** 2
     both = begins + ends if is_sum and (s > 1 or t > 1) else max(begins, ends)
-    return max(both, rest[0])
+    return float(max(both, rest[0]))
 
 
 @compile_loop(fastmath=AS_WRITTEN)
@@ -204,7 +204,7 @@ def nearest(
             _bound(a, low[j], high[j], b, open_ends, is_sum, rest)
             value = np.float32(np.sqrt(_align(a, b, band, open_ends, limit, rest, is_sum, rows)))
             if not np.isinf(value):
-                found = _insert(j, value, found, ids[i - start], distances[i - start])
+                found = _insert(j, float(value), found, ids[i - start], distances[i - start])
 
 
 @compile_loop(fastmath=AS_WRITTEN)
@@ -220,4 +220,4 @@ def _insert(item: int, value: float, found: int, ids: Int32, distances: Float32)
     for at in range(last, place, -1):
         ids[at], distances[at] = ids[at - 1], distances[at - 1]
     ids[place], distances[place] = item, value
-    return min(found + 1, k)
+    return found + 1 if found < k else int(k)
