@@ -289,7 +289,7 @@ class Index:
             self._refuse_taken(chosen)  # before they are embedded
         described = describe_items(chosen, paths, labels, columns)
         rows = self._embed(inputs, digest, "the items")
-        if self.model is not None and digest is None:
+        if self.model is not None and digest is None and len(rows) == len(described):  # ``insert`` refuses others
             described = mark_trained(described, self.model.find_training_items(inputs))
         self.insert(rows, described, replace=replace)
 

@@ -19,7 +19,7 @@ from cml.tasks.value import TASK
 
 READING = {  # names of cml's distances that read a file or fetch a model, with settings that let them
     "precomputed": ["precomputed", "precomputed(path='/etc/passwd')"],
-    "captions": ["captions", "captions(vectors='/etc/passwd')", "captions(vectors='../glove.txt')"],
+    "captions": ["captions(vectors='/etc/passwd')", "captions(vectors='../glove.txt')"],
     "sentences": ["sentences(model='someone/model')", "sentences(model='/tmp/model')"],
     "sets": ["sets(base=precomputed(path='/etc/passwd'))", "sets(base=sets(base=sentences(model='a/b')))", "sets"],
     "combined": [
@@ -29,7 +29,8 @@ READING = {  # names of cml's distances that read a file or fetch a model, with 
     ],
 }
 QUIET = [
-    "sentences", "captions(vectors=glove-6b-50d)", "captions(vectors=scene-words)", "sets(base=circular(period=24))",
+    "sentences", "captions",
+    "captions(vectors=glove-6b-50d)", "captions(vectors=scene-words)", "sets(base=circular(period=24))",
     "combined(parts={'a': 'euclidean', 'b': 'sets(base=rotation)'})", "rotation(form=euler)", "place(metres=20)",
 ]  # fmt: skip
 

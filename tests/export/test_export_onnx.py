@@ -98,7 +98,7 @@ def test_what_stands_in_the_way_is_said(
     assert main(["export", "onnx", str(tmp_path), "--out", str(tmp_path / "x")]) == 2
     assert "config.json is missing" in capsys.readouterr().err
     assert main(["export", "tensorrt", str(run)]) == 2
-    assert "Unknown kind 'tensorrt'. Known: onnx, hub, captioning." in capsys.readouterr().err
+    assert "Unknown kind 'tensorrt'. Known: captioning, hub, onnx." in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     assert main(["export", "onnx", str(run), "--out", str(tmp_path / "x")]) == 2
     assert install_hint("onnx") in capsys.readouterr().err

@@ -63,7 +63,12 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [json.dumps({"text": line, "stars": int(rng.integers(1, 6)), "lines": [line]}) for line in lines]
     (folder / "reviews.jsonl").write_text("\n".join(rows))
     cml.prepare(
-        "text", folder / "set", source=folder / "reviews.jsonl", label_columns=("stars",), keep_columns=("text",)
+        "text",
+        folder / "set",
+        source=folder / "reviews.jsonl",
+        label_columns=("stars",),
+        keep_columns=("text",),
+        model="all-minilm-l6-v2",
     )
     return folder / "set"
 

@@ -196,9 +196,14 @@ FILES = {
         ("modules.json", "config_sentence_transformers.json"),
         "sentence-transformers reads them; cml looks at the names of modules (test_text_backbones.py)",
     ),
+    **dict.fromkeys(
+        ("queries.jsonl", "corpus.jsonl", "search.json", "search_data.json"),
+        "tests/graded/test_search_folder.py and test_graded_commands.py: broken folders and notes, and a digest",
+    ),
     **dict.fromkeys(("glove_6B_50d_emb.npy", "dataset_coco.json"), "somebody else's file; fuzz.py has its parser"),
     **dict.fromkeys(
-        ("skipped.jsonl", "table.csv", "tuning.json", "reproduction.json", "_manifest.json"), "not read again"
+        ("skipped.jsonl", "table.csv", "tuning.json", "reproduction.json", "comparison_grades.json", "_manifest.json"),
+        "not read again",
     ),
     **dict.fromkeys((".places.npy", ".config.json", "VECTORS.npy", "pairs.csv"), "temporary, or a word in a help text"),
 }
