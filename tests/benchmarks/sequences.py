@@ -10,20 +10,17 @@ where it is not installed. A matrix of dtaidistance is one triangle, and so are 
 
 from __future__ import annotations
 
-import os
-
-os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1", NUMBA_NUM_THREADS="1")
-
 import argparse
 import importlib.util
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from dtaidistance import dtw_ndim
 from figures_file import add_json_option, write_figures  # beside this file
 from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cdist
+from threadpoolctl import threadpool_limits
 
 import cml.distances
 from cml.array_types import Float64
@@ -88,18 +85,19 @@ def compare_texts(items: int, steps: int) -> dict[str, float]:
     }
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, default=1000)
     parser.add_argument("--steps", type=int, default=100)
     add_json_option(parser)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     tracks = draw_tracks(options.items, options.steps)
     figures: dict[str, dict[str, float]] = {}
-    for band in (0, BAND):
-        figures[f"dtw, band {band}"] = compare(tracks, band)
-    figures["edit"] = compare_texts(min(options.items, 300), options.steps)
+    with threadpool_limits(1):
+        for band in (0, BAND):
+            figures[f"dtw, band {band}"] = compare(tracks, band)
+        figures["edit"] = compare_texts(min(options.items, 300), options.steps)
     for name, seconds in figures.items():
         least = min(value for who, value in seconds.items() if not who.startswith("cml"))
         shown = ", ".join(f"{who} {value:.2f} s ({value / least:.2f})" for who, value in seconds.items())

@@ -254,7 +254,7 @@ def test_one_seed_has_no_intervals_and_no_marks(people: PreparedDataset, tmp_pat
     assert not any("±" in line for line in trained)
     assert "*" not in table
     with pytest.raises(UserError, match="names no variants"):
-        rows_of(replace(task, variants={}), config, None, ())
+        rows_of(replace(task, variants={}, compared=()), config, None, ())
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ class Dtw(Alignment):
         [0.0, 0.0, 2.0]
         >>> headings = Dtw("circular")
         >>> turns = headings.encode([[350, 355, 0], [350, 0, 5]])
-        >>> headings.pairwise(turns[:1], turns).round(3).tolist()
+        >>> headings.pairwise(turns[:1], turns).astype(float).round(3).tolist()
         [[0.0, 7.071]]
     """
 
