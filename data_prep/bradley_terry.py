@@ -22,7 +22,10 @@ def score_items(
     scores, first, second = np.zeros(count), pairs[:, 0], pairs[:, 1]
     for _ in range(_STEPS):
         expected, own = 1 / (1 + np.exp(scores[second] - scores[first])), 1 / (1 + np.exp(-scores))
-        slope: Float64 = np.bincount(first, won - expected, count) - np.bincount(second, won - expected, count)
+        left = won - expected
+        slope: Float64 = np.subtract(
+            np.bincount(first, left, count), np.bincount(second, left, count), dtype=np.float64
+        )
         slope += _PRIOR * (1 - 2 * own)
         weights = expected * (1 - expected)
         rows, columns = np.concatenate([first, second]), np.concatenate([second, first])

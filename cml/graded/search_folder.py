@@ -429,26 +429,28 @@ def _write_side(folder: Path, stem: str, side: SearchSide) -> None:
 
 
 def _write_pairs(path: Path, grades: Grades, column: str, gains: Floating) -> None:
+    """Write judged pairs as BEIR has them, and as lines of JSON: ``datasets`` reads one format in a folder."""
     path.parent.mkdir(exist_ok=True)
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.write(f"query-id\tcorpus-id\t{column}\n")
+    options: dict[str, Any] = {"mode": "w", "encoding": "utf-8", "newline": "\n"}
+    with path.open(**options) as table, path.with_suffix(".jsonl").open(**options) as lines:
+        table.write(f"query-id\tcorpus-id\t{column}\n")
         for row, document, gain in zip(grades.rows.tolist(), grades.columns.tolist(), gains.tolist(), strict=True):
-            file.write(f"{grades.queries[row]}\t{grades.documents[document]}\t{gain:.17g}\n")
+            query, found = grades.queries[row], grades.documents[document]
+            table.write(f"{query}\t{found}\t{gain:.17g}\n")
+            value = int(gain) if column == "score" else gain
+            entry = {"query-id": query, "corpus-id": found, column: value}
+            lines.write(json.dumps(entry, ensure_ascii=False) + "\n")
 
 
 def _card(splits: Sequence[str], *, has_gains: bool) -> str:
     """The README.md by which ``datasets.load_dataset`` finds the parts under the names that mteb asks for."""
     parts = {"corpus": {"corpus": "corpus.jsonl"}, "queries": {"queries": "queries.jsonl"}}
-    parts["default"] = {split: f"qrels/{split}.tsv" for split in splits}
+    parts["default"] = {split: f"qrels/{split}.jsonl" for split in splits}
     if has_gains:
-        parts["gains"] = {split: f"gains/{split}.tsv" for split in splits}
+        parts["gains"] = {split: f"gains/{split}.jsonl" for split in splits}
     lines = ["---", "configs:"]
     for name, files in parts.items():
-        lines += [
-            f"- config_name: {name}",
-            *(['  sep: "\\t"'] if name in ("default", "gains") else []),
-            "  data_files:",
-        ]
+        lines += [f"- config_name: {name}", "  data_files:"]
         for split, path in files.items():
             lines += [f"  - split: {split}", f"    path: {path}"]
     return "\n".join([*lines, "---", "", "Queries, documents and grades, written by cml.", ""])
