@@ -9,12 +9,13 @@ from pathlib import Path
 import page_commands
 import pytest
 
-from cml import data_prep, distances, losses, models, plugins, sampling, tasks, trackers
+from cml import data_prep, distances, losses, models, plugins, protocols, sampling, tasks, trackers
 from cml.retrieval import metrics
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 REGISTRIES = [
-    tasks.registry, *(each.registry for each in (data_prep, distances, losses, metrics, models, sampling, trackers)),
+    tasks.registry,
+    *(each.registry for each in (data_prep, distances, losses, metrics, models, protocols, sampling, trackers)),
 ]  # fmt: skip
 
 
