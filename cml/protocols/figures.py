@@ -52,7 +52,7 @@ class ProtocolResult:
     Example:
         >>> result = ProtocolResult("regression", {"knn": {"mae": Figure(0.5)}}, "10 neighbours.")
         >>> print(result)
-             mae
+               mae
         knn  0.500
         <BLANKLINE>
         10 neighbours.
