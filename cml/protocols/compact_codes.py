@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from cml.array_types import Bools, Float32, Float64, Int64
+from cml.array_types import Bools, Float32, Int64
 from cml.distances import LabelDistance
+from cml.distances.label_distance import listed_distances
 from cml.errors import UserError
-from cml.protocols.figures import Figure, ProtocolResult, jackknife
+from cml.protocols.figures import Figure, ProtocolResult, draw_parts, summarize
+from cml.protocols.nearest_lists import NearestLists, number_other_groups
 from cml.protocols.protocol import EmbeddedItems, Protocol
-from cml.retrieval.search import nearest_embeddings
+from cml.retrieval.metric_result import GIVEN_GALLERY
 from cml.settings import check_whole, check_word
 
 _LEVELS = 255  # of an int8 number
@@ -75,39 +76,46 @@ class CompactCodes(Protocol):
         known = queries if gallery is None else gallery
         if len(known) - (gallery is None) < self.k:
             raise UserError(f"Lists of k={self.k} need as many items to search. Got {len(known)} instead.")
-        exact = self._search(queries.embeddings, known.embeddings, is_one_side=gallery is None)
+        groups = number_other_groups(queries, gallery)
+        exact = NearestLists.find(queries.embeddings, known.embeddings, groups, self.k)
+        units = np.unique(groups[0], return_inverse=True)[1]
+        parts = draw_parts(int(units.max()) + 1, self.seed)
         rows = {}
         for form in self.forms:
             size, left, right = self._code(form, queries.embeddings, known.embeddings)
-            found = exact if form == "float32" else self._search(left, right, is_one_side=gallery is None)
-            far = [self._measure_list(distance, queries, known, row, list_) for row, list_ in enumerate(found)]
-            share = [len(np.intersect1d(ours, theirs)) / self.k for ours, theirs in zip(exact, found, strict=True)]
-            values = np.column_stack([far, share])
-            figures = jackknife(functools.partial(_average, values), len(values), seed=self.seed, lowest=0)
+            coded = exact if form == "float32" else NearestLists.find(left, right, groups, self.k)
+            found = []
+            for part in parts:
+                kept = part[units]
+                items = kept if gallery is None else np.ones(len(known), bool)  # those that are searched
+                found.append(self._compare(distance, queries, known, exact.take(items), coded.take(items), kept))
+            figures = summarize(found, lowest=0)
             recall = figures["recall"]
             figures["recall"] = replace(recall, high=min(1.0, recall.high))
             rows[form] = {"bytes": Figure(size), **figures}
         note = (
             f"{len(queries)} queries, the first {self.k} of {len(known)} items; label distances in {distance.unit}. 95 "
-            "% intervals over queries, given the gallery."
+            f"% intervals over queries{'' if gallery is None else GIVEN_GALLERY}."
         )
         return ProtocolResult(self.name, rows, note)
 
-    def _search(self, left: Float32, right: Float32, *, is_one_side: bool) -> Int64:
-        """Positions (Q, k) of the nearest items, without the query itself."""
-        _, found = nearest_embeddings(left, right, self.k + is_one_side)
-        if not is_one_side:
-            return found
-        is_own = found == np.arange(len(left))[:, None]
-        return np.take_along_axis(found, np.argsort(is_own, axis=1, kind="stable"), axis=1)[:, : self.k]
-
-    def _measure_list(
-        self, distance: LabelDistance, queries: EmbeddedItems, known: EmbeddedItems, row: int, found: Int64
-    ) -> float:
-        """The mean label distance of a list (k,), of items that can be compared; NaN for none."""
-        between = distance.pairwise(queries.labels[row : row + 1], known.labels[found])[0].astype(np.float64)
-        finite = between[np.isfinite(between)]
-        return float(finite.mean()) if len(finite) else float("nan")
+    def _compare(
+        self,
+        distance: LabelDistance,
+        queries: EmbeddedItems,
+        known: EmbeddedItems,
+        exact: tuple[Int64, Bools],
+        coded: tuple[Int64, Bools],
+        kept: Bools,  # (Q,)
+    ) -> dict[str, float]:
+        """The mean label distance of lists (Q, k) of codes, and the share of the exact lists that they hold."""
+        (wanted, _), (positions, is_filled) = exact, coded
+        far = listed_distances(distance, queries.labels[kept], known.labels, positions[kept]).astype(np.float64)
+        is_known = is_filled[kept] & np.isfinite(far)
+        counts = is_known.sum(axis=1)
+        means = np.where(is_known, far, 0).sum(axis=1)[counts > 0] / counts[counts > 0]
+        is_found = (positions[kept][:, :, None] == wanted[kept][:, None]).any(axis=2) & is_filled[kept]
+        return {"label_distance": float(means.mean()) if len(means) else float("nan"), "recall": float(is_found.mean())}
 
     def _code(self, form: str, left: Float32, right: Float32) -> Coded:
         """What the codes of a form stand for."""
@@ -158,8 +166,3 @@ _FORMS: dict[str, Callable[[Float32, Float32], Coded]] = {
     "int8": _scale_to_int8,
     "binary": _take_signs,
 }
-
-
-def _average(values: Float64, kept: Bools) -> dict[str, float]:
-    means = np.nanmean(values[kept], axis=0)
-    return {"label_distance": float(means[0]), "recall": float(means[1])}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,18 +121,32 @@ def jackknife(
         >>> found["mean"].value, found["mean"].low < 19.5 < found["mean"].high
         (19.5, True)
     """
+    return summarize([measure(kept) for kept in draw_parts(units, seed)], lowest=lowest, highest=highest)
+
+
+def draw_parts(units: int, seed: int) -> Bools:
+    """The units that are kept, (B + 1, U): first all of them, then all but one of B blocks at a time."""
+    blocks = min(_BLOCKS, units)
+    block_of: Int64 = np.random.default_rng(seed).permutation(units) % blocks
+    return np.concatenate([np.ones((1, units), bool), block_of != np.arange(blocks)[:, None]])
+
+
+def summarize(
+    found: Sequence[Mapping[str, float]],  # of each row of ``draw_parts``
+    *,
+    lowest: float = -math.inf,
+    highest: float = math.inf,
+) -> dict[str, Figure]:
+    """The figures of all units, with intervals from those without a block."""
     from scipy.stats import t
 
-    all_units = measure(np.ones(units, bool))
-    blocks = min(_BLOCKS, units)
+    blocks = len(found) - 1
     if blocks < 2:
-        return {name: Figure(value) for name, value in all_units.items()}
-    block_of: Int64 = np.random.default_rng(seed).permutation(units) % blocks
-    without = [measure(block_of != block) for block in range(blocks)]
+        return {name: Figure(value) for name, value in found[0].items()}
     wide = float(t.ppf(0.975, blocks - 1))
     figures = {}
-    for name, value in all_units.items():
-        left = np.array([some[name] for some in without])
+    for name, value in found[0].items():
+        left = np.array([some[name] for some in found[1:]])
         half = wide * math.sqrt((blocks - 1) / blocks * float(np.square(left - left.mean()).sum()))
         low, high = max(lowest, value - half), min(highest, value + half)
         figures[name] = Figure(value, low, high) if math.isfinite(half) else Figure(value)

@@ -10,8 +10,9 @@ import numpy as np
 from cml.array_types import Bools, Float64, Int64
 from cml.distances import LabelDistance
 from cml.errors import UserError
-from cml.protocols.figures import ProtocolResult, jackknife
+from cml.protocols.figures import ProtocolResult, draw_parts, summarize
 from cml.protocols.protocol import EmbeddedItems, Protocol, read_class_numbers
+from cml.retrieval.metric_result import GIVEN_GALLERY
 from cml.retrieval.search import nearest_embeddings
 from cml.settings import check_whole
 
@@ -57,7 +58,9 @@ class ReIdentification(Protocol):
         other = queries if gallery is None else gallery
         own, *rest = read_class_numbers(self.name, distance, [queries] if gallery is None else [queries, gallery])
         theirs = rest[0] if rest else own
-        parts = []
+        names = [*(f"cmc@{rank}" for rank in self.ranks), "map", "minp"]
+        parts = draw_parts(int(own.max()) + 1, self.seed)  # of classes
+        blocks: list[list[Float64]] = [[] for _ in parts]
         for start in range(0, len(queries), _QUERIES):
             rows = np.arange(start, min(start + _QUERIES, len(queries)))
             _, order = nearest_embeddings(queries.embeddings[rows], other.embeddings, len(other))
@@ -65,27 +68,26 @@ class ReIdentification(Protocol):
             is_left_out = order == rows[:, None] if gallery is None else np.zeros(order.shape, bool)
             if queries.groups is not None and other.groups is not None:
                 is_left_out |= is_right & (other.groups[order] == queries.groups[rows, None])
-            parts.append(_measure_rankings(is_right, is_left_out, self.ranks))
-        values = np.concatenate(parts)  # (Q, figures), NaN for queries without an item to find
-        names = [*(f"cmc@{rank}" for rank in self.ranks), "map", "minp"]
-        is_known = ~np.isnan(values[:, 0])
-        if not is_known.any():
+            values = _measure_rankings(is_right, is_left_out, self.ranks)
+            for part, found in zip(parts, blocks, strict=True):
+                if gallery is None and not part.all():  # classes are left out as queries and as what is ranked
+                    values = _measure_rankings(is_right, is_left_out | ~part[theirs[order]], self.ranks)
+                found.append(values[part[own[rows]]])
+        values = np.concatenate(blocks[0])  # (Q, figures), NaN for queries without an item to find
+        known = ~np.isnan(values[:, 0])
+        if not known.any():
             raise UserError(
                 "No query has a gallery item of its class to find. With groups, which are cameras, it has to be of "
                 "another group."
             )
-        known, (_, unit) = values[is_known], np.unique(own[is_known], return_inverse=True)
-
-        def measure(kept: Bools) -> dict[str, float]:
-            return dict(zip(names, known[kept[unit]].mean(axis=0).tolist(), strict=True))
-
-        figures = jackknife(measure, int(unit.max()) + 1, seed=self.seed, lowest=0, highest=1)
-        left_out = len(values) - len(known)
+        means = [np.nanmean(np.concatenate(found), axis=0).tolist() for found in blocks]
+        figures = summarize([dict(zip(names, mean, strict=True)) for mean in means], lowest=0, highest=1)
+        left_out, classes = int((~known).sum()), len(np.unique(own[known]))
         note = (
-            f"{len(known)} queries of {int(unit.max()) + 1} classes rank {len(other)} items"
+            f"{known.sum()} queries of {classes} classes rank {len(other)} items"
             f"{', without those of their own class and group' if queries.groups is not None else ''}"
             f"{f'; {left_out} queries have no item to find' if left_out else ''}. 95 % intervals over classes of "
-            "queries, given the gallery."
+            f"queries{'' if gallery is None else GIVEN_GALLERY}."
         )
         return ProtocolResult(self.name, {"embedding": figures}, note)
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from cml.array_types import Bools, Float64, Int64
+from cml.array_types import Bools, Float64
 from cml.distances import LabelDistance, Labels
+from cml.distances.label_distance import listed_distances
 from cml.errors import UserError
 from cml.protocols.figures import ProtocolResult, jackknife
+from cml.protocols.nearest_lists import NearestLists, number_other_groups
 from cml.protocols.protocol import EmbeddedItems, Protocol
 from cml.retrieval.label_regression import ALPHAS
-from cml.retrieval.other_groups import find_other_groups
+from cml.retrieval.metric_result import GIVEN_GALLERY
 from cml.settings import check_number, check_whole
 
 _MANY, _FEW = 100, 20  # training items in a bin of labels, of Yang et al.
@@ -79,30 +80,33 @@ class Regression(Protocol):
                 f"The protocol 'regression' needs at least {self.folds} items a side, one for each of its 'folds'. Got "
                 f"{len(queries)} queries and {len(known)} gallery items instead."
             )
-        own, theirs = _groups_that_differ(queries, gallery)
-        nearest = self._find_nearest(queries, known, own, theirs)
-        by_neighbors, by_probe = vectors[nearest].mean(axis=1), self._fit_probe(queries, gallery, vectors)
+        lists = NearestLists.find(queries.embeddings, known.embeddings, number_other_groups(queries, gallery), self.k)
         truth = _labels_of(distance, self._read_vectors(distance, queries.labels))
-        fallback = _labels_of(distance, vectors[nearest[:, 0]])  # where a mean of angles has no direction
+        fallback = _labels_of(distance, vectors[lists.positions[:, 0]])  # where a mean of angles has no direction
+        compare = _Comparison(
+            distance, truth, fallback, vectors, self._find_regions(truth, _labels_of(distance, vectors))
+        )
+        by_probe = self._fit_probe(queries, gallery, vectors)
         units = np.arange(len(queries)) if queries.groups is None else queries.groups
         number = np.unique(units, return_inverse=True)[1]
-        regions = self._find_regions(truth, _labels_of(distance, vectors))
-        rows = {}
-        for row, predicted_vectors in (("knn", by_neighbors), ("probe", by_probe)):
-            predicted = _labels_of(distance, predicted_vectors)
-            predicted = np.where(np.isnan(predicted), fallback, predicted)
-            is_linear = predicted.shape[1] == predicted_vectors.shape[1]
-            errors = predicted - truth if is_linear else _paired(distance, predicted, truth)
-            mean = np.broadcast_to(_labels_of(distance, vectors.mean(axis=0, keepdims=True)), truth.shape)
-            spread = truth if is_linear else _paired(distance, np.where(np.isnan(mean), truth[:1], mean), truth)
-            measured = _Predictions(predicted, truth, errors, spread, regions, is_linear)
-            of_units = functools.partial(_measure_units, measured, number)
-            rows[row] = jackknife(of_units, int(number.max()) + 1, seed=self.seed)
+
+        def measure_neighbors(kept: Bools) -> dict[str, float]:
+            items = kept[number] if gallery is None else np.ones(len(known), bool)  # those that predict
+            return compare.measure(_average_lists(lists, vectors, items), kept[number])
+
+        def measure_probe(kept: Bools) -> dict[str, float]:
+            return compare.measure(by_probe, kept[number])
+
+        count = int(number.max()) + 1
+        rows = {
+            "knn": jackknife(measure_neighbors, count, seed=self.seed),
+            "probe": jackknife(measure_probe, count, seed=self.seed),
+        }
         who = "the gallery" if gallery is not None else "the other queries"
         note = (
-            f"Labels of {len(queries)} queries predicted from {who}: knn is the mean of {nearest.shape[1]} neighbours, "
-            f"probe a ridge regression on the embeddings. In {distance.unit}; 95 % intervals over "
-            f"{'queries' if queries.groups is None else 'groups of queries'}, given the gallery."
+            f"Labels of {len(queries)} queries predicted from {who}: knn is the mean of {lists.k} neighbours, probe "
+            f"a ridge regression on the embeddings. In {distance.unit}; 95 % intervals over "
+            f"{'queries' if queries.groups is None else 'groups of queries'}{'' if gallery is None else GIVEN_GALLERY}."
         )
         return ProtocolResult(self.name, rows, note)
 
@@ -115,16 +119,6 @@ class Regression(Protocol):
                 f"distance {distance.name!r} instead, whose labels have no mean."
             )
         return np.asarray(vectors, np.float64)
-
-    def _find_nearest(self, queries: EmbeddedItems, known: EmbeddedItems, own: Int64, theirs: Int64) -> Int64:
-        """Positions (Q, k) of the nearest items of other groups, nearest first."""
-        largest = int(np.bincount(np.concatenate([own, theirs]))[own].max()) if known is queries else 0
-        k = min(self.k, len(known) - largest) if known is queries else min(self.k, len(known))
-        _, positions, is_other = find_other_groups(queries.embeddings, known.embeddings, max(1, k), own, theirs)
-        usable = int(is_other.sum(axis=1).min())
-        if not usable:
-            raise UserError("A query has no item of another group to be predicted from.")
-        return positions[:, :usable]
 
     def _fit_probe(self, queries: EmbeddedItems, gallery: EmbeddedItems | None, vectors: Float64) -> Float64:
         """The vectors (Q, V) that a ridge regression predicts."""
@@ -156,20 +150,23 @@ class Regression(Protocol):
 
 
 @dataclass(frozen=True)
-class _Predictions:
-    """Predicted labels (Q, C) beside the true ones."""
+class _Comparison:
+    """What predictions of Q queries are compared with."""
 
-    predicted: Float64
-    truth: Float64
-    errors: Float64  # (Q, C) signed of numbers, else (Q, 1)
-    spread: Float64  # the same of the mean label in place of a prediction; of numbers the labels themselves
-    regions: Mapping[str, Bools]
-    is_linear: bool
+    distance: LabelDistance
+    truth: Float64  # (Q, C) labels
+    fallback: Float64  # (Q, C) in place of a prediction that has no label
+    vectors: Float64  # (G, V) of the items that predict
+    regions: Mapping[str, Bools]  # (Q,) each
 
-    def measure(self, kept: Bools) -> dict[str, float]:
-        """The figures of the queries that are kept, (Q,)."""
-        errors, spread = self.errors[kept], self.spread[kept]
-        squares = np.square(spread - spread.mean(axis=0) if self.is_linear else spread).sum(axis=0)
+    def measure(self, predicted_vectors: Float64, kept: Bools) -> dict[str, float]:
+        """The figures of predictions (Q, V), of the queries that are kept, (Q,)."""
+        predicted, truth = _labels_of(self.distance, predicted_vectors[kept]), self.truth[kept]
+        predicted = np.where(np.isnan(predicted), self.fallback[kept], predicted)
+        is_linear = predicted.shape[1] == predicted_vectors.shape[1]
+        errors = predicted - truth if is_linear else self._measure_pairs(predicted, truth)
+        spread = truth - truth.mean(axis=0) if is_linear else self._measure_pairs(self._find_mean(truth), truth)
+        squares = np.square(spread).sum(axis=0)
         explained = np.divide(
             np.square(errors).sum(axis=0), squares, out=np.full(len(squares), np.nan), where=squares > 0
         )
@@ -178,17 +175,31 @@ class _Predictions:
             "rmse": float(np.sqrt(np.square(errors).mean(axis=0)).mean()),
             "r2": float(1 - explained.mean()),
         }
-        if self.is_linear and self.truth.shape[1] == 1:
-            figures |= _correlate(self.predicted[kept, 0], self.truth[kept, 0])
+        if is_linear and truth.shape[1] == 1:
+            figures |= _correlate(predicted[:, 0], truth[:, 0])
         for region, is_in in self.regions.items():
-            inside = np.abs(self.errors[kept & is_in])
+            inside = np.abs(errors[is_in[kept]])
             figures[f"mae_{region}"] = float(inside.mean()) if len(inside) else float("nan")
         return figures
 
+    def _find_mean(self, truth: Float64) -> Float64:
+        """The mean label, for each of the labels (Q, C)."""
+        mean = _labels_of(self.distance, self.vectors.mean(axis=0, keepdims=True))
+        return np.broadcast_to(np.where(np.isnan(mean), truth[:1], mean), truth.shape)
 
-def _measure_units(of: _Predictions, number: Int64, kept: Bools) -> dict[str, float]:
-    """The figures of the queries whose unit is kept, (U,)."""
-    return of.measure(kept[number])
+    def _measure_pairs(self, predicted: Float64, truth: Float64) -> Float64:
+        """The label distance (Q, 1) between labels in pairs."""
+        left, right = self.distance.encode(predicted.tolist()), self.distance.encode(truth.tolist())
+        return listed_distances(self.distance, left, right, np.arange(len(truth))[:, None]).astype(np.float64)
+
+
+def _average_lists(lists: NearestLists, vectors: Float64, kept: Bools) -> Float64:
+    """The mean vectors (Q, V) of the nearest items that are kept, (G,); NaN where there is none."""
+    positions, is_filled = lists.take(kept)
+    total = np.where(is_filled[..., None], vectors[positions], 0).sum(axis=1)
+    counts = is_filled.sum(axis=1)[:, None]
+    means: Float64 = np.divide(total, counts, out=np.full(total.shape, np.nan), where=counts > 0)
+    return means
 
 
 def _correlate(predicted: Float64, truth: Float64) -> dict[str, float]:
@@ -207,19 +218,3 @@ def _labels_of(distance: LabelDistance, vectors: Float64) -> Float64:
     """The labels (N, C) nearest to vectors (N, V)."""
     labels = distance.labels_from_vectors(vectors)
     return np.asarray(labels, np.float64).reshape(len(vectors), -1)
-
-
-def _paired(distance: LabelDistance, predicted: Float64, truth: Float64) -> Float64:
-    """The label distance (N, 1) between labels in pairs."""
-    left, right = distance.encode(predicted.tolist()), distance.encode(truth.tolist())
-    between = [distance.pairwise(left[row : row + 1], right[row : row + 1])[0, 0] for row in range(len(truth))]
-    return np.array(between, np.float64)[:, None]
-
-
-def _groups_that_differ(queries: EmbeddedItems, gallery: EmbeddedItems | None) -> tuple[Int64, Int64]:
-    """Numbers of groups, (Q,) and (G,), such that items of one group do not predict each other."""
-    if queries.groups is not None and (gallery is None or gallery.groups is not None):
-        theirs = queries.groups if gallery is None or gallery.groups is None else gallery.groups
-        return queries.groups, theirs
-    own = np.arange(len(queries))
-    return own, own if gallery is None else np.arange(len(queries), len(queries) + len(gallery))

@@ -198,6 +198,31 @@ def test_intervals_of_a_mean_cover_it() -> None:
     assert 0.9 <= hits / 400 <= 0.985
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "protocol", [Regression(k=5), CompactCodes(forms=("binary",), k=5), ReIdentification(ranks=(1,))]
+)
+def test_intervals_among_each_other_count_items_on_both_sides(protocol: protocols.Protocol) -> None:
+    """Of queries that search each other: given the lists, .50 to .91 of the intervals cover."""
+    found: dict[str, list[protocols.Figure]] = {}
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        if isinstance(protocol, ReIdentification):
+            distance, rows, _, labels = draw_classes(rng, 12, 6, 0.7)
+            items = EmbeddedItems(rows, labels, rng.integers(0, 3, len(rows)))
+        else:
+            distance = distances.get("euclidean")
+            rows, numbers = draw_numbers(rng, 60, 1)
+            items = EmbeddedItems(rows, distance.encode(numbers))
+        figures = next(iter(protocol.measure(distance, items).figures.values()))
+        for name, figure in figures.items():
+            found.setdefault(name, []).append(figure)
+    for name, drawn in found.items():
+        truth = np.mean([figure.value for figure in drawn])
+        covered = [figure.low <= truth <= figure.high for figure in drawn if name != "bytes"]
+        assert not covered or np.mean(covered) >= 0.88, name
+
+
 @pytest.mark.parametrize("name", ["few-shot", "re-identification", "verification"])
 def test_labels_that_are_no_classes_are_refused(name: str) -> None:
     distance = distances.get("euclidean")
