@@ -1,11 +1,14 @@
 """The base of label distances made of others (combined, sets)."""
 
+import functools
 import hashlib
 import json
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from cml.distances import registry
+from cml.distances import as_label_distance, registry
 from cml.distances.label_distance import LabelDistance, holds_text
 from cml.registry import Choice
 
@@ -46,6 +49,30 @@ class Composed(LabelDistance):
         parts = {name: part.fingerprint() for name, part in self._parts.items()}
         own = dict(list(self.settings().items())[1:])
         return hashlib.sha256(json.dumps([self.name, parts, own], sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class ComposedOfOne(Composed):
+    """Base of a label distance made of one other, its setting ``base``."""
+
+    base: str | LabelDistance
+
+    @classmethod
+    def is_self_contained(cls, settings: Mapping[str, Any]) -> bool:
+        """Whether the base is."""
+        return has_only_self_contained_parts({"base": settings.get("base", getattr(cls, "base", None))})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "base", self._base)
+
+    @functools.cached_property
+    def _base(self) -> LabelDistance:
+        return as_label_distance(self.base)
+
+    @property
+    def _parts(self) -> dict[str, LabelDistance]:
+        return {"base": self._base}
 
 
 def is_self_contained(

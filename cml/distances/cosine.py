@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cml.array_types import Float32
-from cml.distances.exact_products import UNIT_ROUNDOFF, squared_euclidean
+from cml.distances.exact_products import direction_noise, squared_euclidean
 from cml.distances.label_distance import LabelDistance
-from cml.distances.labels import Labels, check_same_length, pack_vectors, refuse
+from cml.distances.labels import Labels, check_same_length, pack_directions
 
 
 @dataclass(frozen=True)
@@ -31,18 +31,13 @@ class Cosine(LabelDistance):
 
     def encode(self, labels: Sequence[Any]) -> Labels:  # array ``directions`` (N, D) float64, rows of length 1
         """Check vectors and pack their directions."""
-        vectors = pack_vectors(labels)
-        largest = np.abs(vectors).max(axis=1, keepdims=True)
-        refuse(largest[:, 0] == 0, "is a vector of zeros, which has no direction.")
-        scaled = vectors / largest  # first to order 1, so that no square leaves float64
-        return Labels({"directions": scaled / np.linalg.norm(scaled, axis=1, keepdims=True)})
+        return pack_directions(labels)
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
         """Compute the label distances between all labels of two sides."""
         left, right = a.arrays["directions"], b.arrays["directions"]
         check_same_length(left, right)
-        # scaling to length 1 leaves each number with up to (D / 2 + 3) roundings
-        noise = 4 * ((left.shape[1] + 6) * UNIT_ROUNDOFF) ** 2
+        noise = direction_noise(left.shape[1])
         block = squared_euclidean(left, right, root=False, zero_below=noise)
         block *= np.float32(0.5)
         return block

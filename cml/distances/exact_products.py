@@ -97,3 +97,8 @@ def squared_euclidean(
             for j in range(0, len(b), TILE_COLUMNS):
                 _settle(i, j, result[i : i + TILE_ROWS, j : j + TILE_COLUMNS])
     return result
+
+
+def direction_noise(dimension: int) -> float:
+    """The squared distance that rounding may leave between equal directions: each number has up to (D / 2 + 3)."""
+    return float(4 * ((dimension + 6) * UNIT_ROUNDOFF) ** 2)

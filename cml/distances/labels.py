@@ -147,3 +147,12 @@ def _numbers(label: Any, position: int) -> Float64:  # noqa: ANN401 - checked he
     if row.dtype.kind not in "fiub" or row.ndim > 1:
         raise LabelError(position, f"should be a number or a list of numbers. Got {short(label)} instead.")
     return np.atleast_1d(row).astype(np.float64)
+
+
+def pack_directions(labels: Sequence[Any]) -> Labels:  # array ``directions`` (N, D) float64, rows of length 1
+    """Check vectors and pack their directions."""
+    vectors = pack_vectors(labels)
+    largest = np.abs(vectors).max(axis=1, keepdims=True)
+    refuse(largest[:, 0] == 0, "is a vector of zeros, which has no direction.")
+    scaled = vectors / largest  # first to order 1, so that no square leaves float64
+    return Labels({"directions": scaled / np.linalg.norm(scaled, axis=1, keepdims=True)})

@@ -1,7 +1,6 @@
 """Sets of labels. Not for: sets of names, whose members are equal or not (jaccard); boxes matched in pairs (boxes)."""
 
-import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -9,9 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.array_types import Float32, Float64
-from cml.distances import as_label_distance
-from cml.distances.composed import Composed
-from cml.distances.label_distance import LabelDistance
+from cml.distances.composed import ComposedOfOne
 from cml.distances.labels import LabelError, Labels, short
 
 _BLOCK_BYTES = 16 << 20  # of distances between members of sets at a time
@@ -19,7 +16,7 @@ _MEMBER = "member."
 
 
 @dataclass(frozen=True)
-class Sets(Composed):
+class Sets(ComposedOfOne):
     """Sum over the members of both sets of the distance to the nearest member of the other set.
 
     A label is a list of one or more labels of ``base``. If a member can be compared with none of the other set, the
@@ -38,27 +35,7 @@ class Sets(Composed):
         [[0.0, 3.0, 30.0]]
     """
 
-    base: str | LabelDistance
     name: ClassVar[str] = "sets"
-
-    @classmethod
-    def is_self_contained(cls, settings: Mapping[str, Any]) -> bool:
-        """Whether the base is."""
-        from cml.distances.composed import has_only_self_contained_parts
-
-        return has_only_self_contained_parts({"base": settings.get("base")})
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "base", self._base)
-
-    @functools.cached_property
-    def _base(self) -> LabelDistance:
-        return as_label_distance(self.base)
-
-    @property
-    def _parts(self) -> dict[str, LabelDistance]:
-        return {"base": self._base}
 
     @property
     def unit(self) -> str:

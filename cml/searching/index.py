@@ -30,7 +30,7 @@ from cml.searching.index_file import (
     read_about,
     select_where,
 )
-from cml.searching.index_items import Described, check_ids, describe_items, mark_trained, paths_in
+from cml.searching.index_items import Described, check_ids, describe_items, mark_training_items, paths_in
 from cml.searching.index_search import Question, search_index
 from cml.searching.index_state import IndexState
 from cml.storage.atomic import make_folder
@@ -290,7 +290,7 @@ class Index:
         described = describe_items(chosen, paths, labels, columns)
         rows = self._embed(inputs, digest, "the items")
         if self.model is not None and digest is None and len(rows) == len(described):  # ``insert`` refuses others
-            described = mark_trained(described, self.model.find_training_items(inputs))
+            described = mark_training_items(described, self.model.find_training_items(inputs))
         self.insert(rows, described, replace=replace)
 
     def insert(self, rows: Float32, items: Sequence[Described], *, replace: bool = False, **about: str | None) -> None:

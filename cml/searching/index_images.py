@@ -19,7 +19,7 @@ from cml.searching.embed_folder import AllBadError, batch_size_for
 from cml.searching.embedded_batches import BATCHES_A_CHUNK, embed_batches
 from cml.searching.index import Index, IndexModel
 from cml.searching.index_file import FILE
-from cml.searching.index_items import Described, describe_item, mark_trained
+from cml.searching.index_items import Described, describe_item, mark_training_items
 from cml.storage.safe_paths import check_no_link
 
 
@@ -67,7 +67,7 @@ def index_images(
         for number, batch in enumerate(batches, 1):
             rows.append(batch.embeddings)
             are_trained = find_known(_digest(chosen, batch.items), trained)
-            items += mark_trained([_describe(chosen, item) for item in batch.items], are_trained)
+            items += mark_training_items([_describe(chosen, item) for item in batch.items], are_trained)
             for fault in batch.faults.values():
                 say(f"skipped: {fault}")
             bar.update(batch.stop - batch.start)

@@ -71,7 +71,7 @@ def describe_items(
     return [describe_item(*item) for item in zip(ids, listed, places, further, strict=True)]
 
 
-def mark_trained(items: Sequence[Described], are_trained: Bools) -> list[Described]:
+def mark_training_items(items: Sequence[Described], are_trained: Bools) -> list[Described]:
     """Say of items (N,) that the model was trained on that it was, in a column."""
     return [
         (*item[:3], json.dumps({**json.loads(item[3]), TRAINED: "yes"})) if is_trained else item

@@ -1,15 +1,13 @@
 """The base of distances by the best alignment of two sequences: all pairs, and nearest lists by lower bounds."""
 
-import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from cml.array_types import Float32, Float64, Int64
-from cml.distances import as_label_distance
-from cml.distances.composed import Composed, has_only_self_contained_parts
+from cml.distances.composed import ComposedOfOne
 from cml.distances.euclidean import Euclidean
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
@@ -30,7 +28,7 @@ _BLOCK_BYTES = 16 << 20  # of distances between steps at a time
 
 
 @dataclass(frozen=True)
-class Alignment(Composed):
+class Alignment(ComposedOfOne):
     """Base of ``dtw`` and ``frechet``, which differ in what they take of the steps along an alignment.
 
     Steps that are numbers or vectors on a line are compared in compiled loops with lower bounds; those of any other
@@ -42,25 +40,11 @@ class Alignment(Composed):
     open_ends: int = 0
     is_sum: ClassVar[bool]  # whether the squares of steps are summed up along the alignment, or the largest counts
 
-    @classmethod
-    def is_self_contained(cls, settings: Mapping[str, Any]) -> bool:
-        """Whether the base is."""
-        return has_only_self_contained_parts({"base": settings.get("base", "euclidean")})
-
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("band", "open_ends"):
             if (steps := getattr(self, name)) < 0:
                 raise UserError(f"'{name}' should be a number of steps, at least 0. Got {steps} instead.")
-        object.__setattr__(self, "base", self._base)
-
-    @functools.cached_property
-    def _base(self) -> LabelDistance:
-        return as_label_distance(self.base)
-
-    @property
-    def _parts(self) -> dict[str, LabelDistance]:
-        return {"base": self._base}
 
     @property
     def _is_plain(self) -> bool:
