@@ -54,6 +54,8 @@ def share_of_copies(
         order = np.argsort(positions == chosen[:, None], axis=1, kind="stable")
         near = np.take_along_axis(near, order, 1)[:, :-1]
     usual = float(np.median(nearest_embeddings(query[chosen], ranked[others], len(others))[0]))
+    if usual == 0:  # all embeddings are one, which says nothing about the items
+        return 0.0
     is_copied = near[:, 0] <= _COPY * usual
     if gaps:
         is_gap = (near[:, 1:] > _GAP * near[:, :-1]) & (near[:, :-1] < _NEAR * usual)

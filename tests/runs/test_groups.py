@@ -212,3 +212,8 @@ def test_rectangular_distances_are_put_in_order_by_names() -> None:
     with pytest.raises(UserError, match="has no row for 1 of the 20 inputs"):
         trained.evaluate(query, gallery=gallery, label_distance=mixed.iloc[1:], options=options)
     assert trained.audit(frame, frame["a"]).suspects[0].startswith("item ")
+
+
+def test_embeddings_that_are_all_alike_are_no_copies() -> None:
+    assert share_of_copies(np.ones((60, 4), np.float32), None, gaps=False) == 0
+    assert share_of_copies(np.ones((20, 4), np.float32), np.ones((60, 4), np.float32), gaps=True) == 0
