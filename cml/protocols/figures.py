@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from cml.array_types import Bools, Int64
 from cml.retrieval.metric_result import none_for_nan
 from cml.retrieval.text_table import align_columns
 
+_COLUMNS = 80  # of a terminal
 _BLOCKS = 20  # of units; each figure is computed once without each of them
 
 
@@ -71,7 +73,7 @@ class ProtocolResult:
                 ["", *names],
                 *([row, *(str(row_of.get(name, "-")) for name in names)] for row, row_of in self._rows()),
             ]
-        return f"{align_columns(grid)}\n\n{self.note}"
+        return f"{align_columns(grid)}\n\n{textwrap.fill(self.note, _COLUMNS, break_on_hyphens=False)}"
 
     def _rows(self) -> list[tuple[str, Mapping[str, Figure]]]:
         return list(self.figures.items())
@@ -148,7 +150,7 @@ def summarize(
     for name, value in found[0].items():
         left = np.array([some[name] for some in found[1:]])
         half = wide * math.sqrt((blocks - 1) / blocks * float(np.square(left - left.mean()).sum()))
-        low, high = max(lowest, value - half), min(highest, value + half)
+        low, high = float(max(lowest, value - half)), float(min(highest, value + half))
         figures[name] = Figure(value, low, high) if math.isfinite(half) else Figure(value)
     return figures
 
