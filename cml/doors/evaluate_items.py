@@ -4,8 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from cml.errors import UserError
 from cml.items import LabelledItems
 from cml.items.labelled_items import Embedder
@@ -17,15 +15,13 @@ from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.feature_forms import STANDARDISED, VECTOR_ROWS, NormalizedRows, StandardizedRows, embedding_rankers
 from cml.retrieval.item_units import groups_of_new_classes
 from cml.retrieval.judgement_agreement import with_judgements
-from cml.retrieval.other_groups import share_of_copies
+from cml.retrieval.near_copies import name_copies, name_copies_of_inputs, share_of_copies
 from cml.retrieval.reference_rows import RANDOM, random_ranker
 from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import Standing, with_verdict
 from cml.training.learner import Selection
 
 Pair = tuple[Any, Any]  # the rows of the queries (Q, D) and of the gallery (G, D)
-_MOST_COMPARED = 200_000  # gallery items; more would have to be read into memory
-_MOST = 0.5  # of the queries, beyond which near copies are said
 Amend = Callable[[Evaluation, Mapping[str, Pair]], Evaluation]
 
 
@@ -96,17 +92,14 @@ def _name_copies(rows: Mapping[str, Pair], queries: LabelledItems, gallery: Labe
     """
     if queries.distance.class_names(queries.labels) is not None:
         return ""
-    name = next((name for name in rows if name == STANDARDISED), EMBEDDING)  # the inputs, where they are vectors
-    if len(rows[name][1]) > _MOST_COMPARED:
-        return ""
-    query, ranked = (np.asarray(side[:], np.float32) for side in rows[name])
-    share = share_of_copies(query, None if gallery is None else ranked, gaps=name == STANDARDISED)
-    if share <= _MOST:
-        return ""
-    return (
-        f"But {share:.0%} of the queries have near copies in the gallery, such as frames of the same subject, so the "
-        "figures say little about new ones. Name what belongs together, groups=..., and queries rank other groups."
-    )
+    has_inputs = STANDARDISED in rows  # vectors, which lie near each other whatever their labels
+    both = rows[STANDARDISED if has_inputs else EMBEDDING]
+    query, other = both[0], None if gallery is None else both[1]
+    said = name_copies_of_inputs(share_of_copies(query, other, gaps=has_inputs))
+    if said or has_inputs:
+        return said
+    labels = (queries if gallery is None else gallery).labels
+    return name_copies(query, other, queries.distance, queries.labels, labels, "groups=...")
 
 
 def _groups(queries: LabelledItems, ranked: LabelledItems, trained: Sequence[str] | None) -> dict[str, Sequence[Any]]:

@@ -19,6 +19,7 @@ from cml.retrieval.evaluation import evaluate
 from cml.retrieval.feature_forms import embedding_rankers
 from cml.retrieval.judgement_agreement import with_judgements
 from cml.retrieval.metrics.metric import largest_k
+from cml.retrieval.near_copies import name_copies
 from cml.retrieval.reference_rows import RANDOM, random_ranker
 from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import Standing, with_verdict
@@ -121,7 +122,12 @@ def evaluate_embeddings(
     if same_items:
         rows = {name: pair[0] for name, pair in pairs.items()}
         evaluation = with_judgements(evaluation, distance, query_labels, rows, seed=options.seed)
-    return with_verdict(evaluation, EMBEDDING, own_rows=own_rows, advise=advise)
+    evaluation = with_verdict(evaluation, EMBEDDING, own_rows=own_rows, advise=advise)
+    if other_groups or distance.class_names(query_labels) is not None:
+        return evaluation
+    mend = "groups=... and other_groups=True"
+    copies = name_copies(query, None if same_items else gallery, distance, query_labels, gallery_labels, mend)
+    return evaluation.extend_verdict(copies, is_caution=True)
 
 
 def _as_pair(name: str, given: Any, *, has_gallery: bool) -> tuple[Any, Any]:  # noqa: ANN401 - arrays

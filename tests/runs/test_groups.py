@@ -9,11 +9,14 @@ import pandas as pd
 import pytest
 
 import cml
+from cml.distances import as_label_distance
 from cml.errors import UserError
 from cml.retrieval import EvaluateOptions, evaluate_embeddings
-from cml.retrieval.other_groups import find_other_groups, share_of_copies
+from cml.retrieval.near_copies import NearLists, share_of_copies
+from cml.retrieval.other_groups import find_other_groups
 
 OPTIONS: dict[str, Any] = {"steps": 30, "quiet": True, "sampler": "random(batch_size=60)"}
+FIRST = EvaluateOptions(distance_ks=(3,), ndcg_ks=(), hit_ks=(), whole_ranking=False)
 PATIENTS, FRAMES = 60, 5
 WHO = np.repeat(np.arange(PATIENTS), FRAMES)
 HALF = PATIENTS * FRAMES // 2
@@ -91,6 +94,66 @@ def test_data_without_copies_is_not_said_to_have_some(seed: int) -> None:
     rows = rng.lognormal(size=(300, width)).astype(np.float32) if seed % 2 else rows
     assert share_of_copies(rows, None, gaps=True) < 0.5
     assert share_of_copies(rows[:100], rows[100:], gaps=True) < 0.5
+
+
+def few_values(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    values = rng.integers(0, [3, 10, 60][rng.integers(3)], 150).astype(float)
+    return values[:, None] + rng.choice([0, 0.02]) * rng.normal(size=(150, 1)), values
+
+
+def frames_told_apart(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    ages = rng.uniform(20, 80, PATIENTS)[WHO] + rng.normal(0, 0.2, len(WHO))
+    return ages[:, None] + 0.05 * rng.normal(size=(len(WHO), 1)), ages
+
+
+def unrelated(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    return rng.normal(size=(150, [1, 2, 30][rng.integers(3)])), rng.uniform(size=150)
+
+
+@pytest.mark.parametrize("draw", [few_values, frames_told_apart, unrelated])
+def test_embeddings_that_follow_labels_or_nothing_are_no_copies(draw: Any) -> None:  # noqa: ANN401 - a function
+    for seed in range(20):
+        rows, labels = draw(np.random.default_rng(seed))
+        assert "near copies" not in evaluate_embeddings(rows, labels, options=FIRST).verdict
+
+
+def test_embeddings_that_find_copies_alone_are_cautioned() -> None:
+    for seed in range(20):
+        rows, ages = patients(seed)
+        same = evaluate_embeddings(rows[HALF:], ages[HALF:], options=FIRST)
+        assert "near chance. If these are near copies" in same.verdict
+        assert "near copies" in same.headline
+        own = evaluate_embeddings(rows[::2], ages[::2], rows[1::2], ages[1::2], options=FIRST)
+        assert "near copies" in own.verdict
+        apart = evaluate_embeddings(
+            rows[HALF:], ages[HALF:], groups=WHO[HALF:].tolist(), other_groups=True, options=FIRST
+        )
+        assert "near copies" not in apart.verdict
+
+
+def test_what_lies_behind_copies_is_scored_as_a_slow_loop_does() -> None:
+    rng = np.random.default_rng(4)
+    rows, ages = patients(4)
+    rows[:, 0] += ages / 20
+    distance, chosen = as_label_distance("euclidean"), rng.permutation(len(rows))
+    rows, ages = rows[chosen], ages[chosen]
+    lists = NearLists.search(rows, None)
+    assert lists is not None
+    labels = distance.encode(ages.tolist())
+    found, best, chance = [], [], []
+    for query in range(len(rows)):
+        apart = np.linalg.norm(rows - rows[query], axis=1)
+        order = [item for item in np.argsort(apart) if item != query][:21]
+        gaps = [k for k in range(20) if apart[order[k + 1]] > 4 * apart[order[k]] and apart[order[k]] < lists.usual / 5]
+        if gaps:
+            copies, behind = order[: gaps[-1] + 1], order[gaps[-1] + 1 :]
+            rest = sorted(abs(ages[item] - ages[query]) for item in range(len(rows)) if item not in [*copies, query])
+            found.append(np.mean([abs(ages[item] - ages[query]) for item in behind]))
+            best.append(np.mean(rest[: len(behind)]))
+            chance.append(np.mean(rest))
+    wanted = (np.sum(chance) - np.sum(found)) / (np.sum(chance) - np.sum(best))
+    assert 0 < wanted < 1
+    assert lists.score_behind_copies(distance, labels, labels, same_items=True) == pytest.approx(wanted, rel=1e-5)
 
 
 def test_copies_are_seen_in_both_galleries() -> None:
