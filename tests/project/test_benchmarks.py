@@ -43,6 +43,7 @@ TINY = {
     "labels": "csv --share 0.0002",
     "large_dataset": "OUT 400 pose",
     "item_intervals": "--repetitions 2 --slow-repetitions 0 --only ^12",
+    "matrix_memory": "--items 150",
     "layout": "--maps 10 20 --pairs 5 --rounds 1",
     "log_ratio": "--items 8 16 --repeat 1",
     "losses": "--items 16 --repeat 1",
