@@ -90,9 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
 
     # what is loaded or compiled once counts for nothing
-    small = np.linalg.norm(
-        points[:60, None] - points[:60], axis=2
-    )
+    small = np.linalg.norm(points[:60, None] - points[:60], axis=2)
     cml.fit(rows[:60], label_distance=small, steps=2, quiet=True).evaluate(rows[:60], range(60))
     plain = cml.fit(rows, points, label_distance="euclidean", steps=20, quiet=True)
     figures = {}
