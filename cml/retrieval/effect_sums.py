@@ -107,7 +107,9 @@ def make_influences(
     size = rest.shape[-1]
     ranked = np.broadcast_to(is_ranked.sum(axis=-1), means.shape)
     centre = (of_items.sum(axis=-1) / np.maximum(ranked, 1))[..., None]
-    centred = np.where(is_ranked, of_items - centre, 0) / counts
+    centred = of_items - centre  # as large as the gallery for each metric: changed in place
+    centred[np.broadcast_to(~is_ranked, centred.shape)] = 0
+    centred /= counts
     first, second = size * rest, np.zeros((*means.shape, 0))
     if units.are_joint:
         first = first - size * centred
@@ -115,7 +117,7 @@ def make_influences(
     else:
         gallery = of_items.shape[-1]
         of_sample = np.sqrt(gallery * max(1, gallery - 1) * np.maximum(ranked - 1, 0) / np.maximum(ranked, 1))
-        second = -centred * of_sample[..., None]
+        second = np.multiply(centred, -of_sample[..., None], out=centred)
     return ItemInfluences(means, first, second, size * signed, size * total, known, ranked)
 
 
