@@ -9,7 +9,7 @@ from cml.distances import LabelDistance, Labels
 from cml.retrieval.embedding_ranker import Rows, split_rows
 from cml.retrieval.search import nearest_embeddings
 
-_COMPARED = 500  # queries whose neighbours tell whether a gallery holds near copies
+_COMPARED = 200  # queries whose neighbours tell whether a gallery holds near copies
 _LOOKED_AT = 20  # of the nearest items of a query, after which a gap is looked for
 _GAP = 4.0  # how much farther the next item is than the copies before it
 _NEAR = 0.2  # share of the usual distance beyond which nothing is a copy
@@ -34,7 +34,7 @@ class NearLists:
         rng = np.random.default_rng(0)
         ranked = query if gallery is None else gallery
         chosen = np.sort(rng.permutation(len(query))[:_COMPARED])
-        others = rng.permutation(len(ranked))[:_COMPARED]
+        others = rng.permutation(len(ranked))[: len(chosen)]
         k = min(len(ranked), _LOOKED_AT + 1 + (gallery is None))
         if k < 2 + (gallery is None):
             return None
@@ -42,7 +42,7 @@ class NearLists:
         if gallery is None:  # the query itself, behind the others
             order = np.argsort(positions == chosen[:, None], axis=1, kind="stable")[:, :-1]
             near, positions = np.take_along_axis(near, order, 1), np.take_along_axis(positions, order, 1)
-        usual = float(np.median(nearest_embeddings(query[chosen], ranked[others], len(others))[0]))
+        usual = float(np.median(np.linalg.norm(query[chosen[: len(others)]] - ranked[others], axis=1)))
         # all embeddings may be one, which says nothing about the items
         return cls(chosen, near, positions, usual) if usual > 0 else None
 

@@ -37,6 +37,7 @@ TINY = {
     "evaluation": "--queries 5 --gallery 120 --dimension 4 --repeats 1",
     "graded_search": "--queries 20 --documents 80 --steps 2 --seeds 1",
     "gradient_cache": "--backbone small-cnn --items 8 --micro-batch 4",
+    "beside": f"{sys.executable} --jobs embed --rounds 2",
     "heap": "--backbones small-cnn --rounds 1 --passes 1",
     "interval_coverage": "--queries 8 --seeds 2 --methods 2 --repetitions 20 --best-repetitions 2 --bca 2",
     "index": "--items 400 --queries 10",

@@ -141,7 +141,7 @@ def test_what_lies_behind_copies_is_scored_as_a_slow_loop_does() -> None:
     assert lists is not None
     labels = distance.encode(ages.tolist())
     found, best, chance = [], [], []
-    for query in range(len(rows)):
+    for query in lists.queries.tolist():
         apart = np.linalg.norm(rows - rows[query], axis=1)
         order = [item for item in np.argsort(apart) if item != query][:21]
         gaps = [k for k in range(20) if apart[order[k + 1]] > 4 * apart[order[k]] and apart[order[k]] < lists.usual / 5]
