@@ -1,13 +1,11 @@
 """A gallery that is searched many times: exact answers, for which all but the query was computed before.
 
-``nearest_embeddings`` takes the centre and the norms of a gallery in each call. Here they are kept, so that one query
-costs one product with the gallery, which may be mapped into memory and is not copied.
+``nearest_embeddings`` takes the centre and the norms of a gallery in each call. Here they are kept, and for single
+queries a copy of the gallery in 8 bits; the gallery itself may be mapped into memory.
 """
 
-import math
-import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,12 +16,11 @@ from cml.errors import UserError
 from cml.retrieval.other_groups import find_other_groups
 from cml.retrieval.search import check_size, nearest_embeddings
 
-_FEW = 8  # queries up to which one product each is faster than blocks of them
+if TYPE_CHECKING:
+    from cml.retrieval.coded_rows import CodedRows
+
+_FEW = 24  # queries up to which each by itself is faster than blocks of them
 _BLOCK = 8192
-_MANY = 64  # rows beside 4 k that are measured in float64 without a closer look
-_ROUNDING, _ROUNDING_64 = (float(np.finfo(kind).eps) / 2 for kind in (np.float32, np.float64))  # of one operation
-_UNDERFLOW = float(np.finfo(np.float32).tiny)
-_kept = threading.local()
 
 
 class Gallery:
@@ -54,6 +51,7 @@ class Gallery:
             self._room = np.empty((room, embeddings.shape[1]), np.float32)
             self._room[: len(embeddings)] = embeddings
         self._norms: Float32 = np.empty(0, np.float32)
+        self._coded: CodedRows | None = None  # once one query is searched
         self._measure()
 
     def __len__(self) -> int:
@@ -81,7 +79,7 @@ class Gallery:
             room[:start] = self._room[:start]
             norms = np.empty(len(room), np.float32)
             norms[:start] = self._norms[:start]
-            self._room, self._norms = room, norms
+            self._room, self._norms, self._coded = room, norms, None
         self._room[start:end] = rows
         self._norms[start:end] = 0  # new memory holds anything, and what is not finite there counts as removed
         self._size, self._live = end, self._live + len(rows)
@@ -144,7 +142,7 @@ class Gallery:
 
     def _nearest(self, query: Float32, k: int, norms: Float32) -> tuple[Float32, Int64]:
         """The rows nearest to one query (D,) among those with finite norms (N,)."""
-        from cml.retrieval.top_k import find_near
+        from cml.retrieval.coded_rows import CodedRows
 
         offset = query - self._centre
         squared = float(np.square(offset, dtype=np.float64).sum())
@@ -152,14 +150,10 @@ class Gallery:
             raise UserError("The query embeddings must be finite, but one holds NaN or infinity.")
         check_size(squared)
         embeddings = self._room[: self._size]
-        # |g - c|^2 - 2 (q - c).g is the squared distance but for a constant
-        scores = _room_for_scores(len(embeddings))
-        np.dot(embeddings, -2 * offset, out=scores)
-        near = find_near(scores, norms, k, 2 * self._rounding(squared, self._largest, math.sqrt(self._largest)))
-        if len(near) > 4 * k + _MANY:  # one long row widens the bound for all: take that of each
-            sizes, found = norms[near].astype(np.float64), scores[near].astype(np.float64)
-            slack = self._rounding(squared, sizes, np.sqrt(sizes))
-            near = near[found - slack <= np.partition(found + slack, k - 1)[k - 1]]
+        coded = self._coded or CodedRows(*self._room.shape)
+        coded.extend(embeddings, self._centre)  # of several threads, each writes the same
+        self._coded = coded
+        near = coded.find_near(offset, norms, k)
         blocks = (embeddings[near[start : start + _BLOCK]] for start in range(0, len(near), _BLOCK))
         parts = [np.square(rows - query.astype(np.float64)).sum(axis=1) for rows in blocks]
         distances = parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -176,8 +170,7 @@ class Gallery:
         if not np.isfinite(centre).all():
             raise UserError("The gallery embeddings must be finite, but one holds NaN or infinity.")
         self._centre = centre.astype(np.float32)
-        self._centre_norm = float(np.linalg.norm(self._centre.astype(np.float64)))
-        self._largest = 0.0
+        self._coded = None
         norms = np.empty(len(self._room), np.float32)
         norms[: self._size] = self._squared_norms(0, self._size)
         if live is not None:
@@ -193,28 +186,8 @@ class Gallery:
         if len(norms):
             if not np.isfinite(norms).all():
                 raise UserError("The gallery embeddings must be finite, but one holds NaN or infinity.")
-            self._largest = max(self._largest, float(norms.max()))
-            check_size(self._largest)
+            check_size(float(norms.max()))
         return norms.astype(np.float32)
-
-    def _rounding(self, query: float, sizes: Any, lengths: Any) -> Any:  # noqa: ANN401 - floats or arrays of them
-        """How far float32 scores may be from the numbers that they stand for.
-
-        As in ``cml.retrieval.search``, with factors that are not centred: |g| is at most |g - c| + |c|.
-        """
-        terms = self._room.shape[1] + 8
-        gamma = 1.01 * terms * _ROUNDING / (1 - terms * _ROUNDING)  # query and sizes are rounded themselves
-        products = math.sqrt(query) * (lengths + self._centre_norm)
-        tiny = _UNDERFLOW + _ROUNDING_64 * (query + sizes + self._centre_norm**2)
-        return 2 * gamma * (sizes + products) + 4 * terms * tiny
-
-
-def _room_for_scores(count: int) -> Float32:
-    """Memory (N,) of this thread, which is kept: new memory would cost a tenth of a query."""
-    room: Float32 | None = getattr(_kept, "room", None)
-    if room is None or len(room) < count:
-        room = _kept.room = np.empty(count, np.float32)
-    return room[:count]
 
 
 def predict_labels(

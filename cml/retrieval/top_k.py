@@ -12,7 +12,6 @@ Jit = Any  # an array as numba sees it, of any type of float
 
 _SAMPLED = 16
 _CHUNK = 64  # scores that are passed over together
-_MOST = float(np.finfo(np.float32).max)
 _FREE_ORDER = {"reassoc", "contract"}  # sums in the machine's order, the same for all items
 _NO_NAN = {"nnan", "nsz"}
 
@@ -60,48 +59,6 @@ def keep_nearest(
                     if candidate < nearest[0] or (candidate == nearest[0] and before + j < places[0]):
                         _sift_down(nearest, places, len(nearest), candidate, before + j)
                         limit = np.float32(nearest[0] + slack[r])
-
-
-@njit(nogil=True, cache=True)
-def find_near(
-    scores: Jit,  # (N,) products with the query; the norms are added to them
-    norms: Jit,  # (N,) squared norms, of which k or more are finite: the others are not to be found
-    k: int,
-    slack: float,  # how far two scores may be apart although their rows are equally far
-) -> Jit:  # (n,) int64, ascending
-    """Positions of all rows that may be among the k nearest to one query."""
-    length = len(scores)
-    least = np.empty((length + _CHUNK - 1) // _CHUNK, scores.dtype)
-    _add_norms(scores, norms, least)
-    limit = np.float32(np.inf)
-    if len(least) > 4 * k:  # the least of a chunk is one score each
-        limit = np.partition(least, k - 1)[k - 1]
-    if limit == np.inf:
-        limit = np.partition(scores, k - 1)[k - 1]
-    limit = np.float32(min(float(limit + slack), _MOST))
-    near, size = np.empty(4 * k + _CHUNK, np.int64), 0
-    for chunk in range(len(least)):
-        if least[chunk] > limit:
-            continue
-        for j in range(chunk * _CHUNK, min(length, (chunk + 1) * _CHUNK)):
-            if scores[j] <= limit:
-                if size == len(near):
-                    longer = np.empty(2 * size, np.int64)
-                    longer[:size] = near
-                    near = longer
-                near[size] = j
-                size += 1
-    return near[:size]
-
-
-@njit(nogil=True, cache=True, fastmath=_NO_NAN)
-def _add_norms(scores: Jit, norms: Jit, least: Jit) -> None:
-    for chunk in range(len(least)):
-        start, value = chunk * _CHUNK, np.float32(np.inf)
-        for j in range(start, min(len(scores), start + _CHUNK)):
-            scores[j] += norms[j]
-            value = min(value, scores[j])
-        least[chunk] = value
 
 
 @njit(nogil=True, cache=True, fastmath=_NO_NAN)

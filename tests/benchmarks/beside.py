@@ -120,7 +120,7 @@ def time_by_turns(job: str, pythons: Sequence[str], rounds: int) -> np.ndarray: 
     finally:
         for worker in workers:
             worker.kill()
-            worker.communicate()
+            worker.wait(timeout=60)
 
 
 def take_turns(ask: Callable[[int], float], rounds: int) -> np.ndarray:  # (rounds, 2)
