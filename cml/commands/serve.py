@@ -13,7 +13,6 @@ from tyro.conf import Positional, arg
 from cml.command_line.parse_options import parse
 from cml.command_line.shared_options import Device, print_text
 
-_LONGEST_END = 10  # seconds that requests have to be answered in when the service ends
 _PORTS = 65535
 
 
@@ -59,9 +58,8 @@ def run(arguments: Sequence[str]) -> None:
     if not (options.max_bytes > 0 and options.max_pixels > 0 and options.max_seconds > 0):
         raise UserError("'--max-bytes', '--max-pixels' and '--max-seconds' must be above 0.")
     with require_extra("serve", "'cml serve'"):
-        import uvicorn
-
         from cml.serving.app import create_app
+        from cml.serving.server import Server
     from cml.doors.search import open_with_model
     from cml.serving.answer import Searcher
     from cml.serving.query import Limits
@@ -81,9 +79,6 @@ def run(arguments: Sequence[str]) -> None:
             batch=options.batch_size,
         )
         app = create_app(searcher, limits, options.k)
-        config = uvicorn.Config(
-            app, log_config=None, access_log=False, timeout_graceful_shutdown=_LONGEST_END, server_header=False
-        )
         host, port = listener.getsockname()[:2]
         place = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         print_text(
@@ -91,9 +86,7 @@ def run(arguments: Sequence[str]) -> None:
             f"search: {place}/search   try it in a browser: {place}/docs   also /health and /metrics",
             *_say_what_lacks(searcher.calibration is None, searcher.novelty is None),
         )
-        with contextlib.suppress(KeyboardInterrupt):  # which uvicorn raises again after it has ended
-            uvicorn.Server(config).run(sockets=[listener])
-        print_text("ended")
+        Server(app).run(sockets=[listener])
 
 
 def _say_what_lacks(no_calibration: bool, no_novelty: bool) -> list[str]:
