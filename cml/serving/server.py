@@ -19,15 +19,12 @@ class Server(uvicorn.Server):
     """Serves on a socket until SIGINT or SIGTERM, and then ends the process."""
 
     def __init__(self, app: FastAPI) -> None:
-        limits = {"timeout_graceful_shutdown": LONGEST_END}
-        super().__init__(uvicorn.Config(app, log_config=None, access_log=False, server_header=False, **limits))
+        silent = uvicorn.Config(app, log_config=None, access_log=False, server_header=False)
+        silent.timeout_graceful_shutdown = LONGEST_END
+        super().__init__(silent)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take no further requests, answer those that have begun or refuse them, and end the process.
-
-        A search that is under way cannot be interrupted, and Python would wait for its thread. To take torch apart
-        takes seconds too, and is of no use to anybody.
-        """
+        """Take no further requests, answer those that have begun or refuse them, and end the process."""
         await super().shutdown(sockets)
         until = time.monotonic() + _TOLD
         while self.server_state.tasks and time.monotonic() < until:
@@ -36,4 +33,5 @@ class Server(uvicorn.Server):
             with flush_results():
                 print_text("ended")
         finally:
+            # Python would wait for a search that is under way, and take seconds to take the libraries apart
             os._exit(0)

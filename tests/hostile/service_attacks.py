@@ -197,6 +197,7 @@ def main() -> int:
                 part = options.requests // PARTS, options.clients, 60 * options.minutes / PARTS
                 seen += attack(service, folder, images, *part)
                 memory.append(service.memory)
+                print(f"{seen['image', 200]:,} images found, {memory[-1]:.0f} MB", flush=True)
             after = memory[-1]
             lines, ended = len(service.log.read_text().splitlines()), service.end()
     wrong = {key: count for key, count in seen.items() if key[1] not in RIGHT[key[0]]}
