@@ -50,8 +50,6 @@ class LabelOptions(DatasetSource):
 
     def is_missing(self, row: Row, columns: Sequence[str], where: str) -> bool:
         """Tell whether a label is marked as missing."""
-        if not self.missing_value:
-            return False
         marks = {text.strip() for text in self.missing_value}
         numbers = {number for number in map(_number, marks) if number is not None}
         cells = [cell(row, column, where) for column in columns]

@@ -38,6 +38,7 @@ KindOfRow = Literal["numbers", "angle", "rotation", "direction", "place", "capti
 _UNIQUE = "ids must be unique; the rows of one item, as of several raters, are joined by --several mean or median"
 SUFFIXES = (*CELLS, ".jsonl", ".parquet", ".xlsx")
 _PICTURES = Shrink(256)
+_BLOCK = 256  # vectors that are compared at once
 
 
 @dataclass(frozen=True)
@@ -225,16 +226,17 @@ class LabelledRows(LabelOptions):
         printed: set[str] = set()  # how the file was understood
         for note in self._numbers.notes if self.kind in WITH_UNIT else ():
             say_once(printed, f"{self.source}: {note}")
+        of_raters = self.kind in WITH_UNIT and self._numbers.of_raters
         for position, (where, row) in enumerate(self.read_table(self.described_columns)):
             try:
                 if isinstance(row, DataError):
                     raise row
-                if self.is_missing(row, self._cells, where):
+                if self.missing_value and self.is_missing(row, self._cells, where):
                     missing.append(where)
                     yield None
                     continue
                 item = self._read_row(position, row, where, printed)
-                if self.kind in WITH_UNIT and self._numbers.of_raters:
+                if of_raters:
                     item = self.split_raters(item)
                 if (fault := form.fault(item.label)) is not None:
                     raise DataError(f"{where}: the label {fault}.")
@@ -242,7 +244,8 @@ class LabelledRows(LabelOptions):
                     first.further = [*first.further, item.label, *item.further]
                     yield None
                     continue
-                note_unique(seen, item.item_id, where, f"the id {item.item_id!r}", _UNIQUE)
+                if self.id_column is not None:
+                    note_unique(seen, item.item_id, where, f"the id {item.item_id!r}", _UNIQUE)
                 yield item
             except DataError as error:
                 if isinstance(error, MissingColumn) and self.source.suffix.lower() != ".jsonl":
@@ -291,11 +294,12 @@ class LabelledRows(LabelOptions):
 def _remark_constant(items: Iterator[Item | DataError], form: InputForm) -> Iterator[Item | DataError]:
     """Pass items on, and say at the end which numbers of their vectors are all the same."""
     low, high, count = np.full(form.shape, np.inf), np.full(form.shape, -np.inf), 0
-    for item in items:
-        if isinstance(item, Item) and item.vector is not None:
-            low, high = np.fmin(low, item.vector), np.fmax(high, item.vector)
-        count += 1
-        yield item
+    while block := list(itertools.islice(items, _BLOCK)):
+        vectors = [item.vector for item in block if isinstance(item, Item) and item.vector is not None]
+        if vectors:
+            low, high = np.fmin(low, np.fmin.reduce(vectors)), np.fmax(high, np.fmax.reduce(vectors))
+        count += len(block)
+        yield from block
     remark = form.describe_constant(np.flatnonzero(low == high).tolist())
     if remark and count > 1:
         say(f"{remark}.")

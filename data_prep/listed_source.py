@@ -1,7 +1,8 @@
 """The base class of sources that list their images, each with one label."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -10,7 +11,9 @@ from cml.data.prepared import ROLES
 from cml.data.prepared_writer import Item
 from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.provenance import record_provenance
+from cml.data_prep.published_table import read_published_rows, read_within
 from cml.data_prep.row_errors import read_each
+from cml.data_prep.row_files import Row
 from cml.data_prep.shrink import Shrink
 from cml.data_prep.unique_ids import note_unique
 from cml.errors import DataError
@@ -29,7 +32,7 @@ class Listed(NamedTuple):
 
 @dataclass(frozen=True)
 class ListedSource(DatasetSource):
-    """A folder with lists of images and labels: by default numbers, and test images that search each other."""
+    """A folder with lists of images and labels by settings; by default CSV files of numbers, and no gallery."""
 
     source: Path
     """Folder of the raw dataset."""
@@ -40,6 +43,9 @@ class ListedSource(DatasetSource):
     lists: ClassVar[Iterable[str]] = ()  # names of the files
     images: ClassVar[str] = ""  # where below the folder of ``_files`` all images lie
     details: ClassVar[Mapping[str, Any]] = {"gallery": "queries"}
+    columns: ClassVar[Sequence[str]] = ()  # that a list has; path is that of the image
+    numbers: ClassVar[Sequence[tuple[str, float, float]]] = ()  # columns of the label, the lowest, the highest
+    roles: ClassVar[tuple[str, Mapping[str, str]]] = ("", {})  # the column of the split, and the roles that it means
 
     def origin(self) -> dict[str, Any]:
         """See ``DatasetSource.origin``."""
@@ -65,7 +71,22 @@ class ListedSource(DatasetSource):
 
     def _read_lists(self, lists: list[Path]) -> Iterator[Listed | DataError]:
         """The lines of the lists in order, and what is wrong with one."""
-        raise NotImplementedError
+        for path in lists:
+            yield from read_each(self._read_rows(path), partial(self._line, path))
+
+    def _read_rows(self, path: Path) -> Iterator[tuple[str, Row | DataError]]:
+        return read_published_rows(path, self.columns)
+
+    def _line(self, path: Path, where: str, row: Row) -> Listed:
+        """What a row of a list says."""
+        numbers = [read_within(row[column], column, where, low, high) for column, low, high in self.numbers]
+        return Listed(where, row["path"], numbers[0] if len(numbers) == 1 else numbers, self._role(row, where))
+
+    def _role(self, row: Row, where: str) -> str:
+        column, roles = self.roles
+        if row[column] not in roles:
+            raise DataError(f"{where}: {column} should be one of {', '.join(roles)}. Got {row[column]!r}.")
+        return roles[row[column]]
 
     def _item(self, folder: Path, line: Listed, seen: dict[str, str]) -> Item:
         path = file_inside(folder, line.name, line.where)

@@ -31,6 +31,8 @@ class NumberFormat:
 
         Returns the number as ``float`` reads it; None if a separator stands anywhere but before groups of three digits.
         """
+        if self.decimal == "." and not self.thousands:
+            return text
         whole, mark, rest = text.strip().partition(self.decimal)
         if self.thousands and self.thousands in whole:
             if re.fullmatch(rf"[+-]?\d{{1,3}}({re.escape(self.thousands)}\d{{3}})+", whole) is None:

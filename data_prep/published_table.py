@@ -1,13 +1,13 @@
 """The rows of published CSV files, whose columns are known."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cml.data_prep.row_files import Row, number, read_rows
 from cml.errors import DataError
 
 
-def read_published_rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[str, Row | DataError]]:
+def read_published_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, Row | DataError]]:
     """Read the rows of a published CSV file."""
     for where, row in read_rows(path):
         if not isinstance(row, DataError):

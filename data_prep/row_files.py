@@ -82,11 +82,11 @@ def read_rows(path: Path, items: str = "images", quote: Quote = '"') -> Iterator
     """Read the rows of a CSV or JSONL file."""
     if path.suffix.lower() not in (*CELLS, ".jsonl"):
         raise UserError(f"The labels should be a .csv, .tsv or .jsonl file. Got {path} instead.")
-    empty = True
+    empty, name = True, str(path)
     try:
         with io.TextIOWrapper(open_regular(path), _encoding(path), newline="") as file:
             for line, row in _csv(file, path, quote) if path.suffix.lower() in CELLS else _jsonl(file, path):
-                yield f"{path}:{line}", row
+                yield f"{name}:{line}", row
                 empty = False
     except UnicodeError as error:
         where = f" at byte {error.start + 1}" if isinstance(error, UnicodeDecodeError) else ""
@@ -176,22 +176,20 @@ def _csv(file: Iterator[str], path: Path, quote: Quote) -> Iterator[tuple[int, R
     if delimiter in _DELIMITERS[1:]:
         say(f"{path} is read as cells separated by {'tabs' if delimiter == TAB else 'semicolons'}.")
     marks: dict[str, Any] = {"quoting": csv.QUOTE_NONE} if quote == "none" else {"quotechar": quote, "strict": True}
-    reader = csv.DictReader(itertools.chain([first], file), delimiter=delimiter, **marks)
-    spanning: list[int] = []
+    reader, spanning = csv.reader(itertools.chain([first], file), delimiter=delimiter, **marks), list[int]()
     try:
-        names = reader.fieldnames = _trim_names(reader.fieldnames or (), path)
+        names = _trim_names(next(reader, []), path)
         before = reader.line_num
-        for row in reader:
-            if reader.line_num > before + 1 and any(isinstance(text, str) and "\n" in text for text in row.values()):
+        for cells in reader:
+            line = reader.line_num
+            if line > before + 1 and any("\n" in text for text in cells):
                 spanning.append(before + 1)
-            before = reader.line_num
-            if None in row or None in row.values():
-                cells = sum(value is not None for value in row.values()) + len(row.get(None) or ()) - (None in row)
-                fault = f"should have {len(names)} cells, as the header has. It has {cells}"
-                mend = "put a text that holds the separator in quotes"
-                yield reader.line_num, DataError(f"{path}:{reader.line_num}: {fault}; {mend}.")
-            else:
-                yield reader.line_num, row
+            before = line
+            if len(cells) == len(names):
+                yield line, dict(zip(names, cells, strict=True))
+            elif cells:  # no empty line
+                fault = f"should have {len(names)} cells, as the header has. It has {len(cells)}"
+                yield line, DataError(f"{path}:{line}: {fault}; put a text that holds the separator in quotes.")
         if spanning:
             more = f", and so do cells of {len(spanning) - 1} further rows" if len(spanning) > 1 else ""
             advice = "if its quote belongs to the text, rows are joined by mistake: give --quote none"
@@ -201,7 +199,7 @@ def _csv(file: Iterator[str], path: Path, quote: Quote) -> Iterator[tuple[int, R
         if "field limit" in str(error):
             fault = f"has a cell of more than {csv.field_size_limit():,} characters; is a quote left open in it"
             fault += " or above? Close it, shorten the text, or give --quote none where quotes belong to texts"
-        raise DataError(f"{path}:{reader.reader.line_num}: {fault}.") from None
+        raise DataError(f"{path}:{reader.line_num}: {fault}.") from None
 
 
 def find_delimiter(header: str) -> str:

@@ -51,6 +51,8 @@ class LabelForm:
 
 
 def _form(label: object) -> tuple[Any, ...]:
+    if type(label) is float and math.isfinite(label):  # most labels, without a detour
+        return ("numbers",)
     if isinstance(label, str):
         if not label.strip():
             raise ValueError("is an empty text")

@@ -10,11 +10,12 @@ import shutil
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import IO, Any, Self
 
+import numpy as np
 from PIL import Image
 
 from cml.array_types import Floating
@@ -32,6 +33,7 @@ from cml.storage.json_file import FORMAT, read_json, write_json
 from cml.storage.partial_dataset import PartialDataset, partial_folder
 from cml.storage.saved_options import as_json, difference
 
+_BATCH = 512  # items without images that are written at once
 _NAMED = 10  # bad items that are printed, and listed in dataset.json; all are counted
 
 
@@ -69,6 +71,9 @@ class Item:
     extra: Mapping[str, Any] = field(default_factory=dict)
     where: str = ""
     vector: Floating | None = None
+
+
+_Encoding = tuple[Item | DataError, Future[tuple[Encoded, object]] | None]  # None where nothing is to encode
 
 
 class BadItems(DataError):
@@ -176,13 +181,11 @@ class PreparedWriter:
     def encode_item(
         self,
         item_id: str,
-        image: Picture | None,  # its image; None for none
+        image: Picture,  # its image
         label: object,  # its label, which is encoded if it is an image
         quality: int | None = 92,  # the quality of an encoded JPEG, 1 to 95; None for a lossless PNG
-    ) -> tuple[Encoded | None, object]:
+    ) -> tuple[Encoded, object]:
         """Encode an item for ``add``, or read what an earlier process left of it; several threads may call it."""
-        if image is None:
-            return None, label
         files = (self._partial.finished_files(item_id) or {}).items()
         done = [Encoded(content, PurePosixPath(path).suffix) for path, content in files]
         if self.info.label_column.endswith(FILE_COLUMN):
@@ -199,69 +202,80 @@ class PreparedWriter:
             raise UserError(f"The {column} of item {item_id!r} should be an image. Got {type(label)} instead.")
         return Encoded(image_file_content(label, "PNG"), ".png")
 
-    def add(
-        self,
-        *,
-        item_id: str,  # the id; see ``Item``, also for the others
-        role: str,
-        image: Picture | None,
-        label: object,
-        quality: int | None = 92,  # the quality of an encoded JPEG, 1 to 95; None for a lossless PNG
-        extra: Mapping[str, Any] | None = None,
-        vector: Floating | None = None,
-    ) -> None:
-        """Write one item; its image is decoded once as a check."""
-        if role not in self.info.roles:
-            raise UserError(f"A role is one of {', '.join(self.info.roles)}. Got {role!r} instead.")
-        if not item_id or not item_id.isprintable() or item_id in self._ids:
-            raise UserError(f"An item_id should be printable text that no other item has. Got {item_id!r} instead.")
-        column, below = self.info.label_column, FOLDERS[role]
-        if vector is not None or self._vectors:
-            self._check_vector(vector, item_id, below)
-        elif self._inputs.kind == "texts":
-            if not str((extra or {}).get(TEXT, "")).strip():
-                raise UserError(f"The items of this dataset are texts. The item {item_id!r} has none in {TEXT!r}.")
-        elif image is None:
-            raise UserError(f"The item {item_id!r} has no image.")
-        files: dict[str, bytes] = {}
-        fixed = {"item_id": item_id, "role": role}
-        if image is not None:
-            encoded = encode(image, quality)
-            name = self._free_name(item_id, encoded.suffix, below)
-            files[f"images/{name}{encoded.suffix}"] = encoded.content
-            (self._partial.data / below / "images").mkdir(exist_ok=True)
-            fixed = {"file_name": next(iter(files)), **fixed}
-        if column.endswith(FILE_COLUMN) and image is not None:
-            kind = column.removesuffix(FILE_COLUMN)
-            mask = self._mask(label, item_id)
-            label = f"{kind}/{name}{mask.suffix}"
-            files[label] = mask.content
-            (self._partial.data / below / kind).mkdir(exist_ok=True)
-        else:
-            label = plain(label)
-            if (fault := self._form.fault(label)) is not None:
-                raise DataError(f"The {column} of item {item_id!r} {fault}.")
-        entry = {**fixed, column: label, **self._check_extra(extra or {})}
-        line = _ENCODER.encode(entry)
-        if files:
-            self._partial.add(item_id, {f"{below}/{path}": content for path, content in files.items()})
-        if vector is not None:
-            self._vectors[below].write(vector)
-        self._metadata[below].write(line + "\n")
-        self._ids.add(item_id)
-        self._counts[role] += 1
+    def add(self, items: Sequence[Item]) -> None:
+        """Write items without images, all of them or, after an error, none; or one with its image."""
+        self._check(items)
+        labels, extras = [self._check_label(item) for item in items], [self._check_extra(item.extra) for item in items]
+        rows = {
+            below: self._stack_vectors([item for item in items if FOLDERS[item.role] == below])
+            for below in self._vectors
+        }
+        lines: dict[str, list[str]] = {below: [] for below in self._metadata}
+        for item, label, extra in zip(items, labels, extras, strict=True):
+            below, files = FOLDERS[item.role], dict[str, bytes]()
+            fixed = {"item_id": item.item_id, "role": item.role}
+            if item.image is not None:
+                encoded = encode(item.image, item.quality)
+                name = self._free_name(item.item_id, encoded.suffix, below)
+                files[f"images/{name}{encoded.suffix}"] = encoded.content
+                (self._partial.data / below / "images").mkdir(exist_ok=True)
+                fixed = {"file_name": next(iter(files)), **fixed}
+                if isinstance(label, Encoded):
+                    kind = self.info.label_column.removesuffix(FILE_COLUMN)
+                    files[f"{kind}/{name}{label.suffix}"] = label.content
+                    (self._partial.data / below / kind).mkdir(exist_ok=True)
+                    label = f"{kind}/{name}{label.suffix}"
+            lines[below].append(_ENCODER.encode({**fixed, self.info.label_column: label, **extra}))
+            if files:
+                self._partial.add(item.item_id, {f"{below}/{path}": content for path, content in files.items()})
+        for below, written in lines.items():
+            if below in rows:
+                self._vectors[below].write(rows[below])
+            self._metadata[below].writelines(f"{line}\n" for line in written)
+        self._ids.update(item.item_id for item in items)
+        self._counts.update(item.role for item in items)
 
-    def _check_vector(self, vector: Floating | None, item_id: str, below: str) -> None:
-        if vector is None or not self._vectors:
-            kind, got = self._inputs.kind, "no vector" if vector is None else "a vector"
-            raise UserError(f"The items of this dataset are {kind}, by details.inputs. The item {item_id!r} has {got}.")
+    def _check(self, items: Sequence[Item]) -> None:
+        """Check roles and ids, and that each item has what the dataset is of."""
+        kind, seen = self._inputs.kind, set[str]()
+        for item in items:
+            name = item.item_id
+            if item.role not in self.info.roles:
+                raise UserError(f"A role is one of {', '.join(self.info.roles)}. Got {item.role!r} instead.")
+            if not name or not name.isprintable() or name in self._ids or name in seen:
+                raise UserError(f"An item_id should be printable text that no other item has. Got {name!r} instead.")
+            seen.add(name)
+            if (item.vector is None) == (kind == "vectors"):
+                got = "no vector" if item.vector is None else "a vector"
+                rule = f"The items of this dataset are {kind}, by details.inputs"
+                raise UserError(f"{rule}. The item {name!r} has {got}.")
+            if kind == "texts" and not str(item.extra.get(TEXT, "")).strip():
+                raise UserError(f"The items of this dataset are texts. The item {name!r} has none in {TEXT!r}.")
+            if kind == "images" and item.image is None:
+                raise UserError(f"The item {name!r} has no image.")
+
+    def _stack_vectors(self, items: Sequence[Item]) -> Floating:  # (B, F), of items of one folder
+        rows = [item.vector for item in items if item.vector is not None]
+        if not rows:
+            return np.empty((0, *self._inputs.shape), np.float32)
         try:
-            self._vectors[below].check(vector)
+            self._vectors[FOLDERS[items[0].role]].check(rows)
         except DataError as error:
-            raise DataError(f"Item {item_id!r}: {error}.") from None
-        fault = number_fault(vector[None], self._inputs, may_miss_numbers=self._may_miss_numbers)
+            raise DataError(f"Item {items[0].item_id!r}: {error}.") from None
+        stacked = np.stack(rows)
+        fault = number_fault(stacked, self._inputs, may_miss_numbers=self._may_miss_numbers)
         if fault is not None:
-            raise DataError(f"Item {item_id!r}: {fault[1]}.")
+            raise DataError(f"Item {items[fault[0]].item_id!r}: {fault[1]}.")
+        return stacked
+
+    def _check_label(self, item: Item) -> object:
+        """The label of an item as it is written; that of a file encoded."""
+        if self.info.label_column.endswith(FILE_COLUMN) and item.image is not None:
+            return self._mask(item.label, item.item_id)
+        label = plain(item.label)
+        if (fault := self._form.fault(label)) is not None:
+            raise DataError(f"The {self.info.label_column} of item {item.item_id!r} {fault}.")
+        return label
 
     def _free_name(self, item_id: str, suffix: str, folder: str) -> str:
         # Hugging Face datasets skips names that start with a dot, and some file systems ignore case
@@ -315,14 +329,16 @@ def write_dataset(
         ProgressBar(total=total, desc=f"prepare {info.name}", unit=info.inputs.kind.removesuffix("s")) as bar,
     ):
         ending.callback(pool.shutdown, cancel_futures=True)  # after an error
-        for item, encoding in _encode_in_order(pool, writer, items, ahead=16 * threads):
+
+        def add(batch: Sequence[_Encoding]) -> None:
             try:
-                image, label = encoding.result()
-                assert isinstance(item, Item)  # result() has raised for the others
-                writer.add(
-                    item_id=item.item_id, role=item.role, image=image, label=label, extra=item.extra, vector=item.vector
-                )
+                writer.add([_finish(item, encoding) for item, encoding in batch])
             except UserError as error:
+                if len(batch) > 1:
+                    for one in batch:
+                        add([one])
+                    return
+                item = batch[0][0]
                 message = f"{item.where}: {error}" if isinstance(item, Item) and item.where else str(error)
                 if not isinstance(error, DataError):
                     raise type(error)(message) from None
@@ -330,7 +346,12 @@ def write_dataset(
                     raise bad_item_error(message) from None
                 name = item.item_id if isinstance(item, Item) else _relative(str(item), folders)
                 writer.skip(name, message, item.count if isinstance(item, BadItems) else 1)
-            bar.update()
+
+        encoded = _encode_in_order(pool, writer, items, ahead=16 * threads)
+        for is_ready, run in itertools.groupby(encoded, lambda one: one[1] is None):
+            while batch := list(itertools.islice(run, _BATCH if is_ready else 1)):
+                add(batch)
+                bar.update(len(batch))
     if writer.faults > len(writer.skipped):
         say(f"skipped {writer.skipped_count} bad items; the first {len(writer.skipped)} are listed above.")
     return PreparedDataset.open(folder)
@@ -360,22 +381,28 @@ def find_prepared(
 
 def _encode_in_order(
     pool: ThreadPoolExecutor, writer: PreparedWriter, items: Iterable[Item | DataError], ahead: int
-) -> Iterator[tuple[Item | DataError, Future[tuple[Encoded | None, object]]]]:
-    waiting: deque[tuple[Item | DataError, Future[tuple[Encoded | None, object]]]] = deque()
+) -> Iterator[_Encoding]:
+    waiting: deque[_Encoding] = deque()
     for item in items:
-        encoding: Future[tuple[Encoded | None, object]]
-        if isinstance(item, Item) and item.image is None:  # nothing to encode
-            encoding = Future()
-            encoding.set_result((None, item.label))
-        elif isinstance(item, Item):
-            encoding = pool.submit(writer.encode_item, item.item_id, item.image, item.label, item.quality)
-        else:
+        encoding: Future[tuple[Encoded, object]] | None = None
+        if isinstance(item, DataError):
             encoding = Future()
             encoding.set_exception(item)
+        elif item.image is not None:
+            encoding = pool.submit(writer.encode_item, item.item_id, item.image, item.label, item.quality)
         waiting.append((item, encoding))
         if len(waiting) > ahead:
             yield waiting.popleft()
     yield from waiting
+
+
+def _finish(item: Item | DataError, encoding: Future[tuple[Encoded, object]] | None) -> Item:
+    if encoding is not None:
+        image, label = encoding.result()  # raises for errors
+        assert isinstance(item, Item)
+        return replace(item, image=image, label=label)
+    assert isinstance(item, Item)
+    return item
 
 
 def _relative(text: str, folders: Sequence[str]) -> str:

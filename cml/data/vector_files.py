@@ -1,7 +1,7 @@
 """The vectors of a prepared dataset: a ``vectors.npy`` beside each metadata.jsonl, a row for each of its lines."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -99,21 +99,23 @@ class VectorFile:
             self._file.seek(0)
             self._write_header()
 
-    def check(self, row: Rows) -> None:  # row: the row, (F,) float16 or float32
-        """Check the shape and type of a row."""
-        wanted = self._type.char if self._type is not None else _CHARACTERS
-        if row.shape != self._form.shape or row.dtype.char not in wanted:
-            types = " or ".join(TYPES if self._type is None else (self._type.name,))
-            raise DataError(
-                f"its vector should be {self._form.shape[0]} numbers of {types}. Got {row.shape}, {row.dtype} instead"
-            )
+    def check(self, rows: Sequence[Rows]) -> None:  # rows (F,) float16 or float32, all of one type
+        """Check the shape and type of rows."""
+        first = rows[0].dtype.char if rows[0].dtype.char in _CHARACTERS else ""
+        wanted, shape = first if self._type is None else self._type.char, self._form.shape
+        for row in rows:
+            if row.shape != shape or row.dtype.char != wanted:
+                types = " or ".join(TYPES if self._type is None else (self._type.name,))
+                raise DataError(
+                    f"its vector should be {shape[0]} numbers of {types}. Got {row.shape}, {row.dtype} instead"
+                )
 
-    def write(self, row: Rows) -> None:  # row (F,)
-        """Append a row that was checked."""
-        if self._type is None:
-            self._begin(row.dtype)
-        self._file.write(np.ascontiguousarray(row).tobytes())
-        self._count += 1
+    def write(self, rows: Rows) -> None:  # (B, F)
+        """Append rows that were checked."""
+        if self._type is None and len(rows):
+            self._begin(rows.dtype)
+        self._file.write(np.ascontiguousarray(rows).tobytes())
+        self._count += len(rows)
 
     def _begin(self, dtype: "np.dtype[np.floating]") -> None:
         self._type = dtype

@@ -1,19 +1,8 @@
 """AgeDB: photographs of faces with the person's age, as the benchmark of imbalanced regression splits them."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
-from cml.data_prep.listed_source import Listed, ListedSource
-from cml.data_prep.published_table import read_published_rows, read_within
-from cml.data_prep.row_errors import read_each
-from cml.data_prep.row_files import Row
-from cml.errors import DataError
-
-_ROLES = {"train": "train", "val": "", "test": "query"}
-
-
-_OLDEST = 120  # years
+from cml.data_prep.listed_source import ListedSource
 
 
 @dataclass(frozen=True)
@@ -35,11 +24,6 @@ class Agedb(ListedSource):
     label_unit = "years"
     lists = ("agedb.csv",)
     images = "AgeDB"
-
-    def _read_lists(self, lists: list[Path]) -> Iterator[Listed | DataError]:
-        return read_each(read_published_rows(lists[0], ("age", "path", "split")), self._line)
-
-    def _line(self, where: str, row: Row) -> Listed:
-        if row["split"] not in _ROLES:
-            raise DataError(f"{where}: split should be one of {', '.join(_ROLES)}. Got {row['split']!r}.")
-        return Listed(where, row["path"], read_within(row["age"], "age", where, 0, _OLDEST), _ROLES[row["split"]])
+    columns = ("age", "path", "split")
+    numbers = (("age", 0, 120),)  # years
+    roles = ("split", {"train": "train", "val": "", "test": "query"})

@@ -342,7 +342,7 @@ class Folder(LabelOptions):
                     raise row
                 if self.kind == "keypoints":
                     row = name_joints_in(row, self._cells[0], reach, where)
-                if self.is_missing(row, self._cells, where):
+                if self.missing_value and self.is_missing(row, self._cells, where):
                     left_out["a missing label"] += 1
                     continue
                 labelled = self._read_row(where, row, form, seen, printed, reach)

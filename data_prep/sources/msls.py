@@ -1,24 +1,17 @@
 """Mapillary Street-level Sequences: photographs of streets in 30 cities, with the camera's position and heading."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 from cml.data_prep.listed_source import Listed, ListedSource
-from cml.data_prep.published_table import read_published_rows, read_within
-from cml.data_prep.row_errors import read_each
 from cml.data_prep.row_files import Row
-from cml.errors import DataError
 
 _HELD = ("cph", "sf")  # the published validation cities, Copenhagen and San Francisco
 
 
 _PARTS = {"query": "query", "database": "gallery"}
-
-
-_BOUNDS = {"lat": (-90, 90), "lon": (-180, 180), "ca": (-360, 360)}  # degrees
 
 
 @dataclass(frozen=True)
@@ -42,6 +35,8 @@ class Msls(ListedSource):
     published = "Mapillary Street-level Sequences, Warburg and others, CVPR 2020"
     licence = "CC BY-NC-SA 4.0"
     label_unit = "degrees"
+    columns = ("key", "lat", "lon", "ca", "pano")
+    numbers = (("lat", -90, 90), ("lon", -180, 180), ("ca", -360, 360))
     frame = "latitude, longitude, heading clockwise from north"
     details: ClassVar[Mapping[str, Any]] = {"label_distance": "place"}
 
@@ -51,13 +46,12 @@ class Msls(ListedSource):
         lists = [root / city / part / "raw.csv" for city in names for part in _PARTS]
         return lists or [root / "CITY/query/raw.csv"], root
 
-    def _read_lists(self, lists: list[Path]) -> Iterator[Listed | DataError]:
-        for path in lists:
-            read = partial(self._line, path.parts[-3], path.parts[-2])
-            yield from read_each(read_published_rows(path, ("key", *_BOUNDS, "pano")), read)
+    def _line(self, path: Path, where: str, row: Row) -> Listed:
+        city, part = path.parts[-3:-1]
+        is_panorama = row["pano"].strip().lower() == "true"
+        role = "" if is_panorama else _PARTS[part] if city in _HELD else "train"
+        return super()._line(path, where, {**row, "path": f"{city}/{part}/images/{row['key']}.jpg", "role": role})
 
-    def _line(self, city: str, part: str, where: str, row: Row) -> Listed:
-        view = [read_within(row[column], column, where, *bounds) for column, bounds in _BOUNDS.items()]
-        role = _PARTS[part] if city in _HELD else "train"
-        pano = row["pano"].strip().lower() == "true"
-        return Listed(where, f"{city}/{part}/images/{row['key']}.jpg", view, "" if pano else role)
+    def _role(self, row: Row, where: str) -> str:
+        role: str = row["role"]
+        return role

@@ -1,7 +1,8 @@
 """A user's own table of vectors: columns of numbers in a CSV, JSONL or Parquet file, or a .npy file beside it."""
 
 import functools
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,9 @@ from cml.data_prep.vector_rows import check_row, map_vectors, name_column, read_
 from cml.errors import DataError, UserError
 from cml.storage.json_file import find_repeated
 from cml.storage.safe_paths import file_inside
+
+_CELLS = 1 << 14  # of rows that are read at once
+_Block = tuple[Iterable[tuple[str, Row | DataError]], NDArray[Any] | None]  # rows and their numbers (B, F)
 
 
 @dataclass(frozen=True)
@@ -115,36 +119,19 @@ class Table(LabelledRows):
         elif self.vectors is not None:
             say(f"{self.vectors} names no items: its vectors are those of {self.source}'s rows, in order.")
             yield from self._read_npy()
-        elif self.source.suffix.lower() == ".parquet":
-            yield from self._read_parquet()
         else:
-            width = 0
-            for where, row in self.read_table(()):
-                try:
-                    if isinstance(row, DataError):
-                        raise row
-                    vector = self._read_cells(row, where)
-                    width = width or len(vector)
-                    _check_length(vector, width, where)
-                except DataError as error:
-                    yield error
-                else:
-                    yield vector
+            yield from self._read_blocks()
 
     def _read_row(self, position: int, row: Row, where: str, printed: set[str]) -> Labelled:
-        for text in self._find_cut(row):
-            read_vector_text(text, self.features[0], where)  # raises
+        text = row.get(self.features[0]) if self.features else None
+        if isinstance(text, str) and "..." in text and text.lstrip().startswith("["):
+            read_vector_text(text, self.features[0], where)  # raises, before all else: NumPy has cut it
         try:
             return super()._read_row(position, row, where, printed)
         except DataError as error:
             if self.vectors is None:
                 raise
             raise _mention_row(error, self.vectors) from None
-
-    def _find_cut(self, row: Row) -> list[str]:
-        """The cells that held a whole vector before NumPy has cut it."""
-        cells = [row.get(name) for name in self.features[:1]]
-        return [text for text in cells if isinstance(text, str) and text.lstrip().startswith("[") and "..." in text]
 
     @functools.cached_property
     def _columns(self) -> tuple[str, ...]:
@@ -216,8 +203,6 @@ class Table(LabelledRows):
     def _read_cells(self, row: Row, where: str) -> Rows:
         """The vector of a row of a CSV or JSONL file."""
         columns = self._columns
-        if (plain := self._read_plain(row)) is not None:
-            return self._check(store_row(plain), where)
         values = [cell(row, column, where, option="--features") for column in columns]
         if len(values) == 1 and isinstance(values[0], str) and values[0].lstrip().startswith(("[", "(")):
             values = [read_vector_text(values[0], columns[0], where)]
@@ -229,32 +214,54 @@ class Table(LabelledRows):
         ]
         return self._check(store_row(np.array(numbers, np.float64)), where)
 
-    def _read_plain(self, row: Row) -> NDArray[np.float64] | None:
-        """The numbers of a row as most tables write them; None for any other, which is then read cell by cell."""
-        try:
-            texts = [row[column] for column in self._columns]
-            if self.written != PLAIN or len(texts) < 2 or "_" in "".join(texts):
-                return None
-            numbers = np.array([float(text) for text in texts])
-        except (KeyError, TypeError, ValueError):
-            return None
-        return numbers if np.abs(numbers).max() < MOST_EXACT else None  # None for NaN too
-
-    def _read_parquet(self) -> Iterator[Rows | DataError]:
-        position, width = 0, 0
-        for batch in ParquetTable(self.source).read_batches(self._columns):
-            table = _batch_numbers(batch, self._columns)
-            for number, row in enumerate(batch.to_pylist() if table is None else table):
-                where = f"{self.source}, row {position + number}"
+    def _read_blocks(self) -> Iterator[Rows | DataError]:
+        """The vectors of the table's columns: of a block at once, or row by row where that has a fault."""
+        width = 0
+        is_parquet = self.source.suffix.lower() == ".parquet"
+        for rows, numbers in self._parquet_blocks() if is_parquet else self._text_blocks():
+            stored = None if numbers is None else store_row(numbers)
+            if stored is not None and width in (0, stored.shape[1]) and np.isfinite(stored).all():
+                width = stored.shape[1]
+                yield from stored
+                continue
+            for place, (where, row) in enumerate(rows):
                 try:
-                    vector = self._read_cells(row, where) if table is None else self._check(store_row(row), where)
+                    if isinstance(row, DataError):
+                        raise row
+                    vector = self._read_cells(row, where) if stored is None else self._check(stored[place], where)
                     width = width or len(vector)
                     _check_length(vector, width, where)
                 except DataError as error:
                     yield error
                 else:
                     yield vector
+
+    def _text_blocks(self) -> Iterator[_Block]:
+        rows = self.read_table(())
+        while block := list(itertools.islice(rows, max(1, _CELLS // len(self._columns)))):
+            yield block, self._read_plain([row for _, row in block])
+
+    def _read_plain(self, rows: Sequence[Row | DataError]) -> NDArray[np.float64] | None:
+        """The numbers (B, F) of rows as most tables write them; None for any others, which are read cell by cell."""
+        columns = self._columns
+        try:
+            texts = [[row[column] for column in columns] for row in rows]  # type: ignore[index] # of errors
+            if self.written != PLAIN or any("_" in "".join(row) for row in texts):
+                return None
+            numbers = np.array([list(map(float, row)) for row in texts])
+        except (KeyError, TypeError, ValueError):
+            return None
+        return numbers if np.abs(numbers).max() < MOST_EXACT else None  # None for NaN too
+
+    def _parquet_blocks(self) -> Iterator[_Block]:
+        position = 0
+        for batch in ParquetTable(self.source).read_batches(self._columns):
+            yield self._place_rows(batch, position), _batch_numbers(batch, self._columns)
             position += batch.num_rows
+
+    def _place_rows(self, batch: Any, position: int) -> Iterator[tuple[str, Row]]:  # noqa: ANN401 - of pyarrow
+        for number, row in enumerate(batch.to_pylist(), start=position):
+            yield f"{self.source}, row {number}", row
 
     def _check(self, vector: Rows, where: str) -> Rows:
         """A vector whose numbers are finite, or missing where that is allowed."""

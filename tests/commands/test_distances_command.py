@@ -186,7 +186,7 @@ def test_interrupted_command_says_how_to_go_on(
 def captions_dataset(folder: Path, label: object) -> Path:
     """Twelve captioned images; the label of the item "third" is ``label``."""
     from cml.data.prepared import DatasetInfo
-    from cml.data.prepared_writer import PreparedWriter
+    from cml.data.prepared_writer import Item, PreparedWriter
 
     np.save(folder / "words.npy", np.eye(3))
     (folder / "words.txt").write_text("dog\ncat\nruns")
@@ -195,7 +195,7 @@ def captions_dataset(folder: Path, label: object) -> Path:
         for number, role in enumerate(["train"] * 8 + ["query"] * 2 + ["gallery"] * 2):
             name = "third" if number == 3 else f"item {number}"
             text = ["dog runs", "cat runs"] if number % 2 else ["dog", "cat"]
-            writer.add(item_id=name, role=role, image=Image.new("RGB", (4, 4)), label=text)
+            writer.add([Item(item_id=name, role=role, image=Image.new("RGB", (4, 4)), label=text)])
     lines = (folder / "data" / "train" / "metadata.jsonl").read_text().splitlines()
     lines[3] = json.dumps({**json.loads(lines[3]), "captions": label})
     (folder / "data" / "train" / "metadata.jsonl").write_text("\n".join(lines) + "\n")
@@ -230,7 +230,7 @@ def test_a_bad_mask_is_named_by_its_item(
     third: np.ndarray[Any, Any], error: str, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from cml.data.prepared import DatasetInfo
-    from cml.data.prepared_writer import PreparedWriter
+    from cml.data.prepared_writer import Item, PreparedWriter
 
     info = DatasetInfo("rooms", "value", "layout_file_name", "", "", "drawn", "none", details={"ids": {"1": "front"}})
     with PreparedWriter(tmp_path / "data", info) as writer:
@@ -238,7 +238,7 @@ def test_a_bad_mask_is_named_by_its_item(
             name = "third" if number == 3 else f"item {number}"
             mask = third if number == 3 else np.full((4, 4), 1 + number % 2, np.uint8)
             image = Image.new("RGB", (mask.shape[1], mask.shape[0]))
-            writer.add(item_id=name, role=role, image=image, label=Image.fromarray(mask))
+            writer.add([Item(item_id=name, role=role, image=image, label=Image.fromarray(mask))])
     distance = ("--label-distance", "layout(resolution=none, ignore=0)")
     for job in (("--matrix",), ("--neighbors", 3), ("--summary",)):
         said = printed(capsys, tmp_path / "data", *job, *distance, code=2)

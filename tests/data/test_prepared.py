@@ -154,9 +154,9 @@ def test_ids_become_safe_file_names(tmp_path: Path) -> None:
     ids = ["a/b.jpg", "a_b", "A_b", "../../x", ".hidden", "人", "物", "x" * 300, "a b"]
     with PreparedWriter(tmp_path / "set", info("value")) as writer:
         for number, item_id in enumerate(ids):
-            writer.add(item_id=item_id, role="train", image=picture(number), label=number)
+            writer.add([Item(item_id=item_id, role="train", image=picture(number), label=number)])
         for role in ("query", "gallery"):
-            writer.add(item_id=role, role=role, image=picture(0), label=0)
+            writer.add([Item(item_id=role, role=role, image=picture(0), label=0)])
     split = PreparedDataset.open(tmp_path / "set").split("train")
     assert list(split.item_ids) == ids
     names = [path.name for path in split.paths]
@@ -204,11 +204,11 @@ def test_a_killed_process_leaves_nothing_at_out(tmp_path: Path) -> None:
         from pathlib import Path
         from PIL import Image
         from cml.data.prepared import DatasetInfo
-        from cml.data.prepared_writer import PreparedWriter
+        from cml.data.prepared_writer import Item, PreparedWriter
         info = DatasetInfo("n", "value", "value", "", "", "", "")
         with PreparedWriter(Path({str(out)!r}), info) as writer:
             for n, role in enumerate(["train", "query", "gallery"]):
-                writer.add(item_id=str(n), role=role, image=Image.new("RGB", (8, 8)), label=n)
+                writer.add([Item(item_id=str(n), role=role, image=Image.new("RGB", (8, 8)), label=n)])
             print("written", flush=True)
             time.sleep(60)
     """
@@ -299,12 +299,12 @@ def test_the_writer_refuses(tmp_path: Path) -> None:
         ({"extra": {"role": 1}}, "'role'"),
     ):
         with PreparedWriter(tmp_path / "set", info("value")) as writer:
-            writer.add(**{**good, "item_id": "a"})
+            writer.add([Item(**{**good, "item_id": "a"})])
             with pytest.raises(UserError, match=what):
-                writer.add(**{**good, **changes})
-            writer.add(**good)  # a refused item leaves no trace
+                writer.add([Item(**{**good, **changes})])
+            writer.add([Item(**good)])  # a refused item leaves no trace
             for role in ("query", "gallery"):
-                writer.add(**{**good, "item_id": role, "role": role})
+                writer.add([Item(**{**good, "item_id": role, "role": role})])
         assert check_dataset(tmp_path / "set") == []
         shutil.rmtree(tmp_path / "set")
 

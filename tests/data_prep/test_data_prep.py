@@ -347,9 +347,9 @@ def test_a_killed_preparation_leaves_nothing_at_out(tmp_path: Path) -> None:
         from cml.data.prepared_writer import PreparedWriter
         from cml.data_prep.sources.donkeycar import Donkeycar
         add, added = PreparedWriter.add, []
-        def slow(self, **item):
-            add(self, **item)
-            added.append(item)
+        def slow(self, items):
+            add(self, items)
+            added.append(items)
             if len(added) == 30:
                 print("half", flush=True)
                 time.sleep(60)
@@ -864,12 +864,12 @@ def test_an_interrupted_preparation_goes_on(tmp_path: Path, monkeypatch: pytest.
     add = PreparedWriter.add
     added = 0
 
-    def interrupted(self: PreparedWriter, **item: Any) -> None:  # noqa: ANN401
+    def interrupted(self: PreparedWriter, items: Any) -> None:  # noqa: ANN401
         nonlocal added
         added += 1
         if added == 20:
             raise KeyboardInterrupt
-        add(self, **item)
+        add(self, items)
 
     monkeypatch.setattr(PreparedWriter, "add", interrupted)
     with pytest.raises(KeyboardInterrupt, match="19 finished items are kept and the same command continues"):

@@ -20,7 +20,7 @@ from PIL import Image
 
 from cml.data.dataset_info import DatasetInfo
 from cml.data.prepared import PreparedDataset
-from cml.data.prepared_writer import PreparedWriter
+from cml.data.prepared_writer import Item, PreparedWriter
 from cml.errors import UserError, escape_moves
 from cml.registry import Choice
 from cml.storage.json_file import parse_json
@@ -151,7 +151,7 @@ def test_a_dataset_is_read_back(ids: list[str], labels: list[list[float]], unit:
         info = DatasetInfo("set", "value", "value", unit, "", "", "")
         with PreparedWriter(Path(folder) / "set", info) as writer:
             for item_id, role, label in zip(ids, ("train", "query", "gallery"), labels, strict=True):
-                writer.add(item_id=item_id, role=role, image=Image.new("L", (2, 2)), label=label)
+                writer.add([Item(item_id=item_id, role=role, image=Image.new("L", (2, 2)), label=label)])
         dataset = PreparedDataset.open(Path(folder) / "set")
         splits = [dataset.split(role) for role in ("train", "query", "gallery")]
         assert [split.item_ids for split in splits] == [(item_id,) for item_id in ids]

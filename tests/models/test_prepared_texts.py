@@ -10,7 +10,7 @@ from tiny_texts import LABELS, TEXTS, tiny_transformer
 import cml
 from cml.cli import main
 from cml.data.check_dataset import check_dataset
-from cml.data.prepared_writer import PreparedWriter
+from cml.data.prepared_writer import Item, PreparedWriter
 from cml.data.texts import Texts
 from cml.errors import DataError
 from cml.models.backbones.sentence_transformers import SentenceEncoder, wrap_foreign
@@ -109,9 +109,9 @@ def test_a_text_that_is_missing_is_named(folder: Path, tmp_path: Path) -> None:
     with PreparedWriter(tmp_path / "mine", info) as writer:
         for row in range(9):
             role = "query" if row > 5 else "train"
-            writer.add(item_id=str(row), role=role, image=None, label=float(row), extra={"text": f"text {row}"})
+            writer.add([Item(item_id=str(row), role=role, image=None, label=float(row), extra={"text": f"text {row}"})])
         with pytest.raises(cml.UserError, match="The item 'x' has none in 'text'"):
-            writer.add(item_id="x", role="train", image=None, label=1.0, extra={"text": " "})
+            writer.add([Item(item_id="x", role="train", image=None, label=1.0, extra={"text": " "})])
     path = tmp_path / "mine" / "train" / "metadata.jsonl"
     path.write_text(path.read_text().replace('"text 2"', "7"))
     with pytest.raises(DataError, match=r"metadata.jsonl:3: text should be a text that is not empty. Got 7"):

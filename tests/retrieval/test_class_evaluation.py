@@ -18,7 +18,7 @@ from cml import cli, distances
 from cml.array_types import Float64
 from cml.data.check_dataset import check_dataset
 from cml.data.prepared import DatasetInfo, PreparedDataset
-from cml.data.prepared_writer import PreparedWriter
+from cml.data.prepared_writer import Item, PreparedWriter
 from cml.doors.retrieved import retrieve
 from cml.doors.trained_run import TrainedRun
 from cml.errors import DataError, UserError
@@ -146,7 +146,14 @@ def write(folder: Path, roles: dict[str, int], **details: object) -> PreparedDat
                 pixels = rng.integers(0, 90, (16, 16, 3), dtype=np.uint8)
                 pixels[:, :, number % 3] += 120
                 writer.add(
-                    item_id=f"{role} {number}", role=role, image=Image.fromarray(pixels), label=birds[number % 3]
+                    [
+                        Item(
+                            item_id=f"{role} {number}",
+                            role=role,
+                            image=Image.fromarray(pixels),
+                            label=birds[number % 3],
+                        )
+                    ]
                 )
     return PreparedDataset.open(folder)
 
