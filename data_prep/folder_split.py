@@ -89,7 +89,8 @@ def assign_roles(
     if query_fraction == 1 or (not own_gallery and (classes or (len(test) < FEW and not grouped))):
         return roles | dict.fromkeys(test, "query")
     queries = split_by_group(test, query_fraction, seed=seed, salt="query") if test else set()
-    return roles | {name: "query" if name in queries else "gallery" for name in test}
+    roles.update((name, "query" if name in queries else "gallery") for name in test)
+    return roles
 
 
 def deal_classes(

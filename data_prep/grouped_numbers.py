@@ -23,17 +23,17 @@ def find_grouped_numbers(
     """
     if path.suffix.lower() not in CELLS:
         return []
+    grouped, whole = list[str](), list[str]()
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            header = file.readline()
-            if find_delimiter(header) != ";":
+            if find_delimiter(file.readline()) != ";":
                 return []
             file.seek(0)
-            rows = list(csv.DictReader(file, delimiter=";"))
+            for row in csv.DictReader(file, delimiter=";"):
+                for text in ((row.get(column) or "").strip() for column in columns):
+                    if not (_GROUPED.fullmatch(text) or _WHOLE.fullmatch(text)):
+                        return []
+                    (grouped if "." in text else whole).append(text)
     except (OSError, UnicodeError, csv.Error):  # reading it properly says what is wrong
         return []
-    texts = [(row.get(column) or "").strip() for row in rows for column in columns]
-    grouped = [text for text in texts if _GROUPED.fullmatch(text)]
-    whole = [text for text in texts if _WHOLE.fullmatch(text)]
-    is_suspicious = len(grouped) >= _FEWEST and len(grouped) + len(whole) == len(texts)
-    return [*whole[:1], *grouped[:3]] if is_suspicious else []
+    return [*whole[:1], *grouped[:3]] if len(grouped) >= _FEWEST else []

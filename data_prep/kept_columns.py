@@ -7,9 +7,13 @@ from typing import Any
 from cml.data_prep.folder_split import Labelled
 from cml.data_prep.row_files import Row, cell
 
+_NONE: dict[str, Any] = {}  # which a million rows share
+
 
 def read_kept(row: Row, columns: Sequence[str], where: str) -> dict[str, Any]:
     """Read the kept columns of a row."""
+    if not columns:
+        return _NONE
     return {column: cell(row, column, where, option="--keep-columns") for column in columns}
 
 

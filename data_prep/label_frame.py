@@ -9,8 +9,7 @@ import numpy as np
 from cml.array_types import Float64
 from cml.data.images import Size
 from cml.data.vocabulary import means, order_by_meaning, split_words
-from cml.data_prep.label_options import Misread
-from cml.data_prep.row_files import Row
+from cml.data_prep.row_files import Misread, Row
 from cml.errors import DataError, UserError
 
 _FORMS = (  # of boxes: meanings of the four columns, and what they become

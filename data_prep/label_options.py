@@ -1,19 +1,28 @@
 """What sources of a user's own rows share: marks of missing labels, ordered levels, several rows an item, bad rows."""
 
+import functools
 import math
 import re
+import reprlib
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from cml.console.messages import say
 from cml.data.prepared_writer import SKIP_HINT
-from cml.data.vocabulary import means
-from cml.data_prep.dataset_source import DatasetSource
-from cml.data_prep.folder_split import Labelled
-from cml.data_prep.row_files import Quote, Row, cell
+from cml.data.vocabulary import means, split_alias
+from cml.data_prep import label_cells
+from cml.data_prep.dataset_source import DatasetSource, InfoTexts
+from cml.data_prep.folder_split import Labelled, assign_roles, describe_split
+from cml.data_prep.grouped_numbers import find_grouped_numbers
+from cml.data_prep.label_kinds import KINDS, WITH_UNIT, KindName, check_distance, distance_of
+from cml.data_prep.number_format import PLAIN, Decimal, NumberFormat, Thousands
+from cml.data_prep.number_labels import NumberLabels, choose_number_labels, find_period
+from cml.data_prep.row_files import Quote, Row, cell, say_once
 from cml.errors import DataError, UserError
 
 Several = Literal["", "mean", "median", "list", "first"]
@@ -21,14 +30,38 @@ _NAMED = 3  # rows that an error names of each kind
 _FEWEST = 10  # items with several rows, from which the agreement of rows is estimated
 
 
-class Misread(DataError):
-    """The file as a whole means something else than it was read as: leaving out rows would not mend it."""
-
-
 @dataclass(frozen=True)
 class LabelOptions(DatasetSource):
     """The options of labels in a user's own rows."""
 
+    label_columns: tuple[str, ...] | None = field(default=None, kw_only=True)
+    """Columns with the label. The default depends on the kind: value; angle; x y z w of a quaternion; x y z of a
+    direction; latitude longitude; class x0 y0 x1 y1; caption; class; keypoints; none for masks."""
+    label_distance: str = field(default="", kw_only=True)
+    """Label distance of numbers, angles, rotations or places, such as "circular(period=24)"; by default that of the
+    kind. Label distances that read files or use the network are not allowed."""
+    split_column: str | None = field(default=None, kw_only=True)
+    """Column that contains train, query, gallery, test or val. By default the split is random, with exact fractions."""
+    group_column: str | None = field(default=None, kw_only=True)
+    """Column that identifies items that belong together, such as those of a person or a video. Groups are never split.
+    Datasets of images keep the column, so that cml train --group-column can hold out whole groups as well."""
+    keep_columns: tuple[str, ...] = field(default=(), kw_only=True)
+    """Further columns to keep, which cml explore and cml search show and exports hold; of an item with several rows,
+    those of the first."""
+    split_seed: int = field(default=0, kw_only=True)
+    """Random seed of the split."""
+    test_fraction: float = field(default=0.3, kw_only=True)
+    """Fraction of items (or of classes, with --kind classes) held out for testing, if there is no split column."""
+    query_fraction: float = field(default=0.3, kw_only=True)
+    """Fraction of test items that are queries; the others form the gallery. With 1, or with fewer than 200 test items,
+    each test item is a query against all the others."""
+    unit: str = field(default="", kw_only=True)
+    """Unit of the numbers, such as years; it is shown in tables and plots. Angles, Euler angles and places are degrees
+    unless this is radians, or the names of their columns end in _rad."""
+    decimal: Decimal = field(default=".", kw_only=True)
+    """Decimal mark of the numbers."""
+    thousands: Thousands = field(default="", kw_only=True)
+    """Separator of groups of three digits, such as a comma in 1,200. By default there is none."""
     several: Several = field(default="", kw_only=True)
     """What becomes of several rows of one item, as of several raters: the mean or the median of their numbers, the list
     of all, or the first. By default they are an error."""
@@ -43,22 +76,116 @@ class LabelOptions(DatasetSource):
     quote: Quote = field(default='"', kw_only=True)
     """What texts are quoted with in a CSV or TSV file. With none, a quote is a character as any other."""
 
+    licence = "the user's own"
+    whole_fractions = ("query_fraction",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        kind = self._kind
+        if self.query_fraction == 1 and self.group_column is not None:
+            fault = "items of a group would find each other"
+            raise UserError(f"With a group_column, query_fraction should be below 1: {fault}.")
+        if self.label_columns == ():
+            raise UserError("label_columns should name at least one column.")
+        if len(self.label_columns or ()) > 1 and kind in ("classes", "masks", "keypoints", "sequence"):
+            raise UserError(f"An item has one label of kind {kind!r}; label_columns should name one column.")
+        if self.unit and kind not in WITH_UNIT:
+            raise UserError(f"A unit belongs to numbers and angles. Got {self.unit!r} for {kind}; leave it out.")
+        if self.label_distance:
+            check_distance(kind, self.label_distance)
+        self._check_several()
+        _ = self.written, self._numbers  # raise where marks, names of columns, kind and unit contradict each other
+
+    @property
+    @abstractmethod
+    def _kind(self) -> KindName:
+        """The kind of label."""
+        raise NotImplementedError
+
+    @property
+    def _label_columns(self) -> tuple[str, ...]:
+        """The columns of the label, "COLUMN" or "MEANING=COLUMN"."""
+        return KINDS[self._kind].default if self.label_columns is None else self.label_columns
+
+    @functools.cached_property
+    def _cells(self) -> tuple[str, ...]:
+        """The columns that the label is read from."""
+        if self._numbers is not None:
+            return self._numbers.columns
+        return tuple(split_alias(column)[1] for column in self._label_columns)
+
+    @functools.cached_property
+    def written(self) -> NumberFormat:
+        """The marks that numbers are written with."""
+        return NumberFormat(self.decimal, self.thousands)
+
+    @functools.cached_property
+    def _numbers(self) -> NumberLabels | None:
+        """How labels of numbers are read; None for other kinds."""
+        if self._kind not in WITH_UNIT:
+            return None
+        columns = self._label_columns
+        chosen = choose_number_labels(self._kind, columns, self.label_distance, self.unit, self.written)
+        return replace(chosen, levels=self.levels, of_raters=self._are_raters())
+
+    def _note_reading(self, file: object, printed: set[str]) -> None:
+        """Print how the columns were understood."""
+        for note in self._numbers.notes if self._numbers is not None else ():
+            say_once(printed, f"{file}: {note}")
+
+    def _read_label(self, row: Row, where: str) -> Any:  # noqa: ANN401 - a label
+        """The label of a row, of a kind of numbers or texts."""
+        if self._numbers is not None:
+            return self._numbers.read(row, where)
+        return label_cells.READ[self._kind](row, self._cells, where)
+
+    def _describe(self, label: Any) -> str:  # noqa: ANN401
+        """How a label is read, with its numbers."""
+        if self._numbers is not None:
+            return self._numbers.describe(label)
+        text = label[0] if isinstance(label, list) else label
+        return f"{', '.join(self._label_columns)} as {self._kind}: {reprlib.repr(text)}"
+
+    def _deal(self, items: Sequence[Labelled], file: Path | None) -> tuple[dict[str, str], dict[str, Any]]:
+        """The role of each item, by its name, and what dataset.json says of labels; rows of one item are joined."""
+        is_classes, is_grouped = self._kind == "classes", self.group_column is not None
+        test, queries = self.test_fraction, self.query_fraction
+        roles = assign_roles(items, test, queries, seed=self.split_seed, classes=is_classes, grouped=is_grouped)
+        columns = self._label_columns if self._numbers is None else self._cells
+        details: dict[str, Any] = {"label_columns": list(columns), **describe_split(roles, classes=is_classes)}
+        if file is not None and self._kind == "numbers" and self.written == PLAIN and not self.levels:
+            grouped = find_grouped_numbers(file, self._cells)
+            details |= {"grouped_numbers": grouped} if grouped else {}
+        details |= {"levels": list(self.levels)} if self.levels else {}
+        if KINDS[self._kind].distances and items:
+            chosen = self.label_distance if self._numbers is None else self._numbers.distance
+            distance = chosen or distance_of(self._kind, items[0].label, items[0].where)
+            details |= {} if distance == "euclidean" else {"label_distance": distance}
+            details |= self._join_rows(items, find_period(distance) if self._kind == "angle" else None)
+        return roles, details
+
+    def _describe_kind(self) -> InfoTexts:
+        """The task and the unit of the labels."""
+        kind = KINDS[self._kind]
+        return {"task": kind.task, "label_unit": self._numbers.unit if self._numbers else self.unit or kind.unit}
+
     def unset_options(self) -> tuple[str, ...]:
         """The options that have their defaults, which are not recorded: datasets of before stay the same."""
         defaults = {"several": "", "levels": (), "missing_value": (), "format": "", "quote": '"'}
         return tuple(name for name, default in defaults.items() if getattr(self, name) == default)
 
-    def is_missing(self, row: Row, columns: Sequence[str], where: str) -> bool:
+    def _is_missing(self, row: Row, where: str) -> bool:
         """Tell whether a label is marked as missing."""
         marks = {text.strip() for text in self.missing_value}
         numbers = {number for number in map(_number, marks) if number is not None}
-        cells = [cell(row, column, where) for column in columns]
+        cells = [cell(row, column, where) for column in self._cells] if marks else []
         return any(str(value).strip() in marks or _number(value) in numbers for value in cells)
 
-    def are_raters(self, kind: str, columns: Sequence[str]) -> bool:
+    def _are_raters(self) -> bool:
         """Tell whether each column of a label is one rater's, as rater1 and rater2; asks how they are joined."""
+        columns = self._label_columns
         named = [re.sub(r"\d+$", "", column) for column in columns]
-        are = kind == "numbers" and len(columns) > 1 and all(means(name, "rater") for name in named)
+        are = self._kind == "numbers" and len(columns) > 1 and all(means(name, "rater") for name in named)
         if are and not self.several:
             raise UserError(
                 f"The columns {', '.join(columns)} are called raters: join their numbers by --several mean or median. "
@@ -66,14 +193,15 @@ class LabelOptions(DatasetSource):
             )
         return are
 
-    def split_raters(self, item: Labelled) -> Labelled:
+    def _split_raters(self, item: Labelled) -> Labelled:
         """Move the numbers of all raters but the first to those of further rows."""
-        if isinstance(item.label, list):
+        if self._numbers is not None and self._numbers.of_raters and isinstance(item.label, list):
             item.label, *item.further = item.label
         return item
 
-    def check_several(self, kind: str) -> None:
+    def _check_several(self) -> None:
         """Check that rows of a kind of label can be joined so."""
+        kind = self._kind
         allowed = {"numbers": ("mean", "median", "list", "first"), "place": ("mean", "median", "first")}
         known = allowed.get(kind, ("mean", "first") if kind == "angle" else ("first",))
         if self.several and self.several not in known:
@@ -81,7 +209,7 @@ class LabelOptions(DatasetSource):
         if self.levels and (kind != "numbers" or len(set(self.levels)) < max(2, len(self.levels))):
             raise UserError("The levels belong to --kind numbers, and are two or more different texts.")
 
-    def join_rows(self, items: Iterable[Labelled], period: float | None) -> dict[str, Any]:
+    def _join_rows(self, items: Iterable[Labelled], period: float | None) -> dict[str, Any]:
         """Give each item one label of those of its rows, and say how well they agree.
 
         ``period`` is that of angles; None for others. Returns what dataset.json records.

@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from cml.data.vocabulary import means, order_by_meaning, split_alias
 from cml.data_prep.label_cells import read_numbers
 from cml.data_prep.label_kinds import KINDS, KindName, distance_of
 from cml.data_prep.number_format import NumberFormat
-from cml.data_prep.row_files import Row, cell
+from cml.data_prep.row_files import Row, cell, read_plain
 from cml.errors import DataError, UserError
 from cml.registry import Choice
 
@@ -61,6 +62,13 @@ class NumberLabels:
         if not self.distance:
             _check_kind(self.kind, label, self.names, where)
         return label
+
+    def read_plain(self, rows: Sequence[Row | DataError]) -> list[Any] | None:
+        """Read the labels of many rows at once; None where ``read`` has to read each."""
+        if self.kind != "numbers" or self.levels or self.of_raters or any(self.to_degrees):
+            return None
+        numbers = read_plain(rows, self.columns, self.written)
+        return None if numbers is None else numbers.tolist() if len(self.columns) > 1 else numbers[:, 0].tolist()
 
     def describe(self, label: float | list[float]) -> str:
         """Say what the numbers of a label are, as in "yaw (Z), pitch (Y), roll (X) in degrees: 90, 0, 5"."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.array_types import Floating
-from cml.data_prep.label_options import Misread
+from cml.data_prep.row_files import Misread
 from cml.errors import DataError
 from cml.storage.regular_file import map_array
 

@@ -1,17 +1,46 @@
 """COCO's JSON of any tool: boxes, joints of any names, captions and attributes, a row for each annotation."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cml.data_prep.readers.reader import Reader
 from cml.data_prep.row_files import Quote, Row
+from cml.data_prep.unique_ids import check_unique
 from cml.errors import DataError
 from cml.storage.json_file import read_json
 
 _NUMBERS = (int, float)
 _OUTLINES = frozenset({"segmentation"})  # which make most of a file, and are no label of any kind
 _TAKEN = frozenset({"file_name", "class", "keypoints", "caption", "x0", "y0", "x1", "y1"})
+
+
+class CocoFile(NamedTuple):
+    """The lists of COCO's JSON."""
+
+    photos: dict[str, dict[str, Any]]  # by their ids as texts
+    annotations: list[dict[str, Any]]
+    categories: list[dict[str, Any]]
+
+    def find_photo(self, annotation: dict[str, Any]) -> dict[str, Any] | None:
+        """The image of an annotation; None for none."""
+        return self.photos.get(_name_id(annotation.get("image_id")))
+
+
+def load_coco(path: Path, without: Collection[str] = ()) -> CocoFile:  # without: keys that are not read
+    """Read a file of COCO's JSON."""
+    coco = read_json(path, "COCO annotations", finite=False, without=frozenset(without))
+    parts = [coco.get(part) if isinstance(coco, dict) else None for part in ("images", "annotations")]
+    parts.append((coco.get("categories") or []) if isinstance(coco, dict) else None)
+    images, annotations, categories = (
+        part if isinstance(part, list) and all(isinstance(entry, dict) for entry in part) else None for part in parts
+    )
+    if images is None or annotations is None or categories is None:
+        raise DataError(
+            f"{path} should be COCO's JSON, with lists of images and annotations; fetch or export it again."
+        )
+    check_unique((photo.get("id") for photo in images), f"{path}: the image id")  # else one would show the other's
+    return CocoFile({_name_id(photo.get("id")): photo for photo in images}, annotations, categories)
 
 
 class Coco(Reader):
@@ -26,19 +55,11 @@ class Coco(Reader):
 
     def read(self, path: Path, images: Path | None, quote: Quote) -> Iterator[tuple[str, Row | DataError]]:
         """See ``Reader.read``."""
-        coco = read_json(path, "COCO annotations", finite=False, without=_OUTLINES)
-        parts = [coco.get(part) if isinstance(coco, dict) else None for part in ("images", "annotations")]
-        listed = [part for part in parts if isinstance(part, list) and all(isinstance(entry, dict) for entry in part)]
-        if len(listed) < len(parts):
-            raise DataError(f"{path} should be COCO's JSON, with lists of images and annotations.")
-        photos = {_name_id(photo.get("id")): photo for photo in listed[0]}
-        if len(photos) < len(listed[0]):
-            raise DataError(f"{path}: two images have one id; export the file again.")
-        categories = coco.get("categories") or []
-        named = {_name_id(entry.get("id")): entry for entry in categories if isinstance(entry, dict)}
-        for position, entry in enumerate(listed[1]):
+        coco = load_coco(path, without=_OUTLINES)
+        named = {_name_id(entry.get("id")): entry for entry in coco.categories}
+        for position, entry in enumerate(coco.annotations):
             where = f"{path}: annotation {entry.get('id', position)}"
-            photo = photos.get(_name_id(entry.get("image_id")))
+            photo = coco.find_photo(entry)
             if photo is None:
                 yield where, DataError(f"{where}: no entry of images has its image_id {entry.get('image_id')!r}.")
                 continue

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from cml.data_prep.captioned_source import CaptionedSource, Photo
-from cml.data_prep.coco_annotations import annotation_files, load_coco
+from cml.data_prep.coco_annotations import annotation_files
 from cml.data_prep.dataset_source import Content
 from cml.data_prep.provenance import record_provenance
+from cml.data_prep.readers.coco import load_coco
 from cml.data_prep.unique_ids import check_unique
 from cml.errors import DataError, UserError
 from cml.storage.json_file import read_json
@@ -124,11 +125,11 @@ def read_captions(
 ) -> dict[int, Photo]:  # COCO's image ids to photographs; a bad caption is noted in its photograph
     """Read a caption file of COCO."""
     coco = load_coco(path)
-    annotations, images = coco.dataset["annotations"], coco.dataset["images"]
-    if not all("caption" in annotation for annotation in annotations):
+    check_unique((entry.get("id") for entry in coco.annotations), f"{path}: the annotation id")
+    if not all("caption" in annotation for annotation in coco.annotations):
         raise DataError(f"{path} has annotations without a caption; it should be a captions_*.json.")
     photos: dict[int, Photo] = {}
-    for image in images:
+    for image in coco.photos.values():
         number, name = image.get("id"), image.get("file_name")
         where = f"{path}: image {number}"
         if type(number) is not int or not isinstance(name, str):
@@ -139,9 +140,9 @@ def read_captions(
             fault = f"is of COCO {other_year}" if other_year else "is none of COCO's names"
             raise DataError(f"{where}: its file_name {name!r} {fault}; this should be a file of COCO {year}.")
         photos[number] = Photo(str(number), folder / name, where)
-    for annotation in annotations:
+    for annotation in coco.annotations:
         where = f"{path}: annotation {annotation.get('id')}"
-        photo = photos.get(annotation.get("image_id"))
+        photo = photos.get((coco.find_photo(annotation) or {}).get("id", -1))
         if photo is None:
             raise DataError(f"{where}: no entry of images has its image_id {annotation.get('image_id')!r}.")
         photo.say(annotation["caption"], where)

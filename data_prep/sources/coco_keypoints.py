@@ -9,14 +9,16 @@ from typing import Any, ClassVar
 from cml.array_types import Float64
 from cml.data.images import native_size
 from cml.data.prepared_writer import Item
-from cml.data_prep.coco_annotations import annotation_files, load_coco
+from cml.data_prep.coco_annotations import annotation_files
 from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.hash_split import split_by_hash
 from cml.data_prep.joint_checks import FLAGS, check_flags, check_joints_inside, read_finite
 from cml.data_prep.person_crop import FRAME, Box, box_around
 from cml.data_prep.person_items import person_item, pose_content
 from cml.data_prep.provenance import record_provenance
+from cml.data_prep.readers.coco import CocoFile, load_coco
 from cml.data_prep.row_errors import read_each
+from cml.data_prep.unique_ids import check_unique
 from cml.errors import DataError
 from cml.storage.safe_paths import file_inside
 
@@ -78,13 +80,11 @@ class CocoKeypoints(DatasetSource):
         return pose_content(people, JOINTS, self.image_size, {"name": f"coco-keypoints-{self.year}"})
 
     def _make_items(self, path: Path, folder: str, alone: bool) -> Iterator[Item | str | DataError]:
-        photos, people = read_coco(path)
+        coco, people = read_coco(path)
         rows = ((f"{path}: annotation {person.get('id')}", person) for person in people)
-        return read_each(rows, partial(self._item, photos, folder, alone))
+        return read_each(rows, partial(self._item, coco, folder, alone))
 
-    def _item(
-        self, photos: dict[Any, dict[str, Any]], folder: str, alone: bool, where: str, person: dict[str, Any]
-    ) -> Item | str:
+    def _item(self, coco: CocoFile, folder: str, alone: bool, where: str, person: dict[str, Any]) -> Item | str:
         """A person's item, or why the person is left out."""
         if person.get("iscrowd"):
             return "crowds"
@@ -95,7 +95,7 @@ class CocoKeypoints(DatasetSource):
             raise DataError(f"{where}: the area should be a number. Got {area!r} instead.")
         if area < self.min_area:
             return f"fewer than {self.min_area:g} pixels"
-        photo = photos.get(person.get("image_id"), {})
+        photo = coco.find_photo(person) or {}
         name = photo.get("file_name")
         if not isinstance(name, str) or not name:
             raise DataError(f"{where}: no entry of images has its image_id {person.get('image_id')!r}.")
@@ -113,21 +113,14 @@ class CocoKeypoints(DatasetSource):
         return person_item(f"{stem}_{person['id']}", role, file, joints, box, self.image_size, where)
 
 
-def read_coco(path: Path) -> tuple[dict[Any, dict[str, Any]], list[dict[str, Any]]]:
-    """Read an annotation file of person keypoints.
-
-    Returns COCO's image ids to the entries of images, and the annotations of people in the file's order.
-    """
+def read_coco(path: Path) -> tuple[CocoFile, list[dict[str, Any]]]:
+    """Read an annotation file of person keypoints, and choose the annotations of people."""
     coco = load_coco(path)
-    try:
-        categories, photos, people = coco.dataset["categories"], coco.imgs, coco.dataset["annotations"]
-        ids = [entry["id"] for entry in categories if tuple(entry.get("keypoints", ())) == COCO_JOINTS]
-        people = [entry for entry in people if entry["category_id"] in ids]
-    except Exception as error:  # on a broken file it raises whatever that leads it to
-        raise DataError(f"{path} is not a complete COCO annotation file: {error!r}. Fetch it again.") from None
+    ids = [entry.get("id") for entry in coco.categories if entry.get("keypoints") == list(COCO_JOINTS)]
     if not ids:
         raise DataError(f"{path} has no category with COCO's 17 keypoints; it should be a person_keypoints_*.json.")
-    return photos, people
+    check_unique((entry.get("id") for entry in coco.annotations), f"{path}: the annotation id")
+    return coco, [entry for entry in coco.annotations if entry.get("category_id") in ids]
 
 
 def read_joints(

@@ -3,7 +3,6 @@
 import functools
 import itertools
 import os
-import reprlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,25 +17,22 @@ from cml.data.prepared_writer import Item
 from cml.data.vocabulary import split_alias
 from cml.data_prep import label_cells
 from cml.data_prep.dataset_source import Content, InfoTexts
-from cml.data_prep.folder_split import Labelled, assign_roles, describe_split, read_split
-from cml.data_prep.grouped_numbers import find_grouped_numbers
+from cml.data_prep.folder_split import Labelled, read_split
 from cml.data_prep.joint_checks import check_joints_inside
 from cml.data_prep.kept_columns import read_kept, unify_columns
 from cml.data_prep.label_files import SUFFIXES, read_label_file, refuse_other_widths
 from cml.data_prep.label_frame import Reach, name_joints_in, order_box
-from cml.data_prep.label_kinds import KINDS, SHARES, WITH_UNIT, KindName, check_distance, distance_of
-from cml.data_prep.label_options import LabelOptions, Misread, describe_first, refuse_bad_rows
+from cml.data_prep.label_kinds import KINDS, SHARES, WITH_UNIT, KindName
+from cml.data_prep.label_options import LabelOptions, describe_first, refuse_bad_rows
 from cml.data_prep.layout_masks import MASK_FRAME, prepare_mask
 from cml.data_prep.mask_ids import find_ids, parse_ids
-from cml.data_prep.number_format import PLAIN, Decimal, NumberFormat, Thousands
-from cml.data_prep.number_labels import NumberLabels, choose_number_labels, find_period
 from cml.data_prep.person_crop import FRAME, person_box
 from cml.data_prep.person_items import CROP, person_item
 from cml.data_prep.provenance import record_provenance
 from cml.data_prep.readers import find_reader, read_labels
 from cml.data_prep.readers.image_names import list_images
 from cml.data_prep.readers.patterns import NamePattern, fill_pattern
-from cml.data_prep.row_files import MissingColumn, Row, cell, say_once
+from cml.data_prep.row_files import Misread, MissingColumn, Row, cell, say_once
 from cml.data_prep.scale_depth import check_bits
 from cml.data_prep.shrink import Shrink
 from cml.errors import DataError, UserError
@@ -107,37 +103,9 @@ class Folder(LabelOptions):
     """Kind of label."""
     file_column: str = "file_name"
     """Column with the path of the image, relative to the folder of the images."""
-    label_columns: tuple[str, ...] | None = None
-    """Columns with the label. The default depends on the kind: value; angle; x y z w of a quaternion; latitude
-    longitude; class x0 y0 x1 y1; caption; class; keypoints; none for masks."""
-    label_distance: str = ""
-    """Label distance of numbers, angles, rotations or places, such as "rotation(form=rotvec)"; by default that of the
-    kind. Label distances that read files or use the network are not allowed."""
-    split_column: str | None = None
-    """Column that contains train, query, gallery, test or val. By default the split is random, with exact fractions."""
-    group_column: str | None = None
-    """Column that identifies images that belong together, such as a person or a video. Groups are never split. The
-    column is kept, so that cml train --group-column can hold out whole groups as well."""
-    keep_columns: tuple[str, ...] = ()
-    """Further columns to keep, which cml explore and cml search show and exports hold; of an image with several rows,
-    those of the first."""
-    split_seed: int = 0
-    """Random seed of the split."""
-    test_fraction: float = 0.3
-    """Fraction of images (or of classes, with --kind classes) held out for testing, if there is no split column."""
-    query_fraction: float = 0.3
-    """Fraction of test images that are queries; the others form the gallery. With 1, or with fewer than 200 test
-    images, each test image is a query against all the others."""
     image_size: int | None = None
     """Shrink larger images so that their shorter side has this many pixels; by default files are copied unchanged. With
     --kind keypoints, the side of the square crops, by default 288."""
-    unit: str = ""
-    """Unit of the numbers, such as years; it is shown in tables and plots. Angles, Euler angles and places are degrees
-    unless this is radians, or the names of their columns end in _rad."""
-    decimal: Decimal = "."
-    """Decimal mark of the numbers."""
-    thousands: Thousands = ""
-    """Separator of groups of three digits, such as a comma in 1,200. By default there is none."""
     label_pattern: str = ""
     """Pattern of the names of the images that holds their labels, in place of a labels file: {age:d} is a whole number
     for the column age, {age:f} a number, {name} a text, {} is not read, as in "{age:d}_{}_{}.jpg"."""
@@ -164,19 +132,9 @@ class Folder(LabelOptions):
     """Bits that images of 16 bits use, such as 10 or 12. Their values are scaled so that the greatest one is white. By
     default it is 65535, or what the file says."""
 
-    licence = "the user's own"
-    whole_fractions = ("query_fraction",)
-
     def __post_init__(self) -> None:
         super().__post_init__()
-        columns = self._columns
-        if self.query_fraction == 1 and self.group_column is not None:
-            fault = "images of a group would find each other"
-            raise UserError(f"With a group_column, query_fraction should be below 1: {fault}.")
-        if not columns and self.label_columns is not None:
-            raise UserError("label_columns should name at least one column.")
-        if len(self.label_columns or ()) > 1 and self.kind in ("classes", "masks", "keypoints", "sequence"):
-            raise UserError(f"An image has one label of kind {self.kind!r}; label_columns should name one column.")
+        columns = self._label_columns
         if self.label_pattern:
             if self.labels is not None or self.kind not in (*WITH_UNIT, "classes"):
                 raise UserError("A label_pattern reads numbers or classes from names, in place of a labels file.")
@@ -192,14 +150,11 @@ class Folder(LabelOptions):
             raise UserError("label_files, a folder, and --kind sequence belong together: give both or neither.")
         if self.labels is None and self.masks is None and self.label_files is None and not self.label_pattern:
             raise UserError("'masks' is missing: name the folder of the masks, or a labels file with their paths.")
-        if self.unit and self.kind not in WITH_UNIT:
-            raise UserError(f"A unit belongs to numbers and angles. Got {self.unit!r} for {self.kind}; leave it out.")
         if self.kind == "boxes" and len(columns) != 5:
             lists = "; parts of a list as in class x=bbox.0 y=bbox.1 w=bbox.2 h=bbox.3"
             raise UserError(f"label_columns of boxes should name five columns: the class, x0, y0, x1 and y1{lists}.")
         if self.kind == "boxes":
             _ = self._box_form  # raises where the names of the columns say half of a form
-        self.check_several(self.kind)
         if self.several and self.kind in (*_FURTHER, "keypoints", "masks", "sequence"):
             raise UserError(f"An image may have several rows of kind {self.kind!r} anyhow: leave 'several' out.")
         for column in self.keep_columns:
@@ -207,11 +162,6 @@ class Folder(LabelOptions):
                 raise UserError(
                     f"keep_columns should not name {column!r}, a name that datasets use: rename the column."
                 )
-        if self.label_distance:
-            check_distance(self.kind, self.label_distance)
-        NumberFormat(self.decimal, self.thousands)
-        if self.kind in WITH_UNIT:
-            _ = self._numbers  # raises where the names of the columns contradict the kind or the unit
         if self.kind != "masks" and (self.masks is not None or self.mask_names or self.ignore_id is not None):
             raise UserError("masks, mask_names and ignore_id belong to --kind masks.")
         parse_ids(self.mask_names)
@@ -256,25 +206,11 @@ class Folder(LabelOptions):
             describe_first(
                 self.labels or self.label_files or self.masks or self.images,
                 images[0],
-                functools.partial(self._describe, reach.names),
+                functools.partial(self._describe_with, reach.names),
             )
-        kind = KINDS[self.kind]
-        columns = self._numbers.columns if self.kind in WITH_UNIT else self._columns
-        dealt = {"classes": self.kind == "classes", "grouped": self.group_column is not None}
-        roles = assign_roles(images, self.test_fraction, self.query_fraction, seed=self.split_seed, **dealt)
-        details: dict[str, Any] = {"label_columns": list(columns)}
-        details |= describe_split(roles, classes=self.kind == "classes")
-        if self.labels is not None and self.kind == "numbers" and self._written == PLAIN and not self.levels:
-            written = find_grouped_numbers(self.labels, columns)
-            details |= {"grouped_numbers": written} if written else {}
+        roles, details = self._deal(images, self.labels)
         details |= {"frame": reach.details()} if reach.images else {}
-        details |= {"levels": list(self.levels)} if self.levels else {}
         details |= {"left_out": dict(left_out)} if left_out else {}
-        if kind.distances and images:
-            chosen = self._numbers.distance if self.kind in WITH_UNIT else self.label_distance
-            distance = chosen or distance_of(self.kind, images[0].label, images[0].where)
-            details |= {} if distance == "euclidean" else {"label_distance": distance}
-            details |= self.join_rows(images, find_period(distance) if self.kind == "angle" else None)
         if self.kind == "masks":
             ids = parse_ids(self.mask_names) or find_ids((image.label for image in images), self.ignore_id)
             details |= {"ids": ids, "ignore_id": self.ignore_id}
@@ -283,38 +219,27 @@ class Folder(LabelOptions):
             details |= {"joints": joints, "image_size": [self.image_size or _CROP_SIDE] * 2}
         texts: InfoTexts = {
             "name": self.images.resolve().name,
-            "task": kind.task,
-            "label_unit": self._numbers.unit if self.kind in WITH_UNIT else self.unit or kind.unit,
+            **self._describe_kind(),
             "frame": _FRAMES.get(self.kind, ""),
-            "source": f"a user's own images; label: {', '.join(columns) or 'masks of the same names'}",
+            "source": f"a user's own images; label: {', '.join(details['label_columns']) or 'masks of the same names'}",
         }
         items = [self._item(row, roles[row.name], details) if isinstance(row, Labelled) else row for row in rows]
         return Content(items, details, texts)
 
     @property
-    def _columns(self) -> tuple[str, ...]:
-        if self.label_columns is not None:
-            return self.label_columns
-        return () if self.kind == "sequence" and self.labels is None else KINDS[self.kind].default
+    def _kind(self) -> KindName:
+        return self.kind
 
-    @functools.cached_property
-    def _written(self) -> NumberFormat:
-        return NumberFormat(self.decimal, self.thousands)
-
-    @functools.cached_property
-    def _numbers(self) -> NumberLabels:
-        """How labels of numbers are read."""
-        chosen = choose_number_labels(self.kind, self._columns, self.label_distance, self.unit, self._written)
-        return replace(chosen, levels=self.levels, of_raters=self.are_raters(self.kind, self._columns))
+    @property
+    def _label_columns(self) -> tuple[str, ...]:
+        is_of_files = self.label_columns is None and self.kind == "sequence" and self.labels is None
+        return () if is_of_files else super()._label_columns
 
     @functools.cached_property
     def _box_form(self) -> str:
-        return order_box([split_alias(column)[0] for column in self._columns[1:]])[1]
+        return order_box([split_alias(column)[0] for column in self._label_columns[1:]])[1]
 
-    def _describe(self, joints: Sequence[str], label: Any) -> str:  # noqa: ANN401
-        """How a label is read, with its numbers."""
-        if self.kind in WITH_UNIT:
-            return self._numbers.describe(label)
+    def _describe_with(self, joints: Sequence[str], label: Any) -> str:  # noqa: ANN401
         if self.kind == "boxes":
             return f"boxes as {self._box_form}; left, top, right, bottom as shares of the sides: {label[0]}"
         if self.kind == "keypoints":
@@ -325,16 +250,14 @@ class Folder(LabelOptions):
         if self.kind == "sequence":
             numbers = len(label[0].split())
             return f"sequences, such as one of {len(label)} steps of {numbers} number{'s' if numbers > 1 else ''}"
-        text = label[0] if isinstance(label, list) else label
-        return f"{', '.join(self._columns)} as {self.kind}: {reprlib.repr(text)}"
+        return self._describe(label)
 
     def _read(self, reach: Reach | None = None, left_out: Counter[str] | None = None) -> Iterator[Labelled | DataError]:
         """Every row checked, nothing decoded yet: most mistakes show before the first image is written."""
         form = LabelForm()
         reach, left_out = reach or Reach(self.kind), Counter[str]() if left_out is None else left_out
         printed: set[str] = set()  # how the file was understood
-        for note in self._numbers.notes if self.kind in WITH_UNIT else ():
-            say_once(printed, f"{self.labels}: {note}")
+        self._note_reading(self.labels, printed)
         seen: dict[str, Labelled] = {}
         for where, row in self._files() if self.labels is None else self._rows(left_out):
             try:
@@ -342,7 +265,7 @@ class Folder(LabelOptions):
                     raise row
                 if self.kind == "keypoints":
                     row = name_joints_in(row, self._cells[0], reach, where)
-                if self.missing_value and self.is_missing(row, self._cells, where):
+                if self.missing_value and self._is_missing(row, where):
                     left_out["a missing label"] += 1
                     continue
                 labelled = self._read_row(where, row, form, seen, printed, reach)
@@ -368,13 +291,6 @@ class Folder(LabelOptions):
                 left_out[f"no {self.kind}"] += 1
             else:
                 yield where, row
-
-    @property
-    def _cells(self) -> tuple[str, ...]:
-        """The columns that the label is read from."""
-        if self.kind in WITH_UNIT:
-            return self._numbers.columns
-        return tuple(split_alias(column)[1] for column in self._columns)
 
     def _files(self) -> Iterator[tuple[str, Row | DataError]]:
         """The images that have masks beside them, or labels in their names, as the rows of a file would name them."""
@@ -409,11 +325,8 @@ class Folder(LabelOptions):
         split = read_split(row, self.split_column, where, printed)
         label = self._label(row, name, where, lambda sentence: say_once(printed, f"{self.labels}: {sentence}"), reach)
         kept = read_kept(row, self.keep_columns, where)
-        labelled = Labelled(
-            name, name, where, split, group, label, kept, listed=str(row.get(self.file_column, name)).strip()
-        )
-        if self.kind in WITH_UNIT and self._numbers.of_raters:
-            labelled = self.split_raters(labelled)
+        listed = str(row.get(self.file_column, name)).strip()
+        labelled = self._split_raters(Labelled(name, name, where, split, group, label, kept, listed=listed))
         if first and labelled.split != first.split:
             raise DataError(f"{where}: {name!r} is {labelled.split!r} here, but {first.split!r} in {first.where}.")
         if first and self.kind in _FURTHER:
@@ -480,11 +393,9 @@ class Folder(LabelOptions):
         return self._find_below(name, where, printed, seen)
 
     def _label(self, row: Row, name: str, where: str, note: Callable[[str], object], reach: Reach) -> Any:  # noqa: ANN401
-        columns = self._columns
-        if self.kind in ("captions", "classes"):
-            return label_cells.READ[self.kind](row, columns, where)
+        columns = self._label_columns
         if self.kind == "boxes":
-            return [label_cells.read_box(row, columns, native_size(self.images / name), where, self._written, reach)]
+            return [label_cells.read_box(row, columns, native_size(self.images / name), where, self.written, reach)]
         if self.kind == "keypoints":
             joints = label_cells.read_joints(
                 row, columns, self.joint_names, where, min_confidence=self.min_confidence, note=note
@@ -498,7 +409,7 @@ class Folder(LabelOptions):
             return read_label_file(row, columns, self.label_files, name, where)
         if self.kind == "masks":
             return label_cells.find_mask(row, columns, self.masks or self.images, name, where)
-        return self._numbers.read(row, where)
+        return self._read_label(row, where)
 
     def _item(self, labelled: Labelled, role: str, details: dict[str, Any]) -> Item:
         image, label = self.images / labelled.name, labelled.label

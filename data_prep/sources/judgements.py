@@ -1,7 +1,7 @@
 """Images or vectors whose labels are what people judged of them: pairs with a distance or similarity, or triplets."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -19,7 +19,8 @@ from cml.data.triplet_judgements import TripletJudgements
 from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.group_split import split_by_group
 from cml.data_prep.provenance import record_provenance
-from cml.data_prep.row_files import read_rows
+from cml.data_prep.readers import read_labels
+from cml.data_prep.row_files import Quote, Row
 from cml.data_prep.scale_depth import check_bits
 from cml.data_prep.shrink import Shrink
 from cml.data_prep.text_lines import read_lines
@@ -73,11 +74,11 @@ class Judgements(DatasetSource):
     names: Path | None = None
     """Text file with a name for each row of the vectors, one per line."""
     pairs: Path | None = None
-    """CSV or JSONL file of judged pairs, with the columns item, other, and distance or similarity; optional weight and
-    rater."""
+    """CSV, JSONL, Parquet or Excel file of judged pairs, with the columns item, other, and distance or similarity;
+    optional weight and rater."""
     triplets: Path | None = None
-    """CSV or JSONL file of judged triplets, in place of pairs, with the columns anchor, nearer and farther; optional
-    count and rater."""
+    """File of judged triplets, in place of pairs, with the columns anchor, nearer and farther; optional count and
+    rater."""
     texts: bool = False
     """The items are the texts of the pairs themselves, as vectors of the packaged sentence model: two columns such as
     sentence1 and sentence2, and one of their similarity, as STS-B has them."""
@@ -92,6 +93,10 @@ class Judgements(DatasetSource):
     bits: int | None = None
     """Bits that images of 16 bits use, such as 10 or 12. Their values are scaled so that the greatest one is white. By
     default it is 65535, or what the file says."""
+    format: str = ""
+    """Format of the judgements, as for cml prepare folder. By default it is recognised."""
+    quote: Quote = '"'
+    """What texts are quoted with in a CSV or TSV file. With none, a quote is a character as any other."""
 
     task = "value"
     label_column = "judgements"
@@ -119,7 +124,11 @@ class Judgements(DatasetSource):
         """See ``DatasetSource.origin``."""
         files = [self._file, *(file for file in (self.vectors, self.names) if file is not None)]
         images: Path | tuple[Path, ...] = () if self.images is None else self.images
-        ignored = () if self.texts else ("texts",)
+        ignored = [
+            name
+            for name, default in (("texts", False), ("format", ""), ("quote", '"'))
+            if getattr(self, name) == default
+        ]
         return record_provenance(self, revision=2, files=files, images=images, ignored=ignored)
 
     def content(self, skip_bad: bool) -> Content:
@@ -225,7 +234,7 @@ class Judgements(DatasetSource):
     @functools.cached_property
     def _pair(self) -> TextPair:
         """The columns of pairs of texts."""
-        first = next((row for _, row in read_rows(self._file, "judgements") if not isinstance(row, DataError)), {})
+        first = next((row for _, row in self._read_rows() if not isinstance(row, DataError)), {})
         pair = find_text_pair(list(first), self._file)
         say(f"{self._file}: reads {pair.item} and {pair.other} as texts, and {pair.value} as their {pair.meaning}.")
         return pair
@@ -234,7 +243,7 @@ class Judgements(DatasetSource):
     def _sentences(self) -> dict[str, str]:
         """The texts of the pairs, each once, and their ids."""
         texts: dict[str, str] = {}
-        for where, row in read_rows(self._file, "judgements"):
+        for where, row in self._read_rows():
             for column in () if isinstance(row, DataError) else self._pair[:2]:
                 text = row.get(column) if not isinstance(row, DataError) else None
                 if isinstance(text, str) and text.strip():  # others are bad rows
@@ -242,6 +251,14 @@ class Judgements(DatasetSource):
         if not texts:
             raise DataError(f"{self._file} holds no texts in {self._pair.item} and {self._pair.other}.")
         return texts
+
+    def _read_rows(self) -> Iterator[tuple[str, Row | DataError]]:
+        """The rows of the file; whole numbers are texts, as items are named by texts."""
+        rows = read_labels(self._file, "judgements", format=self.format, items="judgements", quote=self.quote)
+        for where, row in rows:
+            if not isinstance(row, DataError):
+                row = {name: str(value) if type(value) is int else value for name, value in row.items()}
+            yield where, row
 
     def _find_images(self) -> list[str]:
         """The paths of the images."""
@@ -287,7 +304,7 @@ class Judgements(DatasetSource):
     def _read(self, names: Sequence[str], faults: list[DataError] | None) -> Judged:
         """Read the file; bad rows are collected in ``faults``, or the first one is raised."""
         rows, places = [], []
-        for where, row in read_rows(self._file, items="judgements"):
+        for where, row in self._read_rows():
             if self.texts and not isinstance(row, DataError):
                 try:
                     row = self._pair.rename(row, self._sentences, where)

@@ -2,7 +2,7 @@
 
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,8 @@ from cml.data_prep.array_files import load_columns
 from cml.data_prep.folder_split import Labelled
 from cml.data_prep.hf_parquet import ParquetTable
 from cml.data_prep.labelled_rows import LabelledRows, Rows, read_feature
-from cml.data_prep.number_format import PLAIN
 from cml.data_prep.provenance import record_provenance
-from cml.data_prep.row_files import MOST_EXACT, Row, cell
+from cml.data_prep.row_files import Row, cell, read_plain
 from cml.data_prep.vector_rows import check_row, map_vectors, name_column, read_vector_text, store_row
 from cml.errors import DataError, UserError
 from cml.storage.json_file import find_repeated
@@ -122,12 +121,12 @@ class Table(LabelledRows):
         else:
             yield from self._read_blocks()
 
-    def _read_row(self, position: int, row: Row, where: str, printed: set[str]) -> Labelled:
-        text = row.get(self.features[0]) if self.features else None
+    def _read_row(self, position: int, row: Row, where: str, printed: set[str], label: Any) -> Labelled:  # noqa: ANN401
+        text = row.get(self.features[0]) if self.features and not position else None
         if isinstance(text, str) and "..." in text and text.lstrip().startswith("["):
             read_vector_text(text, self.features[0], where)  # raises, before all else: NumPy has cut it
         try:
-            return super()._read_row(position, row, where, printed)
+            return super()._read_row(position, row, where, printed, label)
         except DataError as error:
             if self.vectors is None:
                 raise
@@ -239,19 +238,7 @@ class Table(LabelledRows):
     def _text_blocks(self) -> Iterator[_Block]:
         rows = self.read_table(())
         while block := list(itertools.islice(rows, max(1, _CELLS // len(self._columns)))):
-            yield block, self._read_plain([row for _, row in block])
-
-    def _read_plain(self, rows: Sequence[Row | DataError]) -> NDArray[np.float64] | None:
-        """The numbers (B, F) of rows as most tables write them; None for any others, which are read cell by cell."""
-        columns = self._columns
-        try:
-            texts = [[row[column] for column in columns] for row in rows]  # type: ignore[index] # of errors
-            if self.written != PLAIN or any("_" in "".join(row) for row in texts):
-                return None
-            numbers = np.array([list(map(float, row)) for row in texts])
-        except (KeyError, TypeError, ValueError):
-            return None
-        return numbers if np.abs(numbers).max() < MOST_EXACT else None  # None for NaN too
+            yield block, read_plain([row for _, row in block], self._columns, self.written)
 
     def _parquet_blocks(self) -> Iterator[_Block]:
         position = 0

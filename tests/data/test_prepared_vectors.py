@@ -207,3 +207,31 @@ def test_a_slice_of_the_map_shares_the_file(tmp_path: Path) -> None:
     assert isinstance(vectors, Vectors)
     assert isinstance(vectors.rows, np.memmap)
     assert isinstance(vectors.with_missing("mean").rows, np.memmap)
+
+
+def test_batches_are_written_as_items_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = np.random.default_rng(1).normal(size=(90, WIDTH)).astype(np.float32)
+    numbers[11, 1] = np.nan
+    items: list[Item | DataError] = [
+        Item(f"item {n}", ROLES[n % 4], None, float(n), where=f"row {n}", vector=row) for n, row in enumerate(numbers)
+    ]
+    items[7] = DataError("row 7: is bad")
+    items[30] = Item("item 30", "train", None, "thirty", where="row 30", vector=numbers[30])
+    items[31] = Item("item 31", "train", None, 1.0, where="row 31", vector=numbers[31, :2])
+    items[55] = Item("item 55", "train", None, 1.0, extra={"more": 1}, where="row 55", vector=numbers[55])
+    items[80] = Item("item 80", "train", None, 1.0, where="row 80", vector=numbers[80].astype(np.float16))
+    inputs = {"inputs": {"kind": "vectors", "size": WIDTH}}
+    written: list[tuple[Any, ...]] = []
+    for size in (1, 8, 512):
+        monkeypatch.setattr("cml.data.prepared_writer._BATCH", size)
+        info = DatasetInfo("tiny", "value", "value", "", "", "", "", inputs)
+        kept = [item for n, item in enumerate(items) if n != 55]  # what differs in columns is no bad item but a fault
+        dataset = write_dataset(tmp_path / f"set {size}", info, kept, skip_bad=True)
+        files = sorted(path for path in dataset.folder.rglob("*") if path.is_file())
+        written.append((dataset.info.details, [path.read_bytes() for path in files]))
+        with pytest.raises(UserError, match="row 55: Every item needs the same extra columns"):
+            write_dataset(tmp_path / f"fault {size}", info, items, skip_bad=True)
+        with pytest.raises(DataError, match=r"row 11: Item 'item 11': .*should be a finite number"):
+            write_dataset(tmp_path / f"bad {size}", info, iter(kept[8:]))
+    assert written[0] == written[1] == written[2]
+    assert written[0][0]["skipped"]["count"] == 5

@@ -314,10 +314,10 @@ def test_wrong_split_files_are_refused(tmp_path: Path, text: str, message: str) 
     [
         ("", "should hold COCO annotations as JSON"),
         ('{"images": [', "should hold COCO annotations as JSON"),
-        ("[]", "is not a complete COCO annotation file"),
-        ('{"images": [], "annotations": [7]}', "is not a complete COCO annotation file"),
-        ('{"images": [7], "annotations": []}', "is not a complete COCO annotation file"),
-        ('{"annotations": []}', "is not a complete COCO annotation file"),
+        ("[]", "should be COCO's JSON"),
+        ('{"images": [], "annotations": [7]}', "should be COCO's JSON"),
+        ('{"images": [7], "annotations": []}', "should be COCO's JSON"),
+        ('{"annotations": []}', "should be COCO's JSON"),
         ('{"images": [], "annotations": [{"id": 1, "image_id": 1, "bbox": []}]}', "should be a captions_"),
     ],
 )

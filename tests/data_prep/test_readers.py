@@ -211,7 +211,7 @@ def test_a_format_is_named_where_it_is_not_recognised(photos: Path, tmp_path: Pa
     [
         ("{}", "should be COCO's JSON, with lists of images and annotations"),
         ('{"images": [], "annotations": []}', "lists no images"),
-        ('{"images": [{"id": 1}, {"id": 1}], "annotations": []}', "two images have one id"),
+        ('{"images": [{"id": 1}, {"id": 1}], "annotations": []}', "the image id 1 is listed twice"),
         ('{"images": [], "annotations": [{"image_id": 7}]}', "no entry of images has its image_id 7"),
         ('{"images": [{"id": 1}], "annotations": [{"image_id": 1, "bbox": [1, 2]}]}', "the bbox should be 4 numbers"),
         (
@@ -244,31 +244,37 @@ def test_two_folders_of_one_name_are_not_one_image(photos: Path, tmp_path: Path)
         Folder(photos, tmp_path / "t.csv", "captions").prepare(tmp_path / "set")
 
 
-def test_coco_to_a_trained_model_in_two_commands(photos: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("tool", [name for name in JOINT_FILES if name.startswith("coco of ")])
+def test_coco_to_a_trained_model_in_two_commands(tool: str, photos: Path, tmp_path: Path) -> None:
     from cml.cli import main
 
-    labels = write_coco(tmp_path / "a.json")
-    data, run = str(tmp_path / "data"), str(tmp_path / "run")
-    assert (
-        main(
-            [
-                "prepare",
-                "folder",
-                "--kind",
-                "keypoints",
-                "--images",
-                str(photos),
-                "--labels",
-                str(labels),
-                "--out",
-                data,
-            ]
-        )
-        == 0
-    )
+    labels, data, run = JOINT_FILES[tool](tmp_path), str(tmp_path / "data"), str(tmp_path / "run")
+    given = ["--images", str(photos), "--labels", str(labels), "--out", data]
+    assert main(["prepare", "folder", "--kind", "keypoints", *given]) == 0
     options = ["--steps", "1", "--backbone", "small-cnn", "--weights", "none", "--sampler", "random(batch_size=8)"]
-    assert (
-        main(["train", "pose", "--data", data, "--out", run, *options, "--image-size", "32", "32", "--workers", "0"])
-        == 0
-    )
+    sizes = ["--image-size", "32", "32", "--workers", "0"]
+    assert main(["train", "pose", "--data", data, "--out", run, *options, *sizes]) == 0
     assert cml.load(run)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".xlsx", ".tsv"])
+def test_judgements_of_any_format_are_the_same(suffix: str, tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("openpyxl")
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "v.npy", rng.normal(size=(20, 3)).astype(np.float32))
+    pairs = [{"item": a, "other": b, "distance": round(float(rng.random()), 3)} for a in range(20) for b in range(a)]
+    frame = pd.DataFrame(pairs)
+    frame.to_csv(tmp_path / "p.csv", index=False)
+    path = tmp_path / f"p{suffix}"
+    if suffix == ".tsv":
+        frame.to_csv(path, index=False, sep="\t")
+    else:
+        (frame.to_parquet if suffix == ".parquet" else frame.to_excel)(path, index=False)
+    given = {"vectors": tmp_path / "v.npy"}
+    sets = [
+        cml.prepare("judgements", tmp_path / f"set{file.suffix}", pairs=file, **given)
+        for file in (tmp_path / "p.csv", path)
+    ]
+    lines = [(each.folder / "train" / "metadata.jsonl").read_text() for each in sets]
+    assert lines[0] == lines[1]

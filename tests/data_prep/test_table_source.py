@@ -13,6 +13,7 @@ import cml
 from cml.data.check_dataset import check_dataset
 from cml.data.images import native_size
 from cml.data.prepared import PreparedDataset
+from cml.data_prep.sources.table import Table
 from cml.errors import DataError, UserError
 from cml.retrieval.feature_forms import STANDARDISED, VECTOR_ROWS
 
@@ -264,7 +265,7 @@ def test_columns_that_do_not_fit_are_one_line(tmp_path: Path, suffix: str, optio
         ),
         ({"features": ("a",), "unit": "years", "kind": "classes"}, "A unit belongs to numbers and angles"),
         ({"features": ("a",), "label_columns": ()}, "label_columns should name at least one column"),
-        ({"features": ("a",), "group_column": "b", "query_fraction": 1.0}, "rows of a group would find each other"),
+        ({"features": ("a",), "group_column": "b", "query_fraction": 1.0}, "items of a group would find each other"),
     ],
 )
 def test_settings_that_do_not_fit_are_one_line(tmp_path: Path, options: dict[str, Any], fault: str) -> None:
@@ -333,3 +334,35 @@ def test_diabetes_is_prepared_trained_and_compared_with_its_own_vectors(tmp_path
     slow = cml.retrieval.evaluate_embeddings(rows.astype(np.float32), list(dataset.split("query").labels))
     for name in ("label_distance@10", "spearman_rho"):
         assert abs(slow.rows["embedding"][name].mean - evaluation.rows[STANDARDISED][name].mean) < 1e-4
+
+
+@pytest.mark.parametrize("allow_missing", [False, True])
+def test_rows_that_are_read_at_once_are_those_read_one_by_one(
+    allow_missing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    cells = [[f"{value:.4g}" for value in row] for row in rng.normal(size=(120, 3)).tolist()]
+    for row, column, text in (
+        (3, 0, "1_0"), (17, 1, ""), (18, 2, "nan"), (40, 0, "1e39"), (41, 2, "x"), (42, 1, "1,5"), (60, 2, "1e400"),
+        (77, 0, " 1.5 "), (78, 2, str(2**53 + 1)), (90, 1, "0x10"),
+    ):  # fmt: skip
+        cells[row][column] = f'"{text}"'
+    lines = [",".join(row) for row in cells]
+    lines[100] += ",5"
+    (tmp_path / "t.csv").write_text("\n".join(["a,b,y", *lines]))
+
+    def read() -> tuple[list[Any], list[Any]]:
+        table = Table(tmp_path / "t.csv", features=("a", "b"), label_columns=("y",), allow_missing=allow_missing)
+        labels = [str(row) if isinstance(row, DataError) else row.label for row in table._read_labels([])]  # type: ignore[union-attr]
+        inputs = [str(row) if isinstance(row, DataError) else row.tolist() for row in table.read_inputs()]  # type: ignore[union-attr]
+        return labels, inputs
+
+    whole = read()
+    for size in (1, 7):
+        monkeypatch.setattr("cml.data_prep.labelled_rows._BLOCK", size)
+        monkeypatch.setattr("cml.data_prep.sources.table._CELLS", 2 * size)
+        assert str(read()) == str(whole)
+    for module in ("sources.table", "number_labels"):
+        monkeypatch.setattr(f"cml.data_prep.{module}.read_plain", lambda *_: None)
+    assert str(read()) == str(whole)
+    assert sum(isinstance(label, str) for label in whole[0]) == 5

@@ -298,7 +298,7 @@ def test_check_names_the_option_that_makes_more_queries(tmp_path: Path, capsys: 
         UserError, match=r"query_fraction \(--query-fraction\) should be above 0 and at most 1. Got 1.5"
     ):
         Folder(tmp_path, tmp_path / "x.csv", query_fraction=1.5)
-    with pytest.raises(UserError, match="images of a group would find each other"):
+    with pytest.raises(UserError, match="items of a group would find each other"):
         Folder(tmp_path, tmp_path / "x.csv", query_fraction=1, group_column="person")
 
 
