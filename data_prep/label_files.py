@@ -14,6 +14,7 @@ from cml.data_prep.array_files import load_arrays
 from cml.data_prep.folder_split import Labelled
 from cml.data_prep.row_files import Row, cell
 from cml.errors import DataError
+from cml.registry import Choice
 from cml.storage.json_file import read_json
 from cml.storage.regular_file import open_regular
 from cml.storage.safe_paths import file_inside
@@ -52,6 +53,22 @@ def refuse_other_widths(rows: Sequence[Labelled | DataError]) -> list[Labelled |
         else:
             checked.append(row)
     return checked
+
+
+def check_band(rows: Sequence[Labelled], label_distance: str) -> None:
+    """Refuse a label distance whose band keeps the longest sequence from the shortest, which is no fault of a row."""
+    settings = Choice.parse(label_distance).settings if label_distance else {}
+    band, open_ends = settings.get("band", 0), settings.get("open_ends", 0)
+    if not rows or not isinstance(band, int) or not isinstance(open_ends, int) or band < 1:
+        return
+    least, most = (choose(rows, key=lambda row: len(row.label)) for choose in (min, max))
+    differ = len(most.label) - len(least.label)
+    if differ > band + open_ends:
+        raise DataError(
+            f"{most.where}: the label has {len(most.label)} steps, and that of {least.where} has {len(least.label)}: "
+            f"the band of {band} steps is narrower than their lengths differ. Set 'band' in --label-distance to at "
+            f"least {differ - open_ends}, or to 0 for none."
+        )
 
 
 def _find(row: Row, columns: Sequence[str], folder: Path, name: str, where: str) -> Path:

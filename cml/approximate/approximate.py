@@ -46,7 +46,7 @@ from cml.approximate.result import (
     Spent,
 )
 from cml.approximate.start_vectors import StartVectors, check_vectors, choose_start
-from cml.array_types import Float32
+from cml.array_types import Float32, Floating
 from cml.console.messages import say, say_warning
 from cml.data.dataset_items import has_columns
 from cml.distances import LabelDistance, Labels, Neighbors, SparseDistances, as_label_distance
@@ -105,7 +105,8 @@ def approximate(
         labels: N labels, or a data frame with a row for each item.
         vectors: (N, F) vectors to start from, an array or a tensor, such as frozen features or simple statistics of
             the labels. The better they follow the label distance, the fewer calls are needed; what is learned is kept
-            only where it is better than they are.
+            only where it is better than they are. None for those of the label distance (``start_vectors``), which
+            ``dtw`` and ``frechet`` have, and distances of numbers.
         budget: ``"1%"`` of all pairs (or the float 0.01), ``"200000"`` calls (or that number), or a time for everything
             together: ``"90s"``, ``"30min"``, ``"2h"``. A budget of all pairs and more asks for all of them. Lists of k
             neighbours take N k / 2 calls at least, and several times as many to be good; a budget below that is said.
@@ -143,7 +144,7 @@ def approximate(
     items = len(encoded)
     check_k(k, items)
     allowed.calls_of(items)  # a share of less than one call is refused before anything is written
-    rows = check_vectors(vectors, items)
+    rows = check_vectors(_start_vectors(chosen, encoded) if vectors is None else vectors, items)
     options = check_options(JobOptions(threads=threads, scheduler=scheduler, bar_after=None if quiet else 1.0))
     terms = {
         "revision": REVISION,
@@ -176,6 +177,17 @@ def approximate(
                     raise UserError(f"{error} {kept_answers}") from error
         result = Approximation.open(folder)
         return result if kept else replace(result, folder=None)
+
+
+def _start_vectors(distance: LabelDistance, labels: Labels) -> Floating:
+    """The vectors of a label distance that has some."""
+    vectors = distance.start_vectors(labels)
+    if vectors is None:
+        raise UserError(
+            f"The label distance {distance.name!r} has no vectors of its own to start from: give 'vectors', an array "
+            "(N, F) such as frozen features."
+        )
+    return vectors
 
 
 def _as_symmetric(distance: LabelDistance) -> LabelDistance:

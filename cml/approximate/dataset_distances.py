@@ -154,6 +154,8 @@ class DatasetDistances:
             dataset = with_features(dataset, FeatureStore.open(path))
         parts = [dataset.split(name).vectors for name in ROLES[self.role] if name in dataset.info.roles]
         rows = [part.read(np.arange(len(part))) for part in parts if part is not None]
+        if not rows and (own := self.distance.start_vectors(self.labels)) is not None:
+            return np.asarray(own, np.float32)
         if not rows:
             raise UserError(
                 "A budget needs vectors of the items to start from, which this dataset does not have: name a .npy file "

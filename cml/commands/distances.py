@@ -30,7 +30,7 @@ class Distances:
     with --neighbors K, 10 by default."""
     vectors: Path | None = None
     """Vectors that --budget starts from: a .npy file with a row for each item, or a feature store (cml features); by
-    default those of the dataset."""
+    default those of the dataset, or of its label distance, as dtw has some."""
     summary: bool = False
     """Summarise the distances: zeros, ties, infinities, scale, quantiles, and a histogram."""
     verify: bool = False

@@ -18,7 +18,7 @@ from cml.distances.labels import LabelError, Labels, short
 from cml.errors import UserError
 
 SAMPLE = 1000  # labels whose pairs the medians are taken over
-_SCALES, _KNOWN = "scales", "known "
+_SCALES, KNOWN = "scales", "known "
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Combined(Composed):
                 raise LabelError(position, f"part {part!r} {error.fault}") from None
             if rows is not None:  # an unknown part holds any other, which is never compared
                 encoded = encoded[np.maximum(rows, 0)]
-                arrays[f"{_KNOWN}{place}"] = rows >= 0
+                arrays[f"{KNOWN}{place}"] = rows >= 0
             arrays |= {f"{place}:{name}": array for name, array in encoded.arrays.items()}
         known = {part: self._select_known_labels(column)[0] for part, column in columns.items()}
         scales = self.scales or {part: _scale(part, distance, known[part]) for part, distance in self._parts.items()}
@@ -129,9 +129,9 @@ class Combined(Composed):
         compared = np.zeros(total.shape)  # the weight of the parts that both have
         for place, (part, distance) in enumerate(self._parts.items()):
             weight = 1.0 if self.weights is None else self.weights[part]
-            apart = distance.pairwise(_select_part(a, place), _select_part(b, place)) * (weight / scales[place])
+            apart = distance.pairwise(select_part(a, place), select_part(b, place)) * (weight / scales[place])
             if self.missing == "skip":
-                both = a.arrays[f"{_KNOWN}{place}"][:, None] & b.arrays[f"{_KNOWN}{place}"] & np.isfinite(apart)
+                both = a.arrays[f"{KNOWN}{place}"][:, None] & b.arrays[f"{KNOWN}{place}"] & np.isfinite(apart)
                 compared += weight * both
                 apart = np.where(both, apart, 0)
             total += apart
@@ -157,7 +157,8 @@ class Combined(Composed):
         return {part: [label.get(part) for label in labels] for part in self._parts}
 
 
-def _select_part(labels: Labels, place: int) -> Labels:
+def select_part(labels: Labels, place: int) -> Labels:
+    """The labels of the part in some place among all."""
     prefix = f"{place}:"
     return Labels({name.removeprefix(prefix): a for name, a in labels.arrays.items() if name.startswith(prefix)})
 

@@ -181,6 +181,19 @@ class LabelDistance(ABC):
         """
         return None
 
+    def start_vectors(self, labels: Labels) -> Floating | None:
+        """Return vectors whose L2 distances roughly follow the label distances, where they are cheap to make.
+
+        ``cml.distances.approximate`` starts from them where it is given none. They depend on each label alone.
+
+        Args:
+            labels: N encoded labels.
+
+        Returns:
+            (N, F); by default ``label_vectors``. None if there are none.
+        """
+        return self.label_vectors(labels)
+
     def labels_from_vectors(self, vectors: Float64) -> Float64 | None:
         """Return the labels whose ``label_vectors`` are nearest to vectors, such as means or predictions of them.
 

@@ -20,7 +20,7 @@ from cml.data_prep.dataset_source import Content, InfoTexts
 from cml.data_prep.folder_split import Labelled, read_split
 from cml.data_prep.joint_checks import check_joints_inside
 from cml.data_prep.kept_columns import read_kept, unify_columns
-from cml.data_prep.label_files import SUFFIXES, read_label_file, refuse_other_widths
+from cml.data_prep.label_files import SUFFIXES, check_band, read_label_file, refuse_other_widths
 from cml.data_prep.label_frame import Reach, name_joints_in, order_box
 from cml.data_prep.label_kinds import KINDS, SHARES, WITH_UNIT, KindName
 from cml.data_prep.label_options import LabelOptions, describe_first, refuse_bad_rows
@@ -201,6 +201,8 @@ class Folder(LabelOptions):
         if not skip_bad:
             refuse_bad_rows(rows)
         images = [row for row in rows if isinstance(row, Labelled)]
+        if self.kind == "sequence":
+            check_band(images, self.label_distance)
         if images:
             unify_columns(images)
             describe_first(

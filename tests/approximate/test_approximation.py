@@ -133,6 +133,27 @@ def test_candidates_are_the_list_then_the_nearest_of_the_embedding() -> None:
         found.candidates(ITEMS)
 
 
+@pytest.mark.usefixtures("few_steps")
+def test_sequences_bring_vectors_to_start_from(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    tracks = [rng.normal(size=(int(rng.integers(6, 12)), 2)).cumsum(axis=0) for _ in range(40)]
+    distance = cml.distances.get("dtw")
+    found = approximate(distance, tracks, None, "60%", k=3, out=tmp_path / "out", quiet=True)
+    own = distance.start_vectors(distance.encode(tracks))
+    assert own is not None
+    np.testing.assert_allclose(found.model.embed(np.asarray(own, np.float32)), found.embeddings, rtol=1e-3, atol=1e-4)
+    slow_copy = np.repeat(tracks[0], 3, axis=0)  # the same way, with stops
+    both = distance.start_vectors(distance.encode([tracks[0], slow_copy]))
+    assert both is not None
+    np.testing.assert_allclose(both[0, 64:], both[1, 64:], atol=1e-5)
+    one_place = distance.start_vectors(distance.encode([[[1.0, 2.0]], [[3.0, 3.0]] * 4]))
+    assert one_place is not None
+    np.testing.assert_array_equal(one_place[1], 3)
+    assert set(one_place[0].tolist()) == {1, 2}
+    with pytest.raises(UserError, match=r"'edit' has no vectors of its own to start from: give 'vectors'"):
+        approximate("edit", ["ab", "cd", "ef", "gh"], None, "50%", k=1, quiet=True)
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("few_steps")
 def test_known_distances_train_a_model() -> None:

@@ -75,6 +75,20 @@ def test_alignments_equal_plain_loops(name: str, band: int, open_ends: int, seed
     np.testing.assert_array_equal(found.ids, plain.ids)
 
 
+@pytest.mark.parametrize("name", ["dtw(band=9)", "dtw(band=5, open_ends=4)", "frechet(band=9)", "dtw"])
+def test_lists_that_bounds_shorten_equal_those_of_all_pairs(name: str) -> None:
+    rng = np.random.default_rng(0)
+    kinds = [rng.normal(size=(40, 3)).cumsum(axis=0) for _ in range(4)]  # far apart, so that most are left out
+    tracks = [kinds[n % 4][: 40 - n % 5] + rng.normal(0, 0.05, (40 - n % 5, 3)) for n in range(48)]
+    distance = distances.get(name)
+    labels = distance.encode(tracks)
+    block = distance.pairwise(labels, labels)
+    np.fill_diagonal(block, np.inf)
+    found = distance.neighbors(labels, 6)
+    np.testing.assert_array_equal(found.distances, np.sort(block, axis=1)[:, :6])
+    np.testing.assert_array_equal(np.take_along_axis(block, found.ids, axis=1), found.distances)
+
+
 @pytest.mark.parametrize("name", ["dtw", "frechet"])
 @pytest.mark.parametrize(
     ("base", "width"), [("circular", 1), ("circular(period=24)", 2), ("rotation(form=euler)", 3), ("hamming", 2)]
@@ -122,6 +136,21 @@ def test_edit_equals_a_plain_loop(words: list[str], weights: tuple[float, float,
     np.testing.assert_array_equal(distance.pairwise(labels, as_lists), distance.pairwise(labels, labels))
 
 
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_edits_of_long_texts_equal_a_plain_loop(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    lengths = [0, 63, 64, 65, 130]
+    texts = ["".join(rng.choice(list("abc"), length)) for length in lengths]
+    texts.append(texts[-1][:70] + texts[-1][72:])  # near another
+    lists = [[int(token) for token in rng.integers(-(2**61), 2**61, 5).repeat(20)], [-1], []]
+    for items in (texts, lists):
+        labels = (distance := distances.get("edit")).encode(items)
+        wanted = [[slow_edit(a, b, 1, 1, 1) for b in items] for a in items]
+        np.testing.assert_array_equal(distance.pairwise(labels, labels), wanted)
+        np.testing.assert_array_equal(distance.pairwise(labels[1:3], labels), wanted[1:3])
+
+
 def test_edit_takes_tokens_of_any_kind() -> None:
     distance = distances.get("edit")
     words = distance.encode([["turn", "left"], ["turn", "right"], []])
@@ -149,18 +178,24 @@ def test_wrong_sequences_are_named(name: str, labels: list[Any], message: str) -
 
 def test_wrong_settings_are_named() -> None:
     distance = distances.get("dtw(band=2)")
-    labels = distance.encode([[1.0] * 3, [1.0] * 6])
-    for compute in (lambda: distance.pairwise(labels, labels), lambda: distance.neighbors(labels, 1)):
-        with pytest.raises(UserError, match=r"band of 2 steps is narrower than .* 3 to 6: set 'band' to at least 3"):
-            compute()
+    three, six = [1.0] * 3, [1.0] * 6
+    with pytest.raises(
+        LabelError, match=r"has 6 steps and label 0 has 3: the band of 2 .* 'band' to at least 3"
+    ) as error:
+        distance.encode([three, three, six])
+    assert error.value.position == 2
+    with pytest.raises(UserError, match=r"band of 2 steps is narrower than .* 3 to 6: set 'band' to at least 3"):
+        distance.pairwise(distance.encode([three]), distance.encode([six]))
     with pytest.raises(UserError, match=r"'band' should be a number of steps, at least 0. Got -1"):
         distances.get("dtw(band=-1)")
-    with pytest.raises(UserError, match=r"Open ends of 3 steps .* of 3: set 'open_ends' to at most 2"):
-        (wide := distances.get("dtw(open_ends=3)")).neighbors(wide.encode([[1.0] * 3, [1.0] * 6]), 1)
+    wide = distances.get("frechet(open_ends=3, base=circular)")
+    with pytest.raises(LabelError, match=r"has 3 steps, all of which open ends of 3 .* to at most 2") as error:
+        wide.encode([six, three])
+    assert error.value.position == 1
     with pytest.raises(UserError, match=r"cost 'delete' should be above 0 and finite. Got 0"):
         distances.get("edit(delete=0)")
     with pytest.raises(UserError, match=r"The sequences of the two sides have 1 and 2 numbers a step"):
-        distance.pairwise(labels, distance.encode([[[1.0, 2.0]] * 3]))
+        distance.pairwise(distance.encode([three]), distance.encode([[[1.0, 2.0]] * 3]))
 
 
 @pytest.mark.parametrize(

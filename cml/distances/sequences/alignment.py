@@ -15,11 +15,13 @@ from cml.distances.nearest import Neighbors, Search
 from cml.distances.sequences.alignment_loops import align_all, align_apart, nearest, wrap
 from cml.distances.sequences.packed_sequences import (
     check_band,
+    check_lengths,
     check_open_ends,
     check_same_width,
     pack_sequences,
     pack_steps,
     read_text_steps,
+    resample_sequences,
     unpack_steps,
 )
 from cml.errors import UserError
@@ -69,7 +71,9 @@ class Alignment(ComposedOfOne):
     def encode(self, labels: Sequence[Any]) -> Labels:  # arrays of ``pack_sequences`` or ``pack_steps``
         """Check and pack sequences."""
         steps = read_text_steps(labels)
-        return pack_sequences(steps) if self._is_plain else pack_steps(steps, self._base)
+        packed = pack_sequences(steps) if self._is_plain else pack_steps(steps, self._base)
+        check_lengths(self.band, self.open_ends, packed.arrays["lengths"])
+        return packed
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
         """Compute the label distances between all labels of two sides."""
@@ -104,6 +108,10 @@ class Alignment(ComposedOfOne):
 
         return search
 
+    def start_vectors(self, labels: Labels) -> Float32 | None:
+        """Return each sequence at some places of its time and of its way; None where steps are no vectors."""
+        return resample_sequences(labels) if self._is_plain else None
+
     def _check_lengths(self, lengths: Int64, others: Int64) -> None:
         check_open_ends(self.open_ends, lengths, others)
         check_band(self.band, self.open_ends, lengths, others)
@@ -125,5 +133,5 @@ class Alignment(ComposedOfOne):
                 align_apart(apart, lengths, reach, self.open_ends, self.is_sum, out[i, j : j + columns])
 
 
-def _as_lines(labels: Labels) -> Float64:  # (N, T, F)
-    return np.ascontiguousarray(labels.arrays["steps"])
+def _as_lines(labels: Labels) -> Float64:  # (N, F, T)
+    return np.ascontiguousarray(labels.arrays["steps"].transpose(0, 2, 1))

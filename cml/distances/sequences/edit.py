@@ -9,10 +9,12 @@ import numpy as np
 
 from cml.array_types import Float32, Int64
 from cml.data.tensor_array import tensor_array
-from cml.distances.compile_loop import AS_WRITTEN, compile_loop
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import LabelError, Labels, short
+from cml.distances.sequences.edit_loops import count_edits, weigh_edits
 from cml.errors import UserError
+
+_MOST_CODES = 1 << 16  # numbers of tokens that are close enough to count from the least
 
 
 @dataclass(frozen=True)
@@ -73,10 +75,25 @@ class Edit(LabelDistance):
     def pairwise(self, a: Labels, b: Labels) -> Float32:
         """Compute the label distances between all labels of two sides."""
         out = np.empty((len(a), len(b)), np.float32)
-        tokens = np.ascontiguousarray(a.arrays["tokens"]), np.ascontiguousarray(b.arrays["tokens"])
+        first, second = np.ascontiguousarray(a.arrays["tokens"]), np.ascontiguousarray(b.arrays["tokens"])
         lengths = a.arrays["lengths"], b.arrays["lengths"]
-        _edit_all(tokens[0], lengths[0], tokens[1], lengths[1], self.insert, self.delete, self.substitute, out)
+        if (self.insert, self.delete, self.substitute) == (1, 1, 1):
+            mirror = np.array_equal(first, second) and np.array_equal(*lengths)
+            first, second, codes = _number_closely(first, second)
+            count_edits(first, lengths[0], second, lengths[1], codes, mirror, out)
+        else:
+            weigh_edits(first, lengths[0], second, lengths[1], self.insert, self.delete, self.substitute, out)
         return out
+
+
+def _number_closely(first: Int64, second: Int64) -> tuple[Int64, Int64, int]:
+    """The tokens of two sides as numbers from 0, and how many numbers there are."""
+    least = min(int(first.min()), int(second.min()))
+    count = max(int(first.max()), int(second.max())) - least + 1
+    if count <= _MOST_CODES:
+        return first - least, second - least, count
+    kinds, places = np.unique(np.concatenate([first.ravel(), second.ravel()]), return_inverse=True)
+    return places[: first.size].reshape(first.shape), places[first.size :].reshape(second.shape), len(kinds)
 
 
 def _read_tokens(label: Any, position: int) -> list[int]:  # noqa: ANN401 - checked here
@@ -99,32 +116,3 @@ def _number(token: str) -> int:
         return ord(token)
     digest = hashlib.blake2b(token.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return (int.from_bytes(digest, "little") >> 2) | (1 << 61)
-
-
-@compile_loop(fastmath=AS_WRITTEN)
-def _edit_all(
-    a: Int64,  # (A, S) numbers of tokens
-    a_lengths: Int64,
-    b: Int64,  # (B, T)
-    b_lengths: Int64,
-    insert: float,
-    delete: float,
-    substitute: float,
-    out: Float32,  # (A, B), written in place
-) -> None:
-    """Compute the edit distances of all pairs."""
-    rows = np.empty((2, b.shape[1] + 1))
-    for i in range(a.shape[0]):
-        for j in range(b.shape[0]):
-            now, before = 0, 1
-            for t in range(b_lengths[j] + 1):
-                rows[before, t] = t * insert
-            for s in range(a_lengths[i]):
-                rows[now, 0] = (s + 1) * delete
-                for t in range(b_lengths[j]):
-                    change = 0.0 if a[i, s] == b[j, t] else substitute
-                    rows[now, t + 1] = min(
-                        rows[before, t] + change, rows[before, t + 1] + delete, rows[now, t] + insert
-                    )
-                now, before = before, now
-            out[i, j] = np.float32(rows[before, b_lengths[j]])

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from cml.array_types import Float64, Int64
+from cml.array_types import Float32, Float64, Int64
 from cml.data.tensor_array import tensor_array
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import LARGEST, LabelError, Labels, short
@@ -13,6 +13,7 @@ from cml.errors import UserError
 
 _FORM = "should be a sequence of numbers (T,) or of vectors (T, F), T at least 1"
 _STEP = "step."
+_PLACES = 32  # at which a sequence is resampled
 
 
 def read_text_steps(labels: Sequence[Any]) -> Sequence[Any]:
@@ -40,7 +41,9 @@ def pack_sequences(labels: Sequence[Any]) -> Labels:
     steps = np.zeros((len(rows), int(lengths.max()), width))
     for position, row in enumerate(rows):
         if row.shape[1] != width:
-            raise LabelError(position, f"has {row.shape[1]} numbers a step, the first has {width}.")
+            raise LabelError(
+                position, f"has {row.shape[1]} numbers a step, the first has {width}; give as many in every sequence."
+            )
         steps[position, : len(row)] = row
     return Labels({"steps": steps, "lengths": lengths})
 
@@ -56,7 +59,9 @@ def _read_sequence(label: Any, position: int) -> Float64:  # noqa: ANN401 - chec
     bad = np.argwhere(~(np.abs(row) < LARGEST))  # NaN too
     if len(bad):
         step, place = bad[0].tolist()
-        raise LabelError(position, f"holds {row[step, place]:g} at step {step} where a finite number should be.")
+        raise LabelError(
+            position, f"holds {row[step, place]:g} at step {step} where a finite number should be; fill it in."
+        )
     return row
 
 
@@ -65,6 +70,28 @@ def check_same_width(a: Labels, b: Labels) -> None:
     own, theirs = a.arrays["steps"].shape[2], b.arrays["steps"].shape[2]
     if own != theirs:
         raise UserError(f"The sequences of the two sides have {own} and {theirs} numbers a step.")
+
+
+def check_lengths(band: int, open_ends: int, lengths: Int64) -> None:
+    """Refuse the longest or shortest of some sequences, if a band or open ends cannot be kept."""
+    least, most = int(lengths.argmin()), int(lengths.argmax())
+    differ = int(lengths[most] - lengths[least])
+    if band and differ > band + open_ends:
+        raise LabelError(
+            most,
+            f"has {lengths[most]} steps and label {least} has {lengths[least]}: the band of {band} steps is narrower "
+            f"than their lengths differ. Set 'band' to at least {differ - open_ends}, or to 0 for none.",
+        )
+    if open_ends >= lengths[least]:
+        raise LabelError(
+            least,
+            f"has {_count(int(lengths[least]))}, all of which open ends of {open_ends} could leave out: set "
+            f"'open_ends' to at most {lengths[least] - 1}.",
+        )
+
+
+def _count(steps: int) -> str:
+    return "1 step" if steps == 1 else f"{steps} steps"
 
 
 def check_band(band: int, open_ends: int, lengths: Int64, others: Int64) -> None:
@@ -110,3 +137,19 @@ def unpack_steps(labels: Labels) -> Labels:
     arrays = {name.removeprefix(_STEP): array for name, array in labels.arrays.items() if name != "lengths"}
     filled = np.arange(next(iter(arrays.values())).shape[1]) < labels.arrays["lengths"][:, None]  # (N, T)
     return Labels({name: array[filled] for name, array in arrays.items()})
+
+
+def resample_sequences(labels: Labels) -> Float32:
+    """Sequences of ``pack_sequences`` at equally many places: equally far apart in time, and along the way.
+
+    An alignment changes the time of steps, but hardly where they lie along the way. (N, 2 * ``_PLACES`` * F).
+    """
+    rows = []
+    for track, length in zip(labels.arrays["steps"], labels.arrays["lengths"].tolist(), strict=True):
+        steps = track[:length]
+        time = np.arange(float(length))
+        way = np.concatenate([[0.0], np.linalg.norm(np.diff(steps, axis=0), axis=1).cumsum()])
+        for along in (time, way if way[-1] > 0 else time):
+            places = np.linspace(0, along[-1], _PLACES)
+            rows += [np.interp(places, along, column) for column in steps.T]
+    return np.concatenate(rows).reshape(len(labels), -1).astype(np.float32)
