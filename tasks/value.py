@@ -58,7 +58,7 @@ def describe(label: Any, info: DatasetInfo) -> str:  # noqa: ANN401 - a label of
     if _distance(info) in ("judged-pairs", "judged-triplets"):
         return f"{len(label) - 1} judgements"
     if _distance(info) in ("dtw", "frechet"):
-        return f"{len(label)} steps: {label[0]} to {label[-1]}"
+        return f"{len(label)} steps: {_step(label[0])} to {_step(label[-1])}"
     if isinstance(label, list) and isinstance(label[0], str):
         more = f", ... ({len(label)})" if len(label) > _NAMES else ""
         return ", ".join(label[:_NAMES]) + more
@@ -100,6 +100,12 @@ def _distance(info: DatasetInfo) -> str:
     """Name of the label distance that dataset.json names; "" for none."""
     text = info.details.get("label_distance", "")
     return Choice.parse(text).name if text and isinstance(text, str) else ""
+
+
+def _step(step: Any) -> str:  # noqa: ANN401 - a text of numbers, or numbers
+    """A step of a sequence in words."""
+    numbers = step.split() if isinstance(step, str) else np.ravel(step).tolist()
+    return " ".join(f"{float(number):.3g}" for number in numbers)
 
 
 def _boxes(label: Sequence[Any]) -> list[Any]:

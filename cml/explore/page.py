@@ -18,6 +18,7 @@ from cml.array_types import Floating, Int64
 from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.errors import UserError
 from cml.explore.label_side import LabelSide
+from cml.explore.sequence_curves import SequenceCurves, find_sequence_curves
 from cml.explore.views import View
 from cml.reporting.drawing import flat
 from cml.reporting.visible_text import visible_text, write_html
@@ -227,6 +228,7 @@ def write_explorer(
             "width": sheets.width, "height": sheets.height, "across": sheets.across, "down": sheets.down,
             "count": len(sheets.files), "folder": folder.name if beside else "",
         },
+        "sequences": _sequences(data, find_sequence_curves(side.distance, side.labels)),
         "views": [_view(data, view, side, factor, number, n) for number, view in enumerate(views)],
     }  # fmt: skip
     write_html(
@@ -234,7 +236,7 @@ def write_explorer(
         "cml.explore",
         "explorer.html.j2",
         styles=("explorer.css",),
-        scripts=("data.js", "plane.js", "page.js"),
+        scripts=("data.js", "plane.js", "sequences.js", "page.js"),
         title=visible_text(title) or "Explorer",
         is_known=side.is_known,
         meta=_in_script({**shown, "arrays": data.index}),
@@ -259,6 +261,15 @@ def _view(data: PackedArrays, view: View, side: LabelSide, factor: float, number
         data.add_items(f"{number}.worst{place}", pairs, n)
     shown = {"title": visible_text(view.title, 60), "maps": list(view.maps), "stages": list(view.stages)}
     return {**shown, "agreement": view.agreement if np.isfinite(view.agreement) else None}
+
+
+def _sequences(data: PackedArrays, curves: SequenceCurves | None) -> dict[str, Any] | None:
+    if curves is None:
+        return None
+    data.add("steps", curves.steps)
+    data.add("step_ends", curves.ends.astype(np.uint32))
+    about = {"band": curves.band, "open_ends": curves.open_ends, "is_sum": curves.is_sum, "period": curves.period}
+    return {"width": curves.steps.shape[1], **about}
 
 
 def _column(data: PackedArrays, name: str, column: tuple[NDArray[Any], float | None], number: int) -> dict[str, Any]:

@@ -120,6 +120,9 @@ def find_frame(details: Mapping[str, Any]) -> list[Finding]:  # details of datas
     return [Finding("frame", what, mend, int(images), int(images))]
 
 
+_SEQUENCES = ("dtw", "frechet", "edit")  # label distances of labels in which a text is a step
+
+
 def find_in_dataset(
     dataset: PreparedDataset,
     thumbnails: Thumbnails | None = None,  # the thumbnails of its images; without them no images are looked at
@@ -140,7 +143,8 @@ def find_in_dataset(
     rules: dict[Rule, Callable[[], Iterable[Finding]]] = {
         "thousands": lambda: find_thousands(details, len(items)),
         "frame": lambda: find_frame(details),
-        "repeated-labels": lambda: find_repeated_texts(items, labels),
+        # a sequence may stay where it is
+        "repeated-labels": lambda: () if distance.startswith(_SEQUENCES) else find_repeated_texts(items, labels),
         "lone-queries": lambda: find_lone_queries(len(dataset.split("query")), others),
     }
     if masks:

@@ -1,6 +1,7 @@
 """Labels that are files: sequences in every format become the same labels, and faults name file, rule and mend."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import cml
 from cml.data.prepared import PreparedDataset
 from cml.data_prep.sources.folder import Folder
 from cml.errors import DataError, UserError
+from cml.plausibility.dataset_rules import find_in_dataset
+from cml.tasks import value
 
 STEPS = [np.arange(2.0 * (4 + n % 3)).reshape(-1, 2) / 3 + n for n in range(8)]
 
@@ -60,6 +63,17 @@ def test_files_of_every_format_are_labels(folder: Path) -> None:
 def pairs(dataset: PreparedDataset, role: str) -> list[tuple[str, Any]]:
     split = dataset.split(role)
     return list(zip(split.item_ids, split.labels, strict=True))
+
+
+def test_steps_that_stay_where_they_are_are_not_suspicious(folder: Path) -> None:
+    for path in (folder / "steps").iterdir():
+        path.unlink()
+    for number in range(8):
+        np.save(folder / "steps" / f"{number}.npy", np.full(6, number % 5) + 0.01234)
+    dataset = prepare(folder)
+    assert "repeated-labels" not in {finding.rule for finding in find_in_dataset(dataset)}
+    words = value.describe(dataset.split("train").labels[0], dataset.info)
+    assert re.fullmatch(r"6 steps: \d\.01\d* to \d\.01\d*", words)
 
 
 def test_a_table_names_the_files(folder: Path) -> None:

@@ -25,6 +25,7 @@ from cml.explore.label_side import MOST_PAIRS, LabelSide, build_label_side
 from cml.explore.maps import MAPS, align_map, check_maps, landmark_mds, principal
 from cml.explore.page import Items, curve_order, draw_sheets, write_explorer
 from cml.explore.picture_grid import frame_colours, place_on_grid
+from cml.explore.sequence_curves import find_sequence_curves
 from cml.explore.views import build_embedding_view, build_oracle_view
 from cml.items.shown_columns import further_columns, label_columns
 
@@ -338,3 +339,24 @@ def test_what_cannot_be_explored_is_said(run: cml.Run, monkeypatch: pytest.Monke
     assert check_maps(()) == ("pca",)
     with pytest.raises(UserError, match=r"pip install .*\[explore\]"):
         check_maps(("tsne",))
+
+
+def test_sequences_are_kept_for_plots_as_far_as_they_have_curves() -> None:
+    tracks = [[0.0, 1.0], [2.0], [3.0, 4.0, 5.0], [6.0, 7.0]]
+    distance = as_label_distance("frechet(band=2, open_ends=0)")
+    curves = find_sequence_curves(distance, distance.encode(tracks))
+    assert curves is not None
+    assert (curves.steps.ravel().tolist(), curves.ends.tolist()) == ([float(n) for n in range(8)], [2, 3, 6, 8])
+    assert (curves.band, curves.open_ends, curves.is_sum, curves.period) == (2, 0, False, 0)
+    both = cml.distances.get(
+        "combined", parts={"age": "euclidean", "way": "dtw(base='circular(period=24)')"}, missing="skip"
+    )
+    labels = both.encode([{"age": n, "way": way} for n, way in enumerate([[1, 23], None, [5], [6, 7]])])
+    curves = find_sequence_curves(both, labels)
+    assert curves is not None
+    assert (curves.steps.ravel().tolist(), curves.ends.tolist()) == ([1, 23, 5, 6, 7], [2, 2, 3, 5])
+    assert (curves.period, curves.is_sum) == (24, True)
+    for other in ("euclidean", "dtw(base=haversine)"):
+        distance = as_label_distance(other)
+        given = [1.0, 2.0] if other == "euclidean" else [[[1, 2]], [[3, 4]]]
+        assert find_sequence_curves(distance, distance.encode(given)) is None

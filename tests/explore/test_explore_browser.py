@@ -413,3 +413,29 @@ def test_a_page_of_judged_triplets_has_the_embedding_alone(visit: Callable[..., 
     assert "label" not in page.inner_text("#panel")
     page.keyboard.press("Escape")
     assert page.locator("#panel h3").count() == 0
+
+
+def test_a_pair_of_sequences_is_drawn_with_the_path_of_its_distance(visit: Callable[..., Any], tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    tracks = [rng.normal(size=(int(rng.integers(9, 14)), 2)).cumsum(axis=0) * 60 for _ in range(12)]
+    for name in ("dtw(band=6)", "frechet(open_ends=3)", "dtw(base=circular)"):
+        distance = as_label_distance(name)
+        labels = distance.encode(tracks)
+        side = build_label_side(distance, labels)
+        views = [build_embedding_view("ours", rng.normal(size=(12, 3)).astype(np.float32), side, ["pca"])]
+        pictures = [lambda: Image.new("RGB", (24, 16))] * 12
+        items = Items([f"item {i}" for i in range(12)], [""] * 12, ["query"] * 12, pictures)
+        path = tmp_path / "page.html"
+        write_explorer(path, items, side, views, title="tracks")
+        page = visit(path)
+        page.evaluate("showPair(3)")
+        assert page.locator("#panel canvas.sequences").count() == 1
+        one, other = page.evaluate("[...state.pair]")
+        found = page.evaluate(f"alignSequences(sequenceOf({one}), sequenceOf({other}))")
+        wanted = distance.pairwise(labels[one : one + 1], labels[other : other + 1]).item()
+        assert "circular" in name or found["distance"] == pytest.approx(wanted, rel=1e-4)
+        steps = np.diff(found["path"], axis=0)
+        assert ((steps >= 0) & (steps <= 1)).all()
+        assert steps.any(axis=1).all()
+        page.mouse.click(*spot(page, 4))
+        assert page.locator("#panel canvas.sequences").count() == 1

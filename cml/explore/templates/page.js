@@ -124,10 +124,10 @@ function panel() {
       make("div", { class: "many" }, ...chosen.slice(0, 150).map((one) => make("button", { type: "button", class: "near", title: meta.names[one], "aria-label": meta.names[one], click: () => actions.select(one) }, picture(one, 56)))),
       chosen.length > 150 ? make("p", { class: "about" }, `and ${count(chosen.length - 150, "more item")}`) : "");
   } else if (pair) {
-    place.replaceChildren(head("A pair"), make("div", { class: "two" }, ...pair.map((one) => make("button", { type: "button", class: "near", click: () => actions.select(one) }, picture(one, 176), make("bdi", {}, meta.names[one]), make("small", {}, meta.words[one])))), table(state.facts));
+    place.replaceChildren(head("A pair"), make("div", { class: "two" }, ...pair.map((one) => make("button", { type: "button", class: "near", click: () => actions.select(one) }, picture(one, 176), make("bdi", {}, meta.names[one]), make("small", {}, meta.words[one])))), table(state.facts), ...plotSequences(pair));
   } else if (item >= 0) {
     place.replaceChildren(
-      make("div", { class: "one" }, picture(item, 176), make("div", {}, head(make("bdi", {}, meta.names[item])), make("p", { class: "words" }, make("bdi", {}, meta.words[item])), table(facts(item)))),
+      make("div", { class: "one" }, picture(item, 176), make("div", {}, head(make("bdi", {}, meta.names[item])), make("p", { class: "words" }, make("bdi", {}, meta.words[item])), table(facts(item)))), ...plotSequences([item]),
       make("h3", { class: "e" }, "Nearest by embedding", make("small", {}, meta.known ? "# rank by label" : "with embedding distance")), neighbours(item, false),
       ...(meta.known ? [make("h3", { class: "l" }, "Nearest by label", make("small", {}, tied(item) ? "# rank by embedding · the order of tied items is arbitrary" : "# rank by embedding")), neighbours(item, true)] : []),
       make("p", { class: "keys" }, ...meta.legend.map(([word, colour]) => make("span", {}, make("i", { style: { background: colour } }), make("bdi", {}, word)))),
