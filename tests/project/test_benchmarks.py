@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -32,7 +32,10 @@ TINY = {
     "audit": "--sets diabetes --items 60 --seeds 1",
     "audit_count": "--sets diabetes --items 60 --draws 1 --seeds 1",
     "captions": "--images 200 --rounds 1 --thread-rounds 1 --loops 1",
+    "motions": "--sets arm --frames 40 --seeds 1 --picture OUT.webp",
+    "distance_budget": "--items 60 --budget 20%",
     "sequences": "--items 20 --steps 12",
+    "sequence_sets": "--sets GunPoint --seeds 1 --steps 2 --most 40",
     "service": "--requests 8 --clients 2 --size 32 --rounds 1",
     "evaluation": "--queries 5 --gallery 120 --dimension 4 --repeats 1",
     "graded_search": "--queries 20 --documents 80 --steps 2 --seeds 1",
@@ -56,6 +59,7 @@ TINY = {
     "training_step": "--steps 2 --people 160 --files 1 --rounds 1",
 }
 REAL = {"captions": "coco_captions"}
+DATA_IN_PACKAGES = {"sequence_sets": "aeon"}  # packages that are no dependency of the tests
 
 
 @pytest.fixture(autouse=True)
@@ -74,6 +78,8 @@ def test_a_benchmark_runs(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    if name in DATA_IN_PACKAGES and not importlib.util.find_spec(DATA_IN_PACKAGES[name]):
+        pytest.skip(f"the data travels inside the package {DATA_IN_PACKAGES[name]}")
     if name in REAL:
         monkeypatch.setenv("CML_DATA", str(real_data(REAL[name]).parent))
     monkeypatch.setattr(heads, "STOPS", (5, 10))  # no option of tune makes it small
