@@ -5,6 +5,7 @@ All other TIFF files of 8 or 16 bits, such as those of satellites, are read here
 """
 
 import contextlib
+import errno
 import importlib.util
 import io
 from collections.abc import Iterator
@@ -25,6 +26,8 @@ MAX_PIXELS = 89_478_485  # an untrusted file may claim any size; beyond this Pil
 _AVIF = ("AVIF",) if importlib.util.find_spec("PIL.AvifImagePlugin") else ()
 # Formats of photographs and masks (MPO is a kind of JPEG): Pillow runs programs for others, such as Ghostscript for EPS
 FORMATS = (*_AVIF, "BMP", "DIB", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
+
+_LACKS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC}  # of the machine: the file may be as it should
 
 
 @contextlib.contextmanager
@@ -50,6 +53,8 @@ def open_image(
     except UnidentifiedImageError:
         raise ImageFault(f"cannot be read: it is none of {', '.join(FORMATS)}") from None
     except Exception as error:  # on broken bytes Pillow may raise anything
+        if getattr(error, "errno", None) in _LACKS:
+            raise
         if isinstance(error, MemoryError) or "out of memory" in str(error) or not _room_for(pixels):
             raise MemoryError(f"while decoding {source if isinstance(source, Path) else 'an image'}") from None
         raise ImageFault(f"cannot be read: {error or type(error).__name__}") from None
@@ -135,6 +140,8 @@ def read_deep_tiff(source: Path | bytes) -> UInt8 | UInt16:  # the bands, (H, W,
     except FileNotFoundError:
         raise ImageFault("is missing") from None
     except Exception as error:  # on broken bytes tifffile may raise anything
+        if getattr(error, "errno", None) in _LACKS:
+            raise
         mend = ": pip install imagecodecs" if "imagecodecs" in str(error) else ""
         raise ImageFault(f"cannot be read: {error or type(error).__name__}{mend}") from None
     return np.ascontiguousarray(np.moveaxis(values, 0, -1) if page.axes == "SYX" else values)

@@ -13,10 +13,12 @@ import argparse
 import contextlib
 import copy
 import io
+import itertools
 import json
 import os
 import random
 import shutil
+import sqlite3
 import sys
 import tempfile
 import time
@@ -24,18 +26,25 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 from reread_files import sign_again
 
+import cml
 from cml.cli import main as run_command
 
 TEXT = "canary\x1b[31m\x9b2J\u202e\x07"
 MOVES = set("\x1b\x9b\u202e\x07")
 NUMBERS = (-7, 1e300, 7)
 KEPT = "--keep-columns site --query-fraction 1"
+COLUMNS = "--features a b c --label-columns y"
+LITTLE = "--steps 1 --dimension 3 --workers 0 --sampler random(batch_size=20) --device cpu"
+APPROXIMATE = "distances data --neighbors 3 --role all --budget 40% --out approximation"
+NETWORK = "--backbone small-cnn --weights none --image-size 16 16 --device cpu"
 _TOLD_EVERY = 20  # seconds
 Place = tuple[str | int, ...]
 COMMANDS = {
@@ -66,6 +75,22 @@ COMMANDS = {
     "job/job.json": ("distances data --neighbors 3 --out job", "distances data --neighbors 3 --out job --verify"),
     "embedded/manifest.json": ("search embedded query.npy --run run --k 2",),
     "embedded/items.jsonl": ("search embedded query.npy --run run --k 2 --html page.html",),
+    "run/metrics.jsonl": ("report run --data data --queries 2 --k 2 --device cpu",),
+    "approximation/approximation.json": (APPROXIMATE,),
+    "index/index.sqlite": (
+        "search index query.npy --run run --k 160 --html page.html",
+        "search index query.npy --run run --k 160 --json",
+        "index run data --out index --add --prefix b --device cpu",
+    ),
+    "rows.csv": (f"prepare table --source rows.csv {COLUMNS} --out new", "prepare table --source rows.csv --out new"),
+    "pairs.csv": ("prepare judgements --vectors pool.npy --pairs pairs.csv --out new",),
+    "store/manifest.json": (f"train value --data pictures --features store --out r {LITTLE}",),
+    "store/items.jsonl": (f"train value --data pictures --features store --out r {LITTLE}",),
+    "graded/queries.jsonl": ("evaluate graded_run", "explore graded_run --maps pca"),
+    "graded/corpus.jsonl": ("evaluate graded_run", "index graded_run --out i"),
+    "graded/search.json": ("evaluate graded_run",),
+    "graded_run/search_data.json": ("evaluate graded_run", "explore graded_run --maps pca"),
+    "graded_run/config.json": ("evaluate graded_run",),
 }
 
 
@@ -77,10 +102,27 @@ def make_world(root: Path) -> None:
     (root / "rows.csv").write_text("\n".join(lines))
     np.save(root / "query.npy", rows[:2].astype(np.float32))
     np.save(root / "pool.npy", (rows[:9] + 1).astype(np.float32))
+    (root / "pairs.csv").write_text(
+        "item,other,distance\n" + "".join(f"{i},{j},{j - i}\n" for i in range(9) for j in range(i + 1, 9))
+    )
+    (root / "images").mkdir()
+    for number in range(30):
+        Image.new("RGB", (16, 16), (8 * number, 90, 9)).save(root / f"images/{number}.png")
+    (root / "images.csv").write_text("file_name,y\n" + "".join(f"{number}.png,{number}\n" for number in range(30)))
+    vectors = {f"{kind}{number}": rows[number].astype(np.float32) for kind in "qd" for number in range(40)}
+    sides = [{name: row for name, row in vectors.items() if name.startswith(kind)} for kind in "qd"]
+    pairs = [(f"q{i}", f"d{j}", (i * j) % 4) for i in range(40) for j in range(0, 40, 3)]
+    grades = cml.Grades(*zip(*pairs, strict=True))
+    cml.SearchFolder.write(root / "graded", *sides, {"train": grades, "test": grades})
     train = "train value --data data --out run --steps 2 --dimension 3 --workers 0 --sampler random(batch_size=20)"
     for command in (
         f"prepare table --source rows.csv --features a b c --label-columns y {KEPT} --out data",
         f"{train} --device cpu",
+        APPROXIMATE,
+        "prepare folder --images images --labels images.csv --label-columns y --out pictures",
+        f"features --data pictures {NETWORK} --out store",
+        "train grades --data graded --out graded_run --steps 2 --dimension 3",
+        "evaluate graded_run",
         "evaluate run --data data --device cpu",
         "calibrate run --device cpu",
         "index run data --out index --device cpu",
@@ -128,6 +170,9 @@ def put(tree: Any, place: Place, value: object) -> Any:  # noqa: ANN401 - any JS
 
 def inputs(path: Path) -> Iterator[tuple[str, bytes]]:
     """What a file is changed to, one value at a time, with the name of the place."""
+    if path.suffix in (".sqlite", ".csv"):
+        yield from (_cells_of_index if path.suffix == ".sqlite" else _cells_of_table)(path)
+        return
     head, newline, rest = (
         path.read_bytes().partition(b"\n") if path.suffix == ".jsonl" else (path.read_bytes(), b"", b"")
     )
@@ -136,6 +181,35 @@ def inputs(path: Path) -> Iterator[tuple[str, bytes]]:
         for other in [TEXT] if isinstance(value, str) else NUMBERS:
             changed = json.dumps(put(tree, place, other)).encode()
             yield f"{'.'.join(map(str, place))}={other!r:.20}", changed + newline + rest
+
+
+def _cells_of_table(path: Path) -> Iterator[tuple[str, bytes]]:
+    """The names of columns and the cells of the first two rows."""
+    lines = [line.split(",") for line in path.read_text("utf-8").splitlines()]
+    for row, column in itertools.product(range(3), range(len(lines[0]))):
+        for other in (TEXT, *NUMBERS):
+            changed = [line.copy() for line in lines]
+            changed[row][column] = str(other)
+            yield f"{row}.{column}={other!r:.20}", "\n".join(map(",".join, changed)).encode()
+
+
+def _cells_of_index(path: Path) -> Iterator[tuple[str, bytes]]:
+    """The texts of what an index says of itself, and the cells of an item."""
+    with closing(sqlite3.connect(path)) as db:
+        about = [name for (name,) in db.execute("SELECT name FROM about")]
+    places = [(f"about.{name}", "UPDATE about SET value = ? WHERE name = ?", [name]) for name in about]
+    places += [
+        (name, f"UPDATE items SET {name} = ? WHERE row = 5", []) for name in ("id", "label", "path", "columns", "added")
+    ]
+    for (where, change, rest), other in itertools.product(
+        places, (TEXT, json.dumps(TEXT), json.dumps({TEXT: TEXT}), *NUMBERS)
+    ):
+        copy = path.with_name("copy")
+        shutil.copy(path, copy)
+        with closing(sqlite3.connect(copy)) as db, db:
+            db.execute(change, [other, *rest])
+        yield f"{where}={other!r:.20}", copy.read_bytes()
+        copy.unlink()
 
 
 def find_faults(root: Path, most: int, seed: int = 0) -> Iterator[tuple[str, str]]:

@@ -18,13 +18,15 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from fuzz_parsers import changed_json
+from safetensors.torch import load_file
 
 import cml
 from cml.checks.audit_list import read_scores
@@ -39,11 +41,16 @@ from cml.searching.index_file import Row
 from cml.storage.atomic import write_csv
 from cml.storage.checksums import FILES as DIGESTS
 from cml.storage.checksums import OWN, digest_files, sign
+from cml.training.saved_model import save_tensors
 
+RECORDS = {"approximation.json", "job.json", "manifest.json"}  # which hold checksums of files beside them
 ROWS = np.random.default_rng(0).normal(size=(60, 5)).astype(np.float32)
 DISTANCE = Euclidean()
 LABELS = DISTANCE.encode(ROWS.tolist())
 QUIET: dict[str, Any] = {"quiet": True}
+
+
+SEARCH_FILES = ("queries.npy", "corpus.npy", "queries.jsonl", "corpus.jsonl", "search.json", "test.tsv", "README.md")
 
 
 @dataclass(frozen=True)
@@ -158,6 +165,42 @@ def _read_dataset(folder: Path) -> object:
     return [(dataset.split(role).item_ids, dataset.split(role).labels) for role in dataset.info.roles]
 
 
+def _make_run(folder: Path) -> None:
+    """A run that stopped at its third step of six."""
+
+    def stop(state: Any) -> None:  # noqa: ANN401
+        if state.step == 3:
+            raise InterruptedError
+
+    with suppress(InterruptedError):
+        _train(folder, callbacks=[cml.Callback(on_step=stop)])
+
+
+def _train(folder: Path, **options: Any) -> cml.Model:  # noqa: ANN401
+    little = {"steps": 6, "checkpoint_every": 2, "dimension": 3, "sampler": "random(batch_size=20)", "workers": 0}
+    return cml.fit(ROWS, ROWS[:, 0], loss="log-ratio", out=folder, **little, **options, **QUIET)
+
+
+def _read_run(folder: Path) -> object:
+    """Continue it, in a copy."""
+    with tempfile.TemporaryDirectory() as place:
+        shutil.copytree(folder, copy := Path(place, "run"))
+        model = _train(copy, resume=True)
+        return model.embed(ROWS), repr(model.history.losses)
+
+
+def _make_search(folder: Path) -> None:
+    grades = cml.Grades(["q1", "q1", "q2", "q3"], ["d1", "d2", "d2", "d3"], [2, 0, 1.5, 3])
+    queries, documents = ({f"{kind}{number}": ROWS[number] for number in (1, 2, 3)} for kind in "qd")
+    cml.SearchFolder.write(folder, queries, documents, {"test": grades})
+
+
+def _read_search(folder: Path) -> object:
+    opened = cml.SearchFolder(folder)
+    queries, documents, grades = opened.split("test")
+    return repr((queries, documents, grades.queries, grades.documents, grades.gains, grades.unjudged))
+
+
 def _make_audit(folder: Path) -> None:
     folder.mkdir()
     columns = ["rank", "item_id", "role", "label", "score"]
@@ -173,6 +216,8 @@ FORMATS = {
     "store": Format(_make_store, _read_store, ("manifest.json",)),
     "index": Format(_make_index, _read_index),
     "dataset": Format(_make_dataset, _read_dataset, ("dataset.json", "metadata.jsonl", "vectors.npy")),
+    "run": Format(_make_run, _read_run, ("config.json", "metrics.jsonl"), ("last.pt", "metrics.jsonl")),
+    "search": Format(_make_search, _read_search, SEARCH_FILES),
     "audit": Format(_make_audit, lambda folder: read_scores(folder / "audit.csv"), ("audit.csv",)),
 }
 
@@ -190,16 +235,15 @@ FILES = {
     "journal.jsonl": "test_damaged_work.py",
     "index.faiss": "tests/searching/test_index.py: its checksum is in index.sqlite, and without it search is exact",
     **dict.fromkeys(("evaluation.json", "comparison.json", "metrics.jsonl", "metadata.csv"), SERIES),
-    **dict.fromkeys(("loss.safetensors", "last.pt"), "tests/training/test_checkpoints.py: a checksum, and the shapes"),
+    "last.pt": "run",
+    "loss.safetensors": "tests/training/test_checkpoints.py: a checksum, and the shapes",
     **dict.fromkeys(("trials.json", "networks.json"), "what is damaged is computed again"),
     **dict.fromkeys(
         ("modules.json", "config_sentence_transformers.json"),
         "sentence-transformers reads them; cml looks at the names of modules (test_text_backbones.py)",
     ),
-    **dict.fromkeys(
-        ("queries.jsonl", "corpus.jsonl", "search.json", "search_data.json"),
-        "tests/graded/test_search_folder.py and test_graded_commands.py: broken folders and notes, and a digest",
-    ),
+    **dict.fromkeys(("queries.jsonl", "corpus.jsonl", "search.json"), "search"),
+    "search_data.json": "tests/graded/test_graded_commands.py: a broken note, and a digest",
     **dict.fromkeys(("glove_6B_50d_emb.npy", "dataset_coco.json"), "somebody else's file; fuzz.py has its parser"),
     **dict.fromkeys(
         ("skipped.jsonl", "table.csv", "tuning.json", "reproduction.json", "comparison_grades.json", "_manifest.json"),
@@ -228,6 +272,14 @@ def mutate(path: Path, rng: random.Random) -> None:
         _change_row(path, rng)
     elif path.suffix in (".json", ".jsonl"):
         path.write_bytes(changed_json(path.read_bytes(), 1 << 22, rng.randrange(1 << 30)))
+    elif path.suffix == ".safetensors":
+        tensors = load_file(path)
+        name = rng.choice(sorted(tensors))
+        save_tensors(path, {**tensors, name: _other_tensor(tensors[name], rng)})
+    elif path.suffix == ".pt":
+        state = torch.load(path, weights_only=True)
+        _change_leaf(state, rng)
+        torch.save(state, path)
     elif path.suffix == ".npz":
         with np.load(path) as archive:
             arrays = dict(archive)
@@ -249,6 +301,25 @@ def _other_array(array: Any, rng: random.Random) -> Any:  # noqa: ANN401
         forms = [other[..., None], row[:0], row[:-1], other.astype(np.float64), other.astype(bool), other.T, -other]
         return np.asarray(rng.choice(forms)) if how == 1 and other.ndim else _filled(other, rng.choice(values), rng)
     return np.full_like(other, rng.choice(values))
+
+
+def _other_tensor(tensor: torch.Tensor, rng: random.Random) -> torch.Tensor:
+    return torch.from_numpy(np.array(_other_array(tensor.numpy(), rng), order="C"))
+
+
+def _change_leaf(tree: Any, rng: random.Random) -> None:  # noqa: ANN401
+    """Change one entry of a checkpoint, at any depth."""
+    keys = sorted(tree, key=str) if isinstance(tree, dict) else range(len(tree))
+    key = rng.choice([key for key in keys if not isinstance(tree[key], dict | list) or tree[key]])
+    value = tree[key]
+    if isinstance(value, dict | list) and rng.randrange(8):
+        _change_leaf(value, rng)
+    elif isinstance(value, torch.Tensor) and rng.randrange(4):
+        tree[key] = _other_tensor(value, rng)
+    elif isinstance(tree, dict) and not rng.randrange(3):
+        del tree[key]
+    else:
+        tree[key] = rng.choice([None, -1, 10**12, 0.5, "x", [], {}, torch.zeros(2)])
 
 
 def _filled(array: Any, value: Any, rng: random.Random) -> Any:  # noqa: ANN401
@@ -279,8 +350,8 @@ def _change_row(path: Path, rng: random.Random) -> None:
 
 
 def sign_again(folder: Path) -> None:
-    """Make all checksums of a folder fit."""
-    for path in folder.rglob("*.json"):
+    """Make all checksums of a folder fit, first of what lies deepest: the records above hold digests of it."""
+    for path in sorted(folder.rglob("*.json"), key=lambda path: (-len(path.parts), path.name in RECORDS)):
         try:
             record = json.loads(path.read_bytes())
         except ValueError:
@@ -320,7 +391,7 @@ def find_faults(name: str, mutants: int, seed: int = 0) -> Iterator[tuple[str, s
         sound, folder = Path(place, "sound"), Path(place, "changed")
         form.make(sound)
         expected = as_text(form.read(sound))
-        paths = sorted(path.relative_to(sound) for path in sound.rglob("*") if path.is_file())
+        paths = sorted(path.relative_to(sound) for path in sound.rglob("*") if path.is_file() and path.stat().st_size)
         for number in range(mutants):
             path, signs = paths[number % len(paths)], number // len(paths) % 2 == 1
             shutil.rmtree(folder, ignore_errors=True)

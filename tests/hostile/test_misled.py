@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +15,7 @@ from reread_files import sign_again
 
 import cml
 from cml.comparing.bench.check import ROUNDING, TOLERANCE, _common_direction
+from cml.data import open_image
 from cml.errors import DataError, UserError
 from cml.feature_store.store import FeatureStore
 from cml.storage.work_folder import exclusive_lock
@@ -57,6 +60,21 @@ def test_memory_that_is_full_is_no_fault_of_the_config(tmp_path: Path, monkeypat
     monkeypatch.setattr(safetensors, "safe_open", full)
     with pytest.raises(RuntimeError, match="can't allocate memory"):
         cml.load(tmp_path / "model", device="cpu")
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOSPC])
+@pytest.mark.parametrize("read", [open_image.read_upright, open_image.read_deep_tiff])
+def test_what_the_machine_lacks_is_no_fault_of_an_image(
+    read: Callable[[Path], object], number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("tifffile")
+
+    def lacks(*_: object) -> None:
+        raise OSError(number, "the machine has no more")
+
+    monkeypatch.setattr(open_image, "open_regular", lacks)
+    with pytest.raises(OSError, match="the machine has no more"):  # no image that --skip-bad would leave out
+        read(tmp_path / "a.tif")
 
 
 def test_a_lock_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
