@@ -150,9 +150,8 @@ class Index:
         elif not isinstance(digest, str) or not digest:
             raise UserError(f"An index without a model needs 'digest', a text that names the model. Got {digest!r}.")
         with make_folder(folder):
-            if (folder / FILE).exists():
-                raise UserError(f"{folder} already holds an index. Open it: cml.Index.open({str(folder)!r}).")
-            if any(folder.iterdir()):
+            # an index, which is told from the file of a call that ended while it made one, is refused below
+            if {path.name for path in folder.iterdir()} - {FILE, f"{FILE}-journal"}:
                 raise UserError(f"{folder} is not an empty folder. Choose another folder or delete this one.")
             place = json.dumps(os.path.abspath(run) if run else "")  # a path may be no Unicode
             IndexFile.create(folder, {"dimension": str(dimension), "digest": digest, "run": place})

@@ -76,6 +76,8 @@ class IndexFile:
         with CALLS:
             try:
                 with contextlib.closing(_connect(folder / FILE)) as db, _transaction(db):
+                    if _has_tables(db):
+                        raise UserError(f"{folder} already holds an index. Open it: cml.Index.open({str(folder)!r}).")
                     for statement in _SCHEMA:
                         db.execute(statement)
                     _write_about(db, {"format": FORMAT, **about})
@@ -88,8 +90,13 @@ class IndexFile:
         with CALLS:
             try:
                 yield self._connection()
-            except _ERRORS as error:
-                raise _explain(error, self.folder) from None
+            except BaseException as error:
+                if self._db is not None and self._db.in_transaction:  # its end failed; others would wait for it
+                    with contextlib.suppress(sqlite3.Error):
+                        self._db.rollback()
+                if isinstance(error, _ERRORS):
+                    raise _explain(error, self.folder) from None
+                raise
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[sqlite3.Connection]:
@@ -129,6 +136,24 @@ class IndexFile:
             raise
         self._db, self._opened = db, (os.getpid(), file.st_dev, file.st_ino)
         return db
+
+
+def holds_index(folder: Path) -> bool:
+    """Whether a folder has the file of an index; one without tables was left by a call that ended while it made it."""
+    path = folder / FILE
+    if not path.is_file():
+        return path.exists()
+    check_no_link(folder, FILE)
+    with CALLS:
+        try:
+            with contextlib.closing(_connect(path)) as db:
+                return _has_tables(db)
+        except _ERRORS:  # opening it says what is wrong
+            return True
+
+
+def _has_tables(db: sqlite3.Connection) -> bool:
+    return db.execute("SELECT 1 FROM sqlite_master").fetchone() is not None
 
 
 def read_about(db: sqlite3.Connection, folder: Path) -> dict[str, str]:

@@ -18,9 +18,8 @@ from cml.processes.cores import CORES
 from cml.searching.embed_folder import AllBadError, batch_size_for
 from cml.searching.embedded_batches import BATCHES_A_CHUNK, embed_batches
 from cml.searching.index import Index, IndexModel
-from cml.searching.index_file import FILE
+from cml.searching.index_file import holds_index
 from cml.searching.index_items import Described, describe_item, mark_training_items
-from cml.storage.safe_paths import check_no_link
 
 
 def index_images(
@@ -40,11 +39,11 @@ def index_images(
     images.check_kind(model.config.inputs)
     batch_size = batch_size_for(model.network, images, batch_size, threads)
     fingerprint, made = images.fingerprint(), None
-    check_no_link(out, FILE)
-    if (out / FILE).exists() or add:
+    if holds_index(out) or add:
         made = Index.open(out)
         made.check_model(model, run)
-        if not add and made.about.get("images") != fingerprint:
+        # one without items is that of a call that ended before it added any
+        if not add and len(made) and made.about.get("images") != fingerprint:
             raise UserError(
                 f"{out} already holds an index ({len(made)} items, {made.method}). Add images to it with --add, or "
                 "choose another folder."
@@ -73,8 +72,8 @@ def index_images(
             bar.update(batch.stop - batch.start)
             is_last = batch.stop == len(chosen)
             if items and (number % BATCHES_A_CHUNK == 0 or is_last):
-                index = index or Index.create(out, model, run=run)
-                images_of = {} if made is not None else {"images": fingerprint}
+                index = Index.create(out, model, run=run) if index is None else index
+                images_of = {"images": fingerprint} if made is None or not (add or len(made)) else {}
                 begun = None if is_last else fingerprint
                 index.insert(np.concatenate(rows), items, replace=replace, begun=begun, **images_of)
                 rows, items = [], []

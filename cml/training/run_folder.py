@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cml.array_types import UInt64
-from cml.errors import UserError
+from cml.errors import DataError, UserError
 from cml.storage.atomic import atomic_file, check_vacant, delete, make_folder
 from cml.storage.json_file import read_json, write_json
 from cml.storage.regular_file import map_array
@@ -157,6 +157,7 @@ def _comparable(config: RunConfig, *, compare_model: bool) -> dict[str, Any]:
 
 
 TRAINING_ITEMS = "training_items.npy"
+_NOT_KNOWN = "Copy the run again, or delete the file: then no item counts as one that the model was trained on."
 
 
 def save_training_items(
@@ -169,12 +170,15 @@ def save_training_items(
             np.save(temporary, np.unique(digests), allow_pickle=False)
 
 
-def load_training_items(
-    folder: Path,
-) -> UInt64:  # (M,) digests; none of a run that does not have them, or whose file is damaged
+def load_training_items(folder: Path) -> UInt64:  # (M,) digests; none of a run that does not have them
     """Read the digests of training items."""
-    with contextlib.suppress(OSError, ValueError):
-        digests = map_array(folder / TRAINING_ITEMS)
-        if digests.dtype == np.uint64 and digests.ndim == 1:
-            return np.array(digests)
-    return np.empty(0, np.uint64)
+    path = folder / TRAINING_ITEMS
+    if not path.exists():
+        return np.empty(0, np.uint64)
+    try:
+        digests = map_array(path)
+    except ValueError as error:
+        raise DataError(f"{path} is damaged ({' '.join(str(error).split())}). {_NOT_KNOWN}") from None
+    if digests.dtype != np.uint64 or digests.ndim != 1:
+        raise DataError(f"{path} holds {digests.dtype} of shape {digests.shape}, no digests of items. {_NOT_KNOWN}")
+    return np.array(digests)

@@ -94,6 +94,12 @@ def _add(folder: Path) -> object:
     return len(index), repr(index.search(ROWS[:1] + 1, k=1))
 
 
+def _index(folder: Path) -> object:
+    """As ``cml index``: the same call continues what was begun."""
+    index = cml.index(folder / "model", folder / "rows.npy", folder / "made", device="cpu", quiet=True)
+    return len(index), repr(index.search(ROWS[:3], k=4))
+
+
 def _embeddings(folder: Path) -> object:
     return repr(cml.EmbeddingFolder.open(folder / "embedded").search(np.eye(5, dtype=np.float32), 4))
 
@@ -180,6 +186,7 @@ async def ask_app(app: Any, path: str, body: bytes) -> tuple[int, bytes]:  # noq
 ACTS: dict[str, Callable[[Path], object]] = {
     "search": _search,
     "add": _add,
+    "index": _index,
     "embeddings": _embeddings,
     "distances": _distances,
     "prepare": _prepare,
@@ -198,6 +205,7 @@ def make_sound(folder: Path) -> None:
     """What the acts read."""
     folder.mkdir()
     cml.Index.create(folder / "index", dimension=4, digest="m").add(ROWS, ids=range(40))
+    np.save(folder / "rows.npy", ROWS)
     FORMATS["embeddings"].make(folder / "embedded")
     write_csv(folder / "rows.csv", ["a", "b", "y"], [[f"{value}" for value in row[:3].tolist()] for row in ROWS])
     FORMATS["audit"].make(folder / "audit")

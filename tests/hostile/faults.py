@@ -184,7 +184,8 @@ def cases(scratch: Path) -> dict[str, Case]:
     resumed: dict[str, Any] = {"again": ("--resume",), "begun": "config.json"}
     numbers, skip = ("--labels", labels, "--label-columns", "age"), "--skip-bad"
     databases = {f"cocotalk_{kind}.lmdb": _database for kind in ("fc", "att")}
-    by_two, pair = ("--batch-size", "2"), ("--seeds", "1", "--losses", "log-ratio", "cosent")
+    # images that are tried again form other batches with the rest, in which the last bits of embeddings are others
+    alone, pair = ("--batch-size", "1"), ("--seeds", "1", "--losses", "log-ratio", "cosent")
     little = [*TRAIN[:-4], "--steps", "6", "--checkpoint-every", "2"]
     return {
         "prepare": Case(folder_of(photos, *numbers)),
@@ -219,7 +220,7 @@ def cases(scratch: Path) -> dict[str, Case]:
         "embed skip": on_photos("embed", run, "--batch-size", "2", skip, "--tsv", images=torn),
         "index": Case(lambda out: ["index", str(run), str(photos), "--out", str(out), "--batch-size", "2"]),
         "index add": Case(
-            lambda out: ["index", str(run), str(torn), "--out", str(out), "--add", "--prefix", "b", skip, *by_two],
+            lambda out: ["index", str(run), str(torn), "--out", str(out), "--add", "--prefix", "b", skip, *alone],
             start=_copy(index),
         ),
         "export": Case(features(photos, "directory")),

@@ -77,6 +77,17 @@ def test_what_the_machine_lacks_is_no_fault_of_an_image(
         read(tmp_path / "a.tif")
 
 
+@pytest.mark.parametrize("content", [b"", b"x" * 99, None])
+def test_training_items_that_are_damaged_are_not_taken_for_none(content: bytes | None, tmp_path: Path) -> None:
+    model = cml.load(cml.fit(ROWS, ROWS[:, 0], steps=1, **OPTIONS).save(tmp_path / "model"), device="cpu")
+    path = tmp_path / "model/training_items.npy"
+    np.save(path, ROWS) if content is None else path.write_bytes(content)
+    with pytest.raises(DataError, match=r"training_items\.npy (is damaged|holds float32)"):
+        model.find_training_items(ROWS)
+    path.unlink()
+    assert not cml.load(tmp_path / "model", device="cpu").find_training_items(ROWS).any()
+
+
 def test_a_lock_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".lock")
     with (

@@ -336,6 +336,43 @@ for folder in sys.argv[1:]:
 """
 
 
+@pytest.mark.parametrize("left", ["empty file", "no items"])
+def test_a_call_that_ended_while_it_made_an_index_is_continued(left: str, tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    run, folder = tmp_path / "run", tmp_path / "index"
+    model = cml.fit(rows, rows[:, 0], steps=1, dimension=2, sampler="random(batch_size=20)", quiet=True)
+    model.save(run)
+    if left == "no items":
+        cml.Index.create(folder, model, run=run)
+    else:
+        folder.mkdir()
+        (folder / FILE).touch()
+    for _ in range(2):
+        assert len(cml.index(run, tmp_path / "rows.npy", folder, quiet=True)) == 40
+    np.save(tmp_path / "others.npy", rows + 1)
+    with pytest.raises(UserError, match="already holds an index"):
+        cml.index(run, tmp_path / "others.npy", folder, quiet=True)
+
+
+def test_a_transaction_whose_end_fails_holds_up_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = create(tmp_path / "index")
+    index.add(ROWS[:3], ids=["a", "b", "c"])
+    reader = cml.Index.open(index.folder)
+
+    def fail() -> None:
+        with reader._file.reading() as db:
+            db.execute("BEGIN")
+            db.execute("SELECT id FROM items").fetchall()
+            raise MemoryError
+
+    with pytest.raises(MemoryError):
+        fail()
+    monkeypatch.setattr("cml.searching.index_file.PATIENCE", 0.1)
+    cml.Index.open(index.folder).remove(["a"])
+    assert len(reader) == 2
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_killed_changes_leave_a_state_before_or_after_one(tmp_path: Path) -> None:
