@@ -23,7 +23,7 @@ from cml.data_prep.label_kinds import KindName
 from cml.data_prep.label_options import LabelOptions, describe_first, refuse_bad_rows
 from cml.data_prep.number_format import PLAIN, NumberFormat
 from cml.data_prep.readers import find_reader, read_labels
-from cml.data_prep.row_files import CELLS, Misread, MissingColumn, Row, cell, number
+from cml.data_prep.row_files import CELLS, Misread, MissingColumn, Row, cell, cut_blocks, number
 from cml.data_prep.shrink import Shrink
 from cml.data_prep.unique_ids import note_unique
 from cml.errors import DataError, UserError
@@ -158,8 +158,7 @@ class LabelledRows(LabelOptions):
 
     def _read_blocks_of_labels(self) -> Iterator[tuple[str, Row | DataError, Any]]:
         """The rows, and their labels where many are read at once, else None."""
-        rows = self.read_table(self.described_columns)
-        while block := list(itertools.islice(rows, _BLOCK)):
+        for block in cut_blocks(self.read_table(self.described_columns), _BLOCK):
             labels = None if self._numbers is None else self._numbers.read_plain([row for _, row in block])
             for (where, row), label in zip(block, labels or itertools.repeat(None), strict=False):
                 yield where, row, label

@@ -7,7 +7,7 @@ import io
 import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from pathlib import Path, PurePath
 from typing import Any, Literal
@@ -144,6 +144,21 @@ def number(value: object, column: str, where: str, *, written: NumberFormat = PL
         rule = "should be a number that float64 holds exactly; above 2**53 it may round"
         raise DataError(f"{where}: {column} {rule}. Got {value!r} instead; for ids take --kind classes.")
     return result
+
+
+def cut_blocks(rows: Iterable[tuple[str, Row | DataError]], size: int) -> Iterator[list[tuple[str, Row | DataError]]]:
+    """Cut rows into blocks; those before a fault of the whole file come first, as theirs may explain it."""
+    block: list[tuple[str, Row | DataError]] = []
+    try:
+        for row in rows:
+            block.append(row)
+            if len(block) == size:
+                yield block
+                block = []
+    except DataError:
+        yield block
+        raise
+    yield block
 
 
 def read_plain(

@@ -1,7 +1,6 @@
 """A user's own table of vectors: columns of numbers in a CSV, JSONL or Parquet file, or a .npy file beside it."""
 
 import functools
-import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,7 @@ from cml.data_prep.folder_split import Labelled
 from cml.data_prep.hf_parquet import ParquetTable
 from cml.data_prep.labelled_rows import LabelledRows, Rows, read_feature
 from cml.data_prep.provenance import record_provenance
-from cml.data_prep.row_files import Row, cell, read_plain
+from cml.data_prep.row_files import Row, cell, cut_blocks, read_plain
 from cml.data_prep.vector_rows import check_row, map_vectors, name_column, read_vector_text, store_row
 from cml.errors import DataError, UserError
 from cml.storage.json_file import find_repeated
@@ -236,8 +235,7 @@ class Table(LabelledRows):
                     yield vector
 
     def _text_blocks(self) -> Iterator[_Block]:
-        rows = self.read_table(())
-        while block := list(itertools.islice(rows, max(1, _CELLS // len(self._columns)))):
+        for block in cut_blocks(self.read_table(()), max(1, _CELLS // len(self._columns))):
             yield block, read_plain([row for _, row in block], self._columns, self.written)
 
     def _parquet_blocks(self) -> Iterator[_Block]:

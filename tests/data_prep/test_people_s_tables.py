@@ -435,8 +435,10 @@ def test_vectors_as_texts_in_cells(tmp_path: Path, count: int) -> None:
     cut = write(
         tmp_path / "cut.csv", ["id", "age", "embedding"], [[n, 20.5, '"[ 0.1 0.2 ... 0.3]"'] for n in range(count)]
     )
-    with pytest.raises(DataError, match=r"was cut by NumPy, which writes ... for the middle of long arrays"):
-        cml.prepare("table", tmp_path / "cut", source=cut, **settings)
+    for text in (cut.read_text(), cut.read_text()[:-5]):  # the second ends within quotes
+        cut.write_text(text)
+        with pytest.raises(DataError, match=r"was cut by NumPy, which writes ... for the middle of long arrays"):
+            cml.prepare("table", tmp_path / "cut", source=cut, **settings)
 
 
 def test_the_first_of_each_kind_of_bad_row_is_named(read: Callable[..., Any], tmp_path: Path) -> None:
