@@ -46,11 +46,11 @@ def agedb(folder: Path) -> Options:
 
 
 def biwi(folder: Path) -> Options:
-    camera = "517.6 0 320\n0 517.6 240\n0 0 1\n0 0 1\n\n0 0 0 0\n\n1 0 0\n0 1 0\n0 0 1\n\n-24 5 -13\n\n640 480"
+    camera = "129.4 0 80\n0 129.4 60\n0 0 1\n0 0 1\n\n0 0 0 0\n\n1 0 0\n0 1 0\n0 0 1\n\n-24 5 -13\n\n160 120"
     rng = np.random.default_rng(1)
     for n in range(COUNT):
         place = folder / f"{1 + n % 4:02d}" / f"frame_{n:05d}"
-        photo(place.with_name(f"{place.name}_rgb.png"), n, (640, 480))
+        photo(place.with_name(f"{place.name}_rgb.png"), n, (160, 120))
         turn = Rotation.from_euler("YXZ", rng.normal(0, 25, 3), degrees=True).as_matrix()
         rows = [" ".join(f"{value:.6g}" for value in row) for row in turn]
         write(place.with_name(f"{place.name}_pose.txt"), [*rows, "", f"{rng.normal(0, 60):.1f} 10 900"])
