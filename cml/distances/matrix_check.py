@@ -84,13 +84,13 @@ def read_matrix(values: Any) -> GivenMatrix:  # noqa: ANN401 - checked here
         if isinstance(values, np.memmap):  # which another process can map again
             array: NDArray[Any] = values
         else:
-            array = tensor_array(values) if hasattr(values, "detach") else _fill_masked(values)
+            array = tensor_array(values) if hasattr(values, "detach") else _fill_mask(values)
     except (ValueError, TypeError):  # rows of different lengths
         array = np.empty(0, object)
     return GivenMatrix(_square(array, values), None)
 
 
-def _fill_masked(values: Any) -> NDArray[Any]:  # noqa: ANN401 - an array or nested lists
+def _fill_mask(values: Any) -> NDArray[Any]:  # noqa: ANN401 - an array or nested lists
     """An array; what a mask hides is no comparison, and not the number behind it."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         return np.asarray(np.ma.filled(values.astype(np.result_type(values.dtype, np.float32)), np.inf))

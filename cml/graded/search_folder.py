@@ -46,7 +46,7 @@ class SearchSide:
     titles: Sequence[str] = ()  # of texts, that stand before them; none where no line has one
     file: Path = Path()
 
-    def named(self, chosen: Int64 | slice = slice(None)) -> dict[str, Any]:
+    def by_name(self, chosen: Int64 | slice = slice(None)) -> dict[str, Any]:
         """Some items, from name to input."""
         rows = range(len(self.names))[chosen] if isinstance(chosen, slice) else chosen.tolist()
         inputs = np.asarray(self.inputs) if isinstance(self.inputs, np.ndarray) else self.inputs  # plain rows of a map
@@ -197,7 +197,7 @@ class SearchFolder:
         grades = self.grades(split, distance)
         rows = {name: row for row, name in enumerate(self.queries.names)}
         chosen = np.array([rows[name] for name in grades.queries])
-        return SearchSplit(self.queries.named(chosen), self.documents.named(), grades)
+        return SearchSplit(self.queries.by_name(chosen), self.documents.by_name(), grades)
 
     @classmethod
     def write(

@@ -72,8 +72,8 @@ def explore_search(
     sides = [(folder.queries, queries, "query"), (folder.documents, documents, "gallery")]
     embeddings = np.concatenate(
         [
-            model.embed(list(folder.queries.named(queries).values()), side="queries"),
-            model.embed(list(folder.documents.named(documents).values()), side="documents", bar="embed"),
+            model.embed(list(folder.queries.by_name(queries).values()), side="queries"),
+            model.embed(list(folder.documents.by_name(documents).values()), side="documents", bar="embed"),
         ]
     )
     distance = GradedDistance(grades)

@@ -107,7 +107,7 @@ class RuleLoss(LabelDistanceLoss):
         self.distance = None if distance is None else check_number("distance", distance, least=0)
         self.quantile = None if quantile is None else check_number("quantile", quantile, least=0, below=1)
 
-    def unfitted_constants(self) -> tuple[str, ...]:
+    def open_constants(self) -> tuple[str, ...]:
         """The threshold, if it is a quantile."""
         return () if self.quantile is None else self.constant_names
 
@@ -133,7 +133,7 @@ class RuleLoss(LabelDistanceLoss):
 
         Returns the loss and the triplets (A,) of each anchor.
         """
-        look = self.may_look(embeddings)
+        look = self.may_check_numbers(embeddings)
         pairs = self.make_pairs(check_batch(embeddings, label_distances, look=look))
         mean = self.mean_of_pairs(embeddings, pairs)
         if look and bool(mean.counts.any()) and not bool(mean.counts.all()):

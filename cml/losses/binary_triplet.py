@@ -80,5 +80,5 @@ class BinaryTripletLoss(RuleLoss):
         """
         order = torch.where(pairs.positives, 0.0, torch.where(pairs.negatives, 1.0, torch.inf))  # (A, B)
         order.fill_diagonal_(0)  # an anchor's own column is left out, whatever the sets say of it
-        look = self.may_look(embeddings)
+        look = self.may_check_numbers(embeddings)
         return mean_of_hinges(embeddings, order, margin=self.margin, normalize=self.normalize, look=look)

@@ -69,7 +69,7 @@ class ClassLoss(Loss):
         same = (classes[:, None] == classes).sum(dim=1)  # (B,)
         usable = (same > 1) & (same < len(classes))
         self.count_skipped(usable)
-        if not self.may_look(classes) or bool(usable.all()):
+        if not self.may_check_numbers(classes) or bool(usable.all()):
             return
         if bool(usable.any()):
             text = "Some items of a batch have no positive or no negative there (counted in skipped_anchors)."

@@ -68,7 +68,7 @@ class CoSENTLoss(LabelDistanceLoss):
 
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> AnchorMean:
         """The formula: sorted by label distance, the double sum is one of products of cumulative sums, in float64."""
-        label_distances = check_batch(embeddings, label_distances, look=self.may_look(embeddings))
+        label_distances = check_batch(embeddings, label_distances, look=self.may_check_numbers(embeddings))
         anchors, items = label_distances.shape
         used = comparable_pairs(label_distances)  # (A, B)
         with torch.autocast(embeddings.device.type, enabled=False):

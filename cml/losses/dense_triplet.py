@@ -70,7 +70,7 @@ class DenseTripletLoss(LabelDistanceLoss):
 
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> AnchorMean:
         """The mean over all ordered pairs of all anchors, with the gradient by counts."""
-        look = self.may_look(embeddings)
+        look = self.may_check_numbers(embeddings)
         return mean_of_hinges(embeddings, label_distances, margin=self.margin, normalize=self.normalize, look=look)
 
 

@@ -51,7 +51,7 @@ class DirectionProxyNCALoss(ProxyTableLoss):
     def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
         """The loss of a batch."""
         proxies = self.proxy_table()
-        check_proxies(embeddings, proxies, classes, look=self.may_look(embeddings))
+        check_proxies(embeddings, proxies, classes, look=self.may_check_numbers(embeddings))
         with torch.autocast(embeddings.device.type, enabled=False):
             unit_points = unit_rows(embeddings)
             points, centers = as_exact(unit_points), as_exact(unit_rows(proxies))

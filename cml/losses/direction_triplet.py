@@ -58,7 +58,7 @@ class DirectionTripletLoss(ClassLoss):
     def value(self, embeddings: Tensor, classes: Tensor) -> Tensor:
         """The formula."""
         check_classes(embeddings, classes)
-        look = self.may_look(embeddings)
+        look = self.may_check_numbers(embeddings)
         with torch.autocast(embeddings.device.type, enabled=False):
             points = embedding_points(embeddings, normalize=self.normalize, look=look)
             positives, negatives = class_masks(classes)

@@ -60,7 +60,7 @@ class GradedRankLoss(LabelDistanceLoss):
         """The mean over anchors, in the memory of a few anchors."""
         if not self.takes_heads:
             check_matrix("embeddings", embeddings)
-        look = self.may_look(embeddings)
+        look = self.may_check_numbers(embeddings)
         return mean_over_rows(
             embeddings, label_distances, self.anchor_values, self._slopes, normalize=self.normalize, look=look
         )

@@ -2,10 +2,10 @@
 
 A loss here is a formula over the pairs (anchor, item) of a batch. The first A items of the batch are its anchors; row a
 of the label distances holds those of anchor a to all B items. A loss writes its formula in ``anchor_values``, from one
-row to one value, and its value is the mean over the anchors' terms.
+row to one value, and the loss is the mean over the anchors' terms.
 
 A constant of a formula may depend on the unit of the label distance: pixels in one data set, years in another. ``fit``
-finds such constants in the training set, or the first batch does where nobody called it.
+finds such constants in the training set, or the first batch does if ``fit`` was not called.
 """
 
 import warnings
@@ -23,28 +23,29 @@ from cml.losses.loss import LabelSource, Loss
 from cml.losses.pairs import as_block, check_batch, comparable_pairs, warn_of_odd_matrix, without_diagonal
 from cml.settings import check_auto
 
-Auto = float | Literal["auto"]  # a constant, or that ``fit`` shall find it in the training set
+Auto = float | Literal["auto"]  # a number, or "auto": ``fit`` finds it in the training set
 FIT_ITEMS = 512  # items whose pairwise label distances fix a loss's constants: 130,816 pairs
-_FIT = "call loss.fit(distance, labels) with the label distance and the labels of the training set"
+_HOW_TO_FIT = "call loss.fit(distance, labels) with the label distance and the labels of the training set"
 
 
 class LabelDistanceLoss(Loss):
     """Base of the losses over label distances.
 
-    A subclass writes ``anchor_values``; or ``mean``, if its anchors meet other than by their mean; or ``forward``, if
-    it counts no terms. One whose constants come from the training set names them in ``constant_names`` and finds them
-    in ``find_constants``.
+    A subclass writes ``anchor_values``; or ``mean``, if the loss is not a mean over anchors
+    or has a gradient in closed form; or ``forward``, if it has no notion of terms. One whose constants come from the
+    training set names them in ``constant_names`` and finds them in ``find_constants``.
 
     Attributes:
-        missing: What an anchor without a term has not, for the warning: "two items of a usable label distance".
-        takes_heads: True if ``mean`` also takes embeddings (H, B, D) of H heads, with settings (H, 1, 1) that are
-            tensors; see ``cml.training.head_losses``. A formula in plain torch does by itself where it broadcasts.
+        missing: What an anchor without a term lacks, for the warning: "two items of a usable label distance".
+        takes_heads: True if ``mean`` also takes embeddings (H, B, D) of H heads, linear maps that are trained on the
+            same features at once, with settings (H, 1, 1) that are tensors; see ``cml.training.head_losses``. A formula
+            in plain torch needs nothing more if it broadcasts.
     """
 
     labels = "label distances"
     missing: ClassVar[str] = "two items of a usable label distance"
     takes_heads: ClassVar[bool] = False
-    _is_of_doors = False  # whether a label distance makes the targets, which was checked where it was given
+    _labels_were_checked = False  # whether targets come from a ``LabelDistance``, which was checked when it was made
 
     def anchor_values(self, squared: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
         """The formula: the value of each of R anchors, in plain torch.
@@ -56,7 +57,8 @@ class LabelDistanceLoss(Loss):
             used: (R, B) bool, the pairs that may be used: no anchor with itself, and none that cannot be compared.
 
         Returns:
-            The value (R,) of each anchor, a sum over its terms, and the number (R,) of these terms. An anchor of no
+            The value (R,) of each anchor, a sum over its terms, and the number (R,) of these
+            terms; of H heads, values (H, R). An anchor of no
             terms is left out.
         """
         raise NotImplementedError
@@ -71,7 +73,7 @@ class LabelDistanceLoss(Loss):
         Returns:
             The loss and the terms (A,) of each anchor.
         """
-        look = self.may_look(embeddings)
+        look = self.may_check_numbers(embeddings)
         return mean_over_anchors(embeddings, label_distances, self.anchor_values, normalize=self.normalize, look=look)
 
     def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
@@ -88,25 +90,25 @@ class LabelDistanceLoss(Loss):
         Raises:
             UserError: a shape or type does not fit, or a number is negative or NaN.
         """
-        mean = self.mean(embeddings, label_distances)
-        self.count_skipped(mean.counts)
-        if self.may_look(mean.counts) and not bool(mean.counts.any()):
+        result = self.mean(embeddings, label_distances)
+        self.count_skipped(result.counts)
+        if self.may_check_numbers(result.counts) and not bool(result.counts.any()):
             text = f"No anchor of the batch has {self.missing}: its loss is 0 and contributes no gradient."
             warnings.warn(text, RuntimeWarning, stacklevel=3)
-        return mean.loss
+        return result.loss
 
     def __call__(self, embeddings: Tensor, label_distances: Tensor) -> Any:  # noqa: ANN401 - as torch has it
         """``forward``, of a subclass too, after a fit to the batch where nobody called ``fit``."""
         label_distances = as_block(label_distances, embeddings)
-        if not (self._has_looked or self._is_of_doors or torch.compiler.is_compiling()):
+        if not (self._has_checked_numbers or self._labels_were_checked or torch.compiler.is_compiling()):
             warn_of_odd_matrix(embeddings, label_distances)
-        if not self._constants and self.unfitted_constants():
+        if not self._constants and self.open_constants():
             self._fit_to_first_batch(embeddings, label_distances)
         return super().__call__(embeddings, label_distances)
 
     def target(self, batch: LabelSource) -> Tensor:  # (A, B) of a batch, (P,) of a sample
         """The label distances of a batch, or of a sample of training pairs."""
-        self._is_of_doors = True
+        self._labels_were_checked = True
         return torch.from_numpy(batch.label_distances())
 
     def prepare(
@@ -134,10 +136,10 @@ class LabelDistanceLoss(Loss):
             if sample.ndim == 2 and sample.shape[0] == sample.shape[1]:
                 sample = without_diagonal(sample)
         else:
-            from cml.distances import Labels, as_distance_of  # here, as few own loops need label distances
+            from cml.distances import Labels, as_distance_of  # here, as few users' training loops need them
 
             label_distance = as_distance_of(distance, labels, "fit")
-            self._is_of_doors = True
+            self._labels_were_checked = True
             if not isinstance(labels, Labels):
                 label_distance = label_distance.fit(labels)
             sample = torch.from_numpy(sample_label_distances(label_distance, label_distance.encode(labels), seed))
@@ -151,15 +153,15 @@ class LabelDistanceLoss(Loss):
             label_distances: (P,) of training pairs.
 
         Returns:
-            The ``constant_names`` with their values; nothing if the settings leave none open.
+            All ``constant_names`` with their values; nothing if the settings leave none open.
 
         Raises:
             UserError: the sample does not determine them.
         """
         return {}
 
-    def unfitted_constants(self) -> tuple[str, ...]:
-        """The constants that the settings leave open: those whose attribute of the same name is "auto"."""
+    def open_constants(self) -> tuple[str, ...]:
+        """The constants that the settings leave open, fitted or not: attributes of these names are "auto"."""
         settings = {name: getattr(self, name, None) for name in self.constant_names}
         return tuple(name for name, setting in settings.items() if isinstance(setting, str) and setting == "auto")
 
@@ -179,20 +181,21 @@ class LabelDistanceLoss(Loss):
         if isinstance(setting, int | float | Tensor):  # a tensor holds one number for each of H heads
             return setting
         if name not in self._constants:
-            raise UserError(f"{type(self).__name__} has no {name!r} yet: {_FIT}.")
+            raise UserError(f"{type(self).__name__} has no {name!r} yet: {_HOW_TO_FIT}.")
         return self._constants[name]
 
     def _fit_to_first_batch(self, embeddings: Tensor, label_distances: Tensor) -> None:
-        name, open_constants = type(self).__name__, " and ".join(map(repr, self.unfitted_constants()))
+        name, open_constants = type(self).__name__, " and ".join(map(repr, self.open_constants()))
         together = torch.distributed.is_available() and torch.distributed.is_initialized()
         if together and torch.distributed.get_world_size() > 1:  # the processes' losses would differ for good
             raise UserError(
-                f"Each process would find a different {open_constants} for {name} in its first batch: {_FIT}."
+                f"Each process would find a different {open_constants} for {name} in its first batch: {_HOW_TO_FIT}."
             )
         check_batch(embeddings, label_distances)
         self.fit(label_distances[comparable_pairs(label_distances)])
         warnings.warn(
-            f"{name} was not fitted, so it took {open_constants} from the first batch alone; {_FIT} before training.",
+            f"{name} was not fitted, so it took {open_constants} from the first batch alone; {_HOW_TO_FIT} before "
+            "training.",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -232,7 +235,7 @@ class ScaledLabelLoss(LabelDistanceLoss):
 class PairwiseDistance(Protocol):
     """The part of a label distance that a sample needs; every ``cml.distances.LabelDistance`` has it.
 
-    One that has ``known_pairs`` too, as those have, may know the distances of few pairs.
+    One that also has ``known_pairs`` may know the distances of these pairs alone.
     """
 
     def pairwise(self, a: Any, b: Any) -> Float32:  # noqa: ANN401 - encoded labels
@@ -242,7 +245,7 @@ class PairwiseDistance(Protocol):
 def sample_label_distances(distance: PairwiseDistance, labels: Any, seed: int) -> Float32:  # noqa: ANN401
     """Label distances (P,) of all pairs among ``FIT_ITEMS`` of the encoded labels, drawn at random.
 
-    Of a distance that lists its ``known_pairs``, as many of these at most.
+    Of a distance that lists its ``known_pairs``, at most as many of those.
     """
     generator = np.random.default_rng(seed)
     known = distance.known_pairs(labels) if hasattr(distance, "known_pairs") else None

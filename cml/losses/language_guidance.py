@@ -133,7 +133,7 @@ class LanguageGuidanceLoss(ClassLoss):
         Raises:
             UserError: a tensor has another shape or type, or a number is not a class.
         """
-        check_classes(embeddings, classes, len(self.texts), look=self.may_look(embeddings))
+        check_classes(embeddings, classes, len(self.texts), look=self.may_check_numbers(embeddings))
         with torch.autocast(embeddings.device.type, enabled=False):
             points, words = unit_rows(embeddings), unit_rows(self.texts.detach())[classes]
             image_shares = (points @ points.T / self.temperature).log_softmax(dim=1)  # (B, B), logarithms

@@ -115,7 +115,7 @@ class LogisticTripletLoss(Loss):
             UserError: a shape or type does not fit, or a number is no row of the batch.
         """
         self._check_triplets(embeddings, triplets)
-        look = self.may_look(embeddings)
+        look = self.may_check_numbers(embeddings)
         with torch.autocast(embeddings.device.type, enabled=False):
             points = embedding_points(embeddings, normalize=self.normalize, look=look)
             anchors, nearer, farther = triplets[:, 0], triplets[:, 1], triplets[:, 2]
@@ -140,7 +140,8 @@ class LogisticTripletLoss(Loss):
                 f"The 'triplets' must be whole numbers (T, 3), anchor, nearer and farther, or (T, 4). {got}"
             )
         rows = triplets[:, :3]
-        if len(rows) and self.may_look(embeddings) and not 0 <= int(rows.min()) <= int(rows.max()) < len(embeddings):
+        known = not len(rows) or not self.may_check_numbers(embeddings)
+        if not known and not 0 <= int(rows.min()) <= int(rows.max()) < len(embeddings):
             got = f"Got {int(rows.min())} to {int(rows.max())} instead."
             raise UserError(f"The 'triplets' must name rows of the {len(embeddings)} embeddings. {got}")
 

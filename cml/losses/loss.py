@@ -7,8 +7,8 @@ and ``VectorLoss`` (label vectors, below). Every registered loss is one class, i
 one method with its formula. Gradients flow to the embeddings and the loss's own parameters, never to the labels.
 
 Losses are written in plain torch, so that they can be differentiated any number of times and compiled without a graph
-break. They never wait for a number of a GPU: see ``Loss.may_look``. Five have a gradient in closed form, which is
-faster and smaller for large batches (``closed_form.py``).
+break. They never wait for a number of a GPU: see ``Loss.may_check_numbers``. Five have a gradient in closed form, which
+is faster and smaller for large batches (``closed_form.py``).
 """
 
 import inspect
@@ -121,7 +121,7 @@ class Loss(nn.Module):
         super().__init__()
         self._constants: dict[str, float] = {}
         self._skipped = torch.zeros((), dtype=torch.int64)  # on a device, a tensor: to read it would wait
-        self._has_looked = False
+        self._has_checked_numbers = False
 
     def target(self, batch: LabelSource) -> Tensor:
         """Make the second argument of ``forward`` from a batch's labels, or the target of ``prepare``.
@@ -160,15 +160,17 @@ class Loss(nn.Module):
         """Find the constants of a loss over label distances; any other loss refuses.
 
         Args:
-            distance: See ``LabelDistanceLoss.fit``.
-            labels: See ``LabelDistanceLoss.fit``.
-            seed: Random seed of the draw.
+            distance: A label distance of any kind that ``cml.fit`` takes. Without ``labels``, a sample of label
+                distances of training pairs: (P,), or a square matrix, whose diagonal is left out.
+            labels: Those of the training set, as they are or encoded.
+            seed: Draws the labels that are compared, of more than 512.
 
         Returns:
             The loss.
 
         Raises:
-            UserError: the loss is not over label distances. The error says what to call instead.
+            UserError: the loss is not over label distances, and the error says what to call instead; the labels do not
+                fit the label distance; or the sample does not determine the constants.
         """
         has_prepare = type(self).prepare is not Loss.prepare
         raise UserError(
@@ -213,7 +215,7 @@ class Loss(nn.Module):
         """
         self._skipped = self._skipped.to(counts.device) + (counts == 0).sum()
 
-    def may_look(self, tensor: Tensor) -> bool:
+    def may_check_numbers(self, tensor: Tensor) -> bool:
         """Whether a check may look at the numbers of a tensor.
 
         On the CPU always. On another device only in the first call, for the processor waits for the device then. Under
@@ -225,13 +227,13 @@ class Loss(nn.Module):
         Returns:
             Whether to check numbers. Shapes and types are always checked.
         """
-        return not torch.compiler.is_compiling() and (tensor.device.type == "cpu" or not self._has_looked)
+        return not torch.compiler.is_compiling() and (tensor.device.type == "cpu" or not self._has_checked_numbers)
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - as torch has it
         """``forward``, after which numbers on a device are no longer looked at."""
         value = super().__call__(*arguments, **options)
         if not torch.compiler.is_compiling():
-            self._has_looked = True
+            self._has_checked_numbers = True
         return value
 
     def extra_repr(self) -> str:

@@ -93,7 +93,7 @@ class PairLogRatioLoss(LabelDistanceLoss):
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> AnchorMean:
         """The formula: twice the variance of the residuals of all pairs."""
         distances, labels, used = compare_by_closed_form(
-            embeddings, label_distances, normalize=self.normalize, look=self.may_look(embeddings)
+            embeddings, label_distances, normalize=self.normalize, look=self.may_check_numbers(embeddings)
         )
         exponent, floor = self.constant("label_exponent"), self.constant("floor")
         once = used.triu(1)  # an item that is no anchor lies right of every diagonal

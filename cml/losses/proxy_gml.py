@@ -84,7 +84,7 @@ class ProxyGMLLoss(ProxyTableLoss):
     def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
         """The loss of a batch."""
         proxies = self.proxy_table()
-        check_proxies(embeddings, proxies, classes, self.per_class, look=self.may_look(embeddings))
+        check_proxies(embeddings, proxies, classes, self.per_class, look=self.may_check_numbers(embeddings))
         kept, count = self._count_to_keep(len(proxies)), len(proxies) // self.per_class
         with torch.autocast(embeddings.device.type, enabled=False):
             items = unit_rows(embeddings)

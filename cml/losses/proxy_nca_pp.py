@@ -56,7 +56,7 @@ class ProxyNCAPlusPlusLoss(ProxyTableLoss):
     def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
         """The loss of a batch."""
         proxies = self.proxy_table()
-        check_proxies(embeddings, proxies, classes, look=self.may_look(embeddings))
+        check_proxies(embeddings, proxies, classes, look=self.may_check_numbers(embeddings))
         with torch.autocast(embeddings.device.type, enabled=False):
             points = unit_rows(embeddings)
             cosines = points @ unit_rows(proxies).to(points).T  # (B, C)

@@ -114,5 +114,5 @@ class RegressionLoss(VectorLoss):
             raise UserError(f"The 'predictions' and 'targets' must be floating-point tensors. {got}")
         targets = (vectors - self.center) / self.scale
         with torch.autocast(embeddings.device.type, enabled=False):
-            predictions = embedding_points(embeddings, normalize=False, look=self.may_look(embeddings))
+            predictions = embedding_points(embeddings, normalize=False, look=self.may_check_numbers(embeddings))
             return _PENALTIES[self.penalty](predictions, targets.to(predictions.dtype))

@@ -54,7 +54,7 @@ class RKDDistanceLoss(LabelDistanceLoss):
 
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> AnchorMean:
         """The formula, over all anchors at once: they share both means."""
-        look = self.may_look(embeddings)
+        look = self.may_check_numbers(embeddings)
         distances, labels, used = compare(embeddings, label_distances, normalize=self.normalize, look=look)
         counts = used.sum(dim=-1)
         number, least = counts.sum(), torch.finfo(distances.dtype).tiny

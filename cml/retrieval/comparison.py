@@ -188,9 +188,9 @@ class Comparison:
             return f"{start} {figures}, {first if mean * sign > 0 else other} is better."
         if low == high:
             return f"{start} equal in {name}."
-        return f"{start} {figures}, no clear difference; {self._needed(gain, probability)}."
+        return f"{start} {figures}, no clear difference; {self._describe_needed_seeds(gain, probability)}."
 
-    def _needed(self, gain: MeanEstimate, probability: float) -> str:
+    def _describe_needed_seeds(self, gain: MeanEstimate, probability: float) -> str:
         """How many seeds would tell."""
         seeds = next((n for n in range(self.seeds + 1, _MOST_SEEDS + 1) if self._tells(gain, n, probability)), None)
         return f"even {_MOST_SEEDS} seeds would not be enough" if seeds is None else f"{seeds} seeds would be needed"
@@ -213,7 +213,7 @@ class Comparison:
         over = f"{self.seeds} seeds" + (f" and {self.references.queries} queries" if gain.item_variance[0] > 0 else "")
         return (
             f"there is no clear difference between {method} and {other}: it is {gap:.3g}{unit} in {name}, and its 95 % "
-            f"interval over {over} is ± {half:.3g}; {self._needed(gain, probability)}."
+            f"interval over {over} is ± {half:.3g}; {self._describe_needed_seeds(gain, probability)}."
         )
 
     def _tells(self, gain: MeanEstimate, seeds: int, probability: float) -> bool:

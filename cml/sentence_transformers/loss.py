@@ -102,7 +102,7 @@ class LabelDistanceLoss(nn.Module):
 
     def _target(self, rows: Any) -> Tensor:  # noqa: ANN401 - labels (B,) or (B, V), or numbers of rows
         if self._targets is None:
-            if isinstance(self.loss, LossOfDistances) and self.loss.unfitted_constants() and not self.loss.constants():
+            if isinstance(self.loss, LossOfDistances) and self.loss.open_constants() and not self.loss.constants():
                 self.loss.fit(self.distance, rows)  # to the batch of all processes, so that they agree
             encoded = self.distance.encode(rows)
             return torch.as_tensor(np.asarray(self.distance.pairwise(encoded, encoded)))

@@ -8,7 +8,8 @@ round, with one thread. A figure is the median ratio of the rounds, this checkou
 interval of that median over resampled rounds. ``import`` and ``help`` start a new Python each time.
 
 Jobs: ``evaluate-1000`` and ``evaluate-3000``, ``evaluate_embeddings`` of so many items among each other with four rows
-and all metrics; ``fit``, 100 steps of a head on 2,000 vectors; ``embed``, 20,000 vectors by the trained model;
+and all metrics; ``fit``, 100 steps of a head on 2,000 vectors; ``tune``, the choice of a
+head for 400 vectors; ``embed``, 20,000 vectors by the trained model;
 ``import``, ``import cml``; ``help``, ``cml --help``.
 """
 
@@ -49,6 +50,15 @@ def prepare_fit() -> Callable[[], object]:
     return lambda: cml.fit(rows, rows[:, :2], steps=100, quiet=True)
 
 
+def prepare_tuning() -> Callable[[], object]:
+    """Choose a head for vectors."""
+    import cml
+
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(400, 64)).astype(np.float32)
+    return lambda: cml.fit(rows, rows[:, :2], tune=True, dimension=16, quiet=True)
+
+
 def prepare_embedding() -> Callable[[], object]:
     """Embed vectors."""
     import cml
@@ -63,6 +73,7 @@ JOBS: dict[str, Callable[[], Callable[[], object]]] = {
     "evaluate-1000": lambda: prepare_evaluation(1000),
     "evaluate-3000": lambda: prepare_evaluation(3000),
     "fit": prepare_fit,
+    "tune": prepare_tuning,
     "embed": prepare_embedding,
 }
 

@@ -49,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.add_argument("--items", type=int, default=1024)
     options.add_argument("--only", nargs="+", default=[], help="names of losses; 2. is left out then")
     options.add_argument("--against", help="another checkout, for 4.")
+    options.add_argument("--sizes", type=int, nargs="+", choices=list(RUNS), default=list(RUNS), help="of 4.")
     options.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     add_json_option(options)
     chosen = options.parse_args(arguments)
@@ -57,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         serve()
         return
     if chosen.against:
-        write_figures(chosen.json, compare_trees(chosen.against, chosen.only, chosen.repeat))
+        write_figures(chosen.json, compare_trees(chosen.against, chosen.only, chosen.repeat, chosen.sizes))
         return
 
     embeddings_of_all, label_distances_of_all = batch(chosen.items)
@@ -111,6 +112,9 @@ def serve() -> None:
         if (name, int(size)) not in made:
             made.clear()
             embeddings, label_distances = batch(int(size))
+            if name not in losses.names():
+                print(flush=True)  # the other checkout does not have it
+                continue
             loss = losses.registry.make(name)
             loss.prepare(label_distances[0, 1:], dimension=128)
             made[name, int(size)] = loss, embeddings, label_distances
@@ -123,7 +127,7 @@ def serve() -> None:
         print(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, flush=True)
 
 
-def compare_trees(other: str, only: Sequence[str], repeat: int) -> dict[str, object]:
+def compare_trees(other: str, only: Sequence[str], repeat: int, sizes: Sequence[int]) -> dict[str, object]:
     """Print and return, by loss and size, the ratio of the times of this tree and another one with its interval."""
     here = Path(__file__).resolve()
 
@@ -143,7 +147,10 @@ def compare_trees(other: str, only: Sequence[str], repeat: int) -> dict[str, obj
     over_distances = [name for name in losses.names() if issubclass(entry(name), losses.LabelDistanceLoss)]
     for name in only or [name for name in over_distances if name != "binary"]:
         servers = [start(tree) for tree in (here.parents[2], Path(other).resolve())]  # whose peaks are of one loss
-        for size, runs in RUNS.items():
+        for size, runs in ((size, RUNS[size]) for size in sizes):
+            if not all(ask(server, f"{name} {size} 1") for server in servers):
+                print(f"{name:24} is not in both", flush=True)
+                break
             turns = [[ask(server, f"{name} {size} {runs}") for server in servers] for _ in range(1 + repeat)]
             ratios = sorted(ours[0] / theirs[0] for ours, theirs in turns[1:])  # the first turn warms up
             low, median, high = median_interval(ratios)

@@ -410,7 +410,7 @@ def test_plain_losses_read_no_number_after_the_first_call_on_a_device(
 ) -> None:
     loss, _, embeddings, target = make_batch(name, torch.float32)
     expected = value_and_gradient(loss, embeddings, target)
-    monkeypatch.setattr(Loss, "may_look", lambda self, _: False)  # as on a device, and under torch.compile
+    monkeypatch.setattr(Loss, "may_check_numbers", lambda self, _: False)  # as on a device, and under torch.compile
     with Reads() as reads:
         leaf = embeddings.clone().requires_grad_()
         value = loss(leaf, target)
@@ -430,10 +430,10 @@ def test_no_tensor_of_float32_is_larger_than_anchors_times_items(name: str) -> N
 def test_a_device_is_looked_at_in_the_first_call_alone() -> None:
     loss = losses.get("rkd-distance")
     embeddings = torch.empty(4, 3, device="meta")
-    assert loss.may_look(embeddings)
+    assert loss.may_check_numbers(embeddings)
     loss(torch.rand(4, 3), torch.rand(4, 4).fill_diagonal_(0))
-    assert not loss.may_look(embeddings)
-    assert loss.may_look(torch.empty(4, 3))
+    assert not loss.may_check_numbers(embeddings)
+    assert loss.may_check_numbers(torch.empty(4, 3))
 
 
 @pytest.mark.parametrize("name", ["log-ratio", "rank-n-contrast", "dense-triplet", "cosent", "soft-target"])

@@ -101,7 +101,7 @@ class Unit(losses.LabelDistanceLoss):
 
     constant_names = ("unit",)
 
-    def unfitted_constants(self) -> tuple[str, ...]:
+    def open_constants(self) -> tuple[str, ...]:
         return self.constant_names
 
     def find_constants(self, label_distances: torch.Tensor) -> dict[str, float]:
