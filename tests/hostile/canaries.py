@@ -110,10 +110,10 @@ def make_world(root: Path) -> None:
         Image.new("RGB", (16, 16), (8 * number, 90, 9)).save(root / f"images/{number}.png")
     (root / "images.csv").write_text("file_name,y\n" + "".join(f"{number}.png,{number}\n" for number in range(30)))
     vectors = {f"{kind}{number}": rows[number].astype(np.float32) for kind in "qd" for number in range(40)}
-    sides = [{name: row for name, row in vectors.items() if name.startswith(kind)} for kind in "qd"]
+    queries, documents = ({name: row for name, row in vectors.items() if name[0] == kind} for kind in "qd")
     pairs = [(f"q{i}", f"d{j}", (i * j) % 4) for i in range(40) for j in range(0, 40, 3)]
     grades = cml.Grades(*zip(*pairs, strict=True))
-    cml.SearchFolder.write(root / "graded", *sides, {"train": grades, "test": grades})
+    cml.SearchFolder.write(root / "graded", queries, documents, {"train": grades, "test": grades})
     train = "train value --data data --out run --steps 2 --dimension 3 --workers 0 --sampler random(batch_size=20)"
     for command in (
         f"prepare table --source rows.csv --features a b c --label-columns y {KEPT} --out data",

@@ -358,9 +358,10 @@ def every_case(scratch: Path) -> dict[str, Case]:
 def change_index(out: Path) -> int:
     """Add to an index, remove from it and compact it, as a program does that goes on where it was killed."""
     folder = out.with_name("index")
-    if not (folder / "manifest.json").exists():
-        cml.Index.create(folder, dimension=6, digest="mine")
-    index = cml.Index.open(folder)
+    try:
+        index = cml.Index.open(folder)
+    except cml.UserError:  # there is none yet
+        index = cml.Index.create(folder, dimension=6, digest="mine")
     rows = np.random.default_rng(0).normal(size=(60, 6)).astype(np.float32)
     for first in range(0, 60, 10):
         if str(first) not in index:

@@ -23,13 +23,14 @@ import faults
 import numpy as np
 
 import cml
+from cml.searching.index_file import holds_index
 
 
 def search_while_changed(out: Path) -> int:
     """Search the index of ``faults.change_index`` until its result is there; every hit has to be as the item is."""
     folder, rows = out.with_name("index"), np.random.default_rng(0).normal(size=(60, 6)).astype(np.float32)
     deadline = time.monotonic() + faults.LIMIT / 4
-    while not (folder / "index.sqlite").exists() and time.monotonic() < deadline:
+    while not holds_index(folder) and time.monotonic() < deadline:
         time.sleep(0.002)
     index = cml.Index.open(folder)
     while not (out / "hits.json").exists() and time.monotonic() < deadline:

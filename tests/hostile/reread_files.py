@@ -177,7 +177,13 @@ def _make_run(folder: Path) -> None:
 
 
 def _train(folder: Path, **options: Any) -> cml.Model:  # noqa: ANN401
-    little = {"steps": 6, "checkpoint_every": 2, "dimension": 3, "sampler": "random(batch_size=20)", "workers": 0}
+    little: dict[str, Any] = {
+        "steps": 6,
+        "checkpoint_every": 2,
+        "dimension": 3,
+        "sampler": "random(batch_size=20)",
+        "workers": 0,
+    }
     return cml.fit(ROWS, ROWS[:, 0], loss="log-ratio", out=folder, **little, **options, **QUIET)
 
 
@@ -310,9 +316,9 @@ def _other_tensor(tensor: torch.Tensor, rng: random.Random) -> torch.Tensor:
 def _change_leaf(tree: Any, rng: random.Random) -> None:  # noqa: ANN401
     """Change one entry of a checkpoint, at any depth."""
     keys = sorted(tree, key=str) if isinstance(tree, dict) else range(len(tree))
-    key = rng.choice([key for key in keys if not isinstance(tree[key], dict | list) or tree[key]])
+    key = rng.choice(list(keys))
     value = tree[key]
-    if isinstance(value, dict | list) and rng.randrange(8):
+    if isinstance(value, dict | list) and value and rng.randrange(8):
         _change_leaf(value, rng)
     elif isinstance(value, torch.Tensor) and rng.randrange(4):
         tree[key] = _other_tensor(value, rng)

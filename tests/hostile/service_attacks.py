@@ -26,12 +26,14 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
 import cml
 
+Seen = Counter[tuple[str, int]]
 PARTS = 5  # of the series, after each of which the memory is measured
 ADDRESS_SPACE = 6 << 30  # of which torch's libraries take the most
 
@@ -47,7 +49,13 @@ def make_place(folder: Path) -> list[bytes]:
     """A run and an index of 40 images in a folder; the images."""
     rng = np.random.default_rng(0)
     tiles = rng.integers(0, 256, (40, 32, 32, 3), np.uint8)
-    options = {"backbone": "small-cnn", "weights": "none", "image_size": (32, 32), "dimension": 8, "workers": 0}
+    options: dict[str, Any] = {
+        "backbone": "small-cnn",
+        "weights": "none",
+        "image_size": (32, 32),
+        "dimension": 8,
+        "workers": 0,
+    }
     model = cml.fit(tiles, np.arange(40.0), steps=1, sampler="random(batch_size=40)", quiet=True, **options)
     model.save(folder / "runs/mine")
     cml.Index.create(folder / "index/mine", model, run=folder / "runs/mine").add(tiles, ids=range(40))
@@ -117,12 +125,12 @@ def running(folder: Path) -> Iterator[Service]:
         service.process.wait()
 
 
-def attack(service: Service, folder: Path, images: list[bytes], requests: int, clients: int, seconds: float) -> Counter:
+def attack(service: Service, folder: Path, images: list[bytes], requests: int, clients: int, seconds: float) -> Seen:
     """Attack a service; how often each request got which status, such as ("bomb", 413).
 
     Requests are spread over the seconds, or sent as fast as they are answered.
     """
-    seen: Counter[tuple[str, int]] = Counter()
+    seen: Seen = Counter()
     bomb, begun = encode(Image.new("1", (9400, 9400))), time.monotonic()
     every = seconds * clients / requests  # seconds between requests of a client
 
@@ -192,7 +200,8 @@ def main() -> int:
         images = make_place(folder)
         with running(folder) as service:
             attack(service, folder, images, 200, options.clients, 0)  # warms it
-            before, seen, memory = service.memory, Counter(), []
+            seen: Seen = Counter()
+            before, memory = service.memory, []
             for _ in range(PARTS):
                 part = options.requests // PARTS, options.clients, 60 * options.minutes / PARTS
                 seen += attack(service, folder, images, *part)
