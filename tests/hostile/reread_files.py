@@ -242,7 +242,7 @@ FILES = {
     "index.faiss": "tests/searching/test_index.py: its checksum is in index.sqlite, and without it search is exact",
     **dict.fromkeys(("evaluation.json", "comparison.json", "metrics.jsonl", "metadata.csv"), SERIES),
     "last.pt": "run",
-    "loss.safetensors": "tests/training/test_checkpoints.py: a checksum, and the shapes",
+    "loss.safetensors": "tests/runs/test_judgements.py: one of other shapes",
     **dict.fromkeys(("trials.json", "networks.json"), "what is damaged is computed again"),
     **dict.fromkeys(
         ("modules.json", "config_sentence_transformers.json"),

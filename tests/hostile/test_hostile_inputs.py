@@ -203,6 +203,22 @@ def test_checkpoints_that_do_not_fit_the_run(tmp_path: Path, keys: tuple[Any, ..
     assert "\n" not in str(caught.value)
 
 
+def test_a_bit_of_the_directory_of_a_checkpoint_tells_damage(tmp_path: Path) -> None:
+    import torch
+
+    from cml.training.checkpoint import CHECKPOINT, read_checkpoint
+
+    (path := tmp_path / CHECKPOINT).parent.mkdir()
+    with path.open("wb") as file:
+        torch.save({"step": 1, "network": {"weight": torch.ones(8)}}, file)
+    assert read_checkpoint(tmp_path) is not None
+    content = bytearray(path.read_bytes())
+    content[content.rindex(b"archive/data/0") - 8] ^= 0x10  # now a folder, of which torch reads nothing
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"last\.pt is damaged \(The entries of its directory differ in form\)"):
+        read_checkpoint(tmp_path)
+
+
 def test_a_device_in_the_place_of_a_checkpoint_is_not_read_for_ever(tmp_path: Path) -> None:
     from cml.training.checkpoint import CHECKPOINT, read_checkpoint
 

@@ -29,6 +29,8 @@ def named_files() -> set[str]:
 def test_every_file_that_the_code_names_is_listed() -> None:
     assert named_files() - FILES.keys() == set(), "add the file to FILES, and its format to FORMATS"
     assert set(FORMATS) - set(FILES.values()) == {"embeddings"}  # whose files have names of other formats
+    tests = {path.name for path in (ROOT / "tests").rglob("*.py")}
+    assert {name for text in FILES.values() for name in re.findall(r"\w+\.py", text)} <= tests
 
 
 @pytest.mark.parametrize("name", ["lists", "embeddings", "index", "audit"])
