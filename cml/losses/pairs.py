@@ -165,7 +165,9 @@ def refuse_similarities(label_distances: Tensor) -> None:
     if bool((own <= 0).all()):  # the usual batch passes by this one look
         return
     is_above = own.isfinite() & (own > 0)
-    largest = label_distances.where(label_distances.isfinite(), 0).amax()
+    largest = label_distances.amax()
+    if not bool(largest < torch.inf):
+        largest = label_distances.where(label_distances.isfinite(), 0).amax()
     is_above &= own > DIAGONAL * largest
     if bool(is_above.any()):
         row = int(is_above.int().argmax())

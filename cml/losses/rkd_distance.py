@@ -64,9 +64,11 @@ class RKDDistanceLoss(LabelDistanceLoss):
         def relative(some: Tensor) -> Tensor:
             """Distances in units of their mean over the used pairs."""
             mean = some.sum(dim=(-2, -1), keepdim=True) / number.clamp(min=1)
-            return some / mean.clamp(min=least)
+            return some * mean.clamp(min=least).reciprocal()
 
-        embedding_ratios = relative(distances.where(used, 0))
+        if not look or bool(number < labels.numel() - len(labels)):  # an anchor's own distance is 0 already
+            distances = distances.where(used, 0)
+        embedding_ratios = relative(distances)
         label_ratios = relative(labels / largest.clamp(min=least))  # over the largest: sums of any unit fit
         terms = functional.smooth_l1_loss(embedding_ratios, label_ratios.expand_as(embedding_ratios), reduction="none")
         total = terms.sum(dim=(-2, -1)).where(learns, 0)
