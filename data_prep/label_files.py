@@ -61,7 +61,7 @@ def check_band(rows: Sequence[Labelled], label_distance: str) -> None:
     band, open_ends = settings.get("band", 0), settings.get("open_ends", 0)
     if not rows or not isinstance(band, int) or not isinstance(open_ends, int) or band < 1:
         return
-    least, most = (choose(rows, key=lambda row: len(row.label)) for choose in (min, max))
+    least, most = min(rows, key=lambda row: len(row.label)), max(rows, key=lambda row: len(row.label))
     differ = len(most.label) - len(least.label)
     if differ > band + open_ends:
         raise DataError(

@@ -21,7 +21,7 @@ import importlib.util
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from figures_file import add_json_option, write_figures  # beside this file
@@ -121,7 +121,7 @@ def compare(name: str, seeds: int, steps: int, most: int) -> dict[str, dict[str,
     taught, new = (np.concatenate(inputs[side::2], axis=1).astype(np.float32) for side in (0, 1))
     learned = []
     for seed in range(seeds):
-        settings = {"label_distance": "dtw", "backbone": "mlp(256, 256)", "steps": steps, "seed": seed}
+        settings: dict[str, Any] = {"label_distance": "dtw", "backbone": "mlp(256, 256)", "steps": steps, "seed": seed}
         model = cml.fit(taught, train.tracks, quiet=True, **settings)
         embedded = model.embed(taught)
         start = time.process_time()
