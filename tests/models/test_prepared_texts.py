@@ -87,6 +87,7 @@ def test_texts_are_embedded_indexed_and_found(folder: Path, capsys: pytest.Captu
     assert text in page.read_text()
 
 
+@pytest.mark.slow
 def test_a_head_is_tuned_and_explored_on_texts(folder: Path) -> None:
     backbone = ["--backbone", name_backbone(folder), "--freeze-backbone", "--tune"]
     data = ["--data", str(folder / "data"), "--out", str(folder / "tuned"), "--device", "cpu"]
