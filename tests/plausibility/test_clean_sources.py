@@ -128,7 +128,7 @@ def flickr8k(folder: Path) -> Options:
     for n in range(COUNT):
         photo(folder / f"photos/{n:04d}.jpg", n)
     lines = [f"{n:04d}.jpg#{k}\t{text}" for n in range(COUNT) for k, text in enumerate(write_sentences(n))]
-    return {"captions": write(folder / "tokens.txt", lines), "images": folder / "photos"}
+    return {"captions": write(folder / "tokens.txt", lines), "images": folder / "photos", "query_fraction": 0.5}
 
 
 def coco_captions(folder: Path) -> Options:
@@ -138,13 +138,13 @@ def coco_captions(folder: Path) -> Options:
     for n in range(COUNT):
         photo(folder / f"val2017/{n:012d}.jpg", n)
     write(folder / "annotations/captions_val2017.json", [json.dumps({"images": images, "annotations": entries})])
-    return {"source": folder}
+    return {"source": folder, "query_fraction": 0.5}
 
 
 def coco_sentences(folder: Path) -> Options:
     pytest.importorskip("sentence_transformers")
     coco_captions(folder)
-    return {"source": folder / "annotations/captions_val2017.json"}
+    return {"source": folder / "annotations/captions_val2017.json", "query_fraction": 0.5}
 
 
 def coco_cxc(folder: Path) -> Options:
@@ -227,8 +227,9 @@ SAMPLES: dict[str, Callable[[Path], Options]] = {
     "agedb": agedb, "biwi": biwi, "cars": cars, "coco_captions": coco_captions, "coco_cxc": coco_cxc,
     "coco_sentences": coco_sentences, "cub": cub, "diabetes": lambda _: {}, "digits": lambda _: {}, "earth": earth,
     "elpv": elpv, "flickr8k": flickr8k, "heads": drawn, "in_shop": in_shop, "judgements": judgements,
-    "lsun_layout": lsun_layout, "molecules": molecules, "msls": msls, "people": drawn, "rooms": drawn,
-    "scenes": drawn, "series": drawn, "sop": sop, "text": text, "things": drawn,
+    "lsun_layout": lsun_layout, "molecules": molecules, "msls": msls, "people": drawn,
+    "rooms": lambda _: {"count": 16, "size": 32}, "scenes": drawn, "series": drawn, "sop": sop, "text": text,
+    "things": drawn,
 }  # fmt: skip
 ELSEWHERE = {"coco_keypoints", "donkeycar", "folder", "hf", "lspet", "mpii", "table", "zind_layouts"}
 
