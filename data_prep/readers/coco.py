@@ -1,5 +1,6 @@
 """COCO's JSON of any tool: boxes, joints of any names, captions and attributes, a row for each annotation."""
 
+import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,7 +40,10 @@ def load_coco(path: Path, without: Collection[str] = ()) -> CocoFile:  # without
         raise DataError(
             f"{path} should be COCO's JSON, with lists of images and annotations; fetch or export it again."
         )
-    check_unique((photo.get("id") for photo in images), f"{path}: the image id")  # else one would show the other's
+    ids = [photo.get("id") for photo in images]
+    check_unique(
+        (int(n) if isinstance(n, str) and re.fullmatch(r"\d{1,18}", n) else n for n in ids), f"{path}: the image id"
+    )
     return CocoFile({_name_id(photo.get("id")): photo for photo in images}, annotations, categories)
 
 
