@@ -354,7 +354,7 @@ def test_rows_that_are_read_at_once_are_those_read_one_by_one(
     def read() -> tuple[list[Any], list[Any]]:
         table = Table(tmp_path / "t.csv", features=("a", "b"), label_columns=("y",), allow_missing=allow_missing)
         labels = [str(row) if isinstance(row, DataError) else row.label for row in table._read_labels([])]  # type: ignore[union-attr]
-        inputs = [str(row) if isinstance(row, DataError) else row.tolist() for row in table.read_inputs()]  # type: ignore[union-attr]
+        inputs = [str(row) if isinstance(row, DataError) else row.tolist() for row in table.read_inputs()]
         return labels, inputs
 
     whole = read()
