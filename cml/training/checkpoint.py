@@ -75,6 +75,9 @@ class Checkpoint:
             training, own = self.training, self.training.own
             steps = Annotated[int, Meta(ge=0, le=training.config.steps)]
             record(state["step"], steps, "the steps", "those of this run")
+            _check_numbers(
+                {"network": state["network"], "loss": state["loss"], "optimizer": state["optimizer"]["state"]}
+            )
             training.network.load_state_dict(state["network"])
             training.loss.load_state_dict(state["loss"])
             groups = training.optimizer.state_dict()["param_groups"]  # given by the options, which are the same
@@ -106,6 +109,15 @@ class Checkpoint:
             shape = parameters[record(number, Count, "a parameter", "a number")].shape
             if entry.keys() != names or any(entry[name].shape != ((), shape)[name != "step"] for name in names):
                 raise ValueError(f"the optimizer's state of parameter {number} is of another one")
+
+
+def _check_numbers(tree: Any, name: str = "") -> None:  # noqa: ANN401 - tensors by their names, at any depth
+    """Refuse NaN, of which the next step would say that it learned too fast; a ValueError names the tensor."""
+    if isinstance(tree, Tensor) and tree.is_floating_point() and tree.isnan().any():
+        raise ValueError(f"{name} holds NaN")
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            _check_numbers(value, f"{name}.{key}".strip("."))
 
 
 def read_checkpoint(

@@ -179,6 +179,7 @@ def test_metrics_are_numbers_by_step(tmp_path: Path, line: str) -> None:
         (("parts",), {}),
         (("rng",), "x"),
         (("network",), {}),
+        (("optimizer", "state", 0, "exp_avg", 0, 0), float("nan")),
     ],
 )
 def test_checkpoints_that_do_not_fit_the_run(tmp_path: Path, keys: tuple[Any, ...], value: object) -> None:
