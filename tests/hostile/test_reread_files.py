@@ -41,7 +41,7 @@ def test_damaged_files(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
 def test_many_damaged_files(name: str) -> None:
-    outcomes = list(find_faults(name, 160, seed=1))
+    outcomes = list(find_faults(name, 96, seed=1))
     assert [finding for _, finding in outcomes if finding] == []
     assert sum(told.startswith("signed") for told, _ in outcomes) >= 40
-    assert sum(told == "damaged, refused" for told, _ in outcomes) >= 20
+    assert sum(told == "damaged, refused" for told, _ in outcomes) >= 10
