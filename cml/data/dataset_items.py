@@ -4,6 +4,7 @@ A data set is a torch ``Dataset``, a Hugging Face ``Dataset`` with a transform, 
 is read by numbers, also a list. Its items are tuples (x, label) or mappings with named fields.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -185,6 +186,8 @@ def _read_labels(
     """The fields of the inputs of a data set, () where items are tuples, and the labels."""
     first = read_item(source, 0) if len(source) else ()
     if not isinstance(first, Mapping):
+        if label is not None and not fields and hasattr(first, label):  # such as a graph of torch_geometric
+            return (), [_attribute(first if at == 0 else read_item(source, at), label, at) for at in range(len(source))]
         if label is not None or fields:
             raise UserError(
                 f"The items of the data set must be mappings with the field {label or fields[0]!r}. "
@@ -220,6 +223,13 @@ def _second(item: Any, position: int) -> Any:  # noqa: ANN401 - an item and its 
             f"mappings with label='...'. Got {got} as item {position} instead."
         )
     return item[1]
+
+
+def _attribute(item: Any, name: str, position: int) -> Any:  # noqa: ANN401 - an item and its label
+    if not hasattr(item, name):
+        raise UserError(f"Item {position} of the data set has no attribute {name!r}, as item 0 has.")
+    value = getattr(item, name)
+    return value.item() if hasattr(value, "item") and math.prod(getattr(value, "shape", ())) == 1 else value
 
 
 def _field(item: Any, name: str, position: int) -> Any:  # noqa: ANN401 - an item and its field

@@ -1,5 +1,6 @@
 """``cml.fit``: training on inputs and labels that are given in Python."""
 
+import datetime
 import functools
 import warnings
 from collections.abc import Callable, Sequence
@@ -275,7 +276,9 @@ def fit(
     learner = learner_class(config)(config, own_loss, own_backbone, own_functions, network)
     learner.check_options(complete_options(TrainConfig(), {}, form))
 
-    distance, encoded = _encode_labels(distance, plain_labels, () if held_out is None else held_out.labels)
+    given_labels = inputs[label] if labels is None and label is not None and has_columns(inputs) else labels
+    later = () if held_out is None else held_out.labels
+    distance, encoded = _encode_labels(distance, plain_labels, later, given_labels)
     _warn_of_implausible_labels(plain_labels, label_columns, distance)
     count = len(plain_labels)
     open_inputs = open_at(
@@ -359,7 +362,10 @@ _FEWEST_OF_MATRIX = 4  # items; of fewer, the rows of labels are symmetric by ch
 
 
 def _encode_labels(
-    distance: LabelDistance, labels: Sequence[Any], held_out_labels: Sequence[Any]
+    distance: LabelDistance,
+    labels: Sequence[Any],
+    held_out_labels: Sequence[Any],
+    given: Any,  # noqa: ANN401 - the labels as they were given, perhaps a column
 ) -> tuple[LabelDistance, Labels]:
     """Fit the label distance to the training labels, and encode these and, after them, the held-out ones."""
     try:
@@ -368,7 +374,7 @@ def _encode_labels(
     except LabelError as error:
         label = labels[error.position] if error.position < len(labels) else None
         fault = f"The 'labels' do not fit the label distance {distance.name!r}: {error}"
-        raise UserError(f"{fault} {_suggest_mend(label)}") from None
+        raise UserError(f"{fault} {_suggest_mend(label, given)}") from None
 
 
 def _warn_of_implausible_labels(labels: Sequence[Any], columns: Sequence[str], distance: LabelDistance) -> None:
@@ -380,8 +386,15 @@ def _warn_of_implausible_labels(labels: Sequence[Any], columns: Sequence[str], d
         warnings.warn(str(finding), ImplausibleData, stacklevel=3)
 
 
-def _suggest_mend(label: Any) -> str:  # noqa: ANN401 - of any kind
+def _suggest_mend(label: Any, given: Any) -> str:  # noqa: ANN401 - a label of any kind, and what all came in
     """How a label that does not fit its distance could be mended."""
+    if getattr(getattr(given, "dtype", None), "ordered", False):  # of pandas
+        return "The labels are ordered categories: give their numbers, labels.cat.codes, or label_distance='classes'."
+    if isinstance(label, datetime.date):
+        return (
+            "Convert dates to numbers, such as days: [label.toordinal() for label in labels], or seconds: "
+            "[label.timestamp() for label in labels]."
+        )
     if isinstance(label, str) and reads_as_number(label):
         return "Convert the labels to numbers, for example by [float(label) for label in labels]."
     parts = [*label.values()] if isinstance(label, dict) else label

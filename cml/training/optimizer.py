@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -45,6 +46,7 @@ def make_optimizer(
         # with adapters only theirs, with train_only only those that it names
         trained = [parameter for parameter in model.backbone.parameters() if parameter.requires_grad]
         groups.append({"params": trained, "scale": config.backbone_lr_scale, "waits": config.head_first})
+        _warn_of_rounding(trained)
     if make is not None:
         modules = {"": model, "projector.": projector, "loss.": loss}
         named = {
@@ -59,6 +61,17 @@ def make_optimizer(
     if config.optimizer == "sgd":
         return torch.optim.SGD(groups, config.learning_rate, momentum=0.9, weight_decay=config.weight_decay)
     return torch.optim.AdamW(groups, config.learning_rate, weight_decay=config.weight_decay, fused=True)
+
+
+def _warn_of_rounding(trained: Sequence[nn.Parameter]) -> None:
+    """Warn of weights whose type has too few bits for the steps of an optimiser."""
+    kind = next((one.dtype for one in trained if one.dtype in (torch.float16, torch.bfloat16)), None)
+    if kind is not None:
+        warnings.warn(
+            f"The backbone has {str(kind).removeprefix('torch.')} weights, of which steps below about a thousandth of "
+            "a weight are rounded away: train it in float32 (backbone.float()), or set freeze_backbone.",
+            stacklevel=2,
+        )
 
 
 def check_optimizer(
