@@ -59,9 +59,16 @@ def run(arguments: Sequence[str]) -> None:
     options = parse(Search, arguments, prog="cml search")
     if not any((options.index / name).exists() for name in (FILE, EMBEDDINGS)):
         raise DataError(explain_missing(options.index))
-    from cml.doors.search import describe_query_rows, open_with_model, search  # which imports torch
+    from cml.doors.search import (  # which imports torch
+        describe_query_rows,
+        embed_queries,
+        find_novelty,
+        open_with_model,
+        search_embedded,
+    )
     from cml.reporting.visible_text import visible_text
     from cml.searching.hit import Hit
+    from cml.searching.index_novelty import MEANING
     from cml.searching.search_page import own_label, write_index_page
 
     if not options.queries:
@@ -75,16 +82,21 @@ def run(arguments: Sequence[str]) -> None:
     if kind not in ("images", "texts") and len(given) != 1:
         raise UserError(f"The model takes {form}: give one .npy file, whose rows are the queries.")
     k = 5 if options.k is None and options.within is None else options.k
-    results = search(
+    source = index.run if options.run is None else str(options.run)
+    rows = embed_queries(model, given if kind in ("images", "texts") else str(given[0]), options.features, source)
+    results = search_embedded(
         index,
-        given if kind in ("images", "texts") else str(given[0]),
-        k=k if k is None else min(k, max(1, len(index))),
-        within=options.within,
+        model,
+        rows,
+        k if k is None else min(k, max(1, len(index))),
+        options.within,
         where=options.where,
         exclude=options.exclude,
         exact=options.exact,
-        features=options.features,
+        source=source,
     )
+    novelty = find_novelty(index, model, rows)
+    novelties = [None] * len(rows) if novelty is None else novelty
     calibration = model.calibration
     queries: Sequence[Path | Hit] = [Hit(one, None, 0.0) if isinstance(one, str) else one for one in given]
     names = list(options.queries)
@@ -92,19 +104,29 @@ def run(arguments: Sequence[str]) -> None:
         queries = describe_query_rows(Path(names[0]), len(results))
         names = [f"{names[0]}, row {row}" for row in range(len(results))]
     if options.html is not None:
-        write_index_page(options.html, queries, results, index.folder, len(index), calibration, options.pictures)
+        write_index_page(
+            options.html, queries, results, index.folder, len(index), calibration, options.pictures, novelty
+        )
     if calibration is not None and (caution := calibration.caution_of(len(index))):
         say_warning(caution)
     if options.json:
         listed = [[_as_json(hit, calibration) for hit in hits] for hits in results]
         unit = {} if calibration is None else {"unit": calibration.unit}
-        print_json([{"image": name, "found": hits, **unit} for name, hits in zip(names, listed, strict=True)])
+        print_json(
+            [
+                {"image": name, "novelty": new, "found": hits, **unit}
+                for name, new, hits in zip(names, novelties, listed, strict=True)
+            ]
+        )
         return
     if calibration is not None:
         print_text(f"expected label distance in {calibration.unit}, interval of {calibration.level:.0%}")
-    for name, query, hits in zip(names, queries, results, strict=True):
+    if novelty is not None:
+        print_text(MEANING)
+    for name, query, new, hits in zip(names, queries, novelties, results, strict=True):
         label = own_label(query, hits) if isinstance(query, Path) else query.shown_label
-        print_text(visible_text(f"{name}{f', label {label}' if label else ''}", _LONGEST))
+        known = f"{f', label {label}' if label else ''}{'' if new is None else f', novelty {new:.3f}'}"
+        print_text(visible_text(f"{name}{known}", _LONGEST))
         meaning = "" if calibration is None else f"{'expected':<10}{'interval':<18}"
         print_text(f"      distance  {meaning}{'label  ' if any(hit.shown_label for hit in hits) else ''}item")
         for place, hit in enumerate(hits, 1):  # names of strangers may hold what steers a terminal

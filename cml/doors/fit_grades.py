@@ -26,7 +26,6 @@ from cml.graded.towers import SideReader, Towers
 from cml.items.label_inputs import open_at
 from cml.models import CUSTOM
 from cml.models.backbone import count_channels, read_by_itself
-from cml.models.backbones.sentence_transformers import wrap_foreign
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.training.config import TrainConfig, with_options
 from cml.training.train_options import complete_options
@@ -134,6 +133,8 @@ class _Sides:
                 "A frozen network for each side is not trained together: compute the features of both sides, and give "
                 "these as vectors with backbone=('none', 'none')."
             )
+        from cml.models.backbones.sentence_transformers import wrap_foreign  # of texts, which few give
+
         collates = collate if isinstance(collate, tuple | list) else (collate, collate)
         names = ("weights", "dimension", "image_size", "crop", "seed", "missing", "cache_bytes")
         sides: list[tuple[Inputs, EmbeddingModel]] = []

@@ -4,17 +4,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cml.array_types import Float32
 from cml.console.messages import say_warning
 from cml.data.dataset_info import FOLDERS, INFO, METADATA, VECTORS, parse_object
 from cml.data.image_list import COLUMNS, ImageList
 from cml.doors.load import load
 from cml.doors.model import Model
+from cml.doors.search_model import SearchModel
 from cml.doors.stored_items import embed_from_store
 from cml.errors import UserError
 from cml.searching.embedding_folder import EMBEDDINGS, EmbeddingFolder
 from cml.searching.hit import Hit
 from cml.searching.index import Index
 from cml.searching.index_file import FILE
+from cml.searching.index_novelty import compare_with_new
 from cml.storage.downloads import resolve_run
 from cml.storage.regular_file import open_regular
 
@@ -66,28 +69,63 @@ def search(
         ['7.png', '9.png']
     """
     opened, model = open_with_model(index, run, device=device)
+    source = opened.run if run is None else str(run)
+    rows = embed_queries(model, queries, features, source)
+    return search_embedded(opened, model, rows, k, within, where=where, exclude=exclude, exact=exact, source=source)
+
+
+def embed_queries(
+    model: Model,
+    queries: Any,  # noqa: ANN401 - as cml.fit takes them, or embeddings
+    features: Path | str | None,
+    source: str,
+) -> Float32:
+    """Embed what is looked for, perhaps by a store of features; ``source`` is the model's run."""
     if features is None:
-        embeddings = model.query_model.as_embeddings(queries)
-    else:
-        source = opened.run if run is None else run
-        embeddings = embed_from_store(tuple(map(Path, queries)), Path(features), model, Path(source))
+        return model.query_model.as_embeddings(queries)
+    return embed_from_store(tuple(map(Path, queries)), Path(features), model, Path(source))
+
+
+def search_embedded(
+    opened: Index | EmbeddingFolder,
+    model: Model,
+    rows: Float32,
+    k: int | None,
+    within: float | None,
+    *,
+    where: str | None,
+    exclude: Sequence[str | int],
+    exact: bool,
+    source: str,
+) -> list[list[Hit]]:
+    """Search by embeddings (Q, D) of queries; the rest as of ``search``."""
     radius = None
     if within is not None:
         calibration = model.calibration
         if calibration is None:
-            source = opened.run if run is None else run
             raise UserError(f"'--within' needs to know what an embedding distance means: cml calibrate {source}")
         if not within >= 0:
             raise UserError(f"'--within' must be 0 or more. Got {within} instead.")
         radius = calibration.radius(within)
     k = _FOUND if k is None and within is None else k
     if isinstance(opened, Index):
-        return opened.search(
-            embeddings, k, within=radius, where=where, exclude=exclude, exact=exact, digest=opened.digest
-        )
+        return opened.search(rows, k, within=radius, where=where, exclude=exclude, exact=exact, digest=opened.digest)
     if where is not None or exclude:
         raise UserError(f"{opened.folder} is a folder of embeddings: --where and --exclude need an index (cml index).")
-    return opened.search(embeddings, k, within=radius)
+    return opened.search(rows, k, within=radius)
+
+
+def find_novelty(opened: Index | EmbeddingFolder, model: Model, rows: Float32) -> list[float] | None:
+    """The novelty of queries among the items of an index; None where that is not known, or takes long to find out.
+
+    Queries and documents of graded search are of different kinds, and where faiss answers, embeddings stay on the disk.
+    """
+    is_read = isinstance(opened, Index) and opened.method == "exact"
+    novelty = compare_with_new(opened) if is_read and not isinstance(model, SearchModel) else None
+    if novelty is None:
+        return None
+    scores: list[float] = novelty.score(rows).tolist()
+    return scores
 
 
 def open_with_model(

@@ -20,6 +20,7 @@ from cml.reporting.picture_rules import STEPS, Drawable, PictureRules
 from cml.reporting.visible_text import visible_text
 from cml.retrieval.calibration import Calibration
 from cml.searching.hit import Hit
+from cml.searching.index_novelty import MEANING
 from cml.storage.safe_paths import is_inside
 
 _UNREADABLE = Image.new("RGB", (4, 3), "#808080")
@@ -81,6 +82,7 @@ def write_index_page(
     items: int,
     calibration: Calibration | None = None,  # what embedding distances mean as label distances
     images: Sequence[Path] = (),  # further folders whose pictures may be shown
+    novelty: Sequence[float] | None = None,  # that of each query
 ) -> None:
     """Write a page of a search in an index.
 
@@ -90,10 +92,11 @@ def write_index_page(
     queried = dict.fromkeys(query.parent for query in queries if isinstance(query, Path))
     roots = (Path(), *images, *queried)
 
-    def show_query(query: Path | Hit, its_hits: Sequence[Hit]) -> SearchPicture:
+    def show_query(number: int, query: Path | Hit) -> SearchPicture:
+        known = {} if novelty is None else {"novelty": f"{novelty[number]:.3f}"}
         if isinstance(query, Hit):
-            return SearchPicture(None, query.item_id, label=query.shown_label, columns=query.shown_columns)
-        return SearchPicture(_Picture(query), query.name, label=own_label(query, its_hits))
+            return SearchPicture(None, query.item_id, label=query.shown_label, columns=known | query.shown_columns)
+        return SearchPicture(_Picture(query), query.name, label=own_label(query, hits[number]), columns=known)
 
     def show_hit(hit: Hit) -> SearchPicture:
         expected = "" if calibration is None else describe_expectation(calibration, hit.distance)
@@ -101,14 +104,16 @@ def write_index_page(
         return SearchPicture(image, hit.item_id, hit.distance, hit.shown_label, expected, hit.shown_columns)
 
     rows = [
-        (show_query(query, its_hits), [show_hit(hit) for hit in its_hits])
-        for query, its_hits in zip(queries, hits, strict=True)
+        (show_query(number, query), [show_hit(hit) for hit in its_hits])
+        for number, (query, its_hits) in enumerate(zip(queries, hits, strict=True))
     ]
     has_pictures = not queries or isinstance(queries[0], Path)
     note = ""
     if calibration is not None:
         note = f" Expected label distances are in {calibration.unit}, with an interval of {calibration.level:.0%}."
         note += f" {calibration.caution_of(items)}".rstrip()
+    if novelty is not None:
+        note += f" {MEANING}"
     noun = "images" if has_pictures else "items"
     write_search_page(
         path,

@@ -9,10 +9,10 @@ from cml.array_types import Float32
 from cml.doors.model import Model
 from cml.errors import UserError
 from cml.retrieval.calibration import Calibration
-from cml.retrieval.novelty import FEWEST, Novelty
 from cml.searching.embedding_folder import EmbeddingFolder
-from cml.searching.hit import TRAINED, Hit
+from cml.searching.hit import Hit
 from cml.searching.index import Index
+from cml.searching.index_novelty import compare_with_new
 from cml.serving.query import Query, Refusal
 
 Result = Mapping[str, Any]  # of an input: ``novelty``, and ``found``, nearest first
@@ -26,7 +26,7 @@ class Searcher:
         if self.form.kind == "items":
             raise UserError("The model takes inputs of a function of your own, which no request can hold.")
         self.calibration: Calibration | None = model.calibration
-        self.novelty = _compare_with_new(index)
+        self.novelty = compare_with_new(index)
 
     def __len__(self) -> int:
         return len(self.index)
@@ -53,10 +53,7 @@ class Searcher:
         most = min(max(query.k for query in queries), len(self.index))
         hits: list[list[Hit]] = [[] for _ in rows]
         if most:
-            if isinstance(self.index, Index):
-                hits = self.index.search(rows, most, digest=self.index.digest)
-            else:
-                hits = self.index.search(rows, most)
+            hits = self._search(rows, most)
         novelty = None if self.novelty is None else self.novelty.score(rows).tolist()
         results: list[list[Result]] = []
         row = 0
@@ -85,17 +82,3 @@ class Searcher:
             expected, low, high = self.calibration.expect(np.array(hit.distance))
             shown |= {"expected": float(expected), "low": float(low), "high": float(high)}
         return shown
-
-
-def _compare_with_new(index: Index | EmbeddingFolder) -> Novelty | None:
-    """Novelty against the items that the model was not trained on; None where too few are known.
-
-    Items that it was trained on lie nearer to like items than new ones do, so that all queries would seem new.
-    """
-    if not isinstance(index, Index):
-        return None
-    try:
-        rows = index.select(f"COALESCE(\"{TRAINED}\", '') <> 'yes'")
-    except UserError:  # no item has that column
-        rows = index.embeddings
-    return Novelty(rows) if len(rows) >= FEWEST else None

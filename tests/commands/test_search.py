@@ -19,6 +19,7 @@ from cml.data.image_list import ImageList
 from cml.errors import UserError
 from cml.models.embedding import EmbeddingModel
 from cml.retrieval.gallery import Gallery
+from cml.retrieval.novelty import Novelty
 from cml.retrieval.search import nearest_embeddings, nearest_others
 from cml.searching.hit import Hit
 from cml.searching.index import Index
@@ -224,6 +225,28 @@ def test_index_then_search_by_command(
     assert html.count('role="img"') == 6
     assert "<script" not in html
     assert "default-src 'none'" in html
+
+
+def test_novelty_says_which_queries_are_like_no_item(
+    run: Path, model: EmbeddingModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    photos, index, page = tmp_path / "photos", tmp_path / "index", tmp_path / "found.html"
+    draw_images(photos, 60)
+    noise = np.random.default_rng(0).integers(0, 256, (24, 32, 3), np.uint8)
+    Image.fromarray(noise).save(tmp_path / "noise.png")
+    assert main(["index", str(run), str(photos), "--out", str(index)]) == 0
+    capsys.readouterr()
+    arguments = ["search", str(index), str(photos / "003.png"), str(tmp_path / "noise.png")]
+    assert main([*arguments, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    wanted = Novelty(cml.Index.open(index).embeddings).score(model.embed([photos / "003.png", tmp_path / "noise.png"]))
+    assert [answer["novelty"] for answer in found] == pytest.approx(wanted.tolist(), abs=1 / 30 + 1e-6)
+    assert main([*arguments, "--html", str(page)]) == 0
+    printed = capsys.readouterr().out
+    assert "of queries like them, 5% have at most 0.05." in printed
+    for number, answer in enumerate(found):
+        assert f"{arguments[2 + number]}, novelty {answer['novelty']:.3f}" in printed
+        assert f"<bdi>novelty</bdi> <bdi>{answer['novelty']:.3f}</bdi>" in page.read_text()
 
 
 def test_adding_embeds_the_new_ones_alone(
