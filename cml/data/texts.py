@@ -38,7 +38,7 @@ class Texts:
             if not isinstance(value, str):
                 raise UserError(
                     f"The backbone takes texts, but input {number} is of type {type(value).__name__}: give a list of "
-                    "strings, or a backbone for such inputs."
+                    "strings, a backbone for such inputs, or input_kind='images' for one that takes images too."
                 )
             if not value.strip():
                 raise UserError(f"Input {number} is an empty text: leave it out, with its label.")

@@ -39,6 +39,8 @@ def export_onnx(
     form = model.config.inputs
     if form.kind != "vectors" and (form.kind != "images" or form.channels != 3):
         raise UserError(f"An ONNX graph is written of models of RGB images or vectors. This one takes {form}.")
+    if hasattr(model.backbone, "sentence_transformer"):
+        raise UserError("The preprocessing of a model of sentence-transformers is no part of a graph: export its own.")
     model = copy.deepcopy(model).cpu().eval()
     config = describe_preprocessing(model)
     if out.suffix == ".onnx":

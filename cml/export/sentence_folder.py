@@ -25,7 +25,8 @@ def write_sentence_folder(folder: Path, model: EmbeddingModel) -> None:
     config: dict[str, Any] = {"prompts": {}, "default_prompt_name": None}
     modules: list[dict[str, Any]] = [{"path": "", "type": _MODULE}]
     below = folder / BACKBONE
-    if (below / MODULES).is_file() and type(model.head) is nn.Linear:
+    is_of_texts = model.config.inputs.kind == "texts"  # images are read by cml before the network's own preprocessing
+    if is_of_texts and (below / MODULES).is_file() and type(model.head) is nn.Linear:
         config |= {name: value for name, value in read_json(below / CONFIG, CONFIG).items() if name != "model_type"}
         known = read_json(below / MODULES, MODULES)
         modules = [{**one, "path": "/".join(filter(None, [BACKBONE, one["path"]]))} for one in known]

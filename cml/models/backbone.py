@@ -15,7 +15,7 @@ attribute ``takes``, such as "texts": it gets lists of strings then.
 """
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,7 +131,9 @@ def get(
     choice, known = _entry(name)
     if form is None and _kind_of_entry(known) == "texts":
         form = InputForm("texts")
-    _check_kind(name, known, form or InputForm())
+    kind = _kind_of_entry(known)
+    if name != CUSTOM and kind != "texts":  # of these, the module itself says whether it takes images too
+        _check_kind(name, (kind,), form or InputForm())
     is_file = weights.endswith(WEIGHTS_FILES)
     load = pretrained and not is_file
     if load and "weights" not in known and weights != "none":
@@ -143,7 +145,10 @@ def get(
     if form is not None and form.kind == "vectors":
         offered["vector_size"] = form.shape[0]
     settings = {key: value for key, value in offered.items() if key in known}
-    backbone = as_backbone(registry.get(str(choice), **settings), name=name, image_size=image_size, form=form)
+    made = registry.get(str(choice), **settings)
+    if name != CUSTOM and kind == "texts":
+        _check_kind(name, getattr(made, "kinds", (kind,)), form or InputForm())
+    backbone = as_backbone(made, name=name, image_size=image_size, form=form)
     if is_file and pretrained:
         load_weights_file(backbone.module, weights, name)
     return backbone
@@ -210,10 +215,9 @@ def count_channels(
     return len(numbers) or 3
 
 
-def _check_kind(name: str, known: Iterable[str], form: InputForm) -> None:
+def _check_kind(name: str, kinds: Sequence[InputKind], form: InputForm) -> None:
     """Refuse a backbone for another kind of inputs."""
-    kind = _kind_of_entry(known)
-    if kind == form.kind:
+    if form.kind in kinds:
         return
     mend = {
         "images": "choose one for images, such as efficientnet-lite0",
@@ -222,7 +226,7 @@ def _check_kind(name: str, known: Iterable[str], form: InputForm) -> None:
         "texts": "choose one for texts, such as sentence-transformers/all-MiniLM-L6-v2",
         "items": "give a torch module of your own that takes the batch",
     }[form.kind]
-    raise UserError(f"The backbone {name!r} takes {kind}, but the inputs are {form}: {mend}.")
+    raise UserError(f"The backbone {name!r} takes {' or '.join(kinds)}, but the inputs are {form}: {mend}.")
 
 
 def _entry(name: str) -> tuple[Choice, Iterable[str]]:

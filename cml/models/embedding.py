@@ -25,7 +25,7 @@ from cml.data.items import Tensors
 from cml.data.open_image import MAX_PIXELS
 from cml.data.vectors import ComputedRows, Vectors
 from cml.errors import DataError, UserError
-from cml.models.backbone import CUSTOM, Backbone, as_backbone, get
+from cml.models.backbone import CUSTOM, Backbone, as_backbone, get, registry
 from cml.models.backbone_checks import check_features, check_rows, describe_batch, evaluating, first_line, least_side
 from cml.models.heads import JoinedHead, RotatedHead
 from cml.option_types import check_options
@@ -107,10 +107,11 @@ class EmbeddingModel(nn.Module):
                 form=config.inputs,
                 example=example,
             )
-        elif config.backbone == CUSTOM:
+        elif config.backbone == CUSTOM and CUSTOM not in registry.names():
             raise UserError(
                 "The backbone of this model is its author's own module, of which only the weights were saved. "
-                "Give it: cml.load(path, backbone=module)."
+                "Give it: cml.load(path, backbone=module); to a command, by --plugin FILE, a file that registers it by "
+                "@cml.models.register('custom')."
             )
         else:
             parts = get(

@@ -10,6 +10,7 @@ import torch
 from tiny_texts import LABELS, TEXTS, tiny_transformer
 
 import cml
+from cml.data.input_form import InputForm
 from cml.data.texts import Texts
 from cml.models.backbones.sentence_transformers import SentenceEncoder, wrap_foreign
 from cml.models.weights import plain_state
@@ -107,6 +108,15 @@ def test_what_is_no_text_is_named(encoder: SentenceEncoder, values: object, mess
         cml.fit(values, LABELS, backbone=encoder, **OPTIONS)
 
 
+def test_a_text_backbone_on_images_is_named_with_the_mend() -> None:
+    with pytest.raises(cml.UserError, match="takes texts, but the inputs are images: choose one for images"):
+        cml.models.get("sentence-transformers/all-MiniLM-L6-v2", form=InputForm())
+    images = np.zeros((60, 8, 8, 3), np.uint8)
+    options = {"input_kind": "images", "image_size": (8, 8), "workers": 0, **OPTIONS}
+    with pytest.raises(cml.UserError, match="takes texts, but the inputs are images: choose one for images"):
+        cml.fit(images, LABELS, backbone="sentence-transformers/all-MiniLM-L6-v2", **options)
+
+
 def test_texts_longer_than_the_model_takes_are_counted_once(encoder: SentenceEncoder) -> None:
     long = ["many cats in the snow in the snow in the snow", *TEXTS[:3]]
     with pytest.warns(UserWarning, match="1 of 4 texts of a batch reach the 8 tokens"):
@@ -153,9 +163,11 @@ ROWS = np.random.default_rng(0).normal(size=(60, 8)).astype(np.float32)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_backbones_of_half_precision_train(dtype: torch.dtype) -> None:
     items = [torch.full((5,), row % 3) for row in range(60)]
-    model = cml.fit(items, LABELS, backbone=Words(dtype), collate=collate, **OPTIONS)
+    with pytest.warns(UserWarning, match=r"float16 weights, of which steps .* are rounded away"):
+        model = cml.fit(items, LABELS, backbone=Words(dtype), collate=collate, **OPTIONS)
     assert np.isfinite(model.embed(items)).all()
-    model = cml.fit(ROWS, LABELS, backbone=torch.nn.Linear(8, 16, dtype=dtype), **OPTIONS)
+    frozen = OPTIONS | {"freeze_backbone": True}  # of which there is nothing to warn
+    model = cml.fit(ROWS, LABELS, backbone=torch.nn.Linear(8, 16, dtype=dtype), **frozen)
     assert model.network.backbone.weight.dtype == dtype
     assert np.isfinite(model.embed(ROWS)).all()
 

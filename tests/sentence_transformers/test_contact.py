@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from PIL import Image
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from transformers import ViTConfig, ViTImageProcessor, ViTModel
 
 import cml
-from cml.models.backbones.sentence_transformers import wrap_foreign
+from cml.cli import main
+from cml.data.input_form import InputForm
+from cml.models.backbones.sentence_transformers import SentenceEncoder, wrap_foreign
 from cml.retrieval import evaluate_embeddings
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.sentence_transformers import LabelDistanceLoss, LabelSampler, RetrievalEvaluator
@@ -62,12 +66,54 @@ def test_other_models_are_a_module_of_cml(kind: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(again.encode(list(inputs)), model.embed(inputs), atol=1e-6)
 
 
-def test_own_backbones_leave_python_as_onnx(tmp_path: Path) -> None:
+def test_own_backbones_leave_python_as_onnx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     network = torch.nn.Sequential(torch.nn.Linear(8, 6), torch.nn.ReLU())
     model = cml.fit(ROWS, LABELS, backbone=network, out=tmp_path / "run", **OPTIONS)
     assert model.export_onnx(tmp_path / "model.onnx").cosine > 0.9999
     assert cml.open_run(tmp_path / "run", backbone=network, device="cpu").model.digest == model.digest
+    plugin = tmp_path / "own_network.py"
+    plugin.write_text(
+        "import cml, torch\n\n@cml.models.register('custom')\ndef network() -> torch.nn.Module:\n"
+        "    return torch.nn.Sequential(torch.nn.Linear(8, 6), torch.nn.ReLU())\n"
+    )
+    with pytest.raises(cml.UserError, match=r"--plugin FILE, a file that registers it by @cml.models.register"):
+        cml.load(tmp_path / "run")
+    for name in ("_entries", "_origins"):  # other tests shall not find what the plugin registers
+        monkeypatch.setattr(cml.models.registry, name, dict(getattr(cml.models.registry, name)))
+    for kind, out in (("onnx", "by_command.onnx"), ("hub", "by_command")):
+        assert main(["export", kind, f"{tmp_path / 'run'}", "--out", f"{tmp_path / out}", "--plugin", f"{plugin}"]) == 0
+    exported = cml.load(tmp_path / "by_command", device="cpu")
+    np.testing.assert_allclose(exported.embed(ROWS), model.embed(ROWS), atol=1e-6)
     assert "the dataset is not at hand" in " ".join(model.export_hub(tmp_path / "shared", licence="mit"))
+
+
+def test_images_pass_the_preprocessing_of_a_sentence_transformer(tmp_path: Path) -> None:
+    folder = tmp_path / "vit"
+    torch.manual_seed(0)
+    shape = {"hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    ViTModel(ViTConfig(**shape, image_size=16, patch_size=8)).save_pretrained(folder)
+    ViTImageProcessor(size={"height": 16, "width": 16}, image_mean=[0.1] * 3).save_pretrained(folder)
+    encoder = SentenceTransformer(str(folder), device="cpu")
+    wanted = encoder.encode([Image.fromarray(pixels) for pixels in IMAGES])
+    options = {"image_size": (12, 12), "workers": 0, "dimension": 5, **OPTIONS}
+    frozen = cml.fit(IMAGES, LABELS, backbone=encoder, freeze_backbone=True, **options)
+    np.testing.assert_allclose(frozen.network.extract(IMAGES), wanted, atol=1e-5)
+    encoder = SentenceTransformer(str(folder), device="cpu")  # the other one is frozen
+    model = cml.fit(IMAGES, LABELS, backbone=encoder, **options)
+    loaded = cml.load(model.save(tmp_path / "model"), device="cpu")
+    np.testing.assert_allclose(loaded.embed(IMAGES), model.embed(IMAGES), atol=1e-6)
+    whole = SentenceTransformer(str(tmp_path / "model"), device="cpu", trust_remote_code=True)
+    np.testing.assert_allclose(whole.encode(list(IMAGES)), model.embed(IMAGES), atol=1e-6)
+    assert np.abs(model.network.extract(IMAGES) - wanted).max() > 0
+    named = cml.models.get(f"sentence-transformers(model={folder})", form=InputForm())
+    assert isinstance(named.module, SentenceEncoder)
+    assert named.module.kinds == ("images",)
+    with pytest.raises(cml.UserError, match="takes images, but the inputs are texts"):
+        cml.models.get(f"sentence-transformers(model={folder})")
+    with pytest.raises(cml.UserError, match="The inputs are texts, and no files: give a backbone of texts"):
+        cml.fit(TEXTS, LABELS, backbone=encoder, **OPTIONS)
+    with pytest.raises(cml.UserError, match="is no part of a graph"):
+        model.export_onnx(tmp_path / "model.onnx")
 
 
 def train(tmp_path: Path, model: SentenceTransformer, rows: dict[str, Any], loss: object, **options: Any) -> None:  # noqa: ANN401

@@ -1,4 +1,4 @@
-"""Models of sentence-transformers (the extra ``sentences``) as backbones of texts, trained end to end or frozen.
+"""Models of sentence-transformers (the extra ``sentences``) as backbones of texts or images, end to end or frozen.
 
 ``sentence-transformers/all-MiniLM-L6-v2``, ``sentence-transformers/BAAI/bge-small-en-v1.5``, a folder, or a model in
 Python: a ``SentenceTransformer``, or a transformer of ``transformers`` with its tokenizer. A saved model of cml keeps
@@ -11,22 +11,30 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from cml.data.input_form import InputKind
 from cml.errors import UserError
 from cml.processes.device import to_device
 from cml.storage.downloads import may_download
-from cml.storage.json_file import read_json
+from cml.storage.json_file import read_json, write_json
 from cml.word_vectors.sentence_model import open_sentence_model, without_bars
 
 NAME = "sentence-transformers"
+_MODULES = "modules.json"
+_COMMON = {"Dense", "Dropout", "LayerNorm", "Normalize", "Pooling", "StaticEmbedding", "Transformer"}
 
 
 class SentenceEncoder(nn.Module):
-    """A ``SentenceTransformer`` as a module from a list of texts to embeddings (B, F): it tokenises and pads them."""
+    """A ``SentenceTransformer`` as a module from texts or images to embeddings (B, F), by its own preprocessing.
 
-    takes: ClassVar[InputKind] = "texts"
+    It takes a list of B strings, which it tokenises and pads; or pixels (B, 3, h, w) in 0..255, read at the run's image
+    size, which its processor resizes to its own size and normalises.
+    """
+
+    mean: ClassVar[tuple[float, ...]] = (0.0, 0.0, 0.0)  # with ``std``: pixels stay in 0..255
+    std: ClassVar[tuple[float, ...]] = (1 / 255, 1 / 255, 1 / 255)
     saved_as: ClassVar[str] = NAME  # the name under which a saved model finds it again
     is_embedding: ClassVar[bool] = True  # distances of its features mean something before training
 
@@ -36,18 +44,34 @@ class SentenceEncoder(nn.Module):
         self._warned = False
 
     @property
+    def kinds(self) -> tuple[InputKind, ...]:
+        """The kinds of inputs that it takes: texts, images or both."""
+        there = getattr(self.sentence_transformer, "modalities", ("text",))
+        names: dict[str, InputKind] = {"text": "texts", "image": "images"}
+        return tuple(kind for name, kind in names.items() if name in there)
+
+    @property
+    def takes(self) -> InputKind:
+        """The kind that its inputs are taken for where nothing else is said."""
+        return (*self.kinds, "texts")[0]
+
+    @property
     def features(self) -> int:
         """F, the number of its dimensions."""
         model = self.sentence_transformer
         count = getattr(model, "get_embedding_dimension", None) or model.get_sentence_embedding_dimension
         return int(count())
 
-    def forward(self, texts: list[str]) -> Tensor:
-        """Embeddings (B, F) of B texts."""
+    def forward(self, inputs: list[str] | Tensor) -> Tensor:
+        """Embeddings (B, F) of B texts, or of pixels (B, 3, h, w)."""
         model = self.sentence_transformer
-        prompt = model.prompts.get(model.default_prompt_name) if model.default_prompt_name else None
-        batch = model.preprocess(texts, prompt=prompt)
-        self._warn_of_cut(batch)
+        if isinstance(inputs, Tensor):
+            levels = inputs.detach().round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy()
+            batch = model.preprocess([Image.fromarray(pixels) for pixels in levels])
+        else:
+            prompt = model.prompts.get(model.default_prompt_name) if model.default_prompt_name else None
+            batch = model.preprocess(inputs, prompt=prompt)
+            self._warn_of_cut(batch)
         embeddings: Tensor = model(to_device(batch, next(self.parameters()).device))["sentence_embedding"]
         return embeddings
 
@@ -69,6 +93,14 @@ class SentenceEncoder(nn.Module):
         """Write the network with its tokenizer, as sentence-transformers does."""
         with without_bars():
             self.sentence_transformer.save(str(folder), create_model_card=False)
+        path = folder / _MODULES
+        write_json(path, [{**one, "type": _name_for_all_versions(one["type"])} for one in read_json(path, _MODULES)])
+
+
+def _name_for_all_versions(kind: str) -> str:
+    """The name by which versions 5 and 6 of the library know a module, whose own place differs between them."""
+    library, name = kind.partition(".")[0], kind.rpartition(".")[2]
+    return f"sentence_transformers.models.{name}" if library == "sentence_transformers" and name in _COMMON else kind
 
 
 def sentence_encoder(
@@ -104,11 +136,11 @@ def sentence_encoder(
 
 def _check_modules(folder: Path) -> None:
     """Refuse a stranger's folder whose modules are not those of sentence-transformers."""
-    modules = read_json(folder / "modules.json", "the list of modules")
+    modules = read_json(folder / _MODULES, "the list of modules")
     names = [one.get("type") for one in modules if isinstance(one, dict)] if isinstance(modules, list) else []
     foreign = next((name for name in names if not str(name).startswith("sentence_transformers.")), None)
     if not names or foreign is not None:
-        raise UserError(f"{folder / 'modules.json'} names {foreign!r}, no module of sentence-transformers.")
+        raise UserError(f"{folder / _MODULES} names {foreign!r}, no module of sentence-transformers.")
 
 
 def wrap_foreign(backbone: Any) -> Any:  # noqa: ANN401 - what a user gives as backbone
