@@ -49,9 +49,9 @@ class Elpv(ListedSource):
         return [folder / "labels.csv"], folder
 
     def _read_lists(self, lists: list[Path]) -> Iterator[Listed | DataError]:
-        return read_each(read_words(lists[0]), self._line)
+        return read_each(read_words(lists[0]), self._read_cell)
 
-    def _line(self, where: str, words: list[str]) -> Listed:
+    def _read_cell(self, where: str, words: list[str]) -> Listed:
         if len(words) != 3 or words[2] not in _CELLS:
             got = " ".join(words)
             raise DataError(f"{where}: should be a path, a probability and {' or '.join(_CELLS)}. Got {got!r}.")
