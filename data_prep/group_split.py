@@ -12,6 +12,8 @@ def split_by_group(groups: Mapping[str, str], share: float, *, seed: int, salt: 
     wanted, total = round(share * len(groups)), 0
     chosen: set[str] = set()
     for group in order:
+        if chosen and total >= wanted:
+            break
         if not chosen or (abs(total + sizes[group] - wanted) < abs(total - wanted) and len(chosen) + 1 < len(order)):
             chosen.add(group)
             total += sizes[group]

@@ -390,6 +390,9 @@ def _encode_in_order(
             encoding.set_exception(item)
         elif item.image is not None:
             encoding = pool.submit(writer.encode_item, item.item_id, item.image, item.label, item.quality)
+        elif not waiting:
+            yield item, None
+            continue
         waiting.append((item, encoding))
         if len(waiting) > ahead:
             yield waiting.popleft()
