@@ -14,10 +14,17 @@ from cml.errors import DataError
 from cml.storage.regular_file import map_array
 
 Rows = Floating
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(nan|inf)", re.IGNORECASE)
+
+
+def is_vector_text(text: str) -> bool:
+    """Tell whether a cell holds a vector as text: in brackets, or several numbers apart by spaces or semicolons."""
+    parts = [part.rstrip(",") for part in re.split(r"[\s;]+", text.strip())]
+    return text.lstrip().startswith(("[", "(")) or (len(parts) > 1 and all(map(_NUMBER.fullmatch, parts)))
 
 
 def read_vector_text(text: str, column: str, where: str) -> list[float]:
-    """Read a vector that is written as text in one cell, by JSON, Python or NumPy: "[0.1, 0.2]" or "[0.1 0.2]"."""
+    """Read a vector that is written as text in one cell, by JSON, Python or NumPy: "[0.1, 0.2]" or "0.1 0.2"."""
     if "..." in text:
         raise Misread(
             f"{where}: {column} was cut by NumPy, which writes ... for the middle of long arrays: its numbers are "

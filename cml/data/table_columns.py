@@ -140,6 +140,9 @@ def order_place(columns: Sequence[str]) -> tuple[str, ...]:
             raise UserError(f"The third number of a place is {fault}: leave it out, or name the column of headings.")
         return (found["latitude"], found["longitude"], *rest)
     rule = "The label of a place is latitude, longitude"
+    if any(re.search("easting|northing|utm", column.lower()) for column in columns):
+        fault = f"{rule} in degrees, and {', '.join(map(repr, columns))} are called metres on a map"
+        raise UserError(f"{fault}: compare them by the label distance 'euclidean', or convert them to degrees.")
     if found and len(columns) > 1:
         raise UserError(f"{rule}: name the columns in this order. Got {', '.join(columns)}.")
     one, other = columns[:2] if len(columns) > 1 else (f"{columns[0]}.1", f"{columns[0]}.0")

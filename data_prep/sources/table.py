@@ -18,7 +18,7 @@ from cml.data_prep.hf_parquet import ParquetTable
 from cml.data_prep.labelled_rows import LabelledRows, Rows, read_feature
 from cml.data_prep.provenance import record_provenance
 from cml.data_prep.row_files import Row, cell, cut_blocks, read_plain
-from cml.data_prep.vector_rows import check_row, map_vectors, name_column, read_vector_text, store_row
+from cml.data_prep.vector_rows import check_row, is_vector_text, map_vectors, name_column, read_vector_text, store_row
 from cml.errors import DataError, UserError
 from cml.storage.json_file import find_repeated
 from cml.storage.safe_paths import file_inside
@@ -202,7 +202,7 @@ class Table(LabelledRows):
         """The vector of a row of a CSV or JSONL file."""
         columns = self._columns
         values = [cell(row, column, where, option="--features") for column in columns]
-        if len(values) == 1 and isinstance(values[0], str) and values[0].lstrip().startswith(("[", "(")):
+        if len(values) == 1 and isinstance(values[0], str) and is_vector_text(values[0]):
             values = [read_vector_text(values[0], columns[0], where)]
         if len(values) == 1 and isinstance(values[0], list):
             columns, values = columns * len(values[0]), values[0]

@@ -18,6 +18,8 @@ from scipy.spatial.transform import Rotation
 
 import cml
 from cml.data.prepared import PreparedDataset
+from cml.data.table_columns import order_place
+from cml.data_prep.vector_rows import is_vector_text
 from cml.errors import DataError, UserError
 
 COUNTS = (12, 100)
@@ -421,7 +423,13 @@ def test_a_quote_that_joins_rows_is_said(tmp_path: Path, count: int, capsys: pyt
 @pytest.mark.parametrize("count", COUNTS)
 def test_vectors_as_texts_in_cells(tmp_path: Path, count: int) -> None:
     vectors = np.random.default_rng(count).normal(size=(count, 6)).astype(np.float32)
-    for number, spell in enumerate((lambda v: str(v.tolist()), lambda v: " ".join(str(v).split()))):
+    spellings = (
+        lambda v: str(v.tolist()),
+        lambda v: " ".join(str(v).split()),
+        lambda v: " ".join(map(str, v.tolist())),
+        lambda v: "; ".join(map(str, v.tolist())),
+    )
+    for number, spell in enumerate(spellings):
         table = write(
             tmp_path / f"{number}.csv",
             ["id", "age", "embedding"],
@@ -439,6 +447,17 @@ def test_vectors_as_texts_in_cells(tmp_path: Path, count: int) -> None:
         cut.write_text(text)
         with pytest.raises(DataError, match=r"was cut by NumPy, which writes ... for the middle of long arrays"):
             cml.prepare("table", tmp_path / "cut", source=cut, **settings)
+
+
+@pytest.mark.parametrize("text", ["12 kg", "1 234 567 x", "0.5", "", "1,234"])
+def test_other_cells_are_no_vectors(text: str) -> None:
+    assert not is_vector_text(text)
+
+
+@pytest.mark.parametrize("names", [("easting", "northing"), ("utm_x", "utm_y")])
+def test_metres_on_a_map_are_no_places_in_degrees(names: tuple[str, str]) -> None:
+    with pytest.raises(UserError, match="are called metres on a map: compare them by the label distance 'euclidean'"):
+        order_place(names)
 
 
 def test_the_first_of_each_kind_of_bad_row_is_named(read: Callable[..., Any], tmp_path: Path) -> None:

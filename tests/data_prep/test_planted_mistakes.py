@@ -132,7 +132,7 @@ def longitudes_before_latitudes(rng: np.random.Generator, count: int, number: in
 
 
 def places_without_names(rng: np.random.Generator, count: int, number: int) -> Table:
-    names = (["x", "y"], ["easting", "northing"], ["coord0", "coord1"])[number]
+    names = (["x", "y"], ["first", "second"], ["coord0", "coord1"])[number]
     return Table("place", names, uniform(rng, [2, 42], [9, 49], count), "latitude")
 
 
