@@ -15,7 +15,7 @@ from torch import nn
 from cml import distances
 from cml.checks.dataset_findings import count_words
 from cml.console.messages import say
-from cml.data.dataset_items import has_columns
+from cml.data.dataset_items import has_columns, name_columns
 from cml.data.image_sources import number_groups
 from cml.data.images import stored_size
 from cml.data.input_form import AcceptedInputs, Collate, FieldNames, InputForm, InputKind, Inputs
@@ -276,7 +276,8 @@ def fit(
     learner = learner_class(config)(config, own_loss, own_backbone, own_functions, network)
     learner.check_options(complete_options(TrainConfig(), {}, form))
 
-    given_labels = inputs[label] if labels is None and label is not None and has_columns(inputs) else labels
+    of_pandas = labels is None and label is not None and hasattr(inputs, "set_axis")
+    given_labels = name_columns(inputs)[label] if of_pandas else labels
     later = () if held_out is None else held_out.labels
     distance, encoded = _encode_labels(distance, plain_labels, later, given_labels)
     _warn_of_implausible_labels(plain_labels, label_columns, distance)

@@ -33,7 +33,7 @@ from cml.training.training import Training
 CHECKPOINT = "checkpoints/last.pt"
 # what torch writes alike for all entries of its archive
 _FORM = (
-    *("create_version", "create_system", "extract_version", "flag_bits", "compress_type", "date_time"),
+    *("create_version", "create_system", "extract_version", "compress_type", "date_time"),
     *("volume", "internal_attr", "external_attr"),
 )
 

@@ -105,11 +105,11 @@ def test_images_pass_the_preprocessing_of_a_sentence_transformer(tmp_path: Path)
     whole = SentenceTransformer(str(tmp_path / "model"), device="cpu", trust_remote_code=True)
     np.testing.assert_allclose(whole.encode(list(IMAGES)), model.embed(IMAGES), atol=1e-6)
     assert np.abs(model.network.extract(IMAGES) - wanted).max() > 0
-    named = cml.models.get(f"sentence-transformers(model={folder})", form=InputForm())
+    named = cml.models.get(f"sentence-transformers(model={str(folder)!r})", form=InputForm())
     assert isinstance(named.module, SentenceEncoder)
     assert named.module.kinds == ("images",)
     with pytest.raises(cml.UserError, match="takes images, but the inputs are texts"):
-        cml.models.get(f"sentence-transformers(model={folder})")
+        cml.models.get(f"sentence-transformers(model={str(folder)!r})")
     with pytest.raises(cml.UserError, match="The inputs are texts, and no files: give a backbone of texts"):
         cml.fit(TEXTS, LABELS, backbone=encoder, **OPTIONS)
     with pytest.raises(cml.UserError, match="is no part of a graph"):
