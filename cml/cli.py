@@ -4,6 +4,7 @@ import contextlib
 import errno
 import importlib
 import os
+import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -108,7 +109,8 @@ def _has_working_directory() -> bool:
 def _machine(error: OSError) -> str:
     if isinstance(error, FileNotFoundError) and not _has_working_directory():  # deleted meanwhile
         return _NO_DIRECTORY
-    if error.errno == errno.ENOSPC:
+    is_short = error.errno is None and re.fullmatch(r"\d+ requested and \d+ written", str(error))  # as NumPy says it
+    if error.errno == errno.ENOSPC or is_short:
         return f"The disk is full ({error.filename or 'while writing'}): free some space and run the command again."
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM) and error.filename is not None:
         return f"{error.filename} cannot be read or written ({error.strerror}): choose another folder."

@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from cml.cli import _machine
 
 CML = f'"{sys.executable}" -m cml'
 
@@ -35,6 +38,12 @@ def test_a_command_does_its_work_whatever_nobody_hears(streams: str, tmp_path: P
 def test_an_error_is_an_error_also_where_nobody_hears_it() -> None:
     assert shell("nonsense", "2>&-").returncode == 2
     assert shell("nonsense", "2>/dev/full").returncode == 2
+
+
+def test_an_array_that_a_full_disk_cuts_is_told_as_one() -> None:
+    with pytest.raises(OSError, match="requested and") as caught, Path("/dev/full").open("wb", buffering=0) as file:
+        np.zeros(100_000).tofile(file)  # an error of NumPy's own, without a number
+    assert _machine(caught.value).startswith("The disk is full (while writing)")
 
 
 @pytest.mark.slow
