@@ -15,7 +15,7 @@ from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.feature_forms import STANDARDISED, VECTOR_ROWS, NormalizedRows, StandardizedRows, embedding_rankers
 from cml.retrieval.item_units import groups_of_new_classes
 from cml.retrieval.judgement_agreement import with_judgements
-from cml.retrieval.near_copies import name_copies, name_copies_of_inputs, share_of_copies
+from cml.retrieval.near_copies import NearLists
 from cml.retrieval.reference_rows import RANDOM, random_ranker
 from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import Standing, with_verdict
@@ -94,12 +94,14 @@ def _name_copies(rows: Mapping[str, Pair], queries: LabelledItems, gallery: Labe
         return ""
     has_inputs = STANDARDISED in rows  # vectors, which lie near each other whatever their labels
     both = rows[STANDARDISED if has_inputs else EMBEDDING]
-    query, other = both[0], None if gallery is None else both[1]
-    said = name_copies_of_inputs(share_of_copies(query, other, gaps=has_inputs))
+    lists = NearLists.search(both[0], None if gallery is None else both[1])
+    if lists is None:
+        return ""
+    said = lists.name_copies(gaps=has_inputs)
     if said or has_inputs:
         return said
     labels = (queries if gallery is None else gallery).labels
-    return name_copies(query, other, queries.distance, queries.labels, labels, "groups=...")
+    return lists.name_chance_behind_copies(queries.distance, queries.labels, labels, "groups=...")
 
 
 def _groups(queries: LabelledItems, ranked: LabelledItems, trained: Sequence[str] | None) -> dict[str, Sequence[Any]]:

@@ -19,7 +19,7 @@ from cml.retrieval.evaluation import evaluate
 from cml.retrieval.feature_forms import embedding_rankers
 from cml.retrieval.judgement_agreement import with_judgements
 from cml.retrieval.metrics.metric import largest_k
-from cml.retrieval.near_copies import name_copies
+from cml.retrieval.near_copies import NearLists
 from cml.retrieval.reference_rows import RANDOM, random_ranker
 from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import Standing, with_verdict
@@ -125,8 +125,11 @@ def evaluate_embeddings(
     evaluation = with_verdict(evaluation, EMBEDDING, own_rows=own_rows, advise=advise)
     if other_groups or distance.class_names(query_labels) is not None:
         return evaluation
+    lists = NearLists.search(query, None if same_items else gallery)
+    if lists is None:
+        return evaluation
     mend = "groups=... and other_groups=True"
-    copies = name_copies(query, None if same_items else gallery, distance, query_labels, gallery_labels, mend)
+    copies = lists.name_chance_behind_copies(distance, query_labels, gallery_labels, mend)
     return evaluation.extend_verdict(copies, is_caution=True)
 
 

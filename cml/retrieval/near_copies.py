@@ -1,10 +1,11 @@
 """Near copies of queries in a gallery, such as other frames of the same scene, that flatter an evaluation."""
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
-from cml.array_types import Bools, Float32, Int64
+from cml.array_types import Float32, Int64
 from cml.distances import LabelDistance, Labels
 from cml.retrieval.embedding_ranker import Rows, split_rows
 from cml.retrieval.search import nearest_embeddings
@@ -27,28 +28,42 @@ class NearLists:
     distances: Float32  # (P, K) nearest first
     positions: Int64  # (P, K) in the gallery
     usual: float
+    same_items: bool  # whether the queries are the gallery
 
     @classmethod
-    def search(cls, query: Float32, gallery: Float32 | None) -> "NearLists | None":  # None where too few are ranked
-        """Find them; without a gallery, every query ranks all other queries."""
-        rng = np.random.default_rng(0)
-        ranked = query if gallery is None else gallery
-        chosen = np.sort(rng.permutation(len(query))[:_COMPARED])
-        others = rng.permutation(len(ranked))[: len(chosen)]
-        k = min(len(ranked), _LOOKED_AT + 1 + (gallery is None))
-        if k < 2 + (gallery is None):
+    def search(
+        cls,
+        query: Rows,  # (Q, D)
+        gallery: Rows | None,  # (G, D); None where every query ranks all other queries
+    ) -> Self | None:  # None where there are too few rows, too many to be read, or numbers that float32 does not hold
+        """Find the nearest items of a sample of the queries."""
+        sides = [query] if gallery is None else [query, gallery]
+        if sum(rows.shape[0] * rows.shape[1] for rows in sides) > _MOST_READ:
             return None
-        near, positions = nearest_embeddings(query[chosen], ranked, k)
-        if gallery is None:  # the query itself, behind the others
+        read = [_read(rows) for rows in sides]
+        asked, ranked, same_items = read[0], read[-1], gallery is None
+        k = min(len(ranked), _LOOKED_AT + 1 + same_items)
+        if k < 2 + same_items or not all(np.isfinite(rows).all() for rows in read):
+            return None
+        rng = np.random.default_rng(0)
+        chosen = np.sort(rng.permutation(len(asked))[:_COMPARED])
+        others = rng.permutation(len(ranked))[: len(chosen)]
+        near, positions = nearest_embeddings(asked[chosen], ranked, k)
+        if same_items:  # the query itself goes behind the others
             order = np.argsort(positions == chosen[:, None], axis=1, kind="stable")[:, :-1]
             near, positions = np.take_along_axis(near, order, 1), np.take_along_axis(positions, order, 1)
-        usual = float(np.median(np.linalg.norm(query[chosen[: len(others)]] - ranked[others], axis=1)))
+        usual = float(np.median(np.linalg.norm(asked[chosen[: len(others)]] - ranked[others], axis=1)))
         # all embeddings may be one, which says nothing about the items
-        return cls(chosen, near, positions, usual) if usual > 0 else None
+        return cls(chosen, near, positions, usual, same_items) if usual > 0 else None
 
-    def has_equal(self) -> Bools:  # (P,)
-        """Tell which queries have an item nearer than a thousandth of the usual distance."""
-        return self.distances[:, 0] <= _COPY * self.usual
+    def share_of_copies(
+        self,
+        *,
+        gaps: bool,  # whether few items that are much nearer than all others count as copies
+    ) -> float:
+        """The share of queries with an item nearer than a thousandth of the usual distance."""
+        is_copied = self.distances[:, 0] <= _COPY * self.usual
+        return float((is_copied | (self.count_copies() > 0) if gaps else is_copied).mean())
 
     def count_copies(self) -> Int64:  # (P,)
         """Count the items before the last gap: few that are far nearer than the next. 0 where there is no gap.
@@ -61,16 +76,14 @@ class NearLists:
         last = near.shape[1] - np.argmax(is_gap[:, ::-1], axis=1)
         return np.where(is_gap.any(axis=1), last, 0)
 
-    def score_behind_copies(
-        self, distance: LabelDistance, query_labels: Labels, gallery_labels: Labels, *, same_items: bool
-    ) -> float:
+    def score_behind_copies(self, distance: LabelDistance, query_labels: Labels, gallery_labels: Labels) -> float:
         """Score what lies behind the copies: 0 for chance, 1 for the nearest by label among all but the copies.
 
         A good embedding of labels that take few values has gaps as well: behind one value, the next begins.
         """
         found, best, chance = 0.0, 0.0, 0.0
         for query, positions, copies in zip(self.queries, self.positions, self.count_copies(), strict=True):
-            left_out = [*positions[:copies], query] if same_items else positions[:copies]
+            left_out = [*positions[:copies], query] if self.same_items else positions[:copies]
             apart = distance.pairwise(query_labels[[query]], gallery_labels)[0].astype(np.float64)
             behind = apart[positions[copies:]]
             apart[left_out] = np.inf
@@ -81,16 +94,37 @@ class NearLists:
                 chance += apart.mean()
         return (chance - found) / (chance - best) if chance > best else 1.0
 
+    def name_copies(self, *, gaps: bool) -> str:
+        """A sentence of a verdict where most queries have copies; "" where they have none."""
+        share = self.share_of_copies(gaps=gaps)
+        if share <= _MOST:
+            return ""
+        return (
+            f"But {share:.0%} of the queries have near copies in the gallery, such as frames of the same subject, so "
+            "the figures say little about new ones. Name what belongs together, groups=..., and queries rank other "
+            "groups."
+        )
 
-def _search(query: Rows, gallery: Rows | None) -> NearLists | None:
-    """Find the nearest items unless there are too many to be read, or float32 does not hold them."""
-    sides = [query] if gallery is None else [query, gallery]
-    if sum(rows.shape[0] * rows.shape[1] for rows in sides) > _MOST_READ:
-        return None
-    read = [_read(rows) for rows in sides]
-    if not all(np.isfinite(rows).all() for rows in read):
-        return None
-    return NearLists.search(read[0], read[1] if gallery is not None else None)
+    def name_chance_behind_copies(
+        self,
+        distance: LabelDistance,
+        query_labels: Labels,
+        gallery_labels: Labels,
+        mend: str,  # how to say what belongs together
+    ) -> str:
+        """A sentence of a verdict where an embedding finds nothing but what may be near copies; "" elsewhere.
+
+        Embeddings may lie near each other because their labels do. Then the ranking behind them is better than chance,
+        unless a loss for classes has put each value of the labels into a place of its own.
+        """
+        share = float((self.count_copies() > 0).mean())
+        if share <= _MOST or self.score_behind_copies(distance, query_labels, gallery_labels) > _CHANCE:
+            return ""
+        return (
+            f"But {share:.0%} of the queries find a few items far nearer than all others, and behind these the ranking "
+            "is near chance. If these are near copies, such as frames of the same subject, name what belongs together, "
+            f"{mend}, and queries rank other groups."
+        )
 
 
 def _read(rows: Rows) -> Float32:  # (N, D)
@@ -99,52 +133,3 @@ def _read(rows: Rows) -> Float32:  # (N, D)
     for part in split_rows(rows):
         read[part] = rows[part]
     return read
-
-
-def share_of_copies(
-    query: Rows,  # (Q, D) vectors
-    gallery: Rows | None,  # (G, D) vectors; None where queries are the gallery
-    *,
-    gaps: bool,  # whether few items that are much nearer than all others count as copies
-) -> float:
-    """The share of queries with near copies in the gallery."""
-    lists = _search(query, gallery)
-    if lists is None:
-        return 0.0
-    return float((lists.has_equal() | (lists.count_copies() > 0) if gaps else lists.has_equal()).mean())
-
-
-def name_copies_of_inputs(share: float) -> str:
-    """A sentence of a verdict where most queries have copies; "" where they have none."""
-    if share <= _MOST:
-        return ""
-    return (
-        f"But {share:.0%} of the queries have near copies in the gallery, such as frames of the same subject, so the "
-        "figures say little about new ones. Name what belongs together, groups=..., and queries rank other groups."
-    )
-
-
-def name_copies(
-    query: Rows,  # (Q, D) embeddings
-    gallery: Rows | None,  # (G, D) embeddings; None where queries are the gallery
-    distance: LabelDistance,
-    query_labels: Labels,
-    gallery_labels: Labels,
-    mend: str,  # how to say what belongs together
-) -> str:
-    """A sentence of a verdict where an embedding finds nothing but what may be near copies; "" elsewhere.
-
-    Embeddings may lie near each other because their labels do. Then the ranking behind them is better than chance,
-    unless a loss for classes has put each value of the labels into a place of its own.
-    """
-    lists = _search(query, gallery)
-    share = 0.0 if lists is None else float((lists.count_copies() > 0).mean())
-    if lists is None or share <= _MOST:
-        return ""
-    if lists.score_behind_copies(distance, query_labels, gallery_labels, same_items=gallery is None) > _CHANCE:
-        return ""
-    return (
-        f"But {share:.0%} of the queries find a few items far nearer than all others, and behind these the ranking is "
-        "near chance. If these are near copies, such as frames of the same subject, name what belongs together, "
-        f"{mend}, and queries rank other groups."
-    )
