@@ -14,13 +14,18 @@ from cml.errors import DataError
 from cml.storage.regular_file import map_array
 
 Rows = Floating
+_GROUPS = re.compile(r"[-+]?\d{1,3}(\s\d{3})+([.,]\d+)?")  # whose mark --thousands names
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(nan|inf)", re.IGNORECASE)
 
 
 def is_vector_text(text: str) -> bool:
-    """Tell whether a cell holds a vector as text: in brackets, or several numbers apart by spaces or semicolons."""
+    """Tell whether a cell holds a vector as text: in brackets, or several numbers apart by spaces or semicolons.
+
+    Groups of three digits, as in 1 234, are one number.
+    """
     parts = [part.rstrip(",") for part in re.split(r"[\s;]+", text.strip())]
-    return text.lstrip().startswith(("[", "(")) or (len(parts) > 1 and all(map(_NUMBER.fullmatch, parts)))
+    is_row = len(parts) > 1 and all(map(_NUMBER.fullmatch, parts)) and not _GROUPS.fullmatch(text.strip())
+    return is_row or text.lstrip().startswith(("[", "("))
 
 
 def read_vector_text(text: str, column: str, where: str) -> list[float]:

@@ -140,7 +140,7 @@ def order_place(columns: Sequence[str]) -> tuple[str, ...]:
             raise UserError(f"The third number of a place is {fault}: leave it out, or name the column of headings.")
         return (found["latitude"], found["longitude"], *rest)
     rule = "The label of a place is latitude, longitude"
-    if any(re.search("easting|northing|utm", column.lower()) for column in columns):
+    if any(means(column, "map metres") for column in columns):
         fault = f"{rule} in degrees, and {', '.join(map(repr, columns))} are called metres on a map"
         raise UserError(f"{fault}: compare them by the label distance 'euclidean', or convert them to degrees.")
     if found and len(columns) > 1:

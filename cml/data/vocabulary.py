@@ -9,6 +9,7 @@ MEANINGS: Mapping[str, frozenset[str]] = {
     for meaning, words in {
         "latitude": "latitude lat latitud latitudine breite breitengrad",
         "longitude": "longitude lon lng long longitud longitudine laenge laengengrad länge längengrad",
+        "map metres": "easting northing utm utmx utmy",
         "heading": "heading hdg bearing azimuth azimut course compass yaw direction orientation angle",
         "yaw": "yaw y",
         "pitch": "pitch p",

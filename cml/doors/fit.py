@@ -390,12 +390,14 @@ def _warn_of_implausible_labels(labels: Sequence[Any], columns: Sequence[str], d
 def _suggest_mend(label: Any, given: Any) -> str:  # noqa: ANN401 - a label of any kind, and what all came in
     """How a label that does not fit its distance could be mended."""
     if getattr(getattr(given, "dtype", None), "ordered", False):  # of pandas
-        return "The labels are ordered categories: give their numbers, labels.cat.codes, or label_distance='classes'."
+        first = "leave out the items without one, whose number is -1, and " if given.isna().any() else ""
+        numbers = "their numbers, labels.cat.codes, or label_distance='classes'"
+        return f"The labels are ordered categories: {first}give {numbers}."
     if isinstance(label, datetime.date):
-        return (
-            "Convert dates to numbers, such as days: [label.toordinal() for label in labels], or seconds: "
-            "[label.timestamp() for label in labels]."
-        )
+        days = "Convert dates to numbers, such as days: [label.toordinal() for label in labels]"
+        has_time = isinstance(label, datetime.datetime)
+        more = ", or with the time of day: [label.timestamp() / 86_400 for label in labels]" if has_time else ""
+        return f"{days}{more}."
     if isinstance(label, str) and reads_as_number(label):
         return "Convert the labels to numbers, for example by [float(label) for label in labels]."
     parts = [*label.values()] if isinstance(label, dict) else label

@@ -120,7 +120,7 @@ def find_frame(details: Mapping[str, Any]) -> list[Finding]:  # details of datas
     return [Finding("frame", what, mend, int(images), int(images))]
 
 
-_SEQUENCES = ("dtw", "frechet", "edit")  # label distances of labels in which a text is a step
+_OF_STEPS = ("dtw", "frechet", "edit")  # label distances of labels in which a text is a step
 
 
 def find_in_dataset(
@@ -137,6 +137,7 @@ def find_in_dataset(
     labels = _join_labels(splits)
     columns = details.get("label_columns") or [dataset.info.label_column]
     distance = str(details.get("label_distance", ""))
+    name = distance.partition("(")[0].strip()
     others = len(dataset.split("gallery")) - dataset.info.queries_are_gallery
     masks = [] if isinstance(labels, np.ndarray) else [label for label in labels if isinstance(label, Path)]
     ids, ignore_id = details.get("ids") or {}, details.get("ignore_id")
@@ -144,7 +145,7 @@ def find_in_dataset(
         "thousands": lambda: find_thousands(details, len(items)),
         "frame": lambda: find_frame(details),
         # a sequence may stay where it is
-        "repeated-labels": lambda: () if distance.startswith(_SEQUENCES) else find_repeated_texts(items, labels),
+        "repeated-labels": lambda: () if name in _OF_STEPS else find_repeated_texts(items, labels),
         "lone-queries": lambda: find_lone_queries(len(dataset.split("query")), others),
     }
     if masks:

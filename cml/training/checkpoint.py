@@ -31,11 +31,6 @@ from cml.training.parts import Part
 from cml.training.training import Training
 
 CHECKPOINT = "checkpoints/last.pt"
-# what torch writes alike for all entries of its archive
-_FORM = (
-    *("create_version", "create_system", "extract_version", "compress_type", "date_time"),
-    *("volume", "internal_attr", "external_attr"),
-)
 
 
 @dataclass(frozen=True)
@@ -138,9 +133,8 @@ def read_checkpoint(
                 damaged = archive.testzip()  # torch.load checks no checksum
                 if damaged is not None:
                     raise DataError(f"The checksum of {damaged!r} is wrong")
-                # which no checksum covers, and torch reads otherwise than Python: of a "folder" it reads nothing
-                forms = {tuple(getattr(entry, name) for name in _FORM) for entry in archive.infolist()}
-                if len(forms) > 1:
+                # no checksum covers the marks of entries, and of one that is marked as a folder torch reads nothing
+                if any(entry.external_attr for entry in archive.infolist()):
                     raise DataError("The entries of its directory differ in form")
             file.seek(0)
             state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)

@@ -1,6 +1,6 @@
 """Real sequences: an embedding that is learned from dynamic time warping, beside features and the exact distance.
 
-    python tests/benchmarks/sequence_sets.py [--sets GunPoint ..] [--seeds 3] [--steps 300] [--json FILE]
+    python tests/benchmarks/sequence_sets.py [--sets GunPoint ..] [--folder DIR] [--seeds 3] [--json FILE]
 
 The sets travel inside the package aeon (BSD-3), whose published splits are kept: movements of a hand (GunPoint,
 PickupGestureWiimoteZ) and spoken vowels (JapaneseVowels). aeon is read from where it is installed and not imported:
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,6 +30,8 @@ from threadpoolctl import threadpool_limits
 
 import cml
 from cml.array_types import Float32, Float64, Int64
+from cml.data_prep.readers import read_labels
+from cml.errors import DataError
 
 SETS = ("GunPoint", "PickupGestureWiimoteZ", "JapaneseVowels")
 K, CANDIDATES, STEPS_OF_A_CURVE = 10, 30, 24
@@ -41,16 +44,23 @@ class Sequences(NamedTuple):
     classes: list[str]  # of each
 
 
-def read_set(name: str, part: str, most: int) -> Sequences:
-    """Read the sequences of a .ts file of aeon: after ``@data`` a line each, its numbers apart by colons."""
+def find_sets() -> Path:
+    """The folder of the sets inside aeon."""
     found = importlib.util.find_spec("aeon")
     if found is None or not found.submodule_search_locations:
         raise SystemExit("The sets travel inside the package aeon: pip install --no-deps aeon")
-    path = Path(found.submodule_search_locations[0]) / "datasets" / "data" / name / f"{name}_{part}.ts"
-    lines = path.read_text(encoding="utf-8").lower().partition("@data")[2].split()
-    rows = [line.split(":") for line in lines[:most]]
-    tracks = [np.array([np.array(column.split(","), np.float64) for column in row[:-1]]).T for row in rows]
-    return Sequences(tracks, [row[-1] for row in rows])
+    return Path(found.submodule_search_locations[0]) / "datasets" / "data"
+
+
+def read_set(folder: Path, part: str, most: int) -> Sequences:
+    """Read the sequences of a .ts file: the columns of numbers, and the class."""
+    tracks, classes = [], []
+    for _, row in itertools.islice(read_labels(folder / f"{folder.name}_{part}.ts", "numbers"), most):
+        if isinstance(row, DataError):
+            raise row
+        tracks.append(np.array([values for name, values in row.items() if name != "class"]).T)
+        classes.append(row["class"])
+    return Sequences(tracks, classes)
 
 
 def measure_statistics(track: Float64) -> Float64:
@@ -94,9 +104,9 @@ def _share(wanted: Int64, found: Int64) -> float:
     return float(np.mean([np.isin(row, other).mean() for row, other in zip(wanted, found, strict=True)]))
 
 
-def compare(name: str, seeds: int, steps: int, most: int) -> dict[str, dict[str, float]]:
+def compare(folder: Path, seeds: int, steps: int, most: int) -> dict[str, dict[str, float]]:
     """Measure each way of searching on one set; of several seeds the means."""
-    train, test = read_set(name, "TRAIN", most), read_set(name, "TEST", most)
+    train, test = read_set(folder, "TRAIN", most), read_set(folder, "TEST", most)
     distance = cml.distances.get("dtw")
     gallery, queries = distance.encode(train.tracks), distance.encode(test.tracks)
     distance.pairwise(queries[:1], gallery)  # compiled
@@ -136,15 +146,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
+    parser.add_argument("--folder", type=Path, help="with a folder for each set; by default that of aeon")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--most", type=int, default=1000, help="sequences of a side at most")
     add_json_option(parser)
     options = parser.parse_args(arguments)
-    figures: dict[str, dict[str, float]] = {}
+    folder, figures = options.folder or find_sets(), dict[str, dict[str, float]]()
     with threadpool_limits(1):
         for name in options.sets:
-            for row, cells in compare(name, options.seeds, options.steps, options.most).items():
+            for row, cells in compare(folder / name, options.seeds, options.steps, options.most).items():
                 print(
                     f"{name:22} {row:18}", "  ".join(f"{key} {value:.3f}" for key, value in cells.items()), flush=True
                 )

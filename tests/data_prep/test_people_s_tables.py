@@ -449,7 +449,7 @@ def test_vectors_as_texts_in_cells(tmp_path: Path, count: int) -> None:
             cml.prepare("table", tmp_path / "cut", source=cut, **settings)
 
 
-@pytest.mark.parametrize("text", ["12 kg", "1 234 567 x", "0.5", "", "1,234"])
+@pytest.mark.parametrize("text", ["12 kg", "1 234 567 x", "1 234 567", "12 345,6", "0.5", "", "1,234"])
 def test_other_cells_are_no_vectors(text: str) -> None:
     assert not is_vector_text(text)
 
