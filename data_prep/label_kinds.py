@@ -44,7 +44,7 @@ KINDS: Mapping[KindName, Kind] = {
     "rotation": Kind("value", "rotation", ("x", "y", "z", "w"), _ROTATIONS),
     "direction": Kind("value", "degrees", ("x", "y", "z"), {3: "direction"}),
     "place": Kind("value", "degrees", ("latitude", "longitude"), {2: "haversine", 3: "place"}),
-    "sequence": Kind("value", "as the steps", ("sequence",), {0: "dtw"}),
+    "sequence": Kind("value", "units of the steps", ("sequence",), {0: "dtw"}),
     "boxes": Kind("value", "boxes", ("class", "x0", "y0", "x1", "y1"), {0: "boxes"}),
     "captions": Kind("caption", "captions", ("caption",)),
     "classes": Kind("classes", "", ("class",)),

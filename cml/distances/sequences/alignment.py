@@ -60,7 +60,7 @@ class Alignment(ComposedOfOne):
     @property
     def unit(self) -> str:
         """The base's unit, or that of the steps."""
-        return "as the steps" if self._is_plain else self._base.unit
+        return "units of the steps" if self._is_plain else self._base.unit
 
     def fit(self, labels: Sequence[Any]) -> Self:
         """Fit the base on all steps."""
