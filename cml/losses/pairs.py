@@ -140,9 +140,11 @@ def check_batch(embeddings: Tensor, label_distances: Tensor, *, look: bool = Tru
         got = f"Got A={anchors}, B={items} instead."
         raise UserError(f"The anchors are the first A of B items: 1 <= A <= B and B >= 2. {got}")
     if look:
+        least, largest = label_distances.aminmax()
+        near_zero = label_distances.diagonal().amax() <= DIAGONAL * largest
+        if bool((least >= 0) & near_zero & (largest < torch.inf)):  # the usual batch; NaN does not pass
+            return label_distances
         refuse_similarities(label_distances.detach())
-    if look and bool(label_distances.amin() >= 0):  # the usual batch passes by this one look; NaN does not
-        return label_distances
     numbers = label_distances.clone()
     numbers.diagonal().zero_()  # left out, whatever it holds
     bad = ~(numbers >= 0)
@@ -162,8 +164,6 @@ def refuse_similarities(label_distances: Tensor) -> None:
     What is infinite or NaN there says nothing: [queries; documents] are infinite inside the queries.
     """
     own = label_distances.diagonal()
-    if bool((own <= 0).all()):  # the usual batch passes by this one look
-        return
     is_above = own.isfinite() & (own > 0)
     largest = label_distances.amax()
     if not bool(largest < torch.inf):
