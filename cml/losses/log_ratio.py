@@ -158,7 +158,8 @@ class LogRatioLoss(LabelDistanceLoss):
 
         It is a mean and counts as one term. ``mean`` has added ``eps`` to the squared distances.
         """
-        weight, has_pair = self._weights(labels, used)
+        weight = self._weights(labels, used)
+        has_pair = used.sum(dim=-1) >= 2
         weight = weight / weight.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(weight.dtype).tiny)  # w, sums to 1
         residual = self._log_distances(squared) - self._log_labels(labels)  # r
         mean = vecdot(weight, residual)[..., None]
@@ -180,9 +181,10 @@ class LogRatioLoss(LabelDistanceLoss):
         Returns:
             The values (..., R), which anchors count (R,), and the slopes (..., R, B).
         """
-        weight, has_pair = self._weights(labels, used)
+        weight = self._weights(labels, used)
         total = weight.sum(dim=-1)  # W, (..., R)
         pairs = total.square() - vecdot(weight, weight)  # the sum of w_i w_j over i != j
+        has_pair = pairs.view(-1, len(labels))[0] > 0  # of any head, which use the same pairs
         scale = 2 * has_pair * total / pairs.where(has_pair, 1)
         residual = self._log_distances(squared).sub_(self._log_labels(labels))
         mean = vecdot(weight, residual) / total.clamp_min(torch.finfo(total.dtype).tiny)
@@ -214,8 +216,8 @@ class LogRatioLoss(LabelDistanceLoss):
         look = self.may_check_numbers(embeddings)
         return mean_over_rows(embeddings, label_distances, values, slopes, normalize=self.normalize, look=look)
 
-    def _weights(self, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
-        """The weights (R, B), 0 where not used, which need not sum to 1; and which anchors have a pair of items (R,).
+    def _weights(self, labels: Tensor, used: Tensor) -> Tensor:
+        """The weights (R, B), 0 where not used, which need not sum to 1.
 
         Without a floor, pairs of label distance 0 are taken out of ``used`` in place.
         """
@@ -223,11 +225,10 @@ class LogRatioLoss(LabelDistanceLoss):
         # the floors of H heads are a tensor only where none is 0
         if not self.published_offsets and not isinstance(floor, Tensor) and floor == 0:
             used &= labels > 0  # a label distance of 0 has no logarithm
-        has_pair = used.sum(dim=-1) >= 2
         if self.weights == "uniform":
-            return used.to(labels.dtype), has_pair
+            return used.to(labels.dtype)
         ranks, offset = row_ranks(labels, used), self.rank_offset  # a rank is infinite where not used
-        return (ranks + offset if isinstance(offset, Tensor) else ranks.add_(offset)).reciprocal_(), has_pair
+        return (ranks + offset if isinstance(offset, Tensor) else ranks.add_(offset)).reciprocal_()
 
     def _log_distances(self, squared: Tensor) -> Tensor:
         """The logarithm of D + eps, which is given, as a new tensor."""

@@ -140,10 +140,9 @@ def check_batch(embeddings: Tensor, label_distances: Tensor, *, look: bool = Tru
         got = f"Got A={anchors}, B={items} instead."
         raise UserError(f"The anchors are the first A of B items: 1 <= A <= B and B >= 2. {got}")
     if look:
-        least, largest = label_distances.aminmax()
-        near_zero = label_distances.diagonal().amax() <= DIAGONAL * largest
-        if bool((least >= 0) & near_zero & (largest < torch.inf)):  # the usual batch; NaN does not pass
-            return label_distances
+        least, largest = map(float, label_distances.detach().aminmax())
+        if least >= 0 and float(label_distances.detach().diagonal().amax()) <= DIAGONAL * largest < float("inf"):
+            return label_distances  # the usual batch; NaN does not pass
         refuse_similarities(label_distances.detach())
     numbers = label_distances.clone()
     numbers.diagonal().zero_()  # left out, whatever it holds
