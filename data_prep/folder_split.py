@@ -75,15 +75,14 @@ def assign_roles(
     grouped: bool,
 ) -> dict[str, str]:
     """Give every image of a user's own a role."""
-    groups = {item.name: item.group for item in items}
-    roles = {item.name: item.split or "train" for item in items}
+    groups, held = {item.name: item.group for item in items}, set[str]()
     if all(item.split is None for item in items):
         if classes:
             unseen = deal_classes((item.label for item in items), test_fraction)
             held = {item.name for item in items if item.label in unseen}
         else:
             held = split_by_group(groups, test_fraction, seed=seed, salt="test")
-        roles |= dict.fromkeys(held, "test")
+    roles = {item.name: "test" if item.name in held else item.split or "train" for item in items}
     test = {name: groups[name] for name, role in roles.items() if role == "test"}
     own_gallery = "gallery" in roles.values()
     if query_fraction == 1 or (not own_gallery and (classes or (len(test) < FEW and not grouped))):

@@ -178,7 +178,9 @@ class LabelledRows(LabelOptions):
 
     def _items(self, rows: list[Labelled | DataError | None], roles: Mapping[str, str]) -> Iterator[Item | DataError]:
         changed = DataError(f"{self.source} has changed while it was read; prepare it again.")
-        for row, given in itertools.zip_longest(rows, self.read_inputs(), fillvalue=changed):
+        rows.reverse()
+        taken = (rows.pop() for _ in range(len(rows)))  # so that the memory of each is free behind it
+        for row, given in itertools.zip_longest(taken, self.read_inputs(), fillvalue=changed):
             if isinstance(row, DataError):
                 yield row
             elif row is None:
@@ -204,7 +206,8 @@ def _remark_constant(items: Iterator[Item | DataError], form: InputForm) -> Iter
     while block := list(itertools.islice(items, _BLOCK)):
         vectors = [item.vector for item in block if isinstance(item, Item) and item.vector is not None]
         if vectors:
-            low, high = np.fmin(low, np.fmin.reduce(vectors)), np.fmax(high, np.fmax.reduce(vectors))
+            stacked = np.stack(vectors)
+            low, high = np.fmin(low, np.fmin.reduce(stacked)), np.fmax(high, np.fmax.reduce(stacked))
         count += len(block)
         yield from block
     remark = form.describe_constant(np.flatnonzero(low == high).tolist())

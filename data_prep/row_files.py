@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
+from operator import itemgetter
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
@@ -89,8 +90,8 @@ def read_rows(path: Path, items: str = "images", quote: Quote = '"') -> Iterator
     try:
         with io.TextIOWrapper(open_regular(path), _encoding(path), newline="") as file:
             for line, row in _csv(file, path, quote) if path.suffix.lower() in CELLS else _jsonl(file, path):
-                yield f"{name}:{line}", row
                 empty = False
+                yield f"{name}:{line}", row
     except UnicodeError as error:
         where = f" at byte {error.start + 1}" if isinstance(error, UnicodeDecodeError) else ""
         reason = error.reason if isinstance(error, UnicodeDecodeError) else error
@@ -149,27 +150,32 @@ def number(value: object, column: str, where: str, *, written: NumberFormat = PL
 def cut_blocks(rows: Iterable[tuple[str, Row | DataError]], size: int) -> Iterator[list[tuple[str, Row | DataError]]]:
     """Cut rows into blocks; those before a fault of the whole file come first, as theirs may explain it."""
     block: list[tuple[str, Row | DataError]] = []
+    iterator = iter(rows)
     try:
-        for row in rows:
-            block.append(row)
-            if len(block) == size:
-                yield block
-                block = []
+        while True:
+            block.extend(itertools.islice(iterator, size))  # which keeps those before an error
+            yield block
+            if len(block) < size:
+                return
+            block = []
     except DataError:
         yield block
         raise
-    yield block
 
 
 def read_plain(
     rows: Sequence[Row | DataError], columns: Sequence[str], written: NumberFormat
 ) -> NDArray[np.float64] | None:  # (B, F)
     """Read the numbers of many rows at once, as most tables write them; None where ``number`` has to read each."""
+    if written != PLAIN or not columns or not rows:
+        return None
     try:
-        texts = [[row[column] for column in columns] for row in rows]  # type: ignore[index] # of errors
-        if written != PLAIN or any("_" in "".join(row) for row in texts):
+        texts: list[str] = list(map(itemgetter(*columns), rows))  # type: ignore[arg-type] # of errors
+        if len(columns) > 1:
+            texts = list(itertools.chain.from_iterable(texts))
+        if "_" in "".join(texts):
             return None
-        numbers = np.array([list(map(float, row)) for row in texts])
+        numbers = np.fromiter(map(float, texts), np.float64, len(texts)).reshape(len(rows), len(columns))
         return numbers if np.abs(numbers).max() < MOST_EXACT else None  # None for NaN too
     except (KeyError, TypeError, ValueError):
         return None

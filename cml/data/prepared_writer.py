@@ -37,7 +37,7 @@ _BATCH = 512  # items without images that are written at once
 _NAMED = 10  # bad items that are printed, and listed in dataset.json; all are counted
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Item:
     """One item to write.
 
@@ -205,13 +205,15 @@ class PreparedWriter:
     def add(self, items: Sequence[Item]) -> None:
         """Write items without images, all of them or, after an error, none; or one with its image."""
         self._check(items)
-        labels, extras = [self._check_label(item) for item in items], [self._check_extra(item.extra) for item in items]
+        labels = [self._check_label(item) for item in items]
+        self._check_extras(items)
         rows = {
             below: self._stack_vectors([item for item in items if FOLDERS[item.role] == below])
             for below in self._vectors
         }
         lines: dict[str, list[str]] = {below: [] for below in self._metadata}
-        for item, label, extra in zip(items, labels, extras, strict=True):
+        column = self.info.label_column
+        for item, label in zip(items, labels, strict=True):
             below, files = FOLDERS[item.role], dict[str, bytes]()
             fixed = {"item_id": item.item_id, "role": item.role}
             if item.image is not None:
@@ -221,11 +223,11 @@ class PreparedWriter:
                 (self._partial.data / below / "images").mkdir(exist_ok=True)
                 fixed = {"file_name": next(iter(files)), **fixed}
                 if isinstance(label, Encoded):
-                    kind = self.info.label_column.removesuffix(FILE_COLUMN)
+                    kind = column.removesuffix(FILE_COLUMN)
                     files[f"{kind}/{name}{label.suffix}"] = label.content
                     (self._partial.data / below / kind).mkdir(exist_ok=True)
                     label = f"{kind}/{name}{label.suffix}"
-            lines[below].append(_ENCODER.encode({**fixed, self.info.label_column: label, **extra}))
+            lines[below].append(_ENCODER.encode({**fixed, column: label, **item.extra}))
             if files:
                 self._partial.add(item.item_id, {f"{below}/{path}": content for path, content in files.items()})
         for below, written in lines.items():
@@ -237,11 +239,11 @@ class PreparedWriter:
 
     def _check(self, items: Sequence[Item]) -> None:
         """Check roles and ids, and that each item has what the dataset is of."""
-        kind, seen = self._inputs.kind, set[str]()
+        kind, seen, roles = self._inputs.kind, set[str](), self.info.roles
         for item in items:
             name = item.item_id
-            if item.role not in self.info.roles:
-                raise UserError(f"A role is one of {', '.join(self.info.roles)}. Got {item.role!r} instead.")
+            if item.role not in roles:
+                raise UserError(f"A role is one of {', '.join(roles)}. Got {item.role!r} instead.")
             if not name or not name.isprintable() or name in self._ids or name in seen:
                 raise UserError(f"An item_id should be printable text that no other item has. Got {name!r} instead.")
             seen.add(name)
@@ -287,15 +289,16 @@ class PreparedWriter:
         taken.add(free.lower())
         return free
 
-    def _check_extra(self, extra: Mapping[str, Any]) -> dict[str, Any]:
-        types = {column: type(value) for column, value in extra.items()}
-        if taken := types.keys() & {*FIXED_COLUMNS, self.info.label_column}:
-            raise UserError(f"An extra column cannot be named {taken.pop()!r}; that name is reserved.")
-        if self._extra is None:
+    def _check_extras(self, items: Sequence[Item]) -> None:
+        for item in items:
+            types = {column: type(value) for column, value in item.extra.items()}
+            if types == self._extra:
+                continue
+            if taken := types.keys() & {*FIXED_COLUMNS, self.info.label_column}:
+                raise UserError(f"An extra column cannot be named {taken.pop()!r}; that name is reserved.")
+            if self._extra is not None:
+                raise UserError(f"Every item needs the same extra columns: {self._extra}. Got {types} instead.")
             self._extra = types
-        if types != self._extra:
-            raise UserError(f"Every item needs the same extra columns: {self._extra}. Got {types} instead.")
-        return dict(extra)
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)

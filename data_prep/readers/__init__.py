@@ -72,12 +72,12 @@ def read_labels(
     reader = find_reader(path, kind, format)
     if reader is not None and not format:
         say(f"{path} is read as {reader.title}.")
-    is_empty = True
+    rows = iter(read_rows(path, items, quote) if reader is None else reader.read(path, images, quote))
     try:
-        for row in read_rows(path, items, quote) if reader is None else reader.read(path, images, quote):
-            yield row
-            is_empty = False
+        first = next(rows, None)
+        if first is None:
+            raise DataError(f"{path} lists no {items}.")
+        yield first
+        yield from rows
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror or error}).") from None
-    if is_empty:
-        raise DataError(f"{path} lists no {items}.")
