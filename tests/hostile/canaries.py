@@ -254,14 +254,15 @@ def main() -> int:
         begun = time.monotonic()
         for outcome in find_faults(Path(name), options.most, options.seed):
             outcomes.append(outcome)
+            if outcome[1]:
+                print(outcome[1], flush=True)
             if time.monotonic() - begun > _TOLD_EVERY:
                 found = sum(bool(finding) for _, finding in outcomes)
-                print(f"{len(outcomes):,} calls, {found} findings, {outcome[1] or 'at ' + outcome[0]}", flush=True)
+                print(f"{len(outcomes):,} calls, {found} findings", flush=True)
                 begun = time.monotonic()
-    findings = [finding for _, finding in outcomes if finding]
-    print(dict(Counter(told for told, _ in outcomes)))
-    print("\n".join(findings) or "no finding")
-    return bool(findings)
+    found = sum(bool(finding) for _, finding in outcomes)
+    print(dict(Counter(told for told, _ in outcomes)), f"{found} findings")
+    return bool(found)
 
 
 if __name__ == "__main__":
